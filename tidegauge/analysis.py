@@ -177,7 +177,7 @@ def analyze(
     *,
     repository: Repository | str,
     partitions: str | Sequence[str] = "new",
-    partition: Mapping[str, str] | None = None,
+    partition: Mapping[str, str] | str | None = None,
     tags: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     format: str = "parquet",
@@ -202,8 +202,9 @@ def analyze(
         ``new``: new and changed partitions, and a backfill of missing analyzers on the others.
         ``all``: all partitions. A partition filter, such as ``ds>=2013-02-01 and hr in (07, 08)``. Or
         partition names.
-    partition : mapping of str to str, optional
-        The partition that a DataFrame is, as in ``{"ds": "2024-01-05"}``, if it has no such columns.
+    partition : mapping of str to str, or str, optional
+        The partition that a DataFrame is, as in ``{"ds": "2024-01-05"}`` or ``"ds=2024-01-05"``, if it
+        has no such columns.
         It is measured again, as a new version, each time that it is given; so is a DataFrame or view
         without partitions, which has no files that could tell whether it changed.
     tags : mapping, optional
@@ -301,7 +302,7 @@ def open_source(
     spark: SparkSession | None = None,
     format: str = "parquet",
     options: Mapping[str, str] | None = None,
-    partition: Mapping[str, str] | None = None,
+    partition: Mapping[str, str] | str | None = None,
 ) -> Source:
     """Open a table name, a folder or a DataFrame as a source; a `Source` is returned as it is."""
     if not hasattr(suite, "partition_by"):
@@ -319,16 +320,26 @@ def open_source(
         frame, keys = cast("DataFrame", table), tuple(suite.partition_by or ())
         if partition is None:
             return FrameSource(frame, keys)
-        if keys and set(keys) != set(partition):
-            msg = f"the suite is partitioned by {', '.join(keys)}: partition= names {', '.join(partition)}"
-            raise SourceError(msg)
-        names = keys or tuple(partition)
-        whole = Partition(names, tuple(str(partition[name]) for name in names))
-        return FrameSource(frame, partition=whole)
+        return FrameSource(frame, partition=_partition_of(partition, keys))
     session = spark or _active_session()
     if "/" in table:
         return PathSource(session, table, suite.partition_by, format, options or {})  # type: ignore[arg-type]
     return open_table(session, table, suite.partition_by)
+
+
+def _partition_of(given: Mapping[str, str] | str, keys: tuple[str, ...]) -> Partition:
+    """Return the partition that a DataFrame is, with the keys of its suite in their order."""
+    if isinstance(given, str):
+        if "=" not in given:
+            msg = f"partition= is a mapping or a name such as 'ds=2024-01-05', not {given!r}"
+            raise SourceError(msg)
+        named = Partition.from_path(given)
+        given = dict(zip(named.keys, named.values, strict=True))
+    if keys and set(keys) != set(given):
+        msg = f"the suite is partitioned by {', '.join(keys)}: partition= names {', '.join(given)}"
+        raise SourceError(msg)
+    names = keys or tuple(given)
+    return Partition(names, tuple(str(given[name]) for name in names))
 
 
 def _active_session() -> SparkSession:

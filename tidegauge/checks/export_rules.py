@@ -1,4 +1,4 @@
-"""Export constraints on single rows as record rules of a rules file."""
+"""Export constraints on rows as record rules of a rules file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.sql import column_sql
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.texts import PATTERNS, MaxLength, MinLength, PatternMatch
+from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.constraints import Constraint, MetricConstraint
 
@@ -32,11 +33,13 @@ def rule_of(constraint: Constraint) -> Rule | None:
     Examples
     --------
     >>> import tidegauge as tg
-    >>> check = tg.Check("c").is_complete("email", at_least=0.75).has_max("age", (None, 150)).has_size(3)
+    >>> check = tg.Check("c").is_complete("email", at_least=0.75).has_max("age", (None, 150))
+    >>> check = check.is_unique("id").has_size(3)
     >>> for constraint in check.constraints:
     ...     print(rule_of(constraint))
     ('NotNullRule', {'column': 'email', 'policy': {'FailPercent': 0.25}})
     ('BoundRule', {'column': 'age', 'upper': 150.0, 'closed': 'both', 'on_null': 'pass', 'policy': 'FailAny'})
+    ('UniqueRule', {'columns': ['id'], 'policy': 'FailAny'})
     None
     """
     wanted = constraint.assertion
@@ -51,7 +54,7 @@ def rule_of(constraint: Constraint) -> Rule | None:
     where = constraint.analyzer.where
     about = {"where": where} if where is not None else {}
     note = {"message": constraint.hint} if constraint.hint else {}
-    shares = isinstance(constraint.analyzer, Completeness | Compliance | PatternMatch)
+    shares = isinstance(constraint.analyzer, Completeness | Compliance | PatternMatch | Uniqueness)
     bad = round(1 - (wanted.lower or 0.0), 12) if shares else 0.0
     return kind, {**options, **about, **note, "policy": {"FailPercent": bad} if bad else "FailAny"}
 
@@ -80,6 +83,11 @@ def _(analyzer: PatternMatch, wanted: Between) -> Rule | None:
     nulls = {"on_null": "pass"} if analyzer.null_behavior == "ignore" else {}
     pattern = PATTERNS.get(analyzer.pattern, analyzer.pattern)
     return "FormatRule", {"column": analyzer.column, "pattern": pattern, "whole": False, **nulls}
+
+
+@_rule.register
+def _(analyzer: Uniqueness, wanted: Between) -> Rule | None:
+    return ("UniqueRule", {"columns": list(analyzer.columns)}) if wanted.lower else None
 
 
 @_rule.register(Minimum)

@@ -100,7 +100,7 @@ def test_what_makes_no_sense_is_refused(make, says):
 def test_a_frame_is_compared_with_the_history(spark, repo):
     frame = spark.sql("SELECT CAST(id AS DOUBLE) AS x FROM range(1000)")
     suite = tg.Suite("d", [tg.ApproxQuantile("x", 0.5)])
-    tg.analyze(frame, suite, repository=repo, partition={"ds": "2013-01-01"})
+    tg.analyze(frame, suite, repository=repo, partition="ds=2013-01-01")
     check = tg.Check("d").has_not_drifted("x", "7d")
     for shift, passed in ((0, True), (500, False)):
         moved = frame.selectExpr(f"x + {shift} AS x")

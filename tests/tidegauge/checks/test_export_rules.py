@@ -46,7 +46,7 @@ def test_each_constraint_on_rows_has_a_rule():
             },
         ),
         ("Rule", {"expr": "length(`zip`) <= 10.0", "on_null": "pass", "policy": "FailAny"}),
-        None,
+        ("UniqueRule", {"columns": ["id"], "policy": "FailAny"}),
         None,
         None,
     ]
@@ -58,7 +58,7 @@ def test_a_rules_file_of_them_is_read_back(tmp_path):
     file.write_text(rules_yaml("people", "db.people", found))
     rules = load_rules(file)
     assert (rules.suite.dataset, rules.table) == ("people", "db.people")
-    first, status, zips, age, length = rules.dqm.tasks.rules
+    first, status, zips, age, length, unique = rules.dqm.tasks.rules
     assert first.message == "Ask ops."
     among = r"`status` IS NULL OR `status` IN ('it\'s', 'b')"
     assert status == tg.Rule(among, "status is one of it's, b", where="age > 1")
@@ -67,9 +67,10 @@ def test_a_rules_file_of_them_is_read_back(tmp_path):
         tg.BoundRule("age", 0.0, None, closed="both", on_null="pass"),
     )
     assert length.on_null == "pass"
+    assert unique == tg.UniqueRule(["id"])
     text = file.read_text()
     assert "  # because 0\n  - NotNullRule: {" in text
-    assert "# not of single rows: Uniqueness('id'): at least 1\n" in text
+    assert "# not of single rows: Maximum('age'): at least 3\n" in text
     assert (
         rules_yaml("a", "s3://b/c", [])
         == f'dataset: {json.dumps("a")}\npath: "s3://b/c"\nrules: []\n'
