@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.columns import SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.histogram import Distribution
+from tidegauge.analyzers.measures.references import DatasetMatch, ReferentialIntegrity
 from tidegauge.analyzers.measures.texts import PatternMatch
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import Assertion, Between, violation_message
@@ -70,12 +71,17 @@ class ConstraintResult:
         """True if the constraint failed by a value, not because there was none."""
         return not self.passed and self.metric is not None and not self.metric.failed
 
-    def with_examples(self, examples: tuple[str, ...]) -> ConstraintResult:
-        """Return the result with bad values, which are put into the message, before the hint."""
+    def with_examples(self, examples: tuple[str, ...], rows: int | None = None) -> ConstraintResult:
+        """Return the result with bad values, which are put into the message, before the hint.
+
+        Their number of rows comes before them, unless the message has a count of rows already.
+        """
         if not examples:
             return self
         hint = f". {self.constraint.hint}" if self.constraint.hint else ""
-        text = f"{self.message.removesuffix(hint)}: {', '.join(examples)}{hint}"
+        counted = rows is None or isinstance(self.constraint.analyzer, SHARES_OF_ROWS)
+        count = "" if counted else f": {rows:,} {'row' if rows == 1 else 'rows'}"
+        text = f"{self.message.removesuffix(hint)}{count}: {', '.join(examples)}{hint}"
         return replace(self, message=text, examples=examples)
 
 
@@ -279,7 +285,10 @@ class SchemaDifferenceCount(MetricComponent):
         return "differences"
 
 
-SHARES_OF_ROWS = (Completeness, Compliance, PatternMatch, Uniqueness)
+SHARES_OF_ROWS = (
+    *(Completeness, Compliance, PatternMatch, Uniqueness),
+    *(ReferentialIntegrity, DatasetMatch),
+)
 """Analyzers whose value is a share of good rows, and whose weight is the number of rows."""
 DATA_TYPE_GROUPS = {
     "Unknown": ("Unknown",),
@@ -317,6 +326,25 @@ class DataTypeShare(MetricComponent):
         counts = {kind: entry.absolute for kind, entry in value.values.items()}
         rows = sum(counts.values()) - (counts["Unknown"] if self.kind != "Unknown" else 0)
         return sum(counts[kind] for kind in DATA_TYPE_GROUPS[self.kind]) / rows if rows else 0.0
+
+    def explain(self, value: Distribution) -> str:
+        """Return how many values are of other types, and of which.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.texts import DataType, DataTypeState
+        >>> counts = DataTypeState(unknown=2, integral=3, boolean=1, string=2)
+        >>> DataTypeShare("Integral").explain(DataType("x").compute_metric_from(counts).value)
+        '3 of 6 values: String 2, Boolean 1'
+        """
+        counts = {kind: entry.absolute for kind, entry in value.values.items()}
+        if self.kind != "Unknown":
+            del counts["Unknown"]
+        others = {kind: n for kind, n in counts.items() if kind not in DATA_TYPE_GROUPS[self.kind]}
+        bad = sum(others.values())
+        most = sorted(others, key=lambda kind: -others[kind])
+        named = ", ".join(f"{kind} {others[kind]:,}" for kind in most if others[kind])
+        return f"{bad:,} of {sum(counts.values()):,} values: {named}" if bad else ""
 
     def __str__(self) -> str:
         return f"share of {self.kind}"

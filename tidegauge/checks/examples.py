@@ -15,6 +15,7 @@ from tidegauge.analyzers.core.schema import NESTED, TEXT, Field, Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import parts, quote, words_in
 from tidegauge.analyzers.measures.counts import Compliance
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.texts import MaxLength, MinLength, PatternMatch
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.analyzers.scan.grouping import Groups
@@ -35,13 +36,21 @@ WIDTH = 40
 UNPRINTABLE = NESTED | {"binary", "interval", "void"}
 
 
+@dataclass(frozen=True)
+class BadRows:
+    """Bad rows of a constraint: how many there are, or None if they are not counted, and some values."""
+
+    rows: int | None
+    values: tuple[str, ...]
+
+
 @handled_errors()
 def examples_of(
     data: DataFrame,
     constraints: Iterable[Constraint],
     private: Privacy | None = None,
     groups: Groups | None = None,
-) -> dict[tuple[Values, Constraint], tuple[str, ...]]:
+) -> dict[tuple[Values, Constraint], BadRows]:
     """Return up to three bad values of each constraint: the least, the greatest, and any other.
 
     One Spark job for all constraints on single rows, and one for each on uniqueness. The same data
@@ -61,7 +70,8 @@ def examples_of(
     Returns
     -------
     dict
-        Values as text, by the partition's values and the constraint; no entry if there is none.
+        By the partition's values and the constraint; no entry if there is no bad row. Rows are not
+        counted for uniqueness.
     """
     groups = groups or Groups()
     schema = Schema.from_frame(data)
@@ -69,7 +79,7 @@ def examples_of(
     asked = [_asked(one, schema, private) for one in dict.fromkeys(constraints)]
     some = [one for one in asked if one is not None][:MOST_CONSTRAINTS]
     together = [one for one in some if not one.duplicates]
-    found: dict[tuple[Values, Constraint], tuple[str, ...]] = {}
+    found: dict[tuple[Values, Constraint], BadRows] = {}
     for job in filter(None, [together, *([one] for one in some if one.duplicates)]):
         try:
             found |= dict(_collected(data, job, groups))
@@ -130,7 +140,7 @@ def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked |
 
 def _columns(analyzer: AnyAnalyzer, schema: Schema) -> tuple[str, ...]:
     """Return the columns whose values explain a constraint on an analyzer."""
-    if isinstance(analyzer, PatternMatch | MinLength | MaxLength):
+    if isinstance(analyzer, PatternMatch | MinLength | MaxLength | Minimum | Maximum):
         return (analyzer.column,)
     if isinstance(analyzer, Uniqueness):
         return analyzer.columns
@@ -142,7 +152,7 @@ def _columns(analyzer: AnyAnalyzer, schema: Schema) -> tuple[str, ...]:
 
 def _collected(
     data: DataFrame, asked: Sequence[_Asked], groups: Groups
-) -> Iterator[tuple[tuple[Values, Constraint], tuple[str, ...]]]:
+) -> Iterator[tuple[tuple[Values, Constraint], BadRows]]:
     """Run one job, and yield the examples of each partition and constraint that has any."""
     from pyspark.sql import functions as F
 
@@ -161,12 +171,15 @@ def _collected(
         texts = "STRUCT<" + ", ".join(f"v{i}: STRING" for i in range(len(one.fields))) + ">"
         cells.append(F.expr(f"array({', '.join(f'CAST({cell} AS {texts})' for cell in some)})"))
     named = [cell.alias(f"e{number}") for number, cell in enumerate(cells)]
+    named += [F.expr(f"count({value})").alias(f"n{number}") for number, value in enumerate(values)]
     for row in groups.aggregated(keyed, named).collect():
         key, _ = groups.key_of(row)
         for number, one in enumerate(asked):
             bad = dict.fromkeys(tuple(v) for v in row[f"e{number}"] if v is not None)
             if bad:
-                yield (key, one.constraint), tuple(_told(one.fields, value) for value in bad)
+                rows = None if one.duplicates else row[f"n{number}"]
+                told = tuple(_told(one.fields, value) for value in bad)
+                yield (key, one.constraint), BadRows(rows, told)
 
 
 def _duplicates(keyed: DataFrame, asked: _Asked, groups: Groups) -> DataFrame:

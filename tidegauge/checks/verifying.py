@@ -25,7 +25,7 @@ from tidegauge.checks.check import Check
 from tidegauge.checks.comparing import Comparer
 from tidegauge.checks.comparisons import ComparedEvidence, DriftConstraint
 from tidegauge.checks.constraints import Constraint, MetricConstraint, PartitionResult
-from tidegauge.checks.examples import examples_of
+from tidegauge.checks.examples import BadRows, examples_of
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
 from tidegauge.checks.verification import Verification
 from tidegauge.repository.detection.judge import UNSTORED_ID, monitor_of
@@ -190,16 +190,17 @@ def with_examples(
     ]
     if not failed:
         return list(judged)
-    found: dict[tuple[str, Constraint], tuple[str, ...]] = {}
+    found: dict[tuple[str, Constraint], BadRows] = {}
     groups = Groups(source.keys if source else ())
-    for (key, constraint), examples in examples_of(data, failed, private, groups).items():
+    for (key, constraint), bad in examples_of(data, failed, private, groups).items():
         partition = source.partition_of(key) if source else None
-        found[partition.name if partition else "", constraint] = examples
+        found[partition.name if partition else "", constraint] = bad
     explained = []
     for one in judged:
         place = one.partition if source else "", one.result.constraint
-        known = found.get(place, ()) if one.result.failed_by_value else ()
-        explained.append(replace(one, result=one.result.with_examples(known)))
+        known = found.get(place) if one.result.failed_by_value else None
+        result = one.result.with_examples(known.values, known.rows) if known else one.result
+        explained.append(replace(one, result=result))
     return explained
 
 

@@ -346,8 +346,16 @@ def test_the_study_s_values():
     assert only(CHECK.has_data_type("x", "Unknown", 0.2), kinds).value == pytest.approx(1 / 6)
     mixed = DataTypeState(fractional=1, integral=1)
     assert only(CHECK.has_data_type("x", "Numeric"), mixed).passed
-    assert only(CHECK.has_data_type("x", "Fractional"), mixed).value == 0.5
+    found = only(CHECK.has_data_type("x", "Fractional"), mixed)
+    assert found.value == 0.5
+    assert found.message == "0.5 is not at least 1: 1 of 2 values: Integral 1"
     assert not only(CHECK.has_data_type("x", "String", 0.1), DataTypeState(unknown=3)).passed
+
+
+def test_failed_lookups_are_counted():
+    check = CHECK.has(tg.ReferentialIntegrity("carrier", "airlines", "code"), 1)
+    found = only(check, NumMatchesAndCount(9_997, 10_000))
+    assert found.message == "0.9997 is not at least 1: 3 of 10,000 rows"
 
 
 # the past

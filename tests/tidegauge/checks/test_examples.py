@@ -37,10 +37,10 @@ def test_messages_name_bad_values(orders):
         "0.25 is not at least 1: 3 of 4 rows: null, 'x\\n'. Codes are a letter and a digit.",
         "0.75 is not at least 0.9: 1 of 4 rows: 'odd'",
         "0.5 is not at least 1: 2 of 4 rows: 3",
-        "2 is not at least 3: 'A1', 'x\\n'",
+        "2 is not at least 3: 2 rows: 'A1', 'x\\n'",
         "0.75 is not at least 1: 1 of 4 rows: (id: 3, status: null)",
         "0.5 is not at least 1: 2 of 4 rows",  # the bad value is null
-        "1 is not at least 2",
+        "1 is not at least 2: 1 row: 1",
         "4 is not at least 5",
     ]
 

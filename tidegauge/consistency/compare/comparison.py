@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a reader should know: the features that were compared as floats."""
+        """Notices for the reader: the features that were compared as floats."""
         return compared_as_floats(Schema.from_frame(self.table))
 
     def __repr__(self) -> str:

@@ -69,7 +69,7 @@ class RulePlan:
     notices : tuple of str
         Notices for the rule's author.
     hazards : Hazards
-        What of the rule can fail on some data.
+        Operations and columns of the rule that can fail on some data.
     """
 
     steps: tuple[Step, ...]
