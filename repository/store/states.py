@@ -121,7 +121,7 @@ class HistoricStates:
 
     def _selection(self) -> str:
         """Return what the partitions are selected by, in words."""
-        chosen = {"since": self.window.since, "until": self.window.until}
+        chosen: dict[str, object] = {"since": self.window.since, "until": self.window.until}
         chosen |= {"in segment": self.segment, "known as of": self.as_of}
         return "".join(f" {name} {value}" for name, value in chosen.items() if value is not None)
 

@@ -19,6 +19,7 @@ from tidegauge.cli.options import (
     Warehouse,
     moment,
     open_repository,
+    pairs,
     the_dataset,
 )
 from tidegauge.cli.output import Format, print_frame
@@ -46,6 +47,9 @@ class RulesFormat(StrEnum):
     JSON = "json"
 
 
+Variables = Annotated[
+    list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
+]
 Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, folders, globs.")]
 
 
@@ -57,6 +61,7 @@ def run(
     partitions: Annotated[
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
+    var: Variables = None,
     warehouse: Warehouse = None,
     samples: Annotated[int, typer.Option(min=0, help="Records of each rule to show.")] = 10,
     fail_on: Annotated[
@@ -74,7 +79,9 @@ def run(
     from tidegauge.rules.run import run_rules
 
     with open_repository(db, artifacts) as repository:
-        summary = run_rules(specs, repository, partitions, warehouse, samples)
+        summary = run_rules(
+            specs, repository, partitions, warehouse, samples, pairs("--var", var or [])
+        )
     told = summary.json(fail_on) if form is RulesFormat.JSON else summary.text()
     if output is None:
         print(told)
@@ -84,12 +91,12 @@ def run(
 
 
 @rules_app.command()
-def check(specs: Specs, warehouse: Warehouse = None) -> int:
+def check(specs: Specs, var: Variables = None, warehouse: Warehouse = None) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
     from tidegauge.files.rules import load_all_rules
     from tidegauge.spark.session import spark_session
 
-    files = load_all_rules(specs)
+    files = load_all_rules(specs, pairs("--var", var or []))
     spark = spark_session(warehouse)
     problems = 0
     for file in files:

@@ -47,6 +47,7 @@ class _File(TableDocument):
     publish: str | None = None
     notify: list[str] = []
     private: list[str] = []
+    variables: dict[str, str] = {}
     schema_: str | None = Field(None, alias="schema")
     date_format: str | None = None
     timestamp_format: str | None = None
@@ -146,12 +147,14 @@ class RulesFile:
         return ParserValidation(self.table, **self.parsed, spark=spark)
 
 
-def load_rules(path: str | Path) -> RulesFile:
+def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> RulesFile:
     r"""Read a rules file.
 
     Parameters
     ----------
     path : str or Path
+    variables : mapping of str to str, optional
+        Values for ``${name}``, in place of those under ``variables:``.
 
     Raises
     ------
@@ -168,7 +171,7 @@ def load_rules(path: str | Path) -> RulesFile:
     ...     print(load_rules(file).dqm)
     DQM(1 rules, 0 fixes, 0 policies)
     """
-    file = YamlFile.read(path, "rules file")
+    file = YamlFile.read(path, "rules file").with_variables(variables or {})
     fields = file.fields(_File, {"time": TimeFields})
     table = fields.source(file, "rules file")
     name = fields.name
@@ -223,7 +226,9 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
     return find_files(patterns, "rules file")
 
 
-def load_all_rules(patterns: Sequence[str]) -> list[RulesFile]:
+def load_all_rules(
+    patterns: Sequence[str], variables: Mapping[str, str] | None = None
+) -> list[RulesFile]:
     """Read the rules files that paths, folders and globs select, which do not get in each other's way.
 
     Raises
@@ -231,7 +236,7 @@ def load_all_rules(patterns: Sequence[str]) -> list[RulesFile]:
     SuiteError
         If one cannot be read, or two write to one place or keep verdicts under one name.
     """
-    files = [load_rules(path) for path in find_rules(patterns)]
+    files = [load_rules(path, variables) for path in find_rules(patterns)]
     check_verdict_names((file.path, file.suite.dataset, file.dqm.name) for file in files)
     check_shared_targets(files)
     return files

@@ -64,6 +64,7 @@ def run_rules(
     partitions: str = "new",
     warehouse: str | None = None,
     samples: int = SAMPLES,
+    variables: Mapping[str, str] | None = None,
 ) -> RulesSummary:
     """Run the rules files that paths, folders and globs select, and notify of failed verdicts.
 
@@ -82,13 +83,15 @@ def run_rules(
     samples : int
         Number of sample records for each rule; 0 for none, which avoids reading the scanned data a
         second time.
+    variables : mapping of str to str, optional
+        As for `load_rules`; every file declares them.
 
     Raises
     ------
     SuiteError
         If a file is not a valid rules file.
     """
-    files = load_all_rules(patterns)
+    files = load_all_rules(patterns, variables)
     spark = spark_session(warehouse)
     check_shared_targets(files, spark)
     summary = RulesSummary()

@@ -291,3 +291,27 @@ rules:
     assert file.reasons == "why"
     told = [(rule.message, rule.description, rule.tags) for rule in file.dqm.tasks.rules]
     assert told == [("Ask ops.", "Keys.", ("ops", "key"))] * 2 + [("", "", ("ops",))]
+
+
+def test_variables_are_given_from_outside(write):
+    file = write(
+        """
+dataset: people
+table: people_${env}
+variables: {env: test, oldest: 150}
+rules:
+  - SetRule: {column: env, values: ["${env}"]}
+  - BoundRule:
+      column: age
+      upper: ${oldest}
+"""
+    )
+    assert load_rules(file).table == "people_test"
+    found = load_rules(file, {"env": "live", "oldest": "120"})
+    assert found.table == "people_live"
+    assert found.dqm.tasks.rules == (
+        tg.SetRule("env", ["live"]),
+        tg.BoundRule("age", None, 120),
+    )
+    with pytest.raises(tg.SuiteError, match="no variable 'odlest'; did you mean 'oldest'"):
+        load_rules(file, {"odlest": "1"})
