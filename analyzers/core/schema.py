@@ -86,7 +86,7 @@ class Field:
         double, (precision, scale) = f"CAST({self.sql} AS DOUBLE)", self.digits
         if precision <= _EXACT_DIGITS:  # each has a double of its own
             return _hashed_double(double)
-        text = f"CAST({self.sql} AS STRING)"
+        text = self.decimal_text_sql
         text = f"rtrim('0', {text})" if scale else f"concat({text}, '.')"
         whole = f"TRY_CAST({self.sql} AS BIGINT)"
         back = f"TRY_CAST({double} AS DECIMAL({precision},{scale}))"
@@ -96,11 +96,30 @@ class Field:
         )
 
     @property
+    def decimal_text_sql(self) -> str:
+        """SQL for a decimal as text, without an exponent; null for null.
+
+        Without ANSI mode, a cast writes those below 0.000001 with one.
+        """
+        text, (_, scale) = f"CAST({self.sql} AS STRING)", self.digits
+        if not _LEAST_SCALE < scale < _MOST_SCALE:
+            return text
+        above_one = (
+            f"CAST(abs({self.sql}) AS DECIMAL({scale + 1}, {scale})) + CAST(1 AS DECIMAL(1, 0))"
+        )
+        plain = f"concat(if({self.sql} < 0, '-0', '0'), substr(CAST({above_one} AS STRING), 2))"
+        return f"CASE WHEN abs({self.sql}) < 0.000001 THEN {plain} ELSE {text} END"
+
+    @property
     def digits(self) -> tuple[int, int]:
         """Precision and scale of a decimal; (10, 0) if the type does not state them."""
         numbers = re.findall(r"\d+", str(self.type))
         precision, scale = (*map(int, numbers), 10, 0)[:2] if len(numbers) == 2 else (10, 0)
         return precision, scale
+
+
+_LEAST_SCALE, _MOST_SCALE = 6, 37
+"""Decimals of so few places have no exponent; of so many, there is no room for a one before them."""
 
 
 def _hashed_double(value: str) -> str:

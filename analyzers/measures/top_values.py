@@ -189,6 +189,8 @@ def _text(field: Field) -> str:
         return field.uncollated_sql
     if field.kind == "binary":
         return f"lower(hex({field.sql}))"
+    if field.kind == "decimal":
+        return field.decimal_text_sql
     if field.kind == "timestamp":  # the cast of one depends on the session's time zone
         value = f"({_EPOCH} + unix_micros({field.sql}) * INTERVAL '0.000001' SECOND)"
     else:

@@ -183,6 +183,30 @@ def test_histogram_and_top_values_write_values_alike(spark):
 
 
 @pytest.mark.spark
+def test_small_decimals_are_one_value_with_ansi_mode_and_without(spark):
+    """Without it, Spark's cast writes 1E-7 and 0E-20."""
+    texts = ["0.0000001", "-0.0000001", "0", "1.5"]
+    rows = ", ".join(
+        f"(CAST('{x}' AS DECIMAL(38, 20)), CAST('{x}' AS DECIMAL(9, 7)))" for x in texts
+    )
+    wanted = {"0.0000001", "-0.0000001", "0.0000000", "1.5000000"}
+    analyzers = [tg.TopValues("long"), tg.TopValues("short"), tg.ApproxCountDistinct("long")]
+    states = []
+    try:
+        for ansi in ("true", "false"):
+            spark.conf.set("spark.sql.ansi.enabled", ansi)
+            data = spark.sql(f"SELECT * FROM VALUES {rows} t(long, short)")
+            states.append([analyzer.compute_state_from(data) for analyzer in analyzers])
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+    with_ansi, without = states
+    assert with_ansi == without
+    long, short, _ = (one.compute_metric_from(s) for one, s in zip(analyzers, without, strict=True))
+    assert set(short.value.values) == wanted
+    assert set(long.value.values) == {text + "0" * 13 for text in wanted}
+
+
+@pytest.mark.spark
 def test_a_moment_is_one_value_in_every_time_zone(spark):
     """The second lies in the hour that Berlin skips if it is taken for local time."""
     moments = [
