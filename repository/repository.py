@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from tidegauge.repository.maintenance.retention import Age, Cleaned, clean
 from tidegauge.repository.rollups.compute import roll_up
 from tidegauge.repository.rollups.reading import rolled_windows, rollup_rows
 from tidegauge.repository.store.config import artifacts_of, settings
-from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.database import MISSING, Database
 from tidegauge.repository.store.facts import read_facts, read_newest
 from tidegauge.repository.store.frames import Kind, frame_of
 from tidegauge.repository.store.labels import LABEL_COLUMNS, add_label, add_range, label_rows
@@ -97,6 +98,8 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str] | None
 """Metric names, or an analyzer's name for all metrics that it measures; None is any."""
+
+_log = logging.getLogger(__name__)
 
 
 class Repository(Rendered):
@@ -297,6 +300,8 @@ class Repository(Rendered):
 
         with self.database.read() as connection:
             rows = overview_rows(connection, dataset, Window.between(since, None))
+            if note := connection.info.get(MISSING):
+                _log.warning("%s: it reads as empty until something is recorded", note)
         return frame_of(rows, OVERVIEW_COLUMNS)
 
     def calendar(

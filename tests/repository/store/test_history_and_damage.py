@@ -474,7 +474,7 @@ def test_two_processes_make_one_database(tmp_path):
         assert sound(repo)
 
 
-def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path):
+def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path, caplog):
     with tg.Repository(f"sqlite:///{tmp_path}/flights.db") as repo:
         filled(repo, [day(1)])
     for read_only in (False, True):
@@ -483,7 +483,8 @@ def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path):
         ):
             tg.Repository(f"sqlite:///{tmp_path}/fligths.db", read_only=read_only).metrics("d")
     with tg.Repository(f"sqlite:///{tmp_path}/fligths.db") as repo:
-        assert repo.datasets() == []
+        assert repo.datasets() == [] and repo.overview().empty
+        assert "fligths.db yet; did you mean 'flights.db'?: it reads as empty" in caplog.text
         with pytest.raises(tg.UnknownDatasetError, match=r"did you mean 'flights\.db'"):
             repo.latest("d")
         assert [path.name for path in tmp_path.glob("fl*")] == ["flights.db"]
