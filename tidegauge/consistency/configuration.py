@@ -41,6 +41,8 @@ _TAKEN = frozenset(
 """Column names reserved for the tables of comparisons."""
 
 
+OF_LOG = "QueryLog."
+"""Prefix of the metrics of a query log itself."""
 REQUIRED_MONITORS: tuple[Mapping[str, Any], ...] = (
     {
         "series": {"name": "Consistency.row_unmatched"},
@@ -56,7 +58,7 @@ REQUIRED_MONITORS: tuple[Mapping[str, Any], ...] = (
         for metric in ("missing", "extra")
     ),
     {
-        "series": {"name": "QueryLog.unreadable_share"},
+        "series": {"name": f"{OF_LOG}unreadable_share"},
         "detector": "SimpleThreshold(0.05)",
         "severity": "error",
     },
@@ -103,7 +105,7 @@ METRICS: tuple[str, ...] = (
         f"Consistency.{distance}"
         for distance in dict.fromkeys((*RECORDED_OF[NUMERIC], *RECORDED_OF[CATEGORICAL]))
     ),
-    *(f"QueryLog.{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
+    *(f"{OF_LOG}{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
 )
 """Names of all metrics of a run; those of distributions end in a quantile, as ``Consistency.delta-p50``."""
 
@@ -315,7 +317,7 @@ class Configuration:
             name, instance = (str(series.get(key) or "") for key in ("name", "instance"))
             if name and not any(selects(name, metric) for metric in METRICS):
                 raise UnknownNameError("metric of a monitor", name, METRICS)
-            of_comparison = instance and not name.startswith("QueryLog.")
+            of_comparison = instance and not name.startswith(OF_LOG)
             if of_comparison and instances and not any(selects(instance, i) for i in instances):
                 raise UnknownNameError("instance of a monitor", instance, instances)
 

@@ -13,10 +13,9 @@ from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
 from tidegauge.analyzers.scan.scan import Group, metric_of
 from tidegauge.consistency.compare.alignment import BUCKET, DATE
 from tidegauge.consistency.compare.comparison import ALL, Comparison
+from tidegauge.consistency.configuration import OF_LOG
 from tidegauge.consistency.log.decoding import DayCounts
 
-OF_LOG = "QueryLog."
-"""Prefix of the metrics of a query log itself."""
 _HOURLY = ("%Y-%m-%d %H-%M", "%Y%m%d %H-%M")
 
 
