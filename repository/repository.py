@@ -1714,6 +1714,7 @@ class Repository(Rendered):
         Parameters
         ----------
         id : int
+            Of the incident, or of one of its anomalies; they share one sequence of numbers.
 
         Returns
         -------

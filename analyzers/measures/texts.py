@@ -2,6 +2,7 @@ r"""Text metrics: PatternMatch, MinLength, MaxLength, DataType."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -287,3 +288,49 @@ def _reads_of_text(field: Field) -> tuple[str, str, str]:
         for word in ("true", "false")
     )
     return f"{number} AND ({marked})", f"{number} AND NOT ({marked})", boolean
+
+
+def pattern_problem(pattern: str) -> str:
+    r"""Return why a text is no regular expression of Java, as far as its brackets tell; empty if it may be one.
+
+    Spark compiles a pattern only when there are rows.
+
+    Examples
+    --------
+    >>> pattern_problem("["), pattern_problem("(a|b"), pattern_problem("a)"), pattern_problem("a\\")
+    ("'[' is not closed", "'(' is not closed", "')' closes nothing", 'nothing follows the last backslash')
+    >>> pattern_problem(r"^[^]a[b-d]&&[^c]]{2}\Q(\E\)$"), pattern_problem("(?x) a # (b")
+    ('', '')
+    """
+    if _FREE_SPACING.search(pattern):
+        return ""
+    text = _ESCAPED.sub("_", pattern)
+    if text.endswith("\\"):
+        return "nothing follows the last backslash"
+    if text[:1] in {"*", "+", "?"}:
+        return f"nothing stands before the first {text[0]!r}"
+    return _unbalanced(text)
+
+
+def _unbalanced(text: str) -> str:
+    """Return which bracket of a pattern without escapes has no other; empty if all have one."""
+    groups = classes = 0
+    begins = False  # a class, in which a bracket that comes first is a character
+    for sign in text:
+        if sign == "[":
+            classes, begins = classes + 1, True
+        elif classes:
+            classes -= sign == "]" and not begins
+            begins = begins and sign == "^"
+        else:
+            groups += (sign == "(") - (sign == ")")
+            if groups < 0:
+                return "')' closes nothing"
+    if classes:
+        return "'[' is not closed"
+    return "'(' is not closed" if groups else ""
+
+
+_ESCAPED = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+_FREE_SPACING = re.compile(r"\(\?[a-wyzA-Z]*x")
+"""The flag under which a ``#`` begins a comment, whose brackets mean nothing."""

@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.sql import column_sql, constant
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
-from tidegauge.analyzers.measures.texts import PATTERNS, DataType, PatternMatch
+from tidegauge.analyzers.measures.texts import PATTERNS, DataType, PatternMatch, pattern_problem
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import CLOSED, AssertionLike
 from tidegauge.checks.builder import Columns, ConstraintBuilder, listed, share
@@ -171,6 +171,9 @@ class RowMethods(ConstraintBuilder):
         >>> print(tg.Check("a").has_pattern("zip", "[0-9]{5}", whole=True).constraints[0].analyzer.pattern)
         \A(?:[0-9]{5})\z
         """
+        if problem := pattern_problem(PATTERNS.get(pattern, pattern)):
+            msg = f"has_pattern: {pattern!r} is no regular expression: {problem}"
+            raise SuiteError(msg)
         text = rf"\A(?:{PATTERNS.get(pattern, pattern)})\z" if whole else pattern
         return self.has(PatternMatch(column, text), share(at_least), hint=hint)
 

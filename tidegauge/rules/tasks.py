@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import RuleError, UnknownNameError
 from tidegauge.analyzers.core.sql import column_sql, literal
+from tidegauge.analyzers.measures.texts import pattern_problem
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.expressions import (
     COLUMN_PLACEHOLDER,
@@ -739,6 +740,9 @@ def _matches(task: DQMTask, pattern: str, whole: bool) -> list[Any]:  # noqa: FB
     """Return the SQL pieces of a match of a text with a pattern, in full or anywhere."""
     if not isinstance(pattern, str):
         msg = f"{type(task).__name__}: the pattern is the text of a regular expression, not {pattern!r}"
+        raise RuleError(msg)
+    if problem := pattern_problem(pattern):
+        msg = f"{type(task).__name__}: {pattern!r} is no regular expression: {problem}"
         raise RuleError(msg)
     if not isinstance(whole, bool):
         msg = f"{type(task).__name__}: whole is True or False, not {whole!r}"

@@ -483,7 +483,8 @@ def test_reading_makes_no_file_and_tells_of_the_missing_one(tmp_path, caplog):
         ):
             tg.Repository(f"sqlite:///{tmp_path}/fligths.db", read_only=read_only).metrics("d")
     with tg.Repository(f"sqlite:///{tmp_path}/fligths.db") as repo:
-        assert repo.datasets() == [] and repo.overview().empty
+        assert repo.datasets() == []
+        assert repo.overview().empty
         assert "fligths.db yet; did you mean 'flights.db'?: it reads as empty" in caplog.text
         with pytest.raises(tg.UnknownDatasetError, match=r"did you mean 'flights\.db'"):
             repo.latest("d")
