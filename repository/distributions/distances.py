@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+MOST_POOLED = 0.5
+"""Share of rows in rare categories up to which PSI of the others says something of all."""
 SIGNIFICANT = 1.8
 """Critical value c of c sqrt((n + m) / (n m)): Kolmogorov's bound at about 0.3 %, as in Deequ."""
 
@@ -44,7 +46,7 @@ class Distances:
     Attributes
     ----------
     psi : float
-        Population stability index, in nats; NaN if all rows of both sides are in rare categories.
+        Population stability index, in nats; NaN if most rows of both sides are in rare categories.
     psi_rest : float
         Share of rows in the rare categories that `psi` pools, on the side where it is larger; if it
         is most of them, `psi` says little, and `js` more. Categories only.
@@ -107,7 +109,8 @@ def numeric_distances(baseline: Quantiles, current: Quantiles) -> Distances:
 def category_distances(baseline: Mapping[str, float], current: Mapping[str, float]) -> Distances:
     """Return all distances between two categorical distributions, given as counts by value.
 
-    PSI pools rare and unseen categories; see `pool_rare_categories`. Nothing else is smoothed.
+    PSI pools rare and unseen categories; see `pool_rare_categories`. It is NaN if these are more than
+    half of the rows of both sides, as it would compare what is left. Nothing else is smoothed.
 
     Examples
     --------
@@ -119,10 +122,10 @@ def category_distances(baseline: Mapping[str, float], current: Mapping[str, floa
     n, m = expected.sum(), actual.sum()
     both = n > 0 and m > 0
     binned = pool_rare_categories(expected, actual)
-    compared = any(side[:-1].sum() > 0 for side in binned)  # else one category is all there is
+    pooled = (float(binned[0][-1] / n), float(binned[1][-1] / m)) if both else (nan, nan)
     return Distances(
-        psi=psi(*binned) if compared else nan,
-        psi_rest=float(max(binned[0][-1] / n, binned[1][-1] / m)) if both else nan,
+        psi=psi(*binned) if min(pooled) <= MOST_POOLED else nan,
+        psi_rest=max(pooled),
         js=jensen_shannon(expected, actual),
         unseen=float(actual[expected == 0].sum() / m) if both else nan,
         lost=float(expected[actual == 0].sum() / n) if both else nan,
