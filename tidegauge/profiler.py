@@ -12,6 +12,7 @@ import yaml
 
 from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.formatting import for_yaml, one_line
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
 from tidegauge.analyzers.measures.bins import KLLSketch
@@ -258,8 +259,8 @@ class Profile(Rendered):
             ]
         lines.append("analyzers:")
         for choice in self.choices:
-            lines += [f"  # {_one_line(choice.reason)}", f"  - {_item(choice.analyzer)}"]
-        lines += [f"# {_one_line(c)}: {_one_line(why)}" for c, why in self.left_out.items()]
+            lines += [f"  # {one_line(choice.reason)}", f"  - {_item(choice.analyzer)}"]
+        lines += [f"# {one_line(c)}: {one_line(why)}" for c, why in self.left_out.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -478,7 +479,7 @@ def _scalar(value: Any, *, flow: bool = False) -> str:
     """Format a string as a YAML scalar, quoted if needed."""
     return (
         _flow([str(value)])[1:-1]
-        if flow
+        if flow or not str(value).isprintable()
         else yaml.safe_dump(str(value), width=10**6, allow_unicode=True, explicit_end=False)
         .removesuffix("\n...\n")
         .strip()
@@ -486,11 +487,21 @@ def _scalar(value: Any, *, flow: bool = False) -> str:
 
 
 def _flow(value: Any) -> str:
+    if not all(map(str.isprintable, _texts(value))):
+        return for_yaml(value)
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
     )
     return text.strip()
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts within a value."""
+    if isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _texts(pair)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str):
+        yield value

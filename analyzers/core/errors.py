@@ -118,10 +118,10 @@ class MetricError(TidegaugeError):
         return str(self.args[0]) if self.args else type(self).__name__
 
 
-_THROWN = re.compile(r"most recent failure: .*?\): ([\w.$]+(?:Exception|Error)): (.*)")
+_THROWN = re.compile(r"most recent failure: .{0,2000}?\): ([\w.$]{1,200}(?:Exception|Error)): (.*)")
 
 
-_CALLED = re.compile(r"An error occurred while calling .*\n: ([\w.$]+): (.*)")
+_CALLED = re.compile(r"An error occurred while calling .{0,2000}\n: ([\w.$]{1,200}): (.*)")
 
 
 _CAUSED = re.compile(r"^Caused by: ([\w.$]+): (.*)", re.MULTILINE)

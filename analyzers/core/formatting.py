@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from html import escape
@@ -56,15 +57,21 @@ def one_line(text: str, most: int = 2000) -> str:
     return _cut(seen, most)
 
 
-_CONTROL = re.compile(r"(?!\x1b\[[0-9;]*m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and newline, and those that turn text around; colours are harmless."""
+_COLOUR = r"(?:[01234]|2[2-4]|3[1-79]|9[0-7])"
+_CONTROL = re.compile(
+    rf"(?!\x1b\[(?:{_COLOUR}(?:;{_COLOUR})*)?m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Control characters but tab and newline, and those that turn text around.
+
+Colours of letters are harmless; those that hide text, black and conceal, are not among them.
+"""
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d|\.|inf)")
 
 
 def for_terminal(text: str) -> str:
     r"""Escape control characters, by which a terminal could be made to hide, forge or send text.
 
-    Lines and colours stay.
+    Lines and visible colours stay.
 
     Examples
     --------
@@ -72,6 +79,22 @@ def for_terminal(text: str) -> str:
     a\x1b]0;title\x07 b\u202ec
     """
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+_NO_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""Characters that YAML refuses, or takes for the end of a line, unless they are escaped."""
+
+
+def for_yaml(value: Any) -> str:
+    r"""Return a value as YAML on one line: JSON, whose texts hold any character.
+
+    Examples
+    --------
+    >>> print(for_yaml({"a\x85b": "\N{collision symbol}"}))
+    {"a\u0085b": "💥"}
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return _NO_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def for_spreadsheet(value: Any) -> Any:

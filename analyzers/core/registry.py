@@ -307,7 +307,7 @@ class Registry(Generic[D]):
                 raise ValueError(text)  # noqa: TRY004, TRY301 - one message for everything unreadable
             positional = [_literal(argument) for argument in node.args]
             options = {str(k.arg): _literal(k.value) for k in node.keywords}
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             msg = f"cannot read {text!r} as an {self.kind}; write it as in Name('column', option=1)"
             raise SuiteError(msg) from error
         return self.build(node.func.id, options, positional)

@@ -23,15 +23,21 @@ _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", r
 _FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
 _OPTION = re.compile(
-    rf"((?<![\w.-])(?:[\w.-]*{_WORD}|sig)=)(?:[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
+    rf"((?<![\w.-])(?:[\w.-]*{_WORD}|sig)=)(?:\{{[^}}\n]{{0,1000}}\}}|[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
     re.IGNORECASE,
 )
 """An option in a text or an address; a comma ends its value if another option or a blank follows."""
 _QUOTED = re.compile(
-    rf"((?<![\w.-])[\w.-]*{_WORD}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)[^'\"\n]*\2",
+    rf"((?<![\w.-])[\w.-]*{_WORD}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)(?:\\.|(?!\2)[^\\\n]){{0,4000}}\2",
     re.IGNORECASE,
 )
 """An option in quotes, as of JAAS, and a field of JSON."""
+_HEADER = re.compile(
+    r"((?<![\w.-])(?:[\w-]{0,40}(?:api|access)[_-]?key|authorization|password|passphrase|passwd|pwd)\s{0,4}:\s{1,4}"
+    r"(?:(?:Token|Bearer|Basic)\s{1,4})?)[^\s,;'\"]+",
+    re.IGNORECASE,
+)
+"""A header of HTTP, and a setting of YAML."""
 _BEARER = re.compile(r"(\b(?:Bearer|Basic) )[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
@@ -69,6 +75,7 @@ _KEPT = {
     _ORACLE: r"\1/***@",
     _QUOTED: r"\1\2***\2",
     _OPTION: r"\1***",
+    _HEADER: r"\1***",
     _BEARER: r"\1***",
 }
 """Patterns of secrets, and what stays of them."""

@@ -40,7 +40,8 @@ def named_partitions(error: BaseException, among: Collection[Partition]) -> set[
     """
     folders = [
         {unquote(step) for step in _STEP.findall(path)}
-        for path in re.findall(r"\S*/\S+=\S*/\S+", str(error))
+        for path in str(error).split()
+        if "=" in path[path.find("/") + 1 : path.rfind("/")]
     ]
     return {p for p in among if any(set(p.name.split("/")) <= steps for steps in folders)}
 

@@ -343,6 +343,9 @@ def _places(text: str, spark: SparkSession | None) -> list[str]:
 
 def _path(text: str) -> str:
     """Normalize a path: absolute, links resolved, no ``file:``, no double or trailing slashes."""
+    if "\0" in text:
+        msg = f"{text!r} is no path: it has a null character"
+        raise SourceError(msg)
     text = re.sub(r"^file:(//[^/]*)?(?=/)", "", absolute(text), flags=re.IGNORECASE)
     if text.startswith("/"):
         return os.path.realpath(text).rstrip("/")

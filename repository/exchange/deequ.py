@@ -230,7 +230,10 @@ class _Result:
             try:
                 analyzer = analyzer_from_deequ(entry["analyzer"])
                 metric = _metric(analyzer, entry["metric"])
-            except (TidegaugeError, KeyError, TypeError, ValueError) as error:
+            except (
+                *(TidegaugeError, AttributeError, KeyError, OverflowError),
+                *(RecursionError, TypeError, ValueError),
+            ) as error:
                 reason = (
                     error if isinstance(error, TidegaugeError) else f"unlike Deequ's: {error!r}"
                 )

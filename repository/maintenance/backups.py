@@ -27,6 +27,7 @@ from tidegauge.repository.store.database import (
     Database,
     all_revisions,
     backup_beside,
+    head_revision,
     stamp,
 )
 from tidegauge.repository.store.schema import metadata
@@ -135,12 +136,16 @@ def _require_sound(file: Path) -> None:
         with closing(sqlite3.connect(uri, uri=True)) as copy:
             (revision,) = copy.execute(query).fetchone()
             problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
+            tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
     except (sqlite3.Error, TypeError) as error:
         msg = f"{file} is no backup of a tidegauge repository: {error}"
         raise NotOurDatabaseError(msg) from error
     _require_known(file, revision)
     if problem != "ok":
         msg = f"{file} is damaged: {problem}"
+        raise NotOurDatabaseError(msg)
+    if revision == head_revision() and (missing := sorted(set(metadata.tables) - tables)):
+        msg = f"{file} is no backup of a tidegauge repository: it lacks the table {missing[0]!r}"
         raise NotOurDatabaseError(msg)
 
 

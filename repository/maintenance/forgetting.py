@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import HistoryError, StateError
+from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.histogram import bin_key
 from tidegauge.repository.store import schema as s
@@ -299,6 +300,8 @@ _NUMERIC = frozenset(
 )
 """Kinds of states that hold numbers of the data and cannot leave one out; of a single row a sum is its number."""
 _SAMPLED = 200
+_LEAST_LINE = 3
+"""A shorter text on one line is a part of other words' neighbourhood, such as the article in `` a ``."""
 """Letters of a value that samples and messages keep."""
 
 
@@ -308,10 +311,15 @@ def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
 
 
 def _forms(value: str) -> set[str]:
-    """Return the ways in which a value is written in text: as it is, as a bin, within JSON, and cut in samples."""
+    """Return the ways in which a value is written in text.
+
+    As it is, as a bin, within JSON, within names of analyzers, cut in samples, and on one line.
+    """
     values = {value, value[:_SAMPLED]}
     told = {json.dumps(one, ensure_ascii=False)[1:-1] for one in values}
-    return {*values, *told, bin_key(value)}
+    told |= {repr(one)[1:-1] for one in values}
+    line = one_line(value)
+    return {*values, *told, bin_key(value), *([line] if len(line) >= _LEAST_LINE else ())}
 
 
 def _word(text: str) -> re.Pattern[str]:

@@ -119,6 +119,10 @@ class Database:
         except (OperationalError, sqlite3.OperationalError) as error:
             msg = f"cannot open or write the database {self.name}: {_reason(error)}"
             raise DatabaseAccessError(msg) from error
+        except UnicodeEncodeError as error:
+            text = error.object[max(0, error.start - 20) : error.end + 20]
+            msg = f"{text!r} cannot be stored or looked for: it has half of a surrogate pair"
+            raise RepositoryError(msg) from error
 
     @property
     def name(self) -> str:

@@ -95,7 +95,12 @@ def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
     elif not isinstance(value, datetime):
         value = datetime.combine(value, time())
     value = value.replace(tzinfo=UTC) if value.tzinfo is None else value
-    return value + timedelta(days=1, microseconds=-1) if end and whole_day else value
+    try:
+        value = value.astimezone(UTC)
+        return value + timedelta(days=1, microseconds=-1) if end and whole_day else value
+    except OverflowError as error:
+        msg = f"{name}={value} lies outside of the years 1 to 9999"
+        raise HistoryError(msg) from error
 
 
 _DATASET = sa.select(s.dataset.c.id).where(s.dataset.c.name == sa.bindparam("dataset"))

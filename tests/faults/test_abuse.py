@@ -22,9 +22,12 @@ from tidegauge.analyzers.core.registry import STATE_MODULES
 from tidegauge.analyzers.core.state import READERS, read_state
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.checks.export_rules import rules_yaml
 from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
+from tidegauge.files.rules import load_rules
 from tidegauge.files.suite import load_suite
+from tidegauge.profiler import Choice, Profile
 from tidegauge.repository.exchange.files import csv_file, parquet_file
 from tidegauge.repository.exchange.openlineage import openlineage_event
 from tidegauge.repository.exchange.prometheus import prometheus_text
@@ -161,7 +164,69 @@ def test_suite_files_give_texts_back_or_refuse_them(text, tmp_path):
         (found,) = load_suite(file).suite.analyzers
     except tg.SuiteError:
         return
-    assert (found.column, found.where) == (text, text)
+    assert found == tg.Mean(text, where=text)
+
+
+def test_proposed_rules_files_hold_any_name(text, tmp_path):
+    check = tg.Check("c").is_unique(text).has_pattern(text, "a")
+    file = tmp_path / "rules.yml"
+    found = [(one, f"of {text}") for one in check.constraints]
+    place = f"in/{text}".replace("\0", "")
+    file.write_text(rules_yaml(text, place, found))
+    unique, pattern = load_rules(file).dqm.tasks.rules
+    assert (unique, pattern) == (tg.UniqueRule([text]), tg.FormatRule(text, "a", whole=False))
+    assert (load_rules(file).suite.dataset, load_rules(file).table) == (text, place)
+
+
+def test_proposed_suites_hold_any_name(text, tmp_path):
+    suite = tg.Suite(text, [tg.Mean(text, where=text)], partition_by=[text])
+    choices = tuple(Choice(one, f"of {text}") for one in suite.analyzers)
+    found = Profile(suite, f"in/{text}", 1, choices, options={text: text}, left_out={text: text})
+    file = tmp_path / "suite.yml"
+    file.write_text(found.to_yaml())
+    read = load_suite(file)
+    assert (read.suite.dataset, read.suite.analyzers) == (text, suite.analyzers)
+    assert (read.suite.partition_by, read.table, read.options) == (
+        (text,),
+        f"in/{text}",
+        {text: text},
+    )
+
+
+def test_variables_of_files_do_not_explode(tmp_path):
+    """Of one text that aliases stand for, one value; of many, no more than a file may have."""
+    file = tmp_path / "rules.yml"
+
+    def rules_of(variables, *rules):
+        lines = ["dataset: d", "table: t", f"variables: {variables}", "rules:", *rules]
+        file.write_text("\n".join(lines))
+        return load_rules(file).dqm.tasks.rules
+
+    first, second = "- Rule: {expr: &c \"x = '$${v}'\", name: a}", "- Rule: {expr: *c, name: b}"
+    one, other = rules_of("{v: '1'}", first, second)
+    assert one.expression.text == other.expression.text == "(\nx = '${v}'\n)"
+    many = [f"- Rule: {{expr: *c, name: r{i}}}" for i in range(40)]
+    doubled = rules_of("{v: '${v}${v}'}", "- Rule: {expr: &c 'x = ${v}', name: a}", *many)
+    assert {rule.expression.text for rule in doubled} == {"(\nx = ${v}${v}\n)"}
+    long = f"{{v: '{'x' * 200_000}'}}"
+    for rule in (f"- Rule: {'${v}' * 50_000}", *[[f"- Rule: 'a{i} ${{v}}'" for i in range(60)]]):
+        with pytest.raises(tg.SuiteError, match="more than 10,000,000 letters"):
+            rules_of(long, *([rule] if isinstance(rule, str) else rule))
+    with pytest.raises(tg.SuiteError, match="the variable 'v' is a text"):
+        rules_of("{v: [1]}", "- Rule: x")
+
+
+def test_half_a_surrogate_pair_is_refused(repo, tmp_path):
+    said = "it has half of a surrogate pair"
+    commit(repo, day(1))
+    with pytest.raises(tg.TidegaugeError, match=said):
+        repo.record("d", "m\ud800", 1.0, partition="ds=2013-01-01")
+    with pytest.raises(tg.TidegaugeError, match=said):
+        repo.metrics("d", name="m\ud800")
+    file = tmp_path / "s.yml"
+    file.write_text('"\\ud800": x\ndataset: d\n')
+    with pytest.raises(tg.SuiteError, match="dataset|valid string|unknown field|str"):
+        load_suite(file)
 
 
 def test_states_are_found_by_any_name(text, repo):
@@ -227,6 +292,8 @@ def test_a_terminal_gets_no_control_characters():
     assert "\x1b[2J" not in shown
     assert not {"\x07", "\x9b", "\u202e", "\x00"} & set(shown)
     assert shown.endswith("\x1b[1mbold\x1b[0m\n")
+    for hiding in ("\x1b[8m", "\x1b[30;40m", "\x1b[1;8m", "\x1b[38;5;0m"):
+        assert for_terminal(hiding) == hiding.replace("\x1b", "\\x1b")
     assert for_terminal("plain \u00fc\ttext\n") == "plain \u00fc\ttext\n"
 
 
@@ -251,6 +318,19 @@ def test_yaml_runs_nothing_and_is_refused(tmp_path, text):
     with pytest.raises(tg.SuiteError):
         load_suite(file)
     assert not mark.exists()
+
+
+def test_errors_that_quote_long_values_are_read_once():
+    """A damaged row of slashes named no partition for hours, in which no signal is heard."""
+    code = "from tidegauge.analyzers.core.errors import describe\n"
+    code += "from tidegauge.analyzers.core.partitions import Partition\n"
+    code += "from tidegauge.analyzers.runs.unreadable import named_partitions\n"
+    code += "days = [Partition(('ds',), ('2024-01-02',))]\n"
+    code += "for text in ('/', 'a=', '/=', 'most recent failure: ', 'An error occurred while calling '):\n"
+    code += "    error = OSError(text * 100_000 + ' file:/t/ds=2024-01-02/a.csv')\n"
+    code += "    assert named_partitions(error, days) == set(days)\n"
+    code += "    describe(error)\n"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_sql_that_opens_what_it_does_not_close_is_read_once():

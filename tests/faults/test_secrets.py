@@ -41,6 +41,13 @@ def holders(folder):
         (f"jdbc:postgresql://h/d?user=a&password={SECRET}&ssl=on", "user=a&password=***&ssl=on"),
         (f"user=a,password={SECRET},{SECRET},ssl=on", "user=a,password=***,ssl=on"),
         (f"with password={SECRET},{SECRET}, it failed", "with password=***, it failed"),
+        (f"password={{a;{SECRET}}};ssl=on", "password=***;ssl=on"),
+        (f'{{"password": "a\\"{SECRET}"}}', '{"password": "***"}'),
+        (
+            f"x-api-key: {SECRET}, Authorization: token {SECRET}",
+            "x-api-key: ***, Authorization: token ***",
+        ),
+        (f"password: {SECRET}", "password: ***"),
         (f"jdbc:sqlserver://h;user=a;password={SECRET};ssl=on", "user=a;password=***;ssl=on"),
         (f"jdbc:oracle:thin:scott/{SECRET}@//h:1521/x", "jdbc:oracle:thin:scott/***@//h:1521/x"),
         (f"https://h/t?X-Amz-Signature={SECRET}", "https://h/t?X-Amz-Signature=***"),

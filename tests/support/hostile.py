@@ -15,5 +15,7 @@ TEXTS = {
     "null": "a\x00b",
     "long": "x" * 900,
     "quotes": "`'\"\\`",
+    "controls": "a\x7fb\x85c\x90d\u2028e\ufffe",
+    "invisible": "Ann\u00a0\u200bSmith\u00ad ",
     "astral": "\U0001f4a5\u0301",
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import one_line
+from tidegauge.analyzers.core.formatting import for_yaml, one_line
 from tidegauge.analyzers.core.sql import column_sql
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
@@ -120,7 +119,7 @@ def rules_yaml(dataset: str, table: str, found: Iterable[tuple[Constraint, str]]
         Constraints, and the comment on each. Those without a rule are named in comments at the end.
     """
     place = "path" if "/" in table else "table"
-    lines = [f"dataset: {json.dumps(dataset)}", f"{place}: {json.dumps(table)}", "rules:"]
+    lines = [f"dataset: {for_yaml(dataset)}", f"{place}: {for_yaml(table)}", "rules:"]
     left_out: list[str] = []
     rules: dict[str, str] = {}
     for constraint, comment in found:
@@ -128,14 +127,9 @@ def rules_yaml(dataset: str, table: str, found: Iterable[tuple[Constraint, str]]
         if rule is None:
             left_out.append(f"# not of single rows: {one_line(constraint.description)}")
         else:
-            rules.setdefault(f"  - {rule[0]}: {_flow(rule[1])}", one_line(comment))
+            rules.setdefault(f"  - {rule[0]}: {for_yaml(rule[1])}", one_line(comment))
     for item, comment in rules.items():
         lines += [f"  # {comment}", item]
     if not rules:
         lines[-1] = "rules: []"
     return "\n".join([*lines, *left_out]) + "\n"
-
-
-def _flow(options: Mapping[str, Any]) -> str:
-    """Return options as a YAML mapping on one line; JSON is YAML."""
-    return json.dumps(options, ensure_ascii=False)

@@ -11,6 +11,7 @@ from threading import Timer
 from tidegauge.analyzers.core.errors import SetupError
 from tidegauge.cli.options import TOOL_FAILED, say
 
+LONGEST_MINUTES = 1_000_000
 GRACE_SECONDS = 30.0
 """Time in which a command whose limit is over may close its runs; then its process ends as it is."""
 
@@ -38,13 +39,16 @@ def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator
     TimeLimitReached
         In the block.
     SetupError
-        If the system has no timers for processes, as Windows.
+        If the limit is no time, or the system has no timers for processes, as Windows.
     """
     if minutes is None:
         yield
         return
     if not hasattr(signal, "setitimer"):
         msg = "--time-limit needs timers of POSIX, which this system has not"
+        raise SetupError(msg)
+    if not 0 < minutes <= LONGEST_MINUTES:
+        msg = f"--time-limit is a number of minutes, more than 0 and up to {LONGEST_MINUTES:,}, not {minutes:g}"
         raise SetupError(msg)
     told = f"the time limit of {minutes:g} minutes is over"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from tidegauge import demo
 from tidegauge.analyzers.core.errors import SetupError
+from tidegauge.analyzers.core.filesystems import write_output
 
 FOLDER = Path(demo.__file__).parent / "notebooks"
 
@@ -33,6 +33,6 @@ def notebooks(
         if target.exists():
             print(f"{target} is there already and stays as it is")
         else:
-            shutil.copy(source, target)
+            write_output(target, source.read_text(encoding="utf-8"))
             print(target)
     print(f"Open them: pip install 'tidegauge[notebook]' jupyterlab, then jupyter lab {folder}")

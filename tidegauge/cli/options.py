@@ -90,11 +90,16 @@ def the_dataset(
     return there[0]
 
 
+_LONGEST_ID = 18
+
+
 def moment(text: str | None) -> datetime | int | None:
     """Parse ``--as-of``: a time in ISO format, or a run's id."""
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
+    if text is None:
+        return None
     try:
+        if text.isdecimal() and len(text) <= _LONGEST_ID:
+            return int(text)
         return datetime.fromisoformat(text)
     except ValueError as error:
         msg = f"--as-of {text!r} is neither a time such as 2026-01-31T12:00 nor the number of a run"

@@ -61,6 +61,9 @@ class TableDocument(Document):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]{0,200})\}")
+_MOST_LETTERS = 10_000_000
+"""Number of letters of a file's texts when its variables have their values."""
 _MOST_NODES = 1_000_000
 """Values of a file with all aliases replaced by what they stand for."""
 
@@ -150,6 +153,9 @@ class YamlFile:
         """
         node = next((value for key, value in self.node.value if key.value == "variables"), None)
         declared = self.plain(node) if isinstance(node, yaml.MappingNode) else {}
+        for name, value in declared.items():
+            if not isinstance(value, str | None):
+                raise self.error(node, f"the variable {name!r} is a text, not {value!r}")
         for name in given:
             if name not in declared:
                 hint = nearest(name, declared)
@@ -157,31 +163,38 @@ class YamlFile:
                 msg = f"{self.path}: no variable {name!r}; {known if declared else 'the file declares none'}"
                 raise SuiteError(msg)
         if declared:
-            for key, value in self.node.value:
-                if key.value != "variables":
-                    self._substitute(value, {**declared, **given})
+            below = [value for key, value in self.node.value if key.value != "variables"]
+            seen: set[int] = set()
+            scalars = {id(scalar): scalar for value in below for scalar in _scalars(value, seen)}
+            length = 0
+            for scalar in scalars.values():  # each once, though aliases stand for it
+                self._substitute(scalar, {**declared, **given})
+                length += len(scalar.value)
+                if length > _MOST_LETTERS:
+                    raise self.error(
+                        scalar,
+                        f"with its variables the file has more than {_MOST_LETTERS:,} letters",
+                    )
         return self
 
-    def _substitute(self, node: yaml.Node, variables: Mapping[str, str | None]) -> None:
-        """Replace variables in the texts of a node and of all below it."""
-        if isinstance(node, yaml.ScalarNode):
+    def _substitute(self, node: yaml.ScalarNode, variables: Mapping[str, str | None]) -> None:
+        """Replace variables in a text."""
 
-            def value_of(match: re.Match[str]) -> str:
-                if match[0] == "$${":
-                    return "${"
-                value = variables.get(match["name"])
-                if value is None:
-                    known = ", ".join(variables)
-                    raise self.error(node, f"no variable {match['name']!r}; there are: {known}")
-                return value
+        def value_of(match: re.Match[str]) -> str:
+            if match[0] == "$${":
+                return "${"
+            value = variables.get(match["name"])
+            if value is None:
+                known = ", ".join(variables)
+                raise self.error(node, f"no variable {match['name']!r}; there are: {known}")
+            return value
 
-            node.value = re.sub(r"\$\$\{|\$\{(?P<name>[^}]*)\}", value_of, node.value)
-        elif isinstance(node, yaml.SequenceNode):
-            for item in node.value:
-                self._substitute(item, variables)
-        elif isinstance(node, yaml.MappingNode):
-            for _, value in node.value:
-                self._substitute(value, variables)
+        longest = max(map(len, filter(None, variables.values())), default=0)
+        if node.value.count("${") * longest > _MOST_LETTERS:
+            raise self.error(
+                node, f"with its variables this text has more than {_MOST_LETTERS:,} letters"
+            )
+        node.value = _VARIABLE.sub(value_of, node.value)
 
     def error(self, node: yaml.Node, problem: object) -> SuiteError:
         """Return an error with the file and the line of a node."""
@@ -228,7 +241,7 @@ class YamlFile:
             first = _told_best(self.node, error.errors())
             place = _without_union_tags(self.node, first["loc"])
             node = _find(self.node, place)
-            name = str(place[-1])
+            name = str(place[-1]) if place else ""
             if first["type"] == "extra_forbidden":
                 fields = inner.get(str(place[0]), model).model_fields
                 known = [field.alias or name for name, field in fields.items()]
@@ -366,6 +379,16 @@ def check_verdict_names(files: Iterable[tuple[Path, str, str]]) -> None:
             raise SuiteError(msg)
 
 
+def _matching(path: Path) -> list[Path]:
+    """Return the files that a glob matches."""
+    base = Path(path.anchor) if path.is_absolute() else Path()
+    try:
+        return sorted(base.glob(str(path.relative_to(base))))
+    except ValueError as error:
+        msg = f"{str(path)!r} is no glob: {error}"
+        raise SuiteError(msg) from error
+
+
 def find_files(patterns: Sequence[str], kind: str) -> list[Path]:
     """Find YAML files by paths, folders (recursively) and globs, without duplicates.
 
@@ -382,12 +405,24 @@ def find_files(patterns: Sequence[str], kind: str) -> list[Path]:
         elif path.exists():
             some = [path]
         else:
-            base = Path(path.anchor) if path.is_absolute() else Path()
-            some = (
-                sorted(base.glob(str(path.relative_to(base)))) if set("*?[") & set(pattern) else []
-            )
+            some = _matching(path) if set("*?[") & set(pattern) else []
         if not some:
             msg = f"no {kind} at {pattern!r}"
             raise SuiteError(msg)
         found.update(dict.fromkeys(some))
     return list(found)
+
+
+def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
+    """Yield all values of a node that are no list or mapping; what aliases stand for once."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _scalars(item, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for _, value in node.value:
+            yield from _scalars(value, seen)

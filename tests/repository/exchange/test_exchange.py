@@ -96,6 +96,26 @@ def test_reading_it_again_writes_nothing_and_a_changed_one_restates(repo, tmp_pa
     assert (found["old"][0], found["new"][0]) == (40.0, 41.0)
 
 
+@pytest.mark.parametrize(
+    ("analyzer", "metric"),
+    [
+        ({"analyzerName": "MinLength", "column": "s", "analyzerOptions": "x"}, {"metricName": "DoubleMetric", "value": 1}),
+        ({"analyzerName": "ApproxQuantiles", "column": "x", "quantiles": "0.5"}, {"metricName": "KeyedDoubleMetric", "value": 1e308}),
+        ({"analyzerName": "Size"}, {"metricName": "DoubleMetric", "value": 10**400}),
+    ],
+)  # fmt: skip
+def test_a_metric_of_another_form_is_left_out_alone(repo, tmp_path, analyzer, metric):
+    results = json.loads(DEEQU.read_text())[:1]
+    entries = results[0]["analyzerContext"]["metricMap"]
+    known = [entry for entry in entries if entry["analyzer"]["analyzerName"] == "Mean"]
+    about = {"entity": "Column", "instance": "s", "name": "x"}
+    entries[:] = [*known, {"analyzer": analyzer, "metric": {**about, **metric}}]
+    file = tmp_path / "deequ.json"
+    file.write_text(json.dumps(results))
+    done = import_deequ(repo, file, "orders")
+    assert (done.metrics, len(done.skipped)) == (len(known), 1)
+
+
 def test_dates_are_written_as_the_partitions_of_the_table(repo, tmp_path):
     """Three days at midnight in UTC, whatever the machine's time zone."""
     import_deequ(repo, DEEQU, "orders", key="ds", format="%Y-%m-%d")

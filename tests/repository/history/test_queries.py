@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.maintenance.backups import back_up, restore
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.database import Database, head_revision
 from tidegauge.repository.store.windows import WindowScheme
 from tidegauge.repository.testing.samples import (
     COMPLETE,
@@ -672,6 +673,12 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
         (tmp_path / "other").write_text("not a backup, and longer than a hundred bytes " * 9)
         with pytest.raises((tg.NotOurDatabaseError, tg.DatabaseAccessError)):
             restore(repository.database, repository.artifacts, tmp_path / "other")
+        with closing(sqlite3.connect(tmp_path / "empty")) as empty:
+            empty.execute("CREATE TABLE tidegauge_revision (version_num TEXT)")
+            empty.execute("INSERT INTO tidegauge_revision VALUES (?)", (head_revision(),))
+            empty.commit()
+        with pytest.raises((tg.NotOurDatabaseError, tg.DatabaseAccessError)):
+            restore(repository.database, repository.artifacts, tmp_path / "empty")
         with pytest.raises(tg.DatabaseAccessError, match="there is no backup"):
             restore(repository.database, repository.artifacts, tmp_path / "none")
         assert len(repository.metrics("d", name="Size")) == 2

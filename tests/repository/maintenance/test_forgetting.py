@@ -132,6 +132,18 @@ def test_only_whole_words_of_messages_are_replaced(repo):
     assert "ann" not in {words[0], words[4].strip("'")}
 
 
+@pytest.mark.parametrize("value", ["Ann\u00a0Smith", "Ann\u200bSmith", "Ann\nSmith"])
+def test_a_value_is_forgotten_in_texts_of_one_line_and_told_in_names(repo, value):
+    days = {f"ds=2013-01-{n:02}": float(n == 9) for n in range(1, 10)}
+    repo.record("d", f"Histogram.ratio.{value}", days, instance="who")
+    repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(0.5))])
+    assert "Ann Smith" in repo.incidents("d")["headline"][0]
+    told = repo.forget(value)
+    assert told.left
+    texts = [*repo.incidents("d")["headline"], *repo.anomalies("d")["explanation"]]
+    assert not [text for text in texts if "Ann" in text]
+
+
 def test_what_cannot_be_changed_is_told(repo, capsys):
     """Names of partitions, filters and numbers in extremes."""
     filtered = measurement(tg.Size(where=f"email = '{PERSON}'"), tg.NumMatches(3))
