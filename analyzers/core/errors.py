@@ -55,6 +55,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from tidegauge.analyzers.core.formatting import middle_cut
 from tidegauge.analyzers.core.secrets import hide_secrets
 
 
@@ -363,6 +364,7 @@ class DslError(SuiteError):
         hint: str | None = None,
         rule: str | None = None,
     ) -> None:
+        message = middle_cut(message)
         self.message, self.text, self.line, self.column = message, text, line, column
         self.end_column = max(end_column or 0, column + 1)
         self.expected, self.phase, self.hint, self.rule = tuple(expected), phase, hint, rule

@@ -108,6 +108,18 @@ def for_spreadsheet(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
+def middle_cut(text: str, most: int = 4000) -> str:
+    """Return the beginning and the end of a message that quotes a long text.
+
+    Examples
+    --------
+    >>> middle_cut("unknown column 'aaaaaaaaaaaaaaaaaaaa'", 30)
+    "unknown column  ... aaaaaaaaaa'"
+    """
+    half = most // 2 - 2
+    return text if len(text) <= most else f"{text[: half + 2]} ... {text[-(half - 2) :]}"
+
+
 def _cut(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 

@@ -140,8 +140,15 @@ def _run(
         views.drop()
     return ConsistencyRun(
         dataset, flattened, tuple(compared), tuple(reports), table.name,
-        f"{dataset}.log", logged, (*table.notices(), *_unlogged(configuration, flattened)),
+        f"{dataset}.log", logged,
+        (*table.notices(), *_unlogged(configuration, flattened), *_without_days(days, until)),
     )  # fmt: skip
+
+
+def _without_days(days: Mapping[str, str | None], until: str | None) -> list[str]:
+    """Return a notice if there is no day to compare, as on the first day of a log."""
+    last = f"up to {until}" if until else "up to yesterday in UTC; until= names another last day"
+    return [] if days else [f"the log has no queries {last}"]
 
 
 def _unlogged(configuration: Configuration, flattened: Flattened) -> list[str]:

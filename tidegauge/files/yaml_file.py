@@ -155,7 +155,9 @@ class YamlFile:
         declared = self.plain(node) if isinstance(node, yaml.MappingNode) else {}
         for name, value in declared.items():
             if not isinstance(value, str | None):
-                raise self.error(node or self.node, f"the variable {name!r} is a text, not {value!r}")
+                raise self.error(
+                    node or self.node, f"the variable {name!r} is a text, not {value!r}"
+                )
         for name in given:
             if name not in declared:
                 hint = nearest(name, declared)

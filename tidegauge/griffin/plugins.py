@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, describe, nearest
+from tidegauge.analyzers.core.formatting import middle_cut
 from tidegauge.analyzers.core.plugins import guard, load_plugins
 
 _LONGEST = 100
@@ -70,7 +71,7 @@ class PluginRegistry:
 
     def unknown(self, name: str) -> str:
         """Return the error message for an unknown name."""
-        return f"unknown {self.kind} {name!r}; {suggested(name, [*self, *self.also])}"
+        return f"unknown {self.kind} {middle_cut(repr(name), 200)}; {suggested(name, [*self, *self.also])}"
 
     def load(self, name: str) -> Any:
         """Return an object by name, importing it if necessary.

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegauge.analyzers.core.formatting import middle_cut
 from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.plugins import suggested
 
@@ -79,7 +80,7 @@ class ReadLog:
 
     def problem(self, path: str, said: str) -> None:
         """Record an error at a path."""
-        self.problems.append(f"{path}: {said}")
+        self.problems.append(middle_cut(f"{path}: {said}", 1000))
 
     def renamed(self, path: str, old: str, new: str) -> None:
         """Record an old spelling and its new one."""
