@@ -195,7 +195,8 @@ def test_merging_windows(repo):
     assert repo.merge("d", UNIQUE).value == 0.0
     assert repo.merge("d", HIST).value["b"].absolute == 3
     assert repo.merge("d", CountDistinct("s")).value == 2  # never asked for, same frequencies
-    assert repo.merge("d", MEAN, since="2014-01-01").empty
+    with pytest.raises(tg.HistoryError, match="'d' has no partition since 2014-01-01"):
+        repo.merge("d", MEAN, since="2014-01-01")
     with pytest.raises(tg.HistoryError, match="was never measured on 'd'; there are: .*Size"):
         repo.merge("d", tg.Sum("y"))
     with pytest.raises(
