@@ -532,8 +532,8 @@ def test_new_features_are_new_columns_and_other_types_are_refused(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"backfill": QueryBackfill("SELECT ts, 1 AS clicks FROM logged_keys")}, "a query gives no 'user'"),
-        ({"backfill": QueryBackfill("SELECT user, 1 AS clicks FROM logged_keys")}, "a query gives no 'ts'"),
+        ({"backfill": QueryBackfill("SELECT ts, 1 AS clicks FROM logged_keys")}, "a query of 'clicks', 'prices' gives no 'user'"),
+        ({"backfill": QueryBackfill("SELECT user, 1 AS clicks FROM logged_keys")}, "a query of 'clicks', 'prices' gives no 'ts'"),
         ({"payload": ("sesion",)}, "unknown payload 'sesion'"),
         ({"segment_by": ("source",)}, "has no 'source' to tell results apart by"),
         ({"backfill": QueryBackfill("SELECT *, 1L AS clicks FROM logged_keys")}, "the backfill has no 'price'"),
@@ -551,7 +551,7 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
     ask(service, 1, D5, 1, 0.5)
     service.flush()
     told = conf(namespace, backfill=CallableBackfill(lambda _: None, "mine"))
-    with pytest.raises(SourceError, match="mine returns a DataFrame of features, not NoneType"):
+    with pytest.raises(SourceError, match="mine of 'clicks', 'prices' returns a DataFrame of features, not NoneType"):
         pipeline.run(spark, told, repository, until="2023-01-05")
 
 
