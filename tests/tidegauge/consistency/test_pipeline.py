@@ -551,7 +551,10 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
     ask(service, 1, D5, 1, 0.5)
     service.flush()
     told = conf(namespace, backfill=CallableBackfill(lambda _: None, "mine"))
-    with pytest.raises(SourceError, match="mine of 'clicks', 'prices' returns a DataFrame of features, not NoneType"):
+    with pytest.raises(
+        SourceError,
+        match="mine of 'clicks', 'prices' returns a DataFrame of features, not NoneType",
+    ):
         pipeline.run(spark, told, repository, until="2023-01-05")
 
 

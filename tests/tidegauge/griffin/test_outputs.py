@@ -205,6 +205,10 @@ def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
             tg.griffin.run({}, fails, spark=spark)
         assert not (tmp_path / "_DONE").exists()
         assert values(tg.griffin.run({}, good, spark=spark), "n") == {"n": 2}
+        assert (tmp_path / "_DONE").exists()
+        (tmp_path / "_DONE").unlink()
+        unique = job([source], [rule("value", "uniqueness", "u", details={"source": "src"})])
+        tg.griffin.run({}, unique, spark=spark, partition_by="value")
     assert (tmp_path / "_DONE").exists()
 
 

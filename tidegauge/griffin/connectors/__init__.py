@@ -6,7 +6,7 @@ The entry point group ``tidegauge.griffin.connectors`` adds more; each entry poi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -126,7 +126,11 @@ def _error_context(connector: ConnectorConfig, source: str) -> Iterator[None]:
 
 
 def partitioned(
-    connector: ConnectorConfig, spark: SparkSession, keys: Sequence[str], source: str = ""
+    connector: ConnectorConfig,
+    spark: SparkSession,
+    keys: Sequence[str],
+    source: str = "",
+    keep: Callable[[Connector], None] | None = None,
 ) -> Source:
     """Open a connector as a partitioned source.
 
@@ -141,6 +145,8 @@ def partitioned(
         The partition columns.
     source : str
         The source's name, for messages.
+    keep : callable, optional
+        Called with the connector, which is to be told, by ``finish``, when the rows were measured.
 
     Raises
     ------
@@ -150,4 +156,6 @@ def partitioned(
     with _error_context(connector, source):
         made = _made(connector)
         made.check(spark)
+        if keep is not None:
+            keep(made)
         return made.partitioned(spark, keys) or FrameSource(made.batch(spark), tuple(keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import DslError, SourceError, TidegaugeError, describe
@@ -54,11 +54,15 @@ class Loader:
         frames = []
         for number, connector in enumerate(config.connectors):
             opened = open_batch(connector, self.spark, config.name, columns_only=self.columns_only)
-            self._opened[config.name, number] = opened.connector
+            self.keep(config.name, opened.connector, number)
             frames.append(self.prepared(opened.frame, connector, config.name))
         if not frames:
             raise SourceError(f"source {config.name!r} has no connector")
         return self.timed(reduce(_below, frames))
+
+    def keep(self, source: str, connector: Connector, number: int = 0) -> None:
+        """Keep a connector of a source, so that `finish` tells it that its rows were measured."""
+        self._opened[source, number] = connector
 
     def finish(self) -> None:
         """Tell all connectors that their rows were measured."""
@@ -153,7 +157,8 @@ class PreparedSource:
                 f"source {config.name!r} has {len(config.connectors)} connectors; only one is measured by partitions"
             )
         (connector,) = config.connectors
-        source = partitioned(connector, loader.spark, keys, config.name)
+        keep = partial(loader.keep, config.name)
+        source = partitioned(connector, loader.spark, keys, config.name, keep)
         return cls(source, connector, loader, config.name)
 
     @property
