@@ -212,6 +212,24 @@ def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
     assert (tmp_path / "_DONE").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "hint"),
+    [
+        ("not coalesce(src.id, 1) = tgt.id", "accuracy", "write not (a = b)"),
+        ("coalesce(src.id, tgt.id)", "accuracy", "true or false for a pair of rows"),
+        ("count(*) as n where coalesce(id, 1)", "profiling", "a condition is true or false"),
+    ],
+)
+def test_functions_whose_types_spark_alone_knows_have_a_hint(spark, text, kind, hint):
+    target = rows("tgt", "id int", (1,))
+    details = {"source": "src"} if kind == "profiling" else {"source": "src", "target": "tgt"}
+    with pytest.raises(DslError) as caught:
+        tg.griffin.check(
+            job([SOURCE, target], [rule(text, kind, "r", details=details)]), spark=spark
+        )
+    assert hint in str(caught.value)
+
+
 PLACES = {
     "select *\nfrom nowhere": (2, 6, "nowhere"),
     "select 1 as a; select 2 as a": (1, 14, "one query"),

@@ -14,6 +14,16 @@ _PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 _WRAPPER_LINES = 1
 """Lines that `Views.query` puts before a query."""
 _LONGEST = 1000
+_HINTS = {
+    re.compile(
+        r"DATATYPE_MISMATCH.*\(NOT "
+    ): "NOT binds more tightly than a comparison; write not (a = b)",
+    re.compile(
+        r"JOIN_CONDITION_IS_NOT_BOOLEAN"
+    ): "a rule of accuracy is true or false for a pair of rows",
+    re.compile(r"FILTER_NOT_BOOLEAN"): "a condition is true or false, as in count > 0",
+}
+"""Hints for errors of Spark in rules of the language, whose functions' types it alone knows."""
 
 
 def query_text(config: RuleConfig) -> str:
@@ -46,10 +56,13 @@ def plan_error(error: Exception, config: RuleConfig) -> DslError:
         if line > len(lines):
             line, column = len(lines), len(lines[-1]) + 1
             said = "the query ends too early"
+    hint = None
+    if config.dsl_type != "spark-sql":
+        hint = next((known for pattern, known in _HINTS.items() if pattern.search(said)), None)
     # Places in SQL of our own would mislead.
     said = _PLACE.sub("", said)
     said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
-    return DslError(said, text, max(line, 1), column, rule=config.name, phase="plan")
+    return DslError(said, text, max(line, 1), column, rule=config.name, phase="plan", hint=hint)
 
 
 def data_error(error: Exception, plan: RulePlan) -> Exception:
