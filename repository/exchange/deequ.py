@@ -202,6 +202,10 @@ class _Dates:
         return found
 
 
+_OTHER_FORMS = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""Errors of reading what is unlike Deequ's."""
+
+
 class _Result:
     """One entry of the file."""
 
@@ -230,10 +234,7 @@ class _Result:
             try:
                 analyzer = analyzer_from_deequ(entry["analyzer"])
                 metric = _metric(analyzer, entry["metric"])
-            except (
-                *(TidegaugeError, AttributeError, KeyError, OverflowError),
-                *(RecursionError, TypeError, ValueError),
-            ) as error:
+            except (TidegaugeError, *_OTHER_FORMS) as error:
                 reason = (
                     error if isinstance(error, TidegaugeError) else f"unlike Deequ's: {error!r}"
                 )

@@ -286,8 +286,12 @@ class SchemaDifferenceCount(MetricComponent):
 
 
 SHARES_OF_ROWS = (
-    *(Completeness, Compliance, PatternMatch, Uniqueness),
-    *(ReferentialIntegrity, DatasetMatch),
+    Completeness,
+    Compliance,
+    DatasetMatch,
+    PatternMatch,
+    ReferentialIntegrity,
+    Uniqueness,
 )
 """Analyzers whose value is a share of good rows, and whose weight is the number of rows."""
 DATA_TYPE_GROUPS = {
