@@ -37,11 +37,13 @@ def named_partitions(error: BaseException, among: Collection[Partition]) -> set[
     >>> error = OSError("Encountered error while reading file file:/t/ds=2024-01-02/hr=1/a.parquet.")
     >>> [day.name for day in named_partitions(error, days)]
     ['ds=2024-01-02']
+    >>> named_partitions(ValueError("ds=2024-01-02 is no number"), days)
+    set()
     """
     folders = [
         {unquote(step) for step in _STEP.findall(path)}
         for path in str(error).split()
-        if "=" in path[path.find("/") + 1 : path.rfind("/")]
+        if "/" in path and "=" in path[path.index("/") : path.rindex("/")]
     ]
     return {p for p in among if any(set(p.name.split("/")) <= steps for steps in folders)}
 
