@@ -63,7 +63,7 @@ class TableDocument(Document):
 Model = TypeVar("Model", bound=BaseModel)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]{0,200})\}")
 _MOST_LETTERS = 10_000_000
-"""Number of letters of a file's texts when its variables have their values."""
+"""Number of letters that the values of variables may take in a file."""
 _MOST_NODES = 1_000_000
 """Values of a file with all aliases replaced by what they stand for."""
 
@@ -165,38 +165,37 @@ class YamlFile:
                 msg = f"{self.path}: no variable {name!r}; {known if declared else 'the file declares none'}"
                 raise SuiteError(msg)
         if declared:
-            below = [value for key, value in self.node.value if key.value != "variables"]
-            seen: set[int] = set()
-            scalars = {id(scalar): scalar for value in below for scalar in _scalars(value, seen)}
-            length = 0
-            for scalar in scalars.values():  # each once, though aliases stand for it
-                self._substitute(scalar, {**declared, **given})
-                length += len(scalar.value)
-                if length > _MOST_LETTERS:
-                    raise self.error(
-                        scalar,
-                        f"with its variables the file has more than {_MOST_LETTERS:,} letters",
-                    )
+            values, seen = {**declared, **given}, set[int]()
+            left = _MOST_LETTERS
+            for key, value in self.node.value:
+                if key.value != "variables":
+                    for scalar in _scalars(value, seen):
+                        left -= self._substitute(scalar, values, left)
         return self
 
-    def _substitute(self, node: yaml.ScalarNode, variables: Mapping[str, str | None]) -> None:
-        """Replace variables in a text."""
+    def _substitute(
+        self, node: yaml.ScalarNode, variables: Mapping[str, str | None], most: int
+    ) -> int:
+        """Replace variables in a text, and return how many letters their values take."""
+        letters = 0
 
         def value_of(match: re.Match[str]) -> str:
+            nonlocal letters
             if match[0] == "$${":
                 return "${"
             value = variables.get(match["name"])
             if value is None:
                 known = ", ".join(variables)
                 raise self.error(node, f"no variable {match['name']!r}; there are: {known}")
+            letters += len(value)
+            if letters > most:
+                raise self.error(
+                    node, f"the file's variables take more than {_MOST_LETTERS:,} letters"
+                )
             return value
 
-        longest = max(map(len, filter(None, variables.values())), default=0)
-        if node.value.count("${") * longest > _MOST_LETTERS:
-            raise self.error(
-                node, f"with its variables this text has more than {_MOST_LETTERS:,} letters"
-            )
         node.value = _VARIABLE.sub(value_of, node.value)
+        return letters
 
     def error(self, node: yaml.Node, problem: object) -> SuiteError:
         """Return an error with the file and the line of a node."""
@@ -250,8 +249,8 @@ class YamlFile:
                 close = nearest(name, known)
                 hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(known)}"
                 raise self.error(node, f"unknown field {name!r}; {hint}") from None
-            where = ".".join(map(str, place))
-            raise self.error(node, f"{where}: {first['msg']}") from None
+            where = f"{'.'.join(map(str, place))}: " if place else ""
+            raise self.error(node, f"{where}{first['msg']}") from None
 
     def about(self, problem: object) -> SuiteError:
         """Return an error with the line of the field that the problem names first, or of the file."""
