@@ -477,31 +477,19 @@ def _item(analyzer: AnyAnalyzer) -> str:
 
 def _scalar(value: Any, *, flow: bool = False) -> str:
     """Format a string as a YAML scalar, quoted if needed."""
-    return (
-        _flow([str(value)])[1:-1]
-        if flow or not str(value).isprintable()
-        else yaml.safe_dump(str(value), width=10**6, allow_unicode=True, explicit_end=False)
-        .removesuffix("\n...\n")
-        .strip()
-    )
+    if flow:
+        return _flow([str(value)])[1:-1]
+    text = yaml.safe_dump(str(value), width=10**6, allow_unicode=True, explicit_end=False)
+    return _on_one_line(text.removesuffix("\n...\n").strip(), str(value))
 
 
 def _flow(value: Any) -> str:
-    if not all(map(str.isprintable, _texts(value))):
-        return for_yaml(value)
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
     )
-    return text.strip()
+    return _on_one_line(text.strip(), value)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts within a value."""
-    if isinstance(value, Mapping):
-        for pair in value.items():
-            yield from _texts(pair)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, str):
-        yield value
+def _on_one_line(text: str, value: Any) -> str:
+    """Return a value's YAML, or JSON where that has line ends or invisible characters."""
+    return text if text.isprintable() else for_yaml(value)
