@@ -114,10 +114,10 @@ def middle_cut(text: str, most: int = 4000) -> str:
     Examples
     --------
     >>> middle_cut("unknown column 'aaaaaaaaaaaaaaaaaaaa'", 30)
-    "unknown column  ... aaaaaaaaaa'"
+    "unknown colu ... aaaaaaaaaaa'"
     """
-    half = most // 2 - 2
-    return text if len(text) <= most else f"{text[: half + 2]} ... {text[-(half - 2) :]}"
+    half = (most - len(" ... ")) // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
 
 
 def _cut(text: str, most: int | None) -> str:

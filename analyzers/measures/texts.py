@@ -290,6 +290,11 @@ def _reads_of_text(field: Field) -> tuple[str, str, str]:
     return f"{number} AND ({marked})", f"{number} AND NOT ({marked})", boolean
 
 
+_ESCAPED = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+_FREE_SPACING = re.compile(r"\(\?[a-wyzA-Z]*x")
+"""The flag under which a ``#`` begins a comment, whose brackets mean nothing."""
+
+
 def pattern_problem(pattern: str) -> str:
     r"""Return why a text is no regular expression of Java, as far as its brackets tell; empty if it may be one.
 
@@ -329,8 +334,3 @@ def _unbalanced(text: str) -> str:
     if classes:
         return "'[' is not closed"
     return "'(' is not closed" if groups else ""
-
-
-_ESCAPED = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
-_FREE_SPACING = re.compile(r"\(\?[a-wyzA-Z]*x")
-"""The flag under which a ``#`` begins a comment, whose brackets mean nothing."""

@@ -4,8 +4,6 @@ import csv
 import hashlib
 import io
 import json
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -41,6 +39,7 @@ from tidegauge.widgets.source import DashboardSource, Shown
 import tidegauge as tg
 from tests.paths import ROOT
 from tests.support.hostile import TEXTS
+from tests.support.in_time import run_in_time
 
 EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 
@@ -156,15 +155,12 @@ def test_errors_on_terminals_hold_no_control_characters(text, tmp_path, capsys):
         assert not set("\x00\x07\x1b\x9b\u202e") & set(said.out + said.err), command
 
 
-def test_suite_files_give_texts_back_or_refuse_them(text, tmp_path):
+def test_suite_files_give_texts_back(text, tmp_path):
     file = tmp_path / "suite.yml"
     entry = {"Mean": {"column": text, "where": text}}
     file.write_text(yaml.safe_dump({"dataset": text, "path": "/t", "analyzers": [entry]}))
-    try:
-        (found,) = load_suite(file).suite.analyzers
-    except tg.SuiteError:
-        return
-    assert found == tg.Mean(text, where=text)
+    (found,) = load_suite(file).suite.analyzers
+    assert (found.column, found.where) == (text, text.strip())
 
 
 def test_proposed_rules_files_hold_any_name(text, tmp_path):
@@ -225,7 +221,7 @@ def test_half_a_surrogate_pair_is_refused(repo, tmp_path):
         repo.metrics("d", name="m\ud800")
     file = tmp_path / "s.yml"
     file.write_text('"\\ud800": x\ndataset: d\n')
-    with pytest.raises(tg.SuiteError, match="dataset|valid string|unknown field|str"):
+    with pytest.raises(tg.SuiteError, match=r"s\.yml:1: Input should be a valid string"):
         load_suite(file)
 
 
@@ -321,29 +317,32 @@ def test_yaml_runs_nothing_and_is_refused(tmp_path, text):
 
 
 def test_errors_that_quote_long_values_are_read_once():
-    """A damaged row of slashes named no partition for hours, in which no signal is heard."""
-    code = "from tidegauge.analyzers.core.errors import describe\n"
-    code += "from tidegauge.analyzers.core.partitions import Partition\n"
-    code += "from tidegauge.analyzers.runs.unreadable import named_partitions\n"
-    code += "days = [Partition(('ds',), ('2024-01-02',))]\n"
-    code += "for text in ('/', 'a=', '/=', 'most recent failure: ', 'An error occurred while calling '):\n"
-    code += "    error = OSError(text * 100_000 + ' file:/t/ds=2024-01-02/a.csv')\n"
-    code += "    assert named_partitions(error, days) == set(days)\n"
-    code += "    describe(error)\n"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    """A damaged row of slashes held the driver for hours, in which no signal is heard."""
+    run_in_time(r"""
+        from tidegauge.analyzers.core.errors import describe
+        from tidegauge.analyzers.core.partitions import Partition
+        from tidegauge.analyzers.runs.unreadable import named_partitions
+
+        days = [Partition(("ds",), ("2024-01-02",))]
+        for text in ("/", "a=", "/=", "most recent failure: ", "An error occurred while calling "):
+            error = OSError(text * 100_000 + " file:/t/ds=2024-01-02/a.csv")
+            assert named_partitions(error, days) == set(days)
+            describe(error)
+    """)
 
 
 def test_sql_that_opens_what_it_does_not_close_is_read_once():
-    """A second look from each opening would take hours, in which no signal is heard."""
-    code = "from tidegauge.analyzers.core.decimals import compare_exactly\n"
-    code += "from tidegauge.analyzers.core.schema import Schema\n"
-    code += "from tidegauge.analyzers.core.sql import names_in, protect_names, without_filters, words_in\n"
-    code += "schema = Schema.from_types({'x': 'decimal(38,2)'})\n"
-    code += "for text in ('/* ', chr(39) + chr(92), chr(92) + chr(39), chr(34), chr(96), '(' + chr(10)):\n"
-    code += "    for of in (names_in, protect_names, without_filters, words_in):\n"
-    code += "        of(text * 300_000)\n"
-    code += "    compare_exactly('x > 0.1' + text * 300_000, schema)\n"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    run_in_time(r"""
+        from tidegauge.analyzers.core.decimals import compare_exactly
+        from tidegauge.analyzers.core.schema import Schema
+        from tidegauge.analyzers.core.sql import names_in, protect_names, without_filters, words_in
+
+        schema = Schema.from_types({"x": "decimal(38,2)"})
+        for text in ("/* ", "'\\", "\\'", '\"', "`", "(\n"):
+            for of in (names_in, protect_names, without_filters, words_in):
+                of(text * 300_000)
+            compare_exactly("x > 0.1" + text * 300_000, schema)
+    """)
 
 
 def test_aliases_of_aliases_do_not_explode(tmp_path):

@@ -171,10 +171,11 @@ class RowMethods(ConstraintBuilder):
         >>> print(tg.Check("a").has_pattern("zip", "[0-9]{5}", whole=True).constraints[0].analyzer.pattern)
         \A(?:[0-9]{5})\z
         """
-        if problem := pattern_problem(PATTERNS.get(pattern, pattern)):
+        known = PATTERNS.get(pattern, pattern)
+        if problem := pattern_problem(known):
             msg = f"has_pattern: {pattern!r} is no regular expression: {problem}"
             raise SuiteError(msg)
-        text = rf"\A(?:{PATTERNS.get(pattern, pattern)})\z" if whole else pattern
+        text = rf"\A(?:{known})\z" if whole else pattern
         return self.has(PatternMatch(column, text), share(at_least), hint=hint)
 
     def contains_email(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:

@@ -98,9 +98,8 @@ def _with_constraint(
     level = Level(text)
     made: Check = getattr(checks[level], method)(**given)
     if isinstance(constraint := made.constraints[-1], AnomalyConstraint):
-        monitor_of(
-            constraint.usual, constraint.analyzer
-        )  # a misspelt detector is an error of its line
+        # A misspelt detector is an error of its line.
+        monitor_of(constraint.usual, constraint.analyzer)
     if "where" in shared:
         made = made.where(_text(file, "where", shared["where"]))
     if "warn" in shared:

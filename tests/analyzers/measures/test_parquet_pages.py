@@ -125,15 +125,14 @@ def test_rows_that_have_no_pages_are_refused():
     told = b"\x16" + varint(2 * ROWS)
     refused = []
     at = file.find(told)
-    while (
-        at >= 0
-    ):  # of the file, of the row group, of its column; some pyarrows write it elsewhere, too
+    while at >= 0:  # some pyarrows write the number elsewhere, too
         changed = file[:at] + b"\x16" + varint(2 * (ROWS + 1)) + file[at + len(told) :]
         try:
             unpacked(changed)
         except ValueError as error:
             refused.append(str(error))
         at = file.find(told, at + 1)
+    # Of the file, of the row group and of its column.
     assert len([one for one in refused if f"{ROWS + 1}" in one and "rows" in one]) == 3
 
 

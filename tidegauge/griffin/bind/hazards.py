@@ -14,22 +14,29 @@ from tidegauge.griffin.dsl.nodes import BetweenNode, Binary, Call, ColumnNode, E
 
 _TEXTS = re.compile(r"CAST_INVALID_INPUT|CANNOT_PARSE|DateTimeException|NumberFormatException")
 _CASTS = frozenset(
-    {
-        *(
-            "int",
-            "integer",
-            "bigint",
-            "long",
-            "smallint",
-            "tinyint",
-            "float",
-            "double",
-            "decimal",
-            "boolean",
-        ),
-        *("date", "to_date", "timestamp", "to_timestamp", "unix_timestamp", "to_number"),
-        *("sum", "avg", "mean", "stddev", "variance"),
-    }
+    [
+        "int",
+        "integer",
+        "bigint",
+        "long",
+        "smallint",
+        "tinyint",
+        "float",
+        "double",
+        "decimal",
+        "boolean",
+        "date",
+        "to_date",
+        "timestamp",
+        "to_timestamp",
+        "unix_timestamp",
+        "to_number",
+        "sum",
+        "avg",
+        "mean",
+        "stddev",
+        "variance",
+    ]
 )
 """Functions that cast a text to a number, a truth value or a time, and fail on one that is none."""
 
@@ -72,6 +79,8 @@ def hazards(rule: Node) -> Hazards:
     >>> name, id = ColumnNode("source", "name", "string"), ColumnNode("target", "id", "long")
     >>> hazards(Binary("=", name, id)).texts
     ("line 1, column 1 compares the text 'name' with the number 'id'",)
+    >>> len(hazards(In(name, (id,))).texts), len(hazards(BetweenNode(id, name, name)).texts)
+    (1, 1)
     >>> hazards(Call("int", (name,))).texts
     ("line 1, column 1 casts the text 'name' in int()",)
     >>> hazards(Binary("+", id, name))
