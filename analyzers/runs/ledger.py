@@ -8,7 +8,7 @@ restated, added to or unchanged is made here, in `decide`, for all stores.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -315,6 +315,15 @@ class RunStore(Protocol):
 
     def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
         """Return the ledger: the current entry of each partition, by name."""
+
+    def newest_values(
+        self, dataset: str, names: Collection[str]
+    ) -> Mapping[tuple[str, str], float]:
+        """Return the newest values of metrics of these names, by name and instance.
+
+        Of several segments the greatest value. Metrics with a filter, and those without a value, are
+        left out.
+        """
 
     def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
         """Return the latest segment set for each set of columns that has one."""

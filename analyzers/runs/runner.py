@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import median
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
@@ -38,6 +39,7 @@ from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
 from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.cost import SMALL_BYTES
+from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation
 from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.parsing import reads_tables, tables_read
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
@@ -170,7 +172,10 @@ def run_incremental(
                 data = read(some)
                 with progress.batch(data.sparkSession, len(some)):
                     schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
-                    return list(_measure(source, data, some, schema, time, sets, private))
+                    return list(_measure(source, data, some, schema, time, sets, private, expected))
+
+            large = sum(task.listed.size for task in tasks) > SMALL_BYTES
+            expected = _expectation(store, spec.dataset, analyzers, ledger) if large else UNKNOWN
 
             for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
                 found, unreadable = measure_readable(batch, _partition_of, measure)
@@ -392,6 +397,32 @@ def _batches(tasks: Sequence[_Task], most: int, segments: int) -> Iterator[list[
         yield batch
 
 
+DISTINCT_COUNTS = ("ApproxCountDistinct", "CountDistinct", "Histogram.bins")
+"""Metrics that tell how many distinct values a column has."""
+
+
+def _expectation(
+    store: RunStore,
+    dataset: str,
+    analyzers: Sequence[AnyAnalyzer],
+    ledger: Mapping[str, LedgerEntry],
+) -> Expectation:
+    """Expect partitions like those that are known, by the analyzers that this run measures again.
+
+    So an expectation that is wrong is mended by the run that it misled.
+    """
+    rows = [entry.rows for entry in ledger.values() if entry.rows]
+    if not rows:
+        return UNKNOWN
+    newest = store.newest_values(dataset, DISTINCT_COUNTS)
+    asked = {(name, a.instance) for a in analyzers for name in (a.name, f"{a.name}.bins")}
+    distinct: dict[str, float] = {}
+    for (name, column), values in newest.items():
+        if (name, column) in asked:
+            distinct[column.casefold()] = max(values, distinct.get(column.casefold(), 0.0))
+    return Expectation(median(rows), median(rows), distinct)
+
+
 def _measure(
     source: Source,
     data: DataFrame,
@@ -400,6 +431,7 @@ def _measure(
     time: TimeFormat | None,
     sets: Sequence[SegmentSet],
     private: Privacy,
+    expected: Expectation,
 ) -> Iterator[MeasuredPartition]:
     analyzers = batch[0].analyzers
     wanted = {task.listed.partition for task in batch}
@@ -413,6 +445,8 @@ def _measure(
         sets,
         private,
         small=all(sizes) and sum(sizes) <= SMALL_BYTES,
+        # Each segment would have the groups of all rows once more.
+        expected=UNKNOWN if sets else replace(expected, rows=expected.group_rows * len(batch)),
     )
     groups: dict[Partition | None, Group] = {
         batch[0].listed.partition if alone else source.partition_of(key): group

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 SMALL_BYTES = 2**20
 """Size of files up to which data is small: then the number of jobs matters, not their speed."""
 SAMPLE_ROWS = 10_000
+SAMPLE_VALUES = 8 * SAMPLE_ROWS
+"""Most rows, and values of all columns, that are read beforehand."""
+COLUMN_BYTES = 5
+"""Bytes of a value in Parquet, roughly: between one of few texts and a double."""
+_UNKNOWN_SIZE = 2.0**60
+"""Size from which on Spark knows none: rows of the driver are said to take eight exabytes."""
 
 _SIZE = re.compile(r"Statistics\(sizeInBytes=(\d+(?:\.\d+)?(?:E\+?\d{1,2})?) ((?:[KMGTPE]i)?)B\b")
 """Names of columns stand in the same text, so it is strict; one that looks like a size costs only time."""
@@ -47,6 +53,10 @@ class PlanCost:
         """Whether the first rows cost little beside all rows."""
         return not self.small and not self.shuffles
 
+    def rows(self, columns: int) -> float:
+        """Return a rough number of rows; zero if Spark knows no size."""
+        return self.size / (COLUMN_BYTES * columns) if self.size < _UNKNOWN_SIZE else 0.0
+
 
 def plan_cost(data: DataFrame) -> PlanCost:
     """Estimate the cost of reading a DataFrame, without a job: Spark explains its plan.
@@ -74,3 +84,11 @@ def mostly_distinct(data: DataFrame, columns: Sequence[str]) -> bool:
     """Return whether most of the first rows differ in some columns."""
     head = data.selectExpr(f"xxhash64({', '.join(columns)})").limit(SAMPLE_ROWS).collect()
     return 2 * len(set(head)) > len(head)
+
+
+def distinct_in_first_rows(data: DataFrame, columns: Sequence[str]) -> tuple[int, list[int]]:
+    """Return how many of the first rows were read, and the number of distinct values in each column."""
+    rows = min(SAMPLE_ROWS, SAMPLE_VALUES // len(columns))
+    hashes = [f"xxhash64({column})" for column in columns]
+    head = data.selectExpr(*hashes).limit(rows).collect()
+    return len(head), [len(set(column)) for column in zip(*head, strict=True)]

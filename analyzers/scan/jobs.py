@@ -100,7 +100,7 @@ class Aggregation(ScanJob):
         rows = filters.pop() if filters else None  # sketches share the job of unfiltered ones only
         data = data if rows is None else data.where(rows)
         texts = [request.text for request in self.requests]
-        return _aggregated(groups.with_keys(data), groups, self.requests, texts)
+        return aggregated(groups.with_keys(data), groups, self.requests, texts)
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ class NativeSketching(ScanJob):
         names = {value: f"{COLUMN_PREFIX}v{i}" for i, value in enumerate(values)}
         columns = (f"{value} AS {name}" for value, name in names.items())
         texts = [replace(request, values=names[request.values]).text for request in self.requests]
-        return _aggregated(groups.with_keys(data, *columns), groups, self.requests, texts)
+        return aggregated(groups.with_keys(data, *columns), groups, self.requests, texts)
 
 
-def _aggregated(
+def aggregated(
     keyed: DataFrame,
     groups: Groups,
     requests: Sequence[Aggregate | Sketch],

@@ -24,6 +24,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer
 from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities, workers_are_equipped
+from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation, counted_jobs
 from tidegauge.analyzers.scan.jobs import ScanJob, jobs_for, own_job
 from tidegauge.analyzers.scan.parsing import unparsed
 from tidegauge.analyzers.scan.query_logs import handled_errors
@@ -39,8 +40,7 @@ class Plan:
     Attributes
     ----------
     session : Capabilities
-    columns : frozenset of str
-        Names of the data's columns, in lower case.
+    schema : Schema
     failures : dict
         Failures of the analyzers that are rejected before any data is read.
     requests : dict
@@ -49,20 +49,37 @@ class Plan:
         Whether the data is so small that it takes fewer jobs; see `jobs_for`.
     sampled : bool
         Whether jobs may read the first rows beforehand.
+    expected : Expectation
+        What is expected of the data; if it has few values, they are grouped by first.
     """
 
     session: Capabilities
-    columns: frozenset[str]
+    schema: Schema
     failures: dict[AnyAnalyzer, Failure] = field(default_factory=dict)
     requests: dict[AnyAnalyzer, tuple[Request, ...]] = field(default_factory=dict)
     small: bool = False
     sampled: bool = False
+    expected: Expectation = UNKNOWN
+
+    @property
+    def asked(self) -> list[Request]:
+        """All requests, the row count first; equal ones may be there twice."""
+        return [ROWS, *(r for some in self.requests.values() for r in some)]
 
     @property
     def jobs(self) -> list[ScanJob]:
         """The jobs, each one pass and one Spark action."""
-        asked = [ROWS, *(r for some in self.requests.values() for r in some)]
-        return jobs_for(asked, self.session, self.columns, small=self.small, sampled=self.sampled)
+        counted = counted_jobs(self.asked, self.schema, self.session, self.expected)
+        answered = {request for job in counted for request in job.requests}
+        columns = frozenset(name.casefold() for name in self.schema.names)
+        others = jobs_for(
+            (request for request in self.asked if request not in answered),
+            self.session,
+            columns,
+            small=self.small,
+            sampled=self.sampled,
+        )
+        return [*others, *counted]
 
     def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
         """Return the analyzers that need each request."""
@@ -80,6 +97,7 @@ def plan(
     *,
     small: bool = False,
     states: bool = True,
+    expected: Expectation = UNKNOWN,
 ) -> Plan:
     """Check every analyzer against the schema and plan the scan, without reading data.
 
@@ -89,8 +107,7 @@ def plan(
     expressions Spark cannot resolve, all are resolved together, and one by one only if that fails.
     """
     schema = Schema.from_frame(data)
-    columns = frozenset(name.lower() for name in data.columns)
-    made = Plan(capabilities(data.sparkSession), columns, small=small)
+    made = Plan(capabilities(data.sparkSession), schema, small=small, expected=expected)
     for analyzer in dict.fromkeys(analyzers):
         checked = attempt(partial(_requests, analyzer, schema, private))
         if isinstance(checked, Failure):

@@ -24,6 +24,12 @@ from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer, GroupSiz
 from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
 from tidegauge.analyzers.scan.capabilities import activate, worker_error
 from tidegauge.analyzers.scan.cost import plan_cost
+from tidegauge.analyzers.scan.counted import (
+    UNKNOWN,
+    Expectation,
+    candidates,
+    expected_by_first_rows,
+)
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
 from tidegauge.analyzers.scan.jobs import ScanJob
 from tidegauge.analyzers.scan.plan import Plan, plan
@@ -91,6 +97,7 @@ def scan(
     private: Privacy = PUBLIC,
     *,
     small: bool = False,
+    expected: Expectation = UNKNOWN,
 ) -> Scan:
     """Compute the states of all analyzers in one pass, grouped by partition columns.
 
@@ -110,6 +117,8 @@ def scan(
         errors of the data lose their messages.
     small : bool
         Whether the data has no more than about `SMALL_BYTES`.
+    expected : Expectation
+        What is expected of the data. It decides how states are computed, not what they are.
 
     Raises
     ------
@@ -118,7 +127,7 @@ def scan(
     """
     check_frame(data)
     activate(data.sparkSession)
-    made = plan(data, analyzers, private, small=small)
+    made = plan(data, analyzers, private, small=small, expected=expected)
     groups = Groups(tuple(by), tuple(segments))
     results = _run(data, made, groups)
     rows = _rows(results)
@@ -150,9 +159,11 @@ def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyz
     check_frame(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, states=False)
-    if len(made.jobs) > 1:
+    if len(made.jobs) > 1 or candidates(made.asked, made.schema, made.session):
         cost = plan_cost(data)
         made.small, made.sampled = cost.small, cost.sampled
+        if cost.sampled:
+            made.expected = expected_by_first_rows(data, made.asked, made.session, cost)
     results = _run(data, made, Groups())
     outcomes = _fold(made, results, next(iter(_rows(results)), None)).states
     return {analyzer: metric_of(analyzer, outcome) for analyzer, outcome in outcomes.items()}

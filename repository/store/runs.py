@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -152,6 +152,23 @@ class SqlRunStore:
             if found is None:
                 return {}
             return {n: p.known for n, p in ledger_of(connection, found).items() if p.known}
+
+    def newest_values(
+        self, dataset: str, names: Collection[str]
+    ) -> Mapping[tuple[str, str], float]:
+        """Return the greatest newest value of each metric without a filter, by name and instance."""
+        a, e, n = s.analyzer.c, s.series.c, s.newest_metric.c
+        query = (
+            sa.select(e.name, e.instance, sa.func.max(n.value))
+            .join_from(s.newest_metric, s.series, e.id == n.series_id)
+            .join(s.analyzer, a.id == e.analyzer_id)
+            .join(s.dataset, s.dataset.c.id == a.dataset_id)
+            .where(s.dataset.c.name == dataset, a.filter.is_(None))
+            .where(e.name.in_(sorted(names)), n.value.is_not(None))
+            .group_by(e.name, e.instance)
+        )
+        with self.database.read() as connection:
+            return {(name, of): value for name, of, value in connection.execute(query)}
 
     # segments
 

@@ -266,6 +266,16 @@ class RepositoryContract:
         assert latest["Size()"] == "ds=2013-01-03"
         assert latest["Completeness('x')"] == "ds=2013-01-04"
 
+    def test_newest_values_by_name_and_instance(self, repository: Any) -> None:
+        """Of all series without a filter; failures and empty metrics have no value."""
+        filtered = measurement(Mean("y", where="x > 1"), SumAndCount(3.0, 3))
+        commit(repository, day(2), day(1, extra=[filtered]), day(3, only=[MEAN]))
+        found = repository.store.newest_values("d", ["Mean", "Size", "CountDistinct"])
+        assert found == {("Mean", "x"): 3, ("Size", "*"): 10}  # of the third day, of the second
+        commit(repository, day(2, "b", rows=0))
+        assert repository.store.newest_values("d", ["Size"]) == {("Size", "*"): 0}
+        assert repository.store.newest_values("other", ["Size"]) == {}
+
     # states
 
     def test_merging_windows(self, repository: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -247,6 +247,25 @@ class MemoryRunStore:
                     tags.get(SOURCE_VERSION),
                     current.measured.rows,
                 )
+        return found
+
+    def newest_values(
+        self, dataset: str, names: Collection[str]
+    ) -> Mapping[tuple[str, str], float]:
+        """Return the greatest newest value of each metric without a filter, by name and instance."""
+        data = self.datasets.get(dataset)
+        newest: dict[Any, tuple[Any, Fact]] = {}
+        for fact in data.facts if data else ():
+            time = data.times.get(fact.partition) if data else None
+            place = (time is None, time.timestamp() if time else 0.0, fact.partition)
+            wanted = fact.metric.name in names and getattr(fact.measure, "where", None) is None
+            if wanted and fact.holds(None) and newest.get(fact.series, (place,))[0] <= place:
+                newest[fact.series] = (place, fact)
+        found: dict[tuple[str, str], float] = {}
+        for _, fact in newest.values():
+            value, key = fact.outcome[0], (fact.metric.name, fact.metric.instance)
+            if value is not None:
+                found[key] = max(value, found.get(key, value))
         return found
 
     def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
