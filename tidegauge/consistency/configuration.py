@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.consistency.backfill import TIME, Backfill, TableBackfill
 from tidegauge.consistency.compare.alignment import DAY
@@ -62,10 +63,12 @@ REQUIRED_MONITORS: tuple[Mapping[str, Any], ...] = (
         "detector": "SimpleThreshold(0.05)",
         "severity": "error",
     },
+    {"detector": "EmptyMetrics()"},
 )
-"""Monitors of what leaves all other metrics without a value, from the first day on.
+"""Monitors of what leaves other metrics without a value.
 
-Nothing matches, nothing is read, or nothing can be compared, as a left join without matches gives rows of nulls.
+Nothing matches, nothing is read, or nothing can be compared, as a left join without matches gives rows
+of nulls: from the first day on. A metric that had values has none: once it had eight.
 """
 
 DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
@@ -74,7 +77,6 @@ DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
         for metric in ("row_matched", "mismatch", "missing", "extra")
     ),
     {"detector": "StalePartition()"},
-    {"detector": "EmptyMetrics()"},
     {"detector": "MissingPartition()"},
     {"detector": "Late()"},
     {"detector": "SchemaChange()"},
@@ -342,14 +344,14 @@ class Configuration:
     def watched(self) -> tuple[Mapping[str, Any], ...]:
         """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` that no own one takes over.
 
-        One takes over that watches the metric on all instances, and not on some.
+        One takes over that watches the same series, and not some of their instances; where they are all
+        series, it has the same detector.
         """
         if self.monitors is None:
             return (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
-        own = self.monitors
-        whole = [series for one in own if len(series := dict(one.get("series", {}))) == 1]
-        named = {series.get("name") for series in whole}
-        return (*own, *(one for one in REQUIRED_MONITORS if one["series"]["name"] not in named))
+        own = set(map(_subject, self.monitors))
+        others = (one for one in REQUIRED_MONITORS if _subject(one) not in own)
+        return (*self.monitors, *others)
 
     @property
     def whole(self) -> str:
@@ -369,3 +371,11 @@ class Configuration:
         if found is None:
             raise SuiteError(f"{group_by!r} needs a backfill: a table, a query or a callable")
         return found
+
+
+def _subject(monitor: Mapping[str, Any]) -> str:
+    """Return the series that a monitor watches, as JSON; for all series the name of its detector."""
+    series = monitor.get("series")
+    return (
+        canonical_json(dict(series)) if series else str(monitor.get("detector")).partition("(")[0]
+    )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DATABASE = "tidegauge_demo"
 TABLE = f"{DATABASE}.flights"
+DAYS = 365
 
 
 def demo_suite() -> SuiteFile:
@@ -58,15 +59,24 @@ def read_flights(spark: SparkSession, csv: Path) -> DataFrame:
 
 
 def make_table(spark: SparkSession) -> bool:
-    """Create the table, partitioned by day, unless it exists; return whether it was created."""
-    if spark.catalog.tableExists(TABLE):
+    """Create the table, partitioned by day, unless it is there; return whether it was written.
+
+    It is created empty, and then filled: so one that was left by a killed process is filled again.
+    """
+    there = spark.catalog.tableExists(TABLE)
+    if there and spark.sql(f"SHOW PARTITIONS {TABLE}").count() == DAYS:
         return False
     folder = Path(tempfile.mkdtemp(prefix="tidegauge-"))
     try:
         flights = read_flights(spark, flights_csv(folder))
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        if not spark.catalog.databaseExists(DATABASE):  # else Hive logs an error
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        columns = ", ".join(f"{of.name} {of.dataType.simpleString()}" for of in flights.schema)
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}) USING parquet PARTITIONED BY (ds)"
+        )
         by_day = flights.repartition(4, "ds").sortWithinPartitions("ds", "time_hour")
-        by_day.write.partitionBy("ds").format("parquet").saveAsTable(TABLE)
+        by_day.write.insertInto(TABLE, overwrite=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return True

@@ -75,6 +75,15 @@ def test_own_monitors_of_some_instances_leave_the_others_watched():
     assert told.watched == (own, *REQUIRED_MONITORS)
 
 
+def test_metrics_that_become_empty_are_watched_beside_own_monitors():
+    """And by an own monitor with other options in place of the one that is there in any case."""
+    own = {"series": {"name": "Consistency.mismatch"}, "detector": "SimpleThreshold(0.1)"}
+    told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
+    assert {"detector": "EmptyMetrics()"} in told.watched
+    quiet = {"detector": "EmptyMetrics()", "severity": "info"}
+    assert replace(told, monitors=(quiet,)).watched == (quiet, *REQUIRED_MONITORS[:-1])
+
+
 def test_a_join_without_monitors_is_watched_by_default():
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
     assert told.watched == (*DEFAULT_MONITORS, *REQUIRED_MONITORS)

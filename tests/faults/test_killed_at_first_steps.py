@@ -1,0 +1,110 @@
+"""First steps that are killed at a random moment: the demonstration, its notebooks, the dashboard."""
+
+import socket
+import time
+
+import pytest
+from tidegauge.repository.maintenance.integrity import check
+
+import tidegauge as tg
+from tests.conftest import soak
+from tests.support.kills import kill, random_moments, start
+
+COMMAND = """
+import os, sys
+from tidegauge.cli.main import run_command
+os.chdir(sys.argv[1])
+sys.exit(run_command(sys.argv[2:]))
+"""
+
+
+def finished(folder, *arguments):
+    """Run a command to its end, and return how long it took."""
+    began = time.monotonic()
+    assert start(COMMAND, folder, *arguments).wait(300) == 0
+    return time.monotonic() - began
+
+
+def killed(folder, moment, *arguments):
+    process = start(COMMAND, folder, *arguments)
+    time.sleep(moment)
+    kill(process)
+
+
+def repository(folder):
+    return tg.Repository(f"sqlite:///{folder / 'r.db'}", artifacts=folder / "kept")
+
+
+def told(folder):
+    """Return metrics and the days of an odd number of rows; quantiles of KLL are drawn by chance."""
+    with repository(folder) as repo:
+        assert check(repo.database, repo.artifacts) == []
+        metrics = repo.metrics("flights")
+        exact = metrics[~metrics["name"].str.startswith("ApproxQuantile")]
+        numbers = exact[["partition", "name", "instance", "value", "version"]]
+        return numbers.to_csv(index=False), set(repo.anomalies("flights", name="Size")["partition"])
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_a_demonstration_killed_at_any_moment_is_completed_by_the_next(tmp_path):
+    """It writes a Hive table, measures it and detects."""
+    demo = ["demo", "--db", "sqlite:///r.db", "--artifacts", "kept"]
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    took = finished(whole, *demo)
+    expected = told(whole)
+    draw, seed = random_moments()
+    moments = [draw.uniform(0, took) for _ in range(soak(1, 4))]
+    print(f"seed {seed}: it takes {took:.0f} s, and is killed after {moments}")
+    for number, moment in enumerate(moments):
+        folder = tmp_path / f"killed{number}"
+        folder.mkdir()
+        killed(folder, moment, *demo)
+        finished(folder, *demo)
+        assert told(folder) == expected, f"seed {seed}"
+
+
+@pytest.mark.soak
+def test_notebooks_that_are_there_after_a_kill_are_whole(tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    took = finished(whole, "notebooks", "n")
+    expected = {path.name: path.read_bytes() for path in (whole / "n").iterdir()}
+    draw, seed = random_moments()
+    for number in range(soak(5, 25)):
+        folder = tmp_path / f"killed{number}"
+        folder.mkdir()
+        killed(folder, draw.uniform(0, took), "notebooks", "n")
+        for path in folder.glob("n/*.ipynb"):
+            assert path.read_bytes() == expected[path.name], f"seed {seed}"
+        finished(folder, "notebooks", "n")
+        there = {path.name: path.read_bytes() for path in folder.glob("n/*.ipynb")}
+        assert there == expected, f"seed {seed}"
+    print(f"seed {seed}: it takes {took:.2f} s")
+
+
+@pytest.mark.soak
+def test_a_dashboard_that_is_killed_leaves_its_repository_as_it_was(tmp_path):
+    from tidegauge.repository.testing.samples import commit, day
+
+    with repository(tmp_path) as repo:
+        commit(repo, *map(day, range(1, 41)))
+        expected = repo.metrics("d").to_csv()
+    draw, seed = random_moments()
+    answered = 0
+    for _ in range(soak(5, 25)):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        options = ("--db", "sqlite:///r.db", "--artifacts", "kept", "--no-browser", "--port", port)
+        process = start(COMMAND, tmp_path, "dashboard", *options)
+        time.sleep(draw.uniform(0, 6))
+        with socket.socket() as asked:
+            answered += asked.connect_ex(("127.0.0.1", port)) == 0
+        kill(process)
+        with repository(tmp_path) as repo:
+            assert check(repo.database, repo.artifacts) == [], f"seed {seed}"
+            assert repo.metrics("d").to_csv() == expected, f"seed {seed}"
+    assert answered  # some were killed while they served
+    print(f"seed {seed}: {answered} served when they were killed")
