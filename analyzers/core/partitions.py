@@ -141,13 +141,15 @@ _DATES = ("ds", "dt", "date")
 _DATE_WORD = re.compile(r"_(?i:ds|dt|day|date)$|^(?i:ds|dt|date)_|[a-z](?:Date|Day)$")
 """Words for a date in names like order_date, date_key and eventDate; candidate and day_of_week have none."""
 _HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
+_MINUTES = ("mi", "min", "minute")
 
 
 def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     """Detect the time keys of a partitioning by their usual names; None if there are none.
 
     These are ``ds``, ``dt`` and ``date``, else ``year``, ``month`` and ``day``, else the first key whose
-    name is made with a word for a date, as ``order_date``; with ``hr``, ``hour`` or ``hr_minute``.
+    name is made with a word for a date, as ``order_date``; with ``hr``, ``hour`` or ``hr_minute``, and
+    with ``mi``, ``min`` or ``minute`` beside an hour.
 
     Examples
     --------
@@ -155,6 +157,8 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     TimeFormat(keys=('year', 'month'), formats=('%Y %m',))
     >>> recognise_time(["ds", "hr_minute"]).formats
     ('%Y-%m-%d %H-%M', '%Y%m%d %H-%M')
+    >>> recognise_time(["ds", "hr", "mi"]).formats
+    ('%Y-%m-%d %H %M', '%Y%m%d %H %M')
     >>> recognise_time(["country", "order_date"]).keys
     ('order_date',)
     >>> recognise_time(["candidate", "day_of_week"])
@@ -181,6 +185,10 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     if clock is not None:
         found = [*found, by_name[clock]]
         formats = [f"{form} {_HOURS[clock]}" for form in formats]
+        minute = next((by_name[name] for name in _MINUTES if name in by_name), None)
+        if minute is not None and _HOURS[clock] == "%H":
+            found = [*found, minute]
+            formats = [f"{form} %M" for form in formats]
     return TimeFormat(tuple(found), tuple(formats))
 
 

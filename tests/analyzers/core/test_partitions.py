@@ -46,6 +46,9 @@ def test_hive_names_are_decoded_and_values_stay_text():
         (("ds", "hr"), ("20130208", "7"), datetime(2013, 2, 8, 7, tzinfo=UTC)),
         (("ds", "hr_minute"), ("2013-02-08", "07-30"), datetime(2013, 2, 8, 7, 30, tzinfo=UTC)),
         (("ds", "hr_minute"), ("2013-02-08", "07"), None),
+        (("ds", "hr", "mi"), ("2013-02-08", "7", "30"), datetime(2013, 2, 8, 7, 30, tzinfo=UTC)),
+        (("minute", "ds", "hour"), ("5", "20130208", "7"), datetime(2013, 2, 8, 7, 5, tzinfo=UTC)),
+        (("ds", "minute"), ("2013-02-08", "30"), datetime(2013, 2, 8, tzinfo=UTC)),  # of no hour
         (("ds",), (NULL,), None),
         (("ds",), ("yesterday",), None),
     ],
