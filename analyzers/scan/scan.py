@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
@@ -29,6 +30,7 @@ from tidegauge.analyzers.scan.counted import (
     Expectation,
     candidates,
     expected_by_first_rows,
+    worthwhile,
 )
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
 from tidegauge.analyzers.scan.jobs import ScanJob
@@ -159,10 +161,11 @@ def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyz
     check_frame(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, states=False)
-    if len(made.jobs) > 1 or candidates(made.asked, made.schema, made.session):
+    gaining = worthwhile(candidates(made.asked, made.schema, made.session), inf)
+    if len(made.jobs) > 1 or gaining:
         cost = plan_cost(data)
         made.small, made.sampled = cost.small, cost.sampled
-        if cost.sampled:
+        if cost.sampled and gaining:
             made.expected = expected_by_first_rows(data, made.asked, made.session, cost)
     results = _run(data, made, Groups())
     outcomes = _fold(made, results, next(iter(_rows(results)), None)).states
