@@ -225,6 +225,13 @@ def test_half_a_surrogate_pair_is_refused(repo, tmp_path):
         load_suite(file)
 
 
+def test_numbers_beyond_64_bits_are_refused(repo):
+    commit(repo, day(1))
+    for ask in (lambda: repo.label(10**30, "bad"), lambda: repo.metrics("d", as_of=10**30)):
+        with pytest.raises(tg.TidegaugeError, match=r"64 bits|no such run"):
+            ask()
+
+
 def test_states_are_found_by_any_name(text, repo):
     repo.states(text).persist(tg.Size(), NumMatches(3))
     assert repo.states(text).load(tg.Size()) == NumMatches(3)
