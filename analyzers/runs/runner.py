@@ -38,7 +38,7 @@ from tidegauge.analyzers.runs.ledger import (
 from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
 from tidegauge.analyzers.runs.unreadable import measure_readable
-from tidegauge.analyzers.scan.cost import SMALL_BYTES
+from tidegauge.analyzers.scan.cost import SMALL_BYTES, plan_cost
 from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation
 from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.parsing import reads_tables, tables_read
@@ -168,14 +168,15 @@ def run_incremental(
             # If there were no rows to choose from, the next run chooses and backfills the segments.
             sets = tuple(s for s, chosen in segments if chosen)
 
+            large = sum(task.listed.size for task in tasks) > SMALL_BYTES
+            expected = _expectation(store, spec.dataset, analyzers, ledger) if large else UNKNOWN
+
             def measure(some: Sequence[_Task]) -> list[MeasuredPartition]:
                 data = read(some)
                 with progress.batch(data.sparkSession, len(some)):
                     schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
-                    return list(_measure(source, data, some, schema, time, sets, private, expected))
-
-            large = sum(task.listed.size for task in tasks) > SMALL_BYTES
-            expected = _expectation(store, spec.dataset, analyzers, ledger) if large else UNKNOWN
+                    told = expected if expected.distinct and plan_cost(data).plain else UNKNOWN
+                    return list(_measure(source, data, some, schema, time, sets, private, told))
 
             for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
                 found, unreadable = measure_readable(batch, _partition_of, measure)

@@ -25,6 +25,11 @@ _UNKNOWN_SIZE = 2.0**60
 
 _SIZE = re.compile(r"Statistics\(sizeInBytes=(\d+(?:\.\d+)?(?:E\+?\d{1,2})?) ((?:[KMGTPE]i)?)B\b")
 """Names of columns stand in the same text, so it is strict; one that looks like a size costs only time."""
+_COLUMNAR = re.compile(r"Scan (?:parquet|orc)\b|\(branch=", re.IGNORECASE)
+_COMPUTED = re.compile(
+    r"(?:Aggregate|Exchange|Generate|Join|Python|Window)\b|\bFilter\b|Scan (?:csv|json|text|hive)\b"
+)
+"""Parts of a physical plan. A name of a column that looks like one only costs time."""
 _FACTORS = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)} | {"": 1.0}
 
 
@@ -38,10 +43,13 @@ class PlanCost:
         Bytes; infinite if Spark gives none.
     shuffles : bool
         Whether reading the first rows computes more than those rows: the plan has a shuffle.
+    plain : bool
+        Whether columns and first rows are read alone: the data are files of columns, as they are.
     """
 
     size: float
     shuffles: bool
+    plain: bool = False
 
     @property
     def small(self) -> bool:
@@ -77,7 +85,8 @@ def plan_cost(data: DataFrame) -> PlanCost:
     logical, _, physical = text.partition("== Physical Plan ==")
     found = _SIZE.search(logical)
     size = float(found[1]) * _FACTORS[found[2]] if found else inf
-    return PlanCost(size, "Exchange" in physical)
+    scans, other = _COLUMNAR.search(physical), _COMPUTED.search(physical)
+    return PlanCost(size, "Exchange" in physical, bool(scans) and not other)
 
 
 def mostly_distinct(data: DataFrame, columns: Sequence[str]) -> bool:
@@ -91,4 +100,4 @@ def distinct_in_first_rows(data: DataFrame, columns: Sequence[str]) -> tuple[int
     rows = min(SAMPLE_ROWS, SAMPLE_VALUES // len(columns))
     hashes = [f"xxhash64({column})" for column in columns]
     head = data.selectExpr(*hashes).limit(rows).collect()
-    return len(head), [len(set(column)) for column in zip(*head, strict=True)]
+    return len(head), [len({row[i] for row in head}) for i in range(len(columns))]

@@ -69,8 +69,8 @@ class Plan:
     @property
     def jobs(self) -> list[ScanJob]:
         """The jobs, each one pass and one Spark action."""
-        counted = counted_jobs(self.asked, self.schema, self.session, self.expected)
-        answered = {request for job in counted for request in job.requests}
+        counted = counted_jobs(self.asked, self.schema, self.expected)
+        answered: set[Request] = {request for job in counted for request in job.requests}
         columns = frozenset(name.casefold() for name in self.schema.names)
         others = jobs_for(
             (request for request in self.asked if request not in answered),

@@ -11,7 +11,6 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.runs import runner
 from tidegauge.analyzers.scan import counted
-from tidegauge.analyzers.scan.capabilities import Capabilities
 from tidegauge.analyzers.scan.cost import PlanCost
 from tidegauge.analyzers.scan.counted import (
     UNKNOWN,
@@ -26,11 +25,11 @@ from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.in_time import run_in_time
 
 SCHEMA = Schema.from_types(
     {"s": "string", "c": "string", "n": "integer", "x": "double", "a b": "string", "t": "timestamp"}
 )
-NATIVE = Capabilities(frozenset({"hll"}), smallest_rows=True)
 PATTERN = Aggregate("count_if(`s` RLIKE '^a+$')")
 OTHER = Aggregate("count_if(`c` RLIKE '^a+$')")
 
@@ -41,12 +40,12 @@ OTHER = Aggregate("count_if(`c` RLIKE '^a+$')")
         "count(`s`)",
         "max(char_length(`s`))",
         "min(coalesce(CAST(char_length(`s`) AS DOUBLE), -1.7976931348623157e+308D))",
-        "count_if(CASE WHEN (\nS = 'rand()' -- count(\n) THEN `c` RLIKE '^b)' END)",
+        "count_if(CASE WHEN (\nS = 'rand() -- '\n) THEN `c` RLIKE '^b)' END)",
         "count_if((\nlower(s) IN ('a', 'b') AND n BETWEEN 1 AND 2.5 OR `a b` IS NULL\n))",
     ],
 )
 def test_distinct_values_answer(text):
-    assert candidates([Aggregate(text)], SCHEMA, NATIVE)
+    assert candidates([Aggregate(text)], SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +60,8 @@ def test_distinct_values_answer(text):
         "count(`s`) * (2)",
         "count(`s`) + count(`c`)",
         "count(`s`) FILTER (WHERE n > 1)",
+        "count_if((\ns = 'a' -- c > 1\n))",  # a comment may end elsewhere in Spark
+        "count_if((\ns = 'a' /* c */\n))",
         "count_if((\ns < 'b' AND rand() < 0.5\n))",
         "count_if((\nrand < 'b'\n))",
         "count_if((\nmy_function(s)\n))",
@@ -73,20 +74,45 @@ def test_distinct_values_answer(text):
     ],
 )
 def test_distinct_values_do_not_answer(text):
-    assert not candidates([Aggregate(text)], SCHEMA, NATIVE)
+    assert not candidates([Aggregate(text)], SCHEMA)
 
 
-def test_requests_that_depend_on_more_than_an_expression():
-    sketch = Sketch("hll", "xxhash64(`s`)", 12)
-    asked = [
-        ROWS,
-        replace(PATTERN, rows="n > 1"),
-        replace(sketch, kind="kll"),
-        replace(sketch, elements=True),
-        sketch,
-    ]
-    assert list(candidates(asked, SCHEMA, NATIVE)) == [sketch]
-    assert not candidates([sketch], SCHEMA, replace(NATIVE, sketches=frozenset()))
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("date", "count_if((\ns = 'a' AND date > '1970-01-05'\n))"),
+        ("end", "count_if((\ns = 'a' AND `end` > 1\n))"),
+        ("1st", "count_if((\n1st > 0 AND s = 'a'\n))"),
+        ("user", "count_if((\n(\n s = 'a'\n) AND user = 'b'\n))"),  # also a function
+    ],
+)
+def test_words_that_are_names_of_columns_are_read(name, text):
+    """One of times can not be grouped by; one of texts has to be."""
+    for kind, read in (("timestamp", []), ("string", [frozenset({"s", name})])):
+        schema = Schema.from_types({"s": "string", name: kind})
+        assert list(candidates([Aggregate(text)], schema).values()) == read
+
+
+def test_requests_that_are_no_plain_aggregates():
+    """A sketch of values depends on how many were merged; a filter of rows comes before the groups."""
+    asked = [ROWS, replace(PATTERN, rows="n > 1"), Sketch("hll", "xxhash64(`s`)", 12)]
+    assert not candidates(asked, SCHEMA)
+    ours = Schema.from_types({"__tidegauge_n": "string"})
+    assert not candidates([Aggregate("count_if(`__tidegauge_n` RLIKE 'a')")], ours)
+
+
+def test_long_conditions_take_linear_time():
+    """Half a million letters without a space: to look for patterns from each of them would take minutes."""
+    run_in_time("""
+        from tidegauge.analyzers.core.requests import Aggregate
+        from tidegauge.analyzers.core.schema import Schema
+        from tidegauge.analyzers.scan.counted import candidates, worthwhile
+
+        texts = ",".join(f"'value{n:05}'" for n in range(40_000))
+        asked = candidates([Aggregate(f"count_if((s IN ({texts})))")], Schema.from_types({"s": "string"}))
+        assert len(asked) == 1
+        assert worthwhile(asked, 1e9) == {}
+    """)
 
 
 def test_text_with_a_collation_and_names_that_differ_by_case():
@@ -96,11 +122,11 @@ def test_text_with_a_collation_and_names_that_differ_by_case():
     same = [{**field, "metadata": {}}, {**field, "name": "S", "metadata": {}}]
     for columns in ([collated], same):
         schema = Schema({"type": "struct", "fields": columns}, case_sensitive=True)
-        assert not candidates([PATTERN], schema, NATIVE)
+        assert not candidates([PATTERN], schema)
 
 
 def jobs(requests, rows=1e8, group_rows=1e6, **distinct):
-    found = counted_jobs(requests, SCHEMA, NATIVE, Expectation(rows, group_rows, distinct))
+    found = counted_jobs(requests, SCHEMA, Expectation(rows, group_rows, distinct))
     return [(job.columns, len(job.requests)) for job in found]
 
 
@@ -135,8 +161,10 @@ ANALYZERS = [
     *(a(c) for a in (tg.MinLength, tg.MaxLength) for c in ("s", "c")),
     tg.MinLength("s", null_behavior="fail"),
     tg.PatternMatch("s", "^[a-z]+$", null_behavior="empty"),
-    tg.PatternMatch("c", "[0-9]", where="s <> 'a' -- all but one"),
-    tg.Compliance("same", "s = c OR s IS NULL"),
+    tg.PatternMatch("c", "[0-9]", where="s <> 'a'"),
+    tg.Compliance("same", "(\n s = c\n OR s IS NULL\n) AND ds < 'z'"),
+    tg.Compliance("unknown", "CASE WHEN s = 'a' THEN NULL END"),
+    tg.Compliance("text", "if(s = 'a', 'true', 'false')"),
     tg.ZerosCount("n"),
 ]
 
@@ -213,11 +241,15 @@ def test_first_rows_tell_how_many_values_there_are(spark):
         "CONCAT('s', id % 3) AS s", "CONCAT('c', id DIV 2) AS c"
     )
     cost = PlanCost(1e10, shuffles=False)
-    found = expected_by_first_rows(data, [PATTERN, OTHER], NATIVE, cost)
+    found = expected_by_first_rows(data, [PATTERN, OTHER], cost)
     assert found == Expectation(1e9, 1e9, {"s": 3})  # bytes by 2 columns of 5
-    assert expected_by_first_rows(data, [], NATIVE, cost) is UNKNOWN
+    assert expected_by_first_rows(data, [], cost) is UNKNOWN
+    none = data.where("s = 'none'")
+    assert expected_by_first_rows(none, [PATTERN], cost) == Expectation(1e9, 1e9, {})
+    failing = data.selectExpr("raise_error(s) AS s", "c")
+    assert expected_by_first_rows(failing, [PATTERN], cost) is UNKNOWN
     unknown = PlanCost(8 * 2.0**60, shuffles=False)  # of rows that the driver sends
-    assert expected_by_first_rows(data, [PATTERN], NATIVE, unknown) is UNKNOWN
+    assert expected_by_first_rows(data, [PATTERN], unknown) is UNKNOWN
 
 
 @pytest.mark.spark
