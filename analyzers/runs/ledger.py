@@ -90,6 +90,8 @@ class LedgerEntry:
         The version of the table from which it was measured, where the table has versions.
     rows : int or None
         Its number of rows; None if that was not measured.
+    commit : int
+        The commit by which this version was stored: a higher one is later.
     """
 
     version: int
@@ -98,6 +100,7 @@ class LedgerEntry:
     gone: bool = False
     source_version: str | None = None
     rows: int | None = None
+    commit: int = 0
 
 
 @dataclass(frozen=True)

@@ -440,7 +440,7 @@ def ledger_of(
     joined = joined.outerjoin(s.run_tag, (t.run_id == v.run_id) & (t.key == SOURCE_VERSION))
     columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id, v.rows, t.value)
     query = (
-        sa.select(*columns, s.absence.c.commit_id)
+        sa.select(*columns, v.commit_id.label("stored"), s.absence.c.commit_id)
         .select_from(joined)
         .where(p.dataset_id == dataset)
     )
@@ -457,7 +457,9 @@ def ledger_of(
         if row.version is not None:
             gone = row.commit_id is not None
             analyzers = sets[row.analyzer_set_id]
-            known = LedgerEntry(row.version, row.fingerprint, analyzers, gone, row.value, row.rows)
+            known = LedgerEntry(
+                row.version, row.fingerprint, analyzers, gone, row.value, row.rows, row.stored
+            )
         found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
     return found
 

@@ -246,6 +246,7 @@ class MemoryRunStore:
                     gone,
                     tags.get(SOURCE_VERSION),
                     current.measured.rows,
+                    current.commit,
                 )
         return found
 

@@ -270,9 +270,11 @@ def _measured(
     how = canonical_json([allowed, c.k, c.longest])
     prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
     ledger = repository.store.ledger(c.dataset)
-    before = {Partition.from_path(name): known.fingerprint for name, known in ledger.items()}
-    done = {(part.value(DATE), fingerprint) for part, fingerprint in before.items()}
-    todo = [day for day, mark in prints.items() if recompute or (day, mark) not in done]
+    before = {Partition.from_path(name): known for name, known in ledger.items()}
+    # What was stored last tells what a day was compared by: hours that stayed equal keep older marks.
+    last = sorted(before.items(), key=lambda item: item[1].commit)
+    done = {part.value(DATE): known.fingerprint for part, known in last}
+    todo = [day for day, mark in prints.items() if recompute or done.get(day) != mark]
     if not todo or not table.exists():
         return
     group_bys = _group_bys(table, sides)

@@ -179,17 +179,20 @@ def _marked(
     """Return one partition of each day, which is stored again to keep the day's fingerprint.
 
     An unchanged partition keeps its old fingerprint, by which the day would be measured in each run. It
-    is the first whose number of rows has changed, if there is one, as that is stored again in any case.
+    is the first whose number of rows has changed, if there is one, as that is stored again in any case;
+    else the first that has another fingerprint.
     """
     of_day: dict[str, list[Partition]] = {}
     new = {part.value(DATE) for part in rows if part.name not in ledger and DATE in part.keys}
     for part in rows:
         if part.name in fingerprints and DATE in part.keys and part.value(DATE) not in new:
             of_day.setdefault(part.value(DATE), []).append(part)
-    return {
-        min(parts, key=lambda part: ledger[part.name].rows == rows[part]).name
-        for parts in of_day.values()
-    }
+
+    def stays(part: Partition) -> tuple[bool, bool]:
+        known = ledger[part.name]
+        return known.rows == rows[part], known.fingerprint == fingerprints[part.name]
+
+    return {min(parts, key=stays).name for parts in of_day.values()}
 
 
 def _measurements(comparison: Comparison, group: Group, segment: str) -> Iterator[Measurement]:
