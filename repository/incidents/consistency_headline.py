@@ -67,8 +67,11 @@ class ConsistencyTopic:
         clearest, worst = {one.instance: one for one in ordered}, ordered[-1]
         feature = worst.instance.removeprefix(f"{self.group_by}.")
         what = " ".join(name for name in (self.group_by, self.metric) if name not in _NO_NAME)
-        amount = self._amount(worst)
-        alike = {self._amount(one) for one in clearest.values()} == {amount}
+        # A limit says what is wrong, and not what is usual: another detector of the series may.
+        usual = {one.instance: one.expected for one in ordered if one.expected is not None}
+        amounts = {name: self._amount(one, usual.get(name)) for name, one in clearest.items()}
+        amount = amounts[worst.instance]
+        alike = set(amounts.values()) == {amount}
         if self.metric.startswith(_OF_ROWS):
             return f"{what} ({amount})"
         if len(clearest) == 1:
@@ -83,8 +86,8 @@ class ConsistencyTopic:
         off = abs((one.value or 0.0) - (one.expected or 0.0)) if self.metric in _OF_MATCHED else 0.0
         return off, one.score
 
-    def _amount(self, one: Anomaly) -> str:
-        value, expected = one.value, one.expected
+    def _amount(self, one: Anomaly, expected: float | None) -> str:
+        value = one.value
         if value is None:
             return "no number"
         if self.metric in _OF_MATCHED:
