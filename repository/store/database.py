@@ -123,7 +123,9 @@ class Database:
             text = error.object[max(0, error.start - 20) : error.end + 20]
             msg = f"{text!r} cannot be stored or looked for: it has half of a surrogate pair"
             raise RepositoryError(msg) from error
-        except OverflowError as error:  # of SQLite
+        except OverflowError as error:
+            if "SQLite" not in str(error):
+                raise
             msg = "a whole number of more than 64 bits cannot be stored or looked for"
             raise RepositoryError(msg) from error
 

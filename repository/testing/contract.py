@@ -87,8 +87,10 @@ class RepositoryContract:
         assert changes(repository, run, day(1)) == [Change.NEW]
         assert changes(repository, run, day(1, "b", rows=5)) == [Change.RESTATED]
         assert changes(repository, run, day(1, "b", rows=6)) == [Change.RESTATED]
-        assert repository.store.ledger("d")["ds=2013-01-01"].version == 3
+        changed = repository.store.ledger("d")["ds=2013-01-01"]
+        assert changed.version == 3
         changes(repository, run, day(2, total=10.0))
+        assert repository.store.ledger("d")["ds=2013-01-02"].commit > changed.commit > 0
         assert changes(repository, run, day(2, total=10.0 + 1e-12)) == [Change.UNCHANGED]
         assert changes(repository, run, day(2, total=10.1)) == [Change.RESTATED]
 

@@ -44,6 +44,7 @@ from tidegauge.repository.testing.memory_store import (
     MemoryAnomaly,
     MemoryDataset,
     Version,
+    place_of,
 )
 from tidegauge.repository.testing.memory_verdicts import MemoryVerdicts
 
@@ -354,7 +355,7 @@ class MemoryRepository(MemoryVerdicts):
     @staticmethod
     def _versions(data: MemoryDataset, commit: int | None) -> list[Version]:
         found = [v for versions in data.partitions.values() for v in versions if v.holds(commit)]
-        return sorted(found, key=lambda v: _place(data, v.measured.partition.name))
+        return sorted(found, key=lambda v: place_of(data, v.measured.partition.name))
 
     def _row(self, dataset: str, data: MemoryDataset, fact: Fact) -> dict[str, Any]:
         value, status, weight, error = fact.outcome
@@ -436,7 +437,7 @@ def _columns(data: MemoryDataset, dataset: str, facts: Sequence[Fact]) -> Facts:
 
     series = {f.series: f for f in facts}
     lines = {of: n for n, of in enumerate(series)}
-    names = sorted(data.times, key=lambda name: _place(data, name))
+    names = sorted(data.times, key=lambda name: place_of(data, name))
     places = {name: n for n, name in enumerate(names)}
     outcomes = [f.outcome for f in facts]
     return Facts(
@@ -502,13 +503,8 @@ def _same(a: Fact | None, b: Fact | None) -> bool:
     return a.outcome[1] != "finite" or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
 
 
-def _place(data: MemoryDataset, partition: str) -> tuple[bool, float, str]:
-    time = data.times[partition]
-    return time is None, time.timestamp() if time else 0.0, partition
-
-
 def _order(data: MemoryDataset, fact: Fact) -> tuple[Any, ...]:
-    return (*_place(data, fact.partition), fact.metric.name, fact.metric.instance)
+    return (*place_of(data, fact.partition), fact.metric.name, fact.metric.instance)
 
 
 def _check_selectors(dataset: str, data: Any, query: MetricQuery) -> None:

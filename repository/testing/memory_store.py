@@ -139,6 +139,12 @@ class MemoryDataset:
     verdicts: list[StoredVerdict] = field(default_factory=list)
 
 
+def place_of(data: MemoryDataset, partition: str) -> tuple[bool, float, str]:
+    """Return the sort key of a partition: by time, those without one last, then by name."""
+    time = data.times[partition]
+    return time is None, time.timestamp() if time else 0.0, partition
+
+
 class MemoryRunStore:
     """In-memory run store. Implements `tidegauge.analyzers.runs.ledger.RunStore`.
 
@@ -255,10 +261,11 @@ class MemoryRunStore:
     ) -> Mapping[tuple[str, str], float]:
         """Return the greatest newest value of each metric without a filter, by name and instance."""
         data = self.datasets.get(dataset)
+        if data is None:
+            return {}
         newest: dict[Any, tuple[Any, Fact]] = {}
-        for fact in data.facts if data else ():
-            time = data.times.get(fact.partition) if data else None
-            place = (time is None, time.timestamp() if time else 0.0, fact.partition)
+        for fact in data.facts:
+            place = place_of(data, fact.partition)
             wanted = fact.metric.name in names and getattr(fact.measure, "where", None) is None
             if wanted and fact.holds(None) and newest.get(fact.series, (place,))[0] <= place:
                 newest[fact.series] = (place, fact)

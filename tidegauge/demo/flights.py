@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DATABASE = "tidegauge_demo"
 TABLE = f"{DATABASE}.flights"
 DAYS = 365
+"""Partitions of the whole table."""
 
 
 def demo_suite() -> SuiteFile:
