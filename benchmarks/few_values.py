@@ -1,6 +1,6 @@
 """Analyzers of text columns row by row against each distinct value once, by the number of values.
 
-The table is whole, or has ten partitions. "A lie" is a column of which history tells ten values, and
+The table is whole, or has ten partitions whose rows are mixed in each file. "A lie" is a column of which history tells ten values, and
 which has 100,000. Both ways run in one session, in turns, after one round to warm up; their states are
 compared. Times are of `scan`, reading included.
 

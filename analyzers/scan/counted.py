@@ -201,27 +201,27 @@ def counted_jobs(
 
 @handled_errors()
 def expected_by_first_rows(
-    data: DataFrame, requests: Iterable[Request], cost: PlanCost
+    data: DataFrame, found: Mapping[Aggregate, frozenset[str]], cost: PlanCost
 ) -> Expectation:
-    """Expect the columns to have as many values as in the first rows, if those are few.
+    """Expect the columns of `candidates` to have as many values as in the first rows, if those are few.
 
     Nothing is expected where the first rows cannot be read: the jobs themselves find out why.
     """
     schema = Schema.from_frame(data)
     rows = cost.rows(len(schema.names))
     columns = _columns(schema)
-    asked = list(worthwhile(candidates(requests, schema), rows))[:MOST_ASKED]
+    asked = list(worthwhile(found, rows))[:MOST_ASKED]
     if not asked:
         return UNKNOWN
     try:
-        read, found = distinct_in_first_rows(data, [quote(columns[c]) for c in asked])
+        read, distinct = distinct_in_first_rows(data, [quote(columns[c]) for c in asked])
     except Exception as error:
         if is_data_error(error):
             return UNKNOWN
         raise
     few = {
         column: values
-        for column, values in zip(asked, found, strict=True)
+        for column, values in zip(asked, distinct, strict=True)
         if 0 < values * FIRST_ROWS_FOR_A_VALUE <= read
     }
     return Expectation(rows, rows, few)

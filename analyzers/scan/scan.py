@@ -161,12 +161,13 @@ def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyz
     check_frame(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, states=False)
-    gaining = worthwhile(candidates(made.asked, made.schema), inf)
+    by_value = candidates(made.asked, made.schema)
+    gaining = worthwhile(by_value, inf)
     if len(made.jobs) > 1 or gaining:
         cost = plan_cost(data)
         made.small, made.sampled = cost.small, cost.sampled
         if gaining and cost.plain and not cost.small:
-            made.expected = expected_by_first_rows(data, made.asked, cost)
+            made.expected = expected_by_first_rows(data, by_value, cost)
     results = _run(data, made, Groups())
     outcomes = _fold(made, results, next(iter(_rows(results)), None)).states
     return {analyzer: metric_of(analyzer, outcome) for analyzer, outcome in outcomes.items()}

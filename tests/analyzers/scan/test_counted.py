@@ -240,16 +240,18 @@ def test_first_rows_tell_how_many_values_there_are(spark):
     data = spark.range(20_000, numPartitions=2).selectExpr(
         "CONCAT('s', id % 3) AS s", "CONCAT('c', id DIV 2) AS c"
     )
+    both = candidates([PATTERN, OTHER], SCHEMA)
+    one = candidates([PATTERN], SCHEMA)
     cost = PlanCost(1e10, shuffles=False)
-    found = expected_by_first_rows(data, [PATTERN, OTHER], cost)
+    found = expected_by_first_rows(data, both, cost)
     assert found == Expectation(1e9, 1e9, {"s": 3})  # bytes by 2 columns of 5
-    assert expected_by_first_rows(data, [], cost) is UNKNOWN
+    assert expected_by_first_rows(data, {}, cost) is UNKNOWN
     none = data.where("s = 'none'")
-    assert expected_by_first_rows(none, [PATTERN], cost) == Expectation(1e9, 1e9, {})
-    failing = data.selectExpr("raise_error(s) AS s", "c")
-    assert expected_by_first_rows(failing, [PATTERN], cost) is UNKNOWN
+    assert expected_by_first_rows(none, one, cost) == Expectation(1e9, 1e9, {})
+    failing = data.selectExpr("CAST(raise_error(s) AS STRING) AS s", "c")
+    assert expected_by_first_rows(failing, one, cost) is UNKNOWN
     unknown = PlanCost(8 * 2.0**60, shuffles=False)  # of rows that the driver sends
-    assert expected_by_first_rows(data, [PATTERN], unknown) is UNKNOWN
+    assert expected_by_first_rows(data, one, unknown) is UNKNOWN
 
 
 @pytest.mark.spark
