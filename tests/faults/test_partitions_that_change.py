@@ -231,7 +231,7 @@ def test_what_changes_between_two_jobs_of_a_scan_is_measured_again(
 
         return run
 
-    for name in ("to_arrow", "_aggregated"):
+    for name in ("to_arrow", "aggregated"):
         monkeypatch.setattr(jobs, name, rewriting(getattr(jobs, name)))
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         source = PathSource(spark, str(days))
