@@ -25,6 +25,8 @@ _ARROW = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and Arrow's."""
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 """Types of file systems on which a file appears when its writer closes it, and not before."""
+_RENAMES_FOLDERS = {"local", "hdfs"}
+"""Types of file systems that rename a folder in one step."""
 
 
 def plain_path(location: str) -> str:
@@ -264,6 +266,64 @@ def _write_remote(location: str, content: bytes) -> None:
         with suppress(OSError):
             system.delete_file(partial)
         raise
+
+
+def delete_folder(location: str) -> None:
+    """Delete a folder with all that is in it; a missing one is ignored.
+
+    Raises
+    ------
+    OSError
+        If it cannot be deleted, or if no installed package knows its scheme.
+    """
+    from pyarrow import fs
+
+    system, path = file_system(location)
+    if system.get_file_info(path).type != fs.FileType.NotFound:
+        system.delete_dir(path)
+
+
+def can_rename_folder(folder: str) -> bool:
+    """Return whether a folder is there, and its file system renames folders in one step.
+
+    No link is renamed, and no mount point can be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> can_rename_folder(tempfile.mkdtemp()), can_rename_folder("/no/such/folder")
+    (True, False)
+    """
+    from pyarrow import fs
+
+    try:
+        system, path = file_system(folder)
+        there = system.get_file_info(path).type == fs.FileType.Directory
+    except OSError:
+        return False
+    if system.type_name == "local" and (Path(path).is_symlink() or Path(path).is_mount()):
+        return False
+    return there and system.type_name in _RENAMES_FOLDERS
+
+
+def rename_folder(folder: str, to: str) -> None:
+    """Rename a folder in one step, on a file system of which `can_rename_folder` told that it does so.
+
+    Raises
+    ------
+    FileExistsError
+        If there is something at ``to``.
+    OSError
+        If it cannot be renamed.
+    """
+    from pyarrow import fs
+
+    system, path = file_system(folder)
+    _, target = file_system(to)
+    # rename(2) would replace an empty folder.
+    if system.get_file_info(target).type != fs.FileType.NotFound:
+        raise FileExistsError(f"cannot rename {folder}: {to} is there already")
+    system.move(path, target)
 
 
 def _partial(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,7 +18,13 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import absolute, file_system
+from tidegauge.analyzers.core.filesystems import (
+    absolute,
+    can_rename_folder,
+    delete_folder,
+    file_system,
+    rename_folder,
+)
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import parts, quote
@@ -39,6 +46,8 @@ MODES = ("overwrite", "append", "partitions")
 _WIDER = ("tinyint", "smallint", "int", "bigint")
 STAGING = "_tidegauge_staging_"
 """Name prefix of staging tables and folders."""
+NEXT, PREVIOUS = "_tidegauge_next_", "_tidegauge_previous_"
+"""Name prefixes of what replaces a folder, and of the replaced folder, until it is deleted."""
 
 
 class WriteTarget(Protocol):
@@ -72,6 +81,13 @@ class WriteTarget(Protocol):
     def drop(self, partitions: Collection[Values]) -> None:
         """Drop partitions; missing ones are ignored."""
 
+    def survives(self, mode: str) -> bool:
+        """Return whether the present rows stay if a write in this mode fails."""
+
+    @property
+    def staging(self) -> str:
+        """The name of the staging table or folder, as SQL or Spark's reader takes it."""
+
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to the staging area, replacing leftovers of a killed run, and read them back."""
 
@@ -91,7 +107,8 @@ class TableTarget:
         return ".".join(quote(str(part)) for part in parts(self.name))
 
     @property
-    def _staging(self) -> str:
+    def staging(self) -> str:
+        """The quoted name of the staging table."""
         *path, table = map(str, parts(self.name))
         return ".".join(map(quote, [*path, STAGING + table]))
 
@@ -133,10 +150,11 @@ class TableTarget:
         if new:
             self._create(data, by)
         ordered = data.selectExpr(*map(quote, self.read().columns))
+        source = open_table(self.spark, self._quoted)
+        # Spark deletes all files of a table before it overwrites it, but writes partitions first.
+        static = mode == "overwrite" and not isinstance(source, HiveTable)
         settings = {
-            "spark.sql.sources.partitionOverwriteMode": "static"
-            if mode == "overwrite"
-            else "dynamic",
+            "spark.sql.sources.partitionOverwriteMode": "static" if static else "dynamic",
             "hive.exec.dynamic.partition": "true",
             "hive.exec.dynamic.partition.mode": "nonstrict",
         }
@@ -147,9 +165,7 @@ class TableTarget:
             if new:
                 self.spark.sql(f"DROP TABLE IF EXISTS {self._quoted}").collect()
             raise
-        source = open_table(self.spark, self._quoted)
         if mode == "overwrite" and isinstance(source, HiveTable) and source.keys:
-            # Hive overwrites only the partitions that are written.
             there = {entry.partition for entry in source.list_partitions()}
             self._drop(there - {source.partition_of(values) for values in holds})
 
@@ -159,6 +175,13 @@ class TableTarget:
         keys = f" PARTITIONED BY ({', '.join(map(quote, by))})" if by else ""
         columns = ", ".join(map(definition_sql, fields))
         self.spark.sql(f"CREATE TABLE {self._quoted} ({columns}) USING parquet{keys}").collect()
+
+    def survives(self, mode: str) -> bool:
+        """Return whether a failed write leaves what is there: not where Spark deletes all files first."""
+        if mode != "overwrite" or not self.exists():
+            return True
+        source = open_table(self.spark, self._quoted)
+        return not isinstance(source, HiveTable) or bool(source.keys)
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Drop partitions; missing ones are ignored."""
@@ -175,13 +198,13 @@ class TableTarget:
         """Write rows to a staging table and return it."""
         self.unstage()
         # Create the table before writing, so that it can be dropped wherever a run is killed.
-        self.spark.catalog.createTable(self._staging, schema=data.schema, source="parquet")
-        data.write.insertInto(self._staging, overwrite=True)
-        return self.spark.table(self._staging)
+        self.spark.catalog.createTable(self.staging, schema=data.schema, source="parquet")
+        data.write.insertInto(self.staging, overwrite=True)
+        return self.spark.table(self.staging)
 
     def unstage(self) -> None:
         """Drop the staging table."""
-        self.spark.sql(f"DROP TABLE IF EXISTS {self._staging}").collect()
+        self.spark.sql(f"DROP TABLE IF EXISTS {self.staging}").collect()
 
 
 @dataclass(frozen=True)
@@ -192,9 +215,13 @@ class FolderTarget:
     name: str
 
     @property
-    def _staging(self) -> str:
+    def staging(self) -> str:
+        """The path of the hidden staging folder, next to the target."""
+        return self._beside(STAGING)
+
+    def _beside(self, prefix: str) -> str:
         parent, _, folder = absolute(self.name).rstrip("/").rpartition("/")
-        return f"{parent}/{STAGING}{folder}"
+        return f"{parent}/{prefix}{folder}"
 
     def exists(self) -> bool:
         """Return whether the folder has data files."""
@@ -220,34 +247,72 @@ class FolderTarget:
         by: Sequence[str],
         holds: Collection[Values],
     ) -> None:
-        """Write rows as Parquet files."""
+        """Write rows as Parquet files.
+
+        Overwriting writes a new folder and renames it, where the file system can; elsewhere Spark
+        deletes all files first.
+        """
+        if mode == "overwrite" and can_rename_folder(self.name):
+            following = self._beside(NEXT)
+            try:
+                data.write.mode("overwrite").partitionBy(*by).parquet(following)
+                replaced = self._replace_by(following)
+            finally:
+                self._delete(following)
+            if replaced:
+                return
         writer = data.write.mode("append" if mode == "append" else "overwrite")
         kind = "static" if mode == "overwrite" else "dynamic"
         writer.option("partitionOverwriteMode", kind).partitionBy(*by).parquet(self.name)
+
+    def _replace_by(self, following: str) -> bool:
+        """Replace the folder by another; False if Spark wrote that to a file system of its own default."""
+        if not can_rename_folder(following):
+            return False
+        previous = self._beside(PREVIOUS)
+        delete_folder(previous)
+        rename_folder(self.name, previous)
+        try:
+            rename_folder(following, self.name)
+        except BaseException:
+            rename_folder(previous, self.name)
+            raise
+        delete_folder(previous)
+        return True
+
+    def restore(self) -> None:
+        """Rename the replaced folder back, if a run was killed before the new one had its name."""
+        previous = self._beside(PREVIOUS)
+        if can_rename_folder(previous):
+            with suppress(FileExistsError):
+                rename_folder(previous, self.name)
+
+    def survives(self, mode: str) -> bool:
+        """Return whether a failed write leaves what is there: not where folders cannot be renamed."""
+        return mode != "overwrite" or can_rename_folder(self.name) or not self.exists()
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Delete the folders of partitions; missing ones are ignored."""
         folders = {file.path.rpartition("/")[0] for file in list_files(self.spark, self.name)}
         for folder in sorted(folders):
             if Partition.from_path(folder).values in partitions:
-                system, path = file_system(f"{self.name.rstrip('/')}/{folder}")
-                system.delete_dir(path)
+                delete_folder(f"{self.name.rstrip('/')}/{folder}")
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to a hidden staging folder next to the target, and read them back."""
-        data.write.mode("overwrite").parquet(self._staging)
-        return self.spark.read.schema(data.schema).parquet(self._staging)
+        data.write.mode("overwrite").parquet(self.staging)
+        return self.spark.read.schema(data.schema).parquet(self.staging)
 
     def unstage(self) -> None:
-        """Delete the staging folder; if Arrow cannot, overwrite it with an empty frame."""
-        from pyarrow import fs
+        """Delete the staging folder."""
+        self._delete(self.staging)
 
-        try:
-            system, path = file_system(self._staging)
-            if system.get_file_info(path).type != fs.FileType.NotFound:
-                system.delete_dir(path)
-        except (OSError, ValueError):
-            self.spark.range(0).write.mode("overwrite").parquet(self._staging)
+    def _delete(self, folder: str) -> None:
+        """Delete a folder; if Arrow cannot, overwrite it with an empty frame."""
+        with suppress(OSError, ValueError):
+            delete_folder(folder)
+        if list_files(self.spark, folder):
+            self.spark.range(0).write.mode("overwrite").parquet(folder)
 
 
 def open_target(spark: SparkSession, table: str) -> WriteTarget:
@@ -261,7 +326,11 @@ def open_target(spark: SparkSession, table: str) -> WriteTarget:
     if not table.strip():
         msg = f"records are written to a table's name or a folder, not {table!r}"
         raise RuleError(msg)
-    return FolderTarget(spark, table) if "/" in table else TableTarget(spark, table)
+    if "/" not in table:
+        return TableTarget(spark, table)
+    folder = FolderTarget(spark, table)
+    folder.restore()
+    return folder
 
 
 def parent_location(spark: SparkSession, table: str) -> str | None:

@@ -153,6 +153,11 @@ class DQM(DQMDefinition):
         leftover of a killed run is replaced by the next run. Run only one publication of a table at
         a time.
 
+        A folder that is overwritten is written anew beside the old one and renamed, where its file
+        system renames folders in one step (local disks, HDFS). Elsewhere, and in tables without
+        partitions, Spark deletes all files before it writes: if that fails, the staging area is
+        kept, and the error tells where it is. Partitions are written before they are replaced.
+
         Spark replaces the files of a table without isolating readers. A concurrent reader may see
         the table empty or in part, or get an error that a file is gone, as with any overwrite by
         Spark; so does a reader after a run was killed in this last step, until the next run. Tables
@@ -192,6 +197,8 @@ class DQM(DQMDefinition):
             If a policy does not hold.
         SourceError
             If the data does not fit the table.
+        SinkError
+            If overwriting failed after Spark had deleted the files that were there.
         RuleError
 
         Examples

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import MetricError
+from tidegauge.analyzers.core.errors import MetricError, SinkError, describe
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
@@ -151,7 +152,8 @@ class Publication:
         kept = self.tests.kept()
         if kept is not None:
             kept.terminate_at_error()
-        try:
+        with ExitStack() as staging:
+            staging.callback(target.unstage)
             applied = self._judged(data, target, by, keys)
             others = [task.validate(data) for task in self.tests.tasks[1:]]
             check = reduce(add, others, applied.check)
@@ -159,13 +161,13 @@ class Publication:
             if run is None or not self._recorded_there:
                 self.tests.keep(check)
             if bin_ is not None:
-                quarantine(applied, bin_, self.mode, self.partitions)
+                with _last_step(bin_, self.mode, target, staging):
+                    quarantine(applied, bin_, self.mode, self.partitions)
             check.terminate_at_error()
             kept_in = partitions_with(applied, "kept")
             judged = {*applied.tallies, *self.partitions}
-            replace_records(target, applied.data, self.mode, by, kept_in, judged)
-        finally:
-            target.unstage()
+            with _last_step(target, self.mode, target, staging):
+                replace_records(target, applied.data, self.mode, by, kept_in, judged)
         return Published(check, applied.state, run, target, applied, data.schema)
 
     def _judged(
@@ -212,6 +214,28 @@ def _staged(masked: Masked, target: WriteTarget) -> Masked:
     """Write the masked frame to the staging area, and return it read from there."""
     names = [*masked.columns, *masked.originals.values(), *masked.words]
     return replace(masked, frame=target.stage(masked.frame.selectExpr(*map(quote, names))))
+
+
+@contextmanager
+def _last_step(
+    target: WriteTarget, mode: str, staged: WriteTarget, staging: ExitStack
+) -> Iterator[None]:
+    """Keep the staging area if a write fails that may have deleted what was there, and tell where it is."""
+    survives = target.survives(mode)
+    try:
+        yield
+    except BaseException as error:
+        if survives:
+            raise
+        staging.pop_all()
+        if not isinstance(error, Exception):
+            raise
+        msg = (
+            f"overwriting {target.name!r} failed, and what was there may be lost: {describe(error)};"
+            f" the records of this publication are in {staged.staging}, until the next one replaces"
+            " them: copy them before, if they were computed from what was there"
+        )
+        raise SinkError(msg) from error
 
 
 def _failing_tasks(dqm: DQMDefinition, data: DataFrame) -> Mapping[str, MetricError]:

@@ -213,14 +213,10 @@ def test_segments_and_failures_are_the_same(spark):
     cast = tg.Compliance("number", "CAST(s AS INT) > 0")
     analyzers = [tg.Size(), cast, tg.MaxLength("s")]
     segments = [SegmentSet(("c",), (("u",), ("v",)), 1)]
-    spark.conf.set("spark.sql.ansi.enabled", "true")
-    try:
-        few, plain = (
-            scan(data, analyzers, ("ds",), segments=segments, expected=expected)
-            for expected in (Expectation(1e9, 1e9, {"s": 3}), UNKNOWN)
-        )
-    finally:
-        spark.conf.unset("spark.sql.ansi.enabled")
+    few, plain = (
+        scan(data, analyzers, ("ds",), segments=segments, expected=expected)
+        for expected in (Expectation(1e9, 1e9, {"s": 3}), UNKNOWN)
+    )
     assert isinstance(few.groups["y",].states[cast], Failure)
     assert sorted(few.groups) == sorted(plain.groups) == [("x",), ("y",)]
     assert isinstance(plain.groups["y",].segments["c=u"].states[cast], Failure)

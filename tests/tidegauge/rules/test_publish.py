@@ -3,8 +3,19 @@
 from pathlib import Path
 
 import pytest
-from tidegauge.analyzers.core.errors import PartitionColumnError, RuleError, SourceError, SuiteError
-from tidegauge.analyzers.sources.targets import check_disjoint_locations, parent_location
+from tidegauge.analyzers.core.errors import (
+    PartitionColumnError,
+    RuleError,
+    SinkError,
+    SourceError,
+    SuiteError,
+)
+from tidegauge.analyzers.sources import targets
+from tidegauge.analyzers.sources.targets import (
+    FolderTarget,
+    check_disjoint_locations,
+    parent_location,
+)
 from tidegauge.rules.outcome.judging import judge
 from tidegauge.rules.outcome.verdicts import VerdictFiles
 
@@ -59,8 +70,8 @@ def is_there(spark, place):
 
 def leftovers(spark, place):
     if "/" in place:
-        return [p.name for p in Path(place).parent.iterdir() if "staging" in p.name]
-    return [t.name for t in spark.catalog.listTables("pub") if "staging" in t.name]
+        return [p.name for p in Path(place).parent.iterdir() if "_tidegauge_" in p.name]
+    return [t.name for t in spark.catalog.listTables("pub") if "_tidegauge_" in t.name]
 
 
 def test_what_passes_is_published(spark, place):
@@ -215,6 +226,87 @@ def test_a_new_table_that_cannot_be_filled_is_not_left(spark, place, monkeypatch
         DQM.publish(frame(spark), place)
     assert not is_there(spark, place)
     assert leftovers(spark, place) == []
+
+
+def no_space(monkeypatch):
+    """Let every write that is not to a staging area fail, after Spark deleted what it overwrites."""
+    from pyspark.sql import DataFrameWriter
+
+    insert, parquet = DataFrameWriter.insertInto, DataFrameWriter.parquet
+
+    def insert_nothing(writer, name, overwrite=None):
+        if "staging" in name:
+            return insert(writer, name, overwrite)
+        insert(writer._df.where("false").write, name, overwrite)
+        raise OSError("disk full")
+
+    def write_nothing(writer, path):
+        if "staging" in path:
+            return parquet(writer, path)
+        parquet(writer._df.where("false").write.mode("overwrite"), path)
+        raise OSError("disk full")
+
+    monkeypatch.setattr(DataFrameWriter, "insertInto", insert_nothing)
+    monkeypatch.setattr(DataFrameWriter, "parquet", write_nothing)
+
+
+@pytest.mark.parametrize(
+    ("where", "by", "stays"),
+    [
+        ("folder", [], True),
+        ("folder", ["ds"], True),
+        ("store", [], False),  # an object store renames no folders
+        pytest.param("table", [], False, marks=pytest.mark.soak),
+        pytest.param("table", ["ds"], True, marks=pytest.mark.soak),
+    ],
+)
+def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
+    spark, tmp_path, monkeypatch, where, by, stays
+):
+    place = "pub.full" if where == "table" else str(tmp_path / "full")
+    if where == "store":
+        monkeypatch.setattr(targets, "can_rename_folder", lambda folder: False)
+    DQM.publish(frame(spark, [(7, "2012-01-01")]), place, partition_by=by)
+    with monkeypatch.context() as patched:
+        no_space(patched)
+        with pytest.raises(Exception, match="disk full") as error:
+            DQM.publish(frame(spark), place)
+    if stays:
+        assert type(error.value) is OSError
+        assert rows_of(read(spark, place)) == [(7, "2012-01-01")]
+        assert leftovers(spark, place) == []
+    else:
+        assert isinstance(error.value, SinkError)
+        staging = "_tidegauge_staging_full"
+        staged = f"`pub`.`{staging}`" if where == "table" else f"{tmp_path}/{staging}"
+        assert f"are in {staged}," in str(error.value)
+        assert rows_of(read(spark, staged).where("a > 0")) == sorted(KEPT, key=str)
+    DQM.publish(frame(spark), place)
+    assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
+    assert leftovers(spark, place) == []
+    if where == "table":
+        spark.sql("DROP TABLE pub.full")
+
+
+def test_a_folder_that_a_killed_overwrite_had_renamed_gets_its_name_back(spark, tmp_path):
+    place, previous = tmp_path / "clean", tmp_path / "_tidegauge_previous_clean"
+    DQM.publish(frame(spark), str(place))
+    place.rename(previous)
+    with pytest.raises(tg.DQMError):
+        STRICT.publish(frame(spark), str(place))
+    assert rows_of(read(spark, str(place))) == sorted(KEPT, key=str)
+    previous.mkdir()  # killed after the new folder had its name
+    DQM.publish(frame(spark, [(7, "2012-01-01")]), str(place))
+    assert rows_of(read(spark, str(place))) == [(7, "2012-01-01")]
+    assert leftovers(spark, str(place)) == []
+
+
+def test_a_folder_is_left_as_it_is_where_spark_wrote_to_another_file_system(spark, tmp_path):
+    """As for a path without a scheme, where Spark's default file system is a cluster's."""
+    place = tmp_path / "clean"
+    DQM.publish(frame(spark), str(place))
+    assert FolderTarget(spark, str(place))._replace_by(f"{tmp_path}/not-here") is False
+    assert rows_of(read(spark, str(place))) == sorted(KEPT, key=str)
 
 
 @pytest.mark.soak
