@@ -40,6 +40,7 @@ from .analyzers.core.errors import RepositoryWarning as RepositoryWarning
 from .analyzers.core.errors import RuleError as RuleError
 from .analyzers.core.errors import SetupError as SetupError
 from .analyzers.core.errors import SinkError as SinkError
+from .analyzers.core.errors import SkippedWarning as SkippedWarning
 from .analyzers.core.errors import SourceError as SourceError
 from .analyzers.core.errors import StateError as StateError
 from .analyzers.core.errors import StateMismatchError as StateMismatchError

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.analyzers.core.errors import MetricError, SourceError, SuiteError
+from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
@@ -55,9 +56,9 @@ class Run:
     >>> suite = tg.Suite("rides", [tg.Size()], partition_by=["ds"])
     >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
     ...     print(tg.analyze(rides, suite, repository=repo))
-    ...     print(tg.analyze(rides, suite, repository=repo))
+    ...     print(tg.analyze(rides, suite, repository=repo, partitions="all"))
     rides: 1 partitions scanned, 1 new, 0 skipped
-    rides: 0 partitions scanned, 1 skipped
+    rides: 1 partitions scanned, 1 restated, 0 skipped
     """
 
     report: RunReport
@@ -122,7 +123,7 @@ class Run:
             count = sum(c is change for c in self.changes.values())
             if count:
                 words.append(f"{count} {change}")
-        words.append(f"{self.report.skipped} skipped")
+        words.append(f"{self.report.skipped} skipped{self._uncompared}")
         if self.report.gone:
             words.append(f"{len(self.report.gone)} gone")
         if not self.passed:
@@ -133,6 +134,12 @@ class Run:
         if self.unreadable:
             words.append(f"{len(self.unreadable)} cannot be read")
         return ", ".join(words)
+
+    @property
+    def _uncompared(self) -> str:
+        count = self.report.uncompared
+        which = "" if count == self.report.skipped else f"{count} "
+        return f" ({which}known by name, without files to compare)" if count else ""
 
     def _repr_html_(self) -> str:
         """Return an HTML summary for notebooks; all text in it is escaped."""
@@ -200,6 +207,8 @@ def analyze(
         A repository, or its URL.
     partitions : str or sequence of str
         ``new``: new and changed partitions, and a backfill of missing analyzers on the others.
+        A DataFrame with partition columns has no files to compare: partitions that the repository knows
+        are skipped, with a `SkippedWarning` if nothing is left to measure.
         ``all``: all partitions. A partition filter, such as ``ds>=2013-02-01 and hr in (07, 08)``. Or
         partition names.
     partition : mapping of str to str, or str, optional
@@ -276,6 +285,14 @@ def analyze(
         wait=wait,
         private=private,
     )
+    if report.uncompared and not report.changes:
+        warnings.warn(
+            f"{suite.dataset}: nothing was measured: the {report.uncompared} partitions were measured"
+            " before, and a DataFrame or view has no files that tell whether they changed;"
+            " partitions='all' measures them again",
+            SkippedWarning,
+            stacklevel=2,
+        )
     if isinstance(suite.holidays, str):
         store_holidays(repository.database, suite.dataset)
     if report.changes:

@@ -575,3 +575,7 @@ class VerdictWarning(UserWarning):
 
 class RepositoryWarning(UserWarning):
     """A damaged entry in the repository was skipped."""
+
+
+class SkippedWarning(UserWarning):
+    """A run measured nothing: the partitions of a DataFrame or view are known, and have no files to compare."""

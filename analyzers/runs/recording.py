@@ -41,6 +41,8 @@ class RunReport:
         The change of each partition that was scanned.
     skipped : int
         Partitions that exist and were not scanned.
+    uncompared : int
+        How many of the skipped were measured before, and have no files that tell whether they changed.
     gone : tuple of str
         Partitions that the ledger knows and the table no longer has.
     failed : mapping of Analyzer to MetricError
@@ -58,6 +60,7 @@ class RunReport:
     gone: tuple[str, ...] = ()
     failed: Mapping[AnyAnalyzer, MetricError] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    uncompared: int = 0
 
     @property
     def scanned(self) -> int:

@@ -150,7 +150,12 @@ def run_incremental(
             _refuse_private(segmentation, source, private)
             segments = _segment_sets(store, spec.dataset, segmentation)
             tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chosen, time)
-            run.report = replace(run.report, skipped=len(listed) - len(tasks), gone=gone)
+            run.report = replace(
+                run.report,
+                skipped=len(listed) - len(tasks),
+                uncompared=_uncompared(() if chosen else listed, tasks),
+                gone=gone,
+            )
             left = [name for name in gone if not ledger[name].gone]
             back = [name for name, known in ledger.items() if known.gone and name in here]
             if left or back:
@@ -189,6 +194,12 @@ def run_incremental(
         finally:
             progress.close()
     return run.report
+
+
+def _uncompared(listed: Sequence[ListedPartition], tasks: Sequence[_Task]) -> int:
+    """Return how many partitions are skipped of which no fingerprint tells whether they changed."""
+    scanned = {task.listed.partition for task in tasks}
+    return sum(entry.fingerprint is None and entry.partition not in scanned for entry in listed)
 
 
 def _partition_of(task: _Task) -> Partition:

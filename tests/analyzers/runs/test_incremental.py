@@ -362,19 +362,30 @@ def test_a_frame_has_no_fingerprint(spark, repo):
     )
     suite = tg.Suite("frame", SUITE, ["ds"])
     assert set(tg.analyze(frame, suite, repository=repo).changes.values()) == {"new"}
-    assert tg.analyze(frame, suite, repository=repo).report.scanned == 0
+    with pytest.warns(tg.SkippedWarning, match="the 2 partitions .* partitions='all'"):
+        run = tg.analyze(frame, suite, repository=repo)
+    assert (run.report.scanned, run.report.uncompared) == (0, 2)
+    assert (
+        str(run)
+        == "frame: 0 partitions scanned, 2 skipped (known by name, without files to compare)"
+    )
     more = tg.Suite("frame", [*SUITE, tg.Maximum("x")], ["ds"])
     assert set(tg.analyze(frame, more, repository=repo).changes.values()) == {"added"}
-    assert tg.analyze(frame, suite, repository=repo).report.scanned == 0
     assert set(repo.metrics("frame")["version"]) == {1}
     again = tg.analyze(frame, suite, repository=repo, partitions="all")
     assert set(again.changes.values()) == {"restated"}
     assert set(repo.metrics("frame")["version"]) == {2}
     frame.createOrReplaceTempView("frame_view")
-    assert tg.analyze("frame_view", suite, repository=repo, spark=spark).report.scanned == 0
+    with pytest.warns(tg.SkippedWarning):
+        tg.analyze("frame_view", suite, repository=repo, spark=spark)
     # A DataFrame may be a part of its table; a view is the whole.
-    run = tg.analyze(frame.where("ds = '2013-01-02'"), suite, repository=repo)
-    assert run.report.gone == ()
+    part = frame.where("ds = '2013-01-02'")
+    with pytest.warns(tg.SkippedWarning):
+        assert tg.analyze(part, suite, repository=repo).report.gone == ()
+    new = spark.createDataFrame([(3, "c", "2013-01-03")], frame.schema).union(part)
+    assert str(tg.analyze(new, suite, repository=repo)).endswith(
+        "1 new, 1 skipped (known by name, without files to compare)"
+    )
     assert repo.partitions("frame")["gone_at"].isna().all()
 
 
