@@ -3,7 +3,7 @@
 Both sides are Parquet files with a numeric feature in each column, 24 hours, 2 in 100 values null and 1 in 10 other than
 logged. Each size runs in a process of its own, after a small comparison to warm up. Steps: both sides read and
 dropped; joined and written as the comparison table; measured by hour; recorded in a repository. Times are of the clock, for each
-feature of all steps but reading; percentiles are the long form, finished numbers that do not add up; memory is the most that the driver's process and its JVM held.
+feature of all steps but reading; percentiles are the long form, finished numbers that do not add up; the comparison table has the values of both sides; memory is the most that the driver's process and its JVM held.
 
     python benchmarks/consistency.py [--sizes 10x50000 1000x50000 100x500000] [--k 12] [--tasks N]
 [--json FILE]
@@ -55,6 +55,11 @@ def java_of(pid):
             if name.endswith("(java") and int(fields.split()[1]) == pid:
                 return int(entry.name)
     raise SystemExit("there is no JVM below this process")
+
+
+def mb_of(folder):
+    """Return the size of a folder of Parquet files, in MB."""
+    return round(sum(file.stat().st_size for file in folder.glob("*.parquet")) / 2**20, 1)
 
 
 def measured(features, rows, k, tasks):
@@ -113,6 +118,8 @@ def measured(features, rows, k, tasks):
             "by reading": round(work / times["read"], 1),
             "driver MB": round(high_water(os.getpid())),
             "JVM MB": round(high_water(java_of(os.getpid()))),
+            "logged MB": mb_of(folder / f"{features}_{rows}_0"),
+            "comparison table MB": mb_of(folder / f"{features}_{rows}"),
             "states MB a day": round(sum(map(len, states.values())) / 2**20, 2),
             "repository MB a day": round(sum(f.stat().st_size for f in files if f.is_file()) / 2**20, 2),
             "percentiles kB a day": round(8 * (7 * form.histogram.count() + form.number.count()) / 1024),

@@ -11,6 +11,10 @@ from tidegauge.griffin.lower.plan import RulePlan
 from tidegauge.griffin.sql.tokens import tokens
 
 _PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
+_POINTED = re.compile(
+    r"^== SQL.*\(line \d+, position \d+\) ==\n(?P<line>.*)\n(?P<before> *)(?P<marks>\^+)$",
+    re.MULTILINE,
+)
 _WRAPPER_LINES = 1
 """Lines that `Views.query` puts before a query."""
 _LONGEST = 1000
@@ -65,15 +69,37 @@ def plan_error(error: Exception, config: RuleConfig) -> DslError:
     return DslError(said, text, max(line, 1), column, rule=config.name, phase="plan", hint=hint)
 
 
-def data_error(error: Exception, plan: RulePlan) -> Exception:
-    """Return Spark's error in measuring a rule, with the columns and operations that may be its cause."""
+def data_error(error: Exception, config: RuleConfig, plan: RulePlan) -> Exception:
+    """Return Spark's error in measuring a rule, with the columns and operations that may be its cause.
+
+    Of a query it is the expression that Spark points to; it may stand in an earlier rule that this reads.
+    """
     by_data = isinstance(error, MetricRuntimeError) or is_data_error(error)
     cause = plan.hazards.of(str(error)) if by_data else ""
+    if not cause and config.dsl_type == "spark-sql":
+        cause = failing_expression(str(error))
     if not cause:
         return error
     found = SuiteError(f"{describe(error)}; {cause}")
     found.__cause__ = error
     return found
+
+
+def failing_expression(message: str) -> str:
+    r"""Return the expression of a query that Spark's error in running it points to; empty if it points to none.
+
+    Examples
+    --------
+    >>> text = "[DIVIDE_BY_ZERO] ...\n== SQL (line 2, position 5) ==\nsum(n / m)\n    ^^^^^\n"
+    >>> failing_expression(text)
+    "it fails in 'n / m'"
+    """
+    found = _POINTED.search(message)
+    if found is None:
+        return ""
+    begin = len(found["before"])
+    text = found["line"][begin : begin + len(found["marks"])]
+    return f"it fails in {text[:_LONGEST]!r}" if text else ""
 
 
 def _position(text: str, offset: int) -> tuple[int, int]:

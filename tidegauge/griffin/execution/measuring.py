@@ -150,13 +150,13 @@ def measure(
                 rows[partition] = rows.get(partition) or count
         except Exception as error:  # noqa: BLE001 - any Spark error; the other sources are still measured
             for one in some:
-                one.error = data_error(error, one.prepared.plan)
+                one.error = data_error(error, one.prepared.config, one.prepared.plan)
     for one in found:
         if one.prepared.measure is None and one.prepared.measured:
             try:
                 one.reports = _reports(this, views, one)
             except Exception as error:  # noqa: BLE001
-                one.error = data_error(error, one.prepared.plan)
+                one.error = data_error(error, one.prepared.config, one.prepared.plan)
     return found, rows
 
 
@@ -177,7 +177,7 @@ def _scan(
             metric = metric_of(analyzer, outcome)
             one.measurements[partition] = Measurement(analyzer, outcome, metric)
             if isinstance(outcome, Failure):
-                one.error = data_error(outcome.error, one.prepared.plan)
+                one.error = data_error(outcome.error, one.prepared.config, one.prepared.plan)
             else:
                 one.reports[partition] = _shaped(metric.value, one.prepared.config)
         yield partition, group.rows
