@@ -22,6 +22,7 @@ from .analyzers.core.errors import GriffinWarning as GriffinWarning
 from .analyzers.core.errors import HistoryError as HistoryError
 from .analyzers.core.errors import IllegalAnalyzerParameterError as IllegalAnalyzerParameterError
 from .analyzers.core.errors import LeaseError as LeaseError
+from .analyzers.core.errors import LeftoverWarning as LeftoverWarning
 from .analyzers.core.errors import MetricError as MetricError
 from .analyzers.core.errors import MetricRuntimeError as MetricRuntimeError
 from .analyzers.core.errors import NoColumnsSpecifiedError as NoColumnsSpecifiedError

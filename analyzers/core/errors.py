@@ -577,5 +577,9 @@ class RepositoryWarning(UserWarning):
     """A damaged entry in the repository was skipped."""
 
 
+class LeftoverWarning(UserWarning):
+    """A folder that is not needed any more could not be deleted."""
+
+
 class SkippedWarning(UserWarning):
     """A run measured nothing: the partitions of a DataFrame or view are known, and have no files to compare."""

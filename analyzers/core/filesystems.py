@@ -283,6 +283,17 @@ def delete_folder(location: str) -> None:
         system.delete_dir(path)
 
 
+def is_file(location: str) -> bool:
+    """Return whether there is a file; False if its file system cannot tell."""
+    from pyarrow import fs
+
+    try:
+        system, path = file_system(location)
+        return bool(system.get_file_info(path.rstrip("/")).type == fs.FileType.File)
+    except OSError:
+        return False
+
+
 def can_rename_folder(folder: str) -> bool:
     """Return whether a folder is there, and its file system renames folders in one step.
 

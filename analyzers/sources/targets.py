@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegauge.analyzers.core.ddl import definition_sql
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
+    LeftoverWarning,
     PartitionColumnError,
     RuleError,
     SourceError,
@@ -23,6 +25,7 @@ from tidegauge.analyzers.core.filesystems import (
     can_rename_folder,
     delete_folder,
     file_system,
+    is_file,
     rename_folder,
 )
 from tidegauge.analyzers.core.partitions import Partition
@@ -37,6 +40,7 @@ from tidegauge.analyzers.sources.sources import (
     list_files,
     partition_sql,
 )
+from tidegauge.analyzers.sources.table_formats import LoggedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,19 +78,27 @@ class WriteTarget(Protocol):
         """Return a fingerprint of the target's files; None if they cannot be listed."""
 
     def write(
-        self, data: DataFrame, mode: str, by: Sequence[str], holds: Collection[Values]
+        self,
+        data: DataFrame,
+        mode: str,
+        by: Sequence[str],
+        holds: Collection[Values],
+        deleting: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write rows: overwrite everything, overwrite only the partitions in ``holds``, or append."""
+        """Write rows: overwrite everything, overwrite only the partitions in ``holds``, or append.
+
+        ``deleting`` is called before Spark deletes what is there, if it does so before it writes.
+        """
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Drop partitions; missing ones are ignored."""
 
-    def survives(self, mode: str) -> bool:
-        """Return whether the present rows stay if a write in this mode fails."""
-
     @property
     def staging(self) -> str:
         """The name of the staging table or folder, as SQL or Spark's reader takes it."""
+
+    def is_staged(self) -> bool:
+        """Return whether a publication that failed or was killed left its staging area."""
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to the staging area, replacing leftovers of a killed run, and read them back."""
@@ -143,7 +155,12 @@ class TableTarget:
         return key_of(canonical_json(known)) if len(known) == len(entries) else None
 
     def write(
-        self, data: DataFrame, mode: str, by: Sequence[str], holds: Collection[Values]
+        self,
+        data: DataFrame,
+        mode: str,
+        by: Sequence[str],
+        holds: Collection[Values],
+        deleting: Callable[[], None] = lambda: None,
     ) -> None:
         """Write rows; a missing table is created first, and is empty until the write completes."""
         new = not self.exists()
@@ -151,13 +168,15 @@ class TableTarget:
             self._create(data, by)
         ordered = data.selectExpr(*map(quote, self.read().columns))
         source = open_table(self.spark, self._quoted)
-        # Spark deletes all files of a table before it overwrites it, but writes partitions first.
-        static = mode == "overwrite" and not isinstance(source, HiveTable)
         settings = {
-            "spark.sql.sources.partitionOverwriteMode": "static" if static else "dynamic",
+            "spark.sql.sources.partitionOverwriteMode": "static"
+            if mode == "overwrite"
+            else "dynamic",
             "hive.exec.dynamic.partition": "true",
             "hive.exec.dynamic.partition.mode": "nonstrict",
         }
+        if mode == "overwrite" and not (new or isinstance(source, LoggedTable)):
+            deleting()
         try:
             with session_settings(self.spark, settings):
                 ordered.write.insertInto(self._quoted, overwrite=mode != "append")
@@ -166,6 +185,7 @@ class TableTarget:
                 self.spark.sql(f"DROP TABLE IF EXISTS {self._quoted}").collect()
             raise
         if mode == "overwrite" and isinstance(source, HiveTable) and source.keys:
+            # Hive overwrites only the partitions that are written.
             there = {entry.partition for entry in source.list_partitions()}
             self._drop(there - {source.partition_of(values) for values in holds})
 
@@ -175,13 +195,6 @@ class TableTarget:
         keys = f" PARTITIONED BY ({', '.join(map(quote, by))})" if by else ""
         columns = ", ".join(map(definition_sql, fields))
         self.spark.sql(f"CREATE TABLE {self._quoted} ({columns}) USING parquet{keys}").collect()
-
-    def survives(self, mode: str) -> bool:
-        """Return whether a failed write leaves what is there: not where Spark deletes all files first."""
-        if mode != "overwrite" or not self.exists():
-            return True
-        source = open_table(self.spark, self._quoted)
-        return not isinstance(source, HiveTable) or bool(source.keys)
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Drop partitions; missing ones are ignored."""
@@ -193,6 +206,10 @@ class TableTarget:
         for partition in sorted(partitions, key=lambda p: p.name):
             which = partition_sql(partition)
             self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {which}").collect()
+
+    def is_staged(self) -> bool:
+        """Return whether there is a staging table."""
+        return self.spark.catalog.tableExists(self.staging)
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to a staging table and return it."""
@@ -221,7 +238,8 @@ class FolderTarget:
 
     def _beside(self, prefix: str) -> str:
         parent, _, folder = absolute(self.name).rstrip("/").rpartition("/")
-        return f"{parent}/{prefix}{folder}"
+        # Spark hides _name, but reads _key=value.
+        return f"{parent}/{prefix}{folder.replace('=', '~')}"
 
     def exists(self) -> bool:
         """Return whether the folder has data files."""
@@ -246,6 +264,7 @@ class FolderTarget:
         mode: str,
         by: Sequence[str],
         holds: Collection[Values],
+        deleting: Callable[[], None] = lambda: None,
     ) -> None:
         """Write rows as Parquet files.
 
@@ -255,41 +274,74 @@ class FolderTarget:
         if mode == "overwrite" and can_rename_folder(self.name):
             following = self._beside(NEXT)
             try:
-                data.write.mode("overwrite").partitionBy(*by).parquet(following)
+                self._written(data, "overwrite", by, "static", following)
                 replaced = self._replace_by(following)
             finally:
                 self._delete(following)
             if replaced:
                 return
-        writer = data.write.mode("append" if mode == "append" else "overwrite")
+        if mode == "overwrite" and self.exists():
+            deleting()
         kind = "static" if mode == "overwrite" else "dynamic"
-        writer.option("partitionOverwriteMode", kind).partitionBy(*by).parquet(self.name)
+        self._written(data, "append" if mode == "append" else "overwrite", by, kind, self.name)
+
+    def _written(
+        self, data: DataFrame, mode: str, by: Sequence[str], kind: str, folder: str
+    ) -> None:
+        writer = data.write.mode(mode).option("partitionOverwriteMode", kind)
+        writer.partitionBy(*by).parquet(folder)
 
     def _replace_by(self, following: str) -> bool:
-        """Replace the folder by another; False if Spark wrote that to a file system of its own default."""
+        """Replace the folder by another one; False if that cannot be done, and nothing has changed.
+
+        Spark may have written to a default file system of its own, or a folder may be one of several
+        disks that look like one.
+        """
         if not can_rename_folder(following):
             return False
         previous = self._beside(PREVIOUS)
-        delete_folder(previous)
-        rename_folder(self.name, previous)
+        try:
+            delete_folder(previous)
+            rename_folder(self.name, previous)
+        except OSError:
+            return False
         try:
             rename_folder(following, self.name)
         except BaseException:
             rename_folder(previous, self.name)
             raise
-        delete_folder(previous)
+        self.spark.catalog.refreshByPath(self.name)  # cached frames of the old files
+        try:
+            delete_folder(previous)
+        except OSError as error:
+            warnings.warn(
+                f"what {self.name} held before is left in {previous}, which is yours to delete: {error}",
+                LeftoverWarning,
+                stacklevel=2,
+            )
         return True
 
     def restore(self) -> None:
-        """Rename the replaced folder back, if a run was killed before the new one had its name."""
-        previous = self._beside(PREVIOUS)
-        if can_rename_folder(previous):
-            with suppress(FileExistsError):
-                rename_folder(previous, self.name)
+        """Put right what a killed overwrite left: the old folder has its name, or is deleted.
 
-    def survives(self, mode: str) -> bool:
-        """Return whether a failed write leaves what is there: not where folders cannot be renamed."""
-        return mode != "overwrite" or can_rename_folder(self.name) or not self.exists()
+        Raises
+        ------
+        SourceError
+            If there is a file in place of the folder.
+        """
+        previous = self._beside(PREVIOUS)
+        if is_file(self.name):
+            msg = f"{self.name!r} is a file; records are published to a table or a folder"
+            raise SourceError(msg)
+        if not can_rename_folder(previous):
+            return
+        try:
+            rename_folder(previous, self.name)
+            self.spark.catalog.refreshByPath(self.name)
+        except FileExistsError:
+            with suppress(OSError):
+                delete_folder(previous)
+                delete_folder(self._beside(NEXT))
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Delete the folders of partitions; missing ones are ignored."""
@@ -297,6 +349,10 @@ class FolderTarget:
         for folder in sorted(folders):
             if Partition.from_path(folder).values in partitions:
                 delete_folder(f"{self.name.rstrip('/')}/{folder}")
+
+    def is_staged(self) -> bool:
+        """Return whether there are files in the staging folder."""
+        return bool(list_files(self.spark, self.staging))
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to a hidden staging folder next to the target, and read them back."""
@@ -313,6 +369,19 @@ class FolderTarget:
             delete_folder(folder)
         if list_files(self.spark, folder):
             self.spark.range(0).write.mode("overwrite").parquet(folder)
+
+
+def check_not_staged(target: WriteTarget, data: DataFrame) -> None:
+    """Raise `SourceError` if data is read from the target's staging area, which is replaced before."""
+    if not target.is_staged():
+        return
+    name = re.split(r"/|`\.`", target.staging)[-1].strip("`").casefold()
+    if any(name in path.casefold().split("/") for path in data.inputFiles()):
+        msg = (
+            f"the data is read from {target.staging}, which this publication replaces first; copy it"
+            " to another table or folder, and publish from there"
+        )
+        raise SourceError(msg)
 
 
 def open_target(spark: SparkSession, table: str) -> WriteTarget:
@@ -501,6 +570,7 @@ def replace(
     by: Sequence[str],
     holds: Collection[Values],
     judged: Collection[Values],
+    deleting: Callable[[], None] = lambda: None,
 ) -> None:
     """Write records to a target, and drop judged partitions that have no records left.
 
@@ -514,7 +584,9 @@ def replace(
         The partition columns.
     holds, judged : collection of tuple of str
         The partitions of these records, and of all records that they were selected from.
+    deleting : callable
+        Called before Spark deletes what is there, if it does so before it writes.
     """
-    target.write(data, mode, by, holds)
+    target.write(data, mode, by, holds, deleting)
     if mode == "partitions" and set(judged) - set(holds):
         target.drop(set(judged) - set(holds))

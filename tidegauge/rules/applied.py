@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -380,13 +380,18 @@ def quarantine(
     partitions: Collection[Values] = (),
     column: str = BROKEN,
     reasons: str | None = None,
+    deleting: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the rejected records to a table of their own; see `Applied.quarantine`."""
+    """Write the rejected records to a table of their own; see `Applied.quarantine`.
+
+    ``deleting`` is called before Spark deletes what is there, if it does so before it writes.
+    """
     rejects = applied.rejects_as(column, reasons)
     keys_for(target, rejects.schema, applied.by)
     check_mode(mode, applied.by)
     held = partitions_with(applied, "rejected")
-    replace_records(target, rejects, mode, applied.by, held, {*applied.tallies, *partitions})
+    judged = {*applied.tallies, *partitions}
+    replace_records(target, rejects, mode, applied.by, held, judged, deleting)
 
 
 def with_broken_rules(schema: StructType) -> StructType:

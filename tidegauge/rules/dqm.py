@@ -154,9 +154,10 @@ class DQM(DQMDefinition):
         a time.
 
         A folder that is overwritten is written anew beside the old one and renamed, where its file
-        system renames folders in one step (local disks, HDFS). Elsewhere, and in tables without
-        partitions, Spark deletes all files before it writes: if that fails, the staging area is
-        kept, and the error tells where it is. Partitions are written before they are replaced.
+        system renames folders in one step (local disks, HDFS; no links, no mount points). Elsewhere,
+        and in tables without a transaction log, Spark deletes all files before it writes: if that
+        fails, the staging area is kept, and the error tells where. The other modes delete nothing
+        before all is written.
 
         Spark replaces the files of a table without isolating readers. A concurrent reader may see
         the table empty or in part, or get an error that a file is gone, as with any overwrite by
@@ -198,7 +199,7 @@ class DQM(DQMDefinition):
         SourceError
             If the data does not fit the table.
         SinkError
-            If overwriting failed after Spark had deleted the files that were there.
+            If overwriting failed when Spark had begun to delete what was there.
         RuleError
 
         Examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,6 +18,7 @@ from tidegauge.analyzers.sources.targets import (
     WriteTarget,
     check_disjoint_locations,
     check_mode,
+    check_not_staged,
     keys_for,
     open_target,
 )
@@ -152,6 +153,7 @@ class Publication:
         kept = self.tests.kept()
         if kept is not None:
             kept.terminate_at_error()
+        check_not_staged(target, data)
         with ExitStack() as staging:
             staging.callback(target.unstage)
             applied = self._judged(data, target, by, keys)
@@ -161,13 +163,13 @@ class Publication:
             if run is None or not self._recorded_there:
                 self.tests.keep(check)
             if bin_ is not None:
-                with _last_step(bin_, self.mode, target, staging):
-                    quarantine(applied, bin_, self.mode, self.partitions)
+                with _last_step(bin_, target, staging) as deleting:
+                    quarantine(applied, bin_, self.mode, self.partitions, deleting=deleting)
             check.terminate_at_error()
             kept_in = partitions_with(applied, "kept")
             judged = {*applied.tallies, *self.partitions}
-            with _last_step(target, self.mode, target, staging):
-                replace_records(target, applied.data, self.mode, by, kept_in, judged)
+            with _last_step(target, target, staging) as deleting:
+                replace_records(target, applied.data, self.mode, by, kept_in, judged, deleting)
         return Published(check, applied.state, run, target, applied, data.schema)
 
     def _judged(
@@ -218,17 +220,17 @@ def _staged(masked: Masked, target: WriteTarget) -> Masked:
 
 @contextmanager
 def _last_step(
-    target: WriteTarget, mode: str, staged: WriteTarget, staging: ExitStack
-) -> Iterator[None]:
-    """Keep the staging area if a write fails that may have deleted what was there, and tell where it is."""
-    survives = target.survives(mode)
+    target: WriteTarget, staged: WriteTarget, staging: ExitStack
+) -> Iterator[Callable[[], None]]:
+    """Keep the staging area while Spark has deleted what was there, and not yet written what replaces it.
+
+    Yields what to call before Spark deletes.
+    """
+    deleted: list[ExitStack] = []
     try:
-        yield
-    except BaseException as error:
-        if survives:
-            raise
-        staging.pop_all()
-        if not isinstance(error, Exception):
+        yield lambda: deleted.append(staging.pop_all())
+    except Exception as error:
+        if not deleted:
             raise
         msg = (
             f"overwriting {target.name!r} failed, and what was there may be lost: {describe(error)};"
@@ -236,6 +238,8 @@ def _last_step(
             " them: copy them before, if they were computed from what was there"
         )
         raise SinkError(msg) from error
+    for stack in deleted:
+        staging.push(stack)
 
 
 def _failing_tasks(dqm: DQMDefinition, data: DataFrame) -> Mapping[str, MetricError]:

@@ -1,5 +1,6 @@
 """Stage, validate, publish: tables and folders, partitions, quarantine, failures, leftovers, recording."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     SuiteError,
 )
+from tidegauge.analyzers.core.filesystems import delete_folder
 from tidegauge.analyzers.sources import targets
 from tidegauge.analyzers.sources.targets import (
     FolderTarget,
@@ -228,7 +230,11 @@ def test_a_new_table_that_cannot_be_filled_is_not_left(spark, place, monkeypatch
     assert leftovers(spark, place) == []
 
 
-def no_space(monkeypatch):
+def refuse_to_rename(folder, to):
+    raise OSError(18, "Invalid cross-device link")
+
+
+def no_space(monkeypatch, stays):
     """Let every write that is not to a staging area fail, after Spark deleted what it overwrites."""
     from pyspark.sql import DataFrameWriter
 
@@ -241,7 +247,7 @@ def no_space(monkeypatch):
         raise OSError("disk full")
 
     def write_nothing(writer, path):
-        if "staging" in path:
+        if "staging" in path or ("_next_" in path and not stays):
             return parquet(writer, path)
         parquet(writer._df.where("false").write.mode("overwrite"), path)
         raise OSError("disk full")
@@ -256,8 +262,9 @@ def no_space(monkeypatch):
         ("folder", [], True),
         ("folder", ["ds"], True),
         ("store", [], False),  # an object store renames no folders
+        ("disks", [], False),  # nor do disks that look like one
         pytest.param("table", [], False, marks=pytest.mark.soak),
-        pytest.param("table", ["ds"], True, marks=pytest.mark.soak),
+        pytest.param("table", ["ds"], False, marks=pytest.mark.soak),
     ],
 )
 def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
@@ -266,9 +273,13 @@ def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
     place = "pub.full" if where == "table" else str(tmp_path / "full")
     if where == "store":
         monkeypatch.setattr(targets, "can_rename_folder", lambda folder: False)
+    if where == "disks":
+        monkeypatch.setattr(targets, "rename_folder", refuse_to_rename)
+    if where == "table":
+        spark.sql("DROP TABLE IF EXISTS pub.full")
     DQM.publish(frame(spark, [(7, "2012-01-01")]), place, partition_by=by)
     with monkeypatch.context() as patched:
-        no_space(patched)
+        no_space(patched, stays)
         with pytest.raises(Exception, match="disk full") as error:
             DQM.publish(frame(spark), place)
     if stays:
@@ -280,12 +291,12 @@ def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
         staging = "_tidegauge_staging_full"
         staged = f"`pub`.`{staging}`" if where == "table" else f"{tmp_path}/{staging}"
         assert f"are in {staged}," in str(error.value)
+        with pytest.raises(SourceError, match="the data is read from .*_tidegauge_staging_full"):
+            DQM.publish(read(spark, staged.replace("`", "")).select("a", "ds"), place)
         assert rows_of(read(spark, staged).where("a > 0")) == sorted(KEPT, key=str)
     DQM.publish(frame(spark), place)
     assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
     assert leftovers(spark, place) == []
-    if where == "table":
-        spark.sql("DROP TABLE pub.full")
 
 
 def test_a_folder_that_a_killed_overwrite_had_renamed_gets_its_name_back(spark, tmp_path):
@@ -295,10 +306,68 @@ def test_a_folder_that_a_killed_overwrite_had_renamed_gets_its_name_back(spark, 
     with pytest.raises(tg.DQMError):
         STRICT.publish(frame(spark), str(place))
     assert rows_of(read(spark, str(place))) == sorted(KEPT, key=str)
-    previous.mkdir()  # killed after the new folder had its name
-    DQM.publish(frame(spark, [(7, "2012-01-01")]), str(place))
-    assert rows_of(read(spark, str(place))) == [(7, "2012-01-01")]
+    # Killed after the new folder had its name, and before that.
+    shutil.copytree(place, previous)
+    shutil.copytree(place, tmp_path / "_tidegauge_next_clean")
+    DQM.publish(frame(spark, [(7, "2012-01-01")]), str(place), mode="append")
+    assert rows_of(read(spark, str(place))) == sorted([*KEPT, (7, "2012-01-01")], key=str)
     assert leftovers(spark, str(place)) == []
+
+
+def test_frames_that_are_cached_are_those_of_the_new_folder(spark, tmp_path):
+    place = str(tmp_path / "clean")
+    DQM.publish(frame(spark), place)
+    cached = spark.read.parquet(place).cache()
+    assert cached.count() == 3
+    published = DQM.publish(frame(spark, [(7, "2012-01-01")]), place)
+    assert rows_of(published.data) == rows_of(read(spark, place)) == [(7, "2012-01-01")]
+    cached.unpersist()
+
+
+def test_what_a_kill_left_of_another_overwrite_is_not_mixed_in(spark, tmp_path):
+    place, following = str(tmp_path / "clean"), str(tmp_path / "_tidegauge_next_clean")
+    DQM.publish(frame(spark), place, partition_by=["ds"])
+    frame(spark, [(66, "2012-12-12")]).write.partitionBy("ds").parquet(following)
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        DQM.publish(frame(spark), place)
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
+
+
+def test_an_old_folder_that_cannot_be_deleted_is_told(spark, tmp_path, monkeypatch):
+    place = tmp_path / "clean"
+    DQM.publish(frame(spark), str(place))
+
+    def refuse(folder):
+        if "previous" in folder and Path(folder).exists():
+            raise PermissionError(1, "Operation not permitted")
+        delete_folder(folder)
+
+    monkeypatch.setattr(targets, "delete_folder", refuse)
+    with pytest.warns(tg.LeftoverWarning, match="_tidegauge_previous_clean, which is yours to del"):
+        DQM.publish(frame(spark, [(7, "2012-01-01")]), str(place))
+    DQM.publish(frame(spark, [(8, "2012-01-01")]), str(place))  # without renaming
+    assert rows_of(read(spark, str(place))) == [(8, "2012-01-01")]
+
+
+@pytest.mark.soak
+def test_no_file_of_an_external_table_is_left(spark, tmp_path):
+    place = tmp_path / "days"
+    spark.sql(
+        f"CREATE TABLE pub.outside (a BIGINT, ds STRING) USING parquet PARTITIONED BY (ds) LOCATION '{place}'"
+    )
+    DQM.publish(frame(spark, ROWS[:3]), "pub.outside")
+    DQM.publish(frame(spark, [(4, "2013-02-02")]), "pub.outside")
+    assert rows_of(read(spark, str(place))) == [(4, "2013-02-02")]
+    spark.sql("DROP TABLE pub.outside")
+
+
+def test_a_file_is_no_target(spark, tmp_path):
+    (tmp_path / "clean").write_text("x")
+    with pytest.raises(SourceError, match="is a file"):
+        DQM.publish(frame(spark), str(tmp_path / "clean"))
 
 
 def test_a_folder_is_left_as_it_is_where_spark_wrote_to_another_file_system(spark, tmp_path):
