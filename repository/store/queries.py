@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from functools import wraps
@@ -359,7 +359,7 @@ def check_selectors(connection: Connection, dataset: str | None, query: MetricQu
     UnknownDatasetError
     HistoryError
         If no series has the name, the column, the filter, the segment or the analyzer, or no run a tag; the message
-        suggests the nearest.
+        suggests the nearest. If there are series for each, but none for all: what there is for the others.
     """
     asked = (
         query.name,
@@ -373,7 +373,7 @@ def check_selectors(connection: Connection, dataset: str | None, query: MetricQu
         return
     of = None if dataset is None else dataset_id(connection, dataset)
     where = "the repository" if dataset is None else repr(dataset)
-    if problem := _unmatched(connection, of, query):
+    if problem := _unmatched(connection, of, query) or _unmatched_together(connection, of, query):
         msg = f"no series of {where} has {problem}"
         raise HistoryError(msg)
     if problem := _unmatched_tag(connection, of, query.tags or {}):
@@ -411,6 +411,54 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
             if there:
                 return f"{option}={one!r}{did_you_mean(one, filter(None, there))}"
     return _unmatched_analyzer(connection, of, query)
+
+
+_SELECTED = ("name", "instance", "segment", "where", "analyzer")
+
+
+def selectors_text(query: MetricQuery) -> str:
+    """Return the selectors of series as they are written.
+
+    Examples
+    --------
+    >>> selectors_text(MetricQuery(name="Mean", instance="b"))
+    "name='Mean', instance='b'"
+    """
+    asked = ((option, getattr(query, option)) for option in _SELECTED)
+    return ", ".join(f"{option}={one!r}" for option, one in asked if one is not None)
+
+
+def _unmatched_together(connection: Connection, dataset: int | None, query: MetricQuery) -> str:
+    """Return the selectors, if no series matches all, with what there is without one; else empty."""
+    a, e = s.analyzer.c, s.series.c
+    query = replace(query, series=None)
+    of = sa.true() if dataset is None else a.dataset_id == dataset
+    columns = {
+        "name": e.name, "instance": e.instance, "segment": a.segment, "where": a.filter, "analyzer": a.text
+    }  # fmt: skip
+    asked = [option for option in _SELECTED if getattr(query, option) is not None]
+    of_all = sa.select(e.id).join_from(s.series, s.analyzer).where(of)
+    if len(asked) < 2 or not _exists(connection, of_all):
+        return ""
+    if _exists(connection, of_all.where(query.series_condition())):
+        return ""
+    told = f"{selectors_text(query)} together"
+    for option in reversed(asked):
+        without: dict[str, Any] = {option: None}
+        others = replace(query, **without)
+        column = columns[option]
+        found = sa.select(column).join_from(s.series, s.analyzer).distinct().order_by(column)
+        there = (
+            connection.execute(found.where(of, others.series_condition()).limit(6)).scalars().all()
+        )
+        if there:
+            some = ", ".join(repr(one or "") for one in there[:5]) + ", ..." * (len(there) > 5)
+            return f"{told}; with {selectors_text(others)} there is {option}={some}"
+    return told
+
+
+def _exists(connection: Connection, query: sa.Select[Any]) -> bool:
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def _unmatched_analyzer(

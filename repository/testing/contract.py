@@ -214,6 +214,8 @@ class RepositoryContract:
             values(repository, "Size", where="a = 'c'")
         with pytest.raises(HistoryError, match=r"analyzer=Size\(where=\"a = 'c'\"\); did you mean"):
             repository.metrics("d", analyzer=Size(where="a = 'c'"))
+        with pytest.raises(HistoryError, match="has name='Size', instance='x' together"):
+            values(repository, "Size", instance="x")
         with pytest.raises(
             HistoryError, match="no run of 'd' has the tag 'evn'; did you mean 'env'"
         ):

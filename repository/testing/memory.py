@@ -32,6 +32,7 @@ from tidegauge.repository.store.queries import (
     Window,
     as_analyzer,
     canonical_of,
+    selectors_text,
 )
 from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.rows import SeriesRow
@@ -526,6 +527,11 @@ def _check_selectors(dataset: str, data: Any, query: MetricQuery) -> None:
                 raise HistoryError(msg)
 
     _check_analyzer(dataset, data, query)
+    if data.facts and not any(
+        _matches_query(f.measure, f.segment, f.metric, query) for f in data.facts
+    ):
+        msg = f"no series of {dataset!r} has {selectors_text(query)} together"
+        raise HistoryError(msg)
 
 
 def _check_analyzer(dataset: str, data: Any, query: MetricQuery) -> None:

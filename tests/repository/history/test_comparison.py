@@ -244,7 +244,8 @@ def test_failed_and_empty(repo):
     assert np.isnan(found.loc[("Mean", "x"), "change"])
     back = repo.compare("d", days(2), days(1)).set_index(["name", "instance"])
     assert back.loc[("Mean", "x"), "status"] == "was empty"
-    assert repo.compare("d", days(1), days(2), name="Size", instance="nope").empty
+    with pytest.raises(tg.HistoryError, match="has name='Size', instance='nope' together"):
+        repo.compare("d", days(1), days(2), name="Size", instance="nope")
 
 
 def test_a_share_of_nothing_is_unknown(repo):

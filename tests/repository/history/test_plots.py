@@ -222,7 +222,7 @@ def test_too_many_and_none(repo):
         ({"name": ["Size", "Histogrm"]}, "has name='Histogrm'; did you mean 'Histogram'?"),
         ({"instance": "t"}, "has instance='t'"),
         ({"name": "size", "segment": "x"}, "has name='size'; did you mean 'Size'?"),
-        ({"name": "Size", "instance": "s"}, "fits all of these filters;"),
+        ({"name": "Size", "instance": "s"}, "has name='Size', instance='s' together;"),
     ]:
         with pytest.raises(tg.HistoryError, match=re.escape(f"no series of 'd' {hint}")):
             repo.plot("d", **asked)

@@ -38,7 +38,9 @@ def test_one_value(repo):
         repo.value("d", "Size", partition="ds=2013-01-0")
     with pytest.raises(tg.HistoryError, match="where='b > 1'; did you mean 'a > 1'"):
         repo.value("d", "Size", where="b > 1")
-    with pytest.raises(tg.HistoryError, match="no series of 'd' matches; repo.series"):
+    with pytest.raises(
+        tg.HistoryError, match="no series of 'd' has name='Mean', where='a > 1' together"
+    ):
         repo.value("d", "Mean", where="a > 1")
 
 

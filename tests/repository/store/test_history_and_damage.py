@@ -79,7 +79,7 @@ def test_filters(repo):
     assert set(repo.metrics("d", name="Histogram")["name"]) > {"Histogram.bins", "Histogram.abs.a"}
     assert len(repo.metrics("d", name="Histogram.abs.a")) == 3
     assert len(repo.metrics("d", instance="s", name="Uniqueness")) == 3
-    none = repo.metrics("d", name="Uniqueness", where="a = 'b'")
+    none = repo.metrics("d", name="Uniqueness", since="2014-01-01")
     assert none.empty
     assert list(none.columns) == list(repo.metrics("d").columns)
 
@@ -91,6 +91,11 @@ def test_filters(repo):
         ({"name": ["Size", "Sise"]}, "name='Sise'; did you mean 'Size'?"),
         ({"instance": "S"}, "instance='S'; did you mean 's'?"),
         ({"segment": "country=US"}, "segment='country=US'"),
+        (
+            {"name": "Uniqueness", "instance": "*"},
+            "name='Uniqueness', instance='*' together; with name='Uniqueness' there is instance='s'",
+        ),
+        ({"analyzer": SIZE, "instance": "s"}, "instance='s', analyzer=Size() together; with"),
     ],
 )
 @pytest.mark.parametrize("method", ["metrics", "latest", "chart", "anomalies", "scores"])
