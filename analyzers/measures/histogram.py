@@ -156,6 +156,7 @@ def _(value: bool) -> str:  # noqa: FBT001
 
 @bin_key.register
 def _(value: float) -> str:
+    value += 0.0  # -0.0 is 0.0
     return _float_text(value, repr(value))
 
 

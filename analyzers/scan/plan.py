@@ -22,6 +22,7 @@ from tidegauge.analyzers.core.requests import (
 )
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows
+from tidegauge.analyzers.measures.counts import Compliance
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer
 from tidegauge.analyzers.scan.capabilities import Capabilities, capabilities, workers_are_equipped
 from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation, counted_jobs
@@ -130,7 +131,8 @@ def _drop_unresolved(made: Plan, data: DataFrame) -> None:
     probes = {a: _probes(a, asked, made.session) for a, asked in made.requests.items()}
     if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
         for analyzer, texts in probes.items():
-            _drop(made, analyzer, _unresolved(data, texts))
+            problem = _unresolved(data, texts)
+            _drop(made, analyzer, problem and (_no_condition(data, analyzer) or problem))
     for analyzer, asked in list(made.requests.items()):
         for request in asked:
             job = own_job(request)
@@ -216,11 +218,27 @@ def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
 
 
 @handled_errors()
+def _no_condition(data: DataFrame, analyzer: AnyAnalyzer) -> UnresolvedExpressionError | None:
+    """Return an error that names an analyzer's condition that is not true or false; None if all may be."""
+    from pyspark.errors import AnalysisException
+
+    conditions = (analyzer.where, analyzer.predicate if isinstance(analyzer, Compliance) else None)
+    for condition in filter(None, conditions):
+        try:
+            kind = data.selectExpr(f"(\n{condition}\n)").schema.fields[0].dataType.simpleString()
+        except AnalysisException:
+            continue
+        if kind != "boolean":
+            return UnresolvedExpressionError(f"{condition} is of type {kind}, not a condition")
+    return None
+
+
+@handled_errors()
 def _unreadable(data: DataFrame, job: ScanJob) -> Exception | None:
     from pyspark.errors import AnalysisException
 
     try:
         job.check(data)
-    except (AnalysisException, DslError) as error:
+    except (AnalysisException, DslError, UnresolvedExpressionError) as error:
         return error
     return None

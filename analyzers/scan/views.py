@@ -7,6 +7,7 @@ the session.
 
 from __future__ import annotations
 
+import re
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from tidegauge.analyzers.core.sql import protect_names, quote, words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_PLACE = re.compile(r"\(line (\d+), pos")
 
 
 class Views:
@@ -90,6 +94,17 @@ class Views:
         """Drop all views and unpersist cached frames."""
         self._end()
         self._views.clear()
+
+
+def own_place(message: str) -> str:
+    """Return an error's message with its place in a query, of which `Views.query` begins a new line.
+
+    Examples
+    --------
+    >>> own_place("Syntax error at or near 'from'. (line 2, pos 14)")
+    "Syntax error at or near 'from'. (line 1, pos 14)"
+    """
+    return _PLACE.sub(lambda place: f"(line {int(place[1]) - 1}, pos", message)
 
 
 def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:

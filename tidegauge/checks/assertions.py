@@ -86,8 +86,19 @@ class Between(Description, Assertion):
         )
 
     def holds(self, value: Any) -> bool:
-        """Compare a number with the bounds."""
-        number, (low, high) = float(value), self._bounds()
+        """Compare a number with the bounds.
+
+        Raises
+        ------
+        TypeError
+            If it is no number.
+        """
+        try:
+            number = float(value)
+        except TypeError as error:
+            msg = f"a {type(value).__name__} is no number; assert by a function of it"
+            raise TypeError(msg) from error
+        low, high = self._bounds()
         above = number >= low if self.lower is None or self.has_lower else number > low
         below = number <= high if self.upper is None or self.has_upper else number < high
         return above and below

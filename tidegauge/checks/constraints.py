@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -285,6 +285,32 @@ class SchemaDifferenceCount(MetricComponent):
         return "differences"
 
 
+@dataclass(frozen=True)
+class LeastColumnShare(MetricComponent):
+    """Least share of equal values among the columns of a ColumnMatch.
+
+    Examples
+    --------
+    >>> found = {"amount": 0.75, "status": 1.0}
+    >>> LeastColumnShare().of(found), LeastColumnShare().explain(found)
+    (0.75, 'amount 0.75')
+    """
+
+    def of(self, value: Mapping[str, float]) -> float:
+        """Return the least share."""
+        return min(value.values())
+
+    def explain(self, value: Mapping[str, float]) -> str:
+        """Return the columns that differ somewhere, the most different first."""
+        lower = sorted((share, column) for column, share in value.items() if share < 1)
+        return ", ".join(f"{column} {share:.6g}" for share, column in lower[:MOST_COLUMNS])
+
+    def __str__(self) -> str:
+        return "least share"
+
+
+MOST_COLUMNS = 10
+"""Columns that a message of `LeastColumnShare` names."""
 SHARES_OF_ROWS = (
     Completeness,
     Compliance,

@@ -20,6 +20,7 @@ from tidegauge.analyzers.measures.moments import (
     Variance,
 )
 from tidegauge.analyzers.measures.quantiles import ApproxQuantile
+from tidegauge.analyzers.measures.references import ColumnMatch
 from tidegauge.analyzers.measures.sums import Mean, Sum
 from tidegauge.analyzers.measures.texts import MaxLength, MinLength
 from tidegauge.analyzers.measures.times import Freshness
@@ -30,8 +31,12 @@ from tidegauge.analyzers.measures.uniqueness import (
     UniqueValueRatio,
 )
 from tidegauge.checks.assertions import AssertionLike, Between
-from tidegauge.checks.builder import Columns, ConstraintBuilder, listed
-from tidegauge.checks.constraints import DistinctValueCount, SchemaDifferenceCount
+from tidegauge.checks.builder import Columns, ConstraintBuilder, listed, share
+from tidegauge.checks.constraints import (
+    DistinctValueCount,
+    LeastColumnShare,
+    SchemaDifferenceCount,
+)
 
 
 class MetricMethods(ConstraintBuilder):
@@ -117,6 +122,39 @@ class MetricMethods(ConstraintBuilder):
         """
         declared = SchemaMatch(listed(columns), extra, ordered)
         return self.has(declared, Between(0, 0), part=SchemaDifferenceCount(), hint=hint)
+
+    def has_column_match(
+        self,
+        columns: Columns,
+        table: str,
+        keys: Columns,
+        at_least: float = 1.0,
+        *,
+        hint: str = "",
+    ) -> Self:
+        """Assert that columns have the values of another table's rows with the same key.
+
+        Each column must be equal in at least that share of the rows whose key is in the other table;
+        see `ColumnMatch`. A failure names the columns that differ, with their shares.
+
+        Parameters
+        ----------
+        columns : str or sequence of str
+        table : str
+            The other table or view.
+        keys : str or sequence of str
+            Columns that identify a row.
+        at_least : float
+        hint : str
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").has_column_match("amount", "backup", "id").constraints[0].description
+        "least share of ColumnMatch(['amount'], 'backup', ['id']): at least 1"
+        """
+        match = ColumnMatch(listed(columns), table, listed(keys))
+        return self.has(match, share(at_least), part=LeastColumnShare(), hint=hint)
 
     def has_zeros_count(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
         """Assert on the number of zeros in a column.

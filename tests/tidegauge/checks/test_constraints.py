@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 from functools import partial
 from math import inf, nan
 
@@ -13,12 +14,14 @@ from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, Num
 from tidegauge.analyzers.measures.extremes import MinState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import StandardDeviationState
+from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.texts import DataTypeState
 from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
 from tidegauge.checks.check import status_of
 from tidegauge.checks.constraints import ConstraintStatus
 
 import tidegauge as tg
+from tidegauge import spellings
 
 SUCCESS, FAILURE = ConstraintStatus.SUCCESS, ConstraintStatus.FAILURE
 CHECK = tg.Check("c")
@@ -495,7 +498,30 @@ def test_spellings_of_other_tools_are_answered_with_ours():
         CHECK.isComplete("x")
     with pytest.raises(AttributeError, match=r"write tg.Check\(name\).is_unique\(column\)"):
         CHECK.expect_column_values_to_be_unique("x")
+    with pytest.raises(AttributeError, match=r"write has_column_match\(columns, table, keys\)"):
+        CHECK.doesDatasetMatch("x")
     assert not hasattr(CHECK, "_ipython_display_")
+
+
+def test_what_spellings_are_answered_with_is_there():
+    for told in (*spellings._ELSEWHERE.values(), *spellings._EXPECTATIONS.values()):
+        for name in re.findall(r"tg\.(\w+)", told):
+            assert hasattr(tg, name), told
+    for told in spellings._EXPECTATIONS.values():
+        for name in re.findall(r"(?:^| and )(\w+)\(", told):
+            assert hasattr(tg.Check, name), told
+
+
+def test_columns_that_differ_from_another_table_are_named():
+    """Of 4 rows with a like, 3 amounts and all states are equal: 0.75 and 1."""
+    (constraint,) = CHECK.has_column_match(["amount", "status"], "backup", "id").constraints
+    analyzer = constraint.analyzer
+    assert analyzer == tg.ColumnMatch(["amount", "status"], "backup", ["id"])
+    metric = analyzer.compute_metric_from(ColumnMatches((3, 4), 4))
+    found = constraint.evaluate(Measurements({analyzer: metric}))
+    assert found.message == "0.75 is not at least 1: amount 0.75"
+    (whole,) = CHECK.has(analyzer, 1).constraints
+    assert "a dict is no number" in whole.evaluate(Measurements({analyzer: metric})).message
 
 
 def test_a_time_of_the_future_is_not_fresh():
