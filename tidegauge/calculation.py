@@ -42,6 +42,10 @@ class Metrics(list[Metric[Any]]):
     >>> metrics = Metrics({Size(): Size().compute_metric_from(NumMatches(3))})
     >>> metrics[0].value, metrics[Size()].value
     (3.0, 3.0)
+    >>> metrics
+       name instance  value   entity  weight analyzer
+    0  Size        *    3.0  Dataset     3.0   Size()
+    nothing in error
     >>> metrics.json()
     '[{"entity": "Dataset", "instance": "*", "name": "Size", "value": 3.0, "weight": 3, "error": null, "analyzer": "Size()"}]'
     """
@@ -72,6 +76,10 @@ class Metrics(list[Metric[Any]]):
         if key not in self._measured:
             raise UnknownNameError("analyzer", repr(key), list(map(repr, self._measured)))
         return self._measured[key]
+
+    def __repr__(self) -> str:
+        """Return the numbers as a table, as `frame` prints it."""
+        return repr(self.frame())
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy frame, one row for each number.

@@ -12,6 +12,7 @@ import yaml
 
 from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.formatting import for_yaml, one_line
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
@@ -196,7 +197,12 @@ class Profile(Rendered):
     def buckets(self, column: str) -> list[tuple[float, float, float]]:
         """Return equally wide ranges of a column's numbers: start, end and number of values.
 
-        None for a column that is not numeric, has an infinite value, or no value at all.
+        An empty list for a column that is not numeric, has an infinite value, or no value at all.
+
+        Raises
+        ------
+        NoSuchColumnError
+            If the profile has no such column.
 
         Examples
         --------
@@ -207,6 +213,8 @@ class Profile(Rendered):
         1000
         """
         metric = self.metrics.get(_buckets(column))
+        if metric is None and column not in self.types:
+            raise NoSuchColumnError(column, self.types)
         if metric is None or metric.failed:
             return []
         return [(b.low, b.high, b.absolute) for b in metric.value.buckets]

@@ -3,6 +3,7 @@
 import gzip
 
 import pytest
+from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.files.rules import load_rules
 from tidegauge.files.suite import load_suite
 
@@ -102,6 +103,8 @@ def test_a_notebook_shows_a_picture_of_each_column(shop, spark):
     assert sum(counts) == 2000
     assert max(abs(count - 2000 / 24) for count in counts) <= 2 * 0.025 * 2000
     assert found.buckets("status") == []
+    with pytest.raises(NoSuchColumnError, match="did you mean 'status'"):
+        found.buckets("statsu")
     text = shown(found)
     for told in ("Profile of shop.orders", "order_id", "90 %", "999.5", "new, paid, sent", "2,000"):
         assert told in text, told

@@ -158,7 +158,7 @@ class Comparer:
         keys = partitions[0].keys
         unknown = [key for key in keys if key not in data.columns]
         if unknown:
-            msg = f"{table!r} has no column {unknown[0]!r}, by which its partition {names[0]} is found"
+            msg = f"{table!r} has no column {unknown[0]!r}, by which its partitions are found"
             raise SuiteError(msg)
         values = {one.values: one.name for one in partitions}
         if keys:
