@@ -151,7 +151,7 @@ class MetricMethods(ConstraintBuilder):
         --------
         >>> import tidegauge as tg
         >>> tg.Check("orders").has_column_match("amount", "backup", "id").constraints[0].description
-        "least share of ColumnMatch(['amount'], 'backup', ['id']): at least 1"
+        "least share of ColumnMatch('amount', 'backup', 'id'): at least 1"
         """
         match = ColumnMatch(listed(columns), table, listed(keys))
         return self.has(match, share(at_least), part=LeastColumnShare(), hint=hint)
