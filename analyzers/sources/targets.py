@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
 
 from tidegauge.analyzers.core.ddl import definition_sql
 from tidegauge.analyzers.core.description import canonical_json, key_of
@@ -274,7 +275,7 @@ class FolderTarget:
         if mode == "overwrite" and can_rename_folder(self.name):
             following = self._beside(NEXT)
             try:
-                self._written(data, "overwrite", by, "static", following)
+                self._write_parquet(data, "overwrite", by, "static", following)
                 replaced = self._replace_by(following)
             finally:
                 self._delete(following)
@@ -283,9 +284,11 @@ class FolderTarget:
         if mode == "overwrite" and self.exists():
             deleting()
         kind = "static" if mode == "overwrite" else "dynamic"
-        self._written(data, "append" if mode == "append" else "overwrite", by, kind, self.name)
+        self._write_parquet(
+            data, "append" if mode == "append" else "overwrite", by, kind, self.name
+        )
 
-    def _written(
+    def _write_parquet(
         self, data: DataFrame, mode: str, by: Sequence[str], kind: str, folder: str
     ) -> None:
         writer = data.write.mode(mode).option("partitionOverwriteMode", kind)
@@ -376,7 +379,7 @@ def check_not_staged(target: WriteTarget, data: DataFrame) -> None:
     if not target.is_staged():
         return
     name = re.split(r"/|`\.`", target.staging)[-1].strip("`").casefold()
-    if any(name in path.casefold().split("/") for path in data.inputFiles()):
+    if any(name in unquote(path).casefold().split("/") for path in data.inputFiles()):
         msg = (
             f"the data is read from {target.staging}, which this publication replaces first; copy it"
             " to another table or folder, and publish from there"

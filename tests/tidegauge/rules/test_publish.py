@@ -270,7 +270,7 @@ def no_space(monkeypatch, stays):
 def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
     spark, tmp_path, monkeypatch, where, by, stays
 ):
-    place = "pub.full" if where == "table" else str(tmp_path / "full")
+    place = "pub.full" if where == "table" else str(tmp_path / "full disk")
     if where == "store":
         monkeypatch.setattr(targets, "can_rename_folder", lambda folder: False)
     if where == "disks":
@@ -289,7 +289,7 @@ def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
     else:
         assert isinstance(error.value, SinkError)
         staging = "_tidegauge_staging_full"
-        staged = f"`pub`.`{staging}`" if where == "table" else f"{tmp_path}/{staging}"
+        staged = f"`pub`.`{staging}`" if where == "table" else f"{tmp_path}/{staging} disk"
         assert f"are in {staged}," in str(error.value)
         with pytest.raises(SourceError, match="the data is read from .*_tidegauge_staging_full"):
             DQM.publish(read(spark, staged.replace("`", "")).select("a", "ds"), place)
