@@ -413,7 +413,14 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
     return _unmatched_analyzer(connection, of, query)
 
 
-_SELECTED = ("name", "instance", "segment", "where", "analyzer")
+_SELECTORS = {
+    "name": s.series.c.name,
+    "instance": s.series.c.instance,
+    "segment": s.analyzer.c.segment,
+    "where": s.analyzer.c.filter,
+    "analyzer": s.analyzer.c.text,
+}
+"""Selectors of series, and the column whose values a message lists for each."""
 
 
 def selectors_text(query: MetricQuery) -> str:
@@ -424,7 +431,7 @@ def selectors_text(query: MetricQuery) -> str:
     >>> selectors_text(MetricQuery(name="Mean", instance="b"))
     "name='Mean', instance='b'"
     """
-    asked = ((option, getattr(query, option)) for option in _SELECTED)
+    asked = ((option, getattr(query, option)) for option in _SELECTORS)
     return ", ".join(f"{option}={one!r}" for option, one in asked if one is not None)
 
 
@@ -433,10 +440,7 @@ def _unmatched_together(connection: Connection, dataset: int | None, query: Metr
     a, e = s.analyzer.c, s.series.c
     query = replace(query, series=None)
     of = sa.true() if dataset is None else a.dataset_id == dataset
-    columns = {
-        "name": e.name, "instance": e.instance, "segment": a.segment, "where": a.filter, "analyzer": a.text
-    }  # fmt: skip
-    asked = [option for option in _SELECTED if getattr(query, option) is not None]
+    asked = [option for option in _SELECTORS if getattr(query, option) is not None]
     of_all = sa.select(e.id).join_from(s.series, s.analyzer).where(of)
     if len(asked) < 2 or not _exists(connection, of_all):
         return ""
@@ -446,7 +450,7 @@ def _unmatched_together(connection: Connection, dataset: int | None, query: Metr
     for option in reversed(asked):
         without: dict[str, Any] = {option: None}
         others = replace(query, **without)
-        column = columns[option]
+        column = _SELECTORS[option]
         found = sa.select(column).join_from(s.series, s.analyzer).distinct().order_by(column)
         there = (
             connection.execute(found.where(of, others.series_condition()).limit(6)).scalars().all()
