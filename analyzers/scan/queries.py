@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.measures.custom import CustomQuery
 from tidegauge.analyzers.scan.grouping import Groups, filter_partitions
 from tidegauge.analyzers.scan.jobs import Answers, ScanJob
-from tidegauge.analyzers.scan.views import Views, own_place
+from tidegauge.analyzers.scan.views import Views, place_in_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +40,7 @@ class Querying(ScanJob):
         try:
             self._result(views, data).schema  # noqa: B018 - forces resolution
         except AnalysisException as error:
-            raise UnresolvedExpressionError(own_place(describe(error))) from error
+            raise UnresolvedExpressionError(place_in_query(describe(error))) from error
         finally:
             views.drop()
 

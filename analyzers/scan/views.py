@@ -96,12 +96,12 @@ class Views:
         self._views.clear()
 
 
-def own_place(message: str) -> str:
+def place_in_query(message: str) -> str:
     """Return an error's message with its place in a query, of which `Views.query` begins a new line.
 
     Examples
     --------
-    >>> own_place("Syntax error at or near 'from'. (line 2, pos 14)")
+    >>> place_in_query("Syntax error at or near 'from'. (line 2, pos 14)")
     "Syntax error at or near 'from'. (line 1, pos 14)"
     """
     return _PLACE.sub(lambda place: f"(line {int(place[1]) - 1}, pos", message)

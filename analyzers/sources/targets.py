@@ -84,11 +84,11 @@ class WriteTarget(Protocol):
         mode: str,
         by: Sequence[str],
         holds: Collection[Values],
-        deleting: Callable[[], None] = lambda: None,
+        before_delete: Callable[[], None] = lambda: None,
     ) -> None:
         """Write rows: overwrite everything, overwrite only the partitions in ``holds``, or append.
 
-        ``deleting`` is called before Spark deletes what is there, if it does so before it writes.
+        ``before_delete`` is called before Spark deletes what is there, if it does so before it writes.
         """
 
     def drop(self, partitions: Collection[Values]) -> None:
@@ -161,7 +161,7 @@ class TableTarget:
         mode: str,
         by: Sequence[str],
         holds: Collection[Values],
-        deleting: Callable[[], None] = lambda: None,
+        before_delete: Callable[[], None] = lambda: None,
     ) -> None:
         """Write rows; a missing table is created first, and is empty until the write completes."""
         new = not self.exists()
@@ -177,7 +177,7 @@ class TableTarget:
             "hive.exec.dynamic.partition.mode": "nonstrict",
         }
         if mode == "overwrite" and not (new or isinstance(source, LoggedTable)):
-            deleting()
+            before_delete()
         try:
             with session_settings(self.spark, settings):
                 ordered.write.insertInto(self._quoted, overwrite=mode != "append")
@@ -265,7 +265,7 @@ class FolderTarget:
         mode: str,
         by: Sequence[str],
         holds: Collection[Values],
-        deleting: Callable[[], None] = lambda: None,
+        before_delete: Callable[[], None] = lambda: None,
     ) -> None:
         """Write rows as Parquet files.
 
@@ -282,7 +282,7 @@ class FolderTarget:
             if replaced:
                 return
         if mode == "overwrite" and self.exists():
-            deleting()
+            before_delete()
         kind = "static" if mode == "overwrite" else "dynamic"
         self._write_parquet(
             data, "append" if mode == "append" else "overwrite", by, kind, self.name
@@ -573,7 +573,7 @@ def replace(
     by: Sequence[str],
     holds: Collection[Values],
     judged: Collection[Values],
-    deleting: Callable[[], None] = lambda: None,
+    before_delete: Callable[[], None] = lambda: None,
 ) -> None:
     """Write records to a target, and drop judged partitions that have no records left.
 
@@ -587,9 +587,9 @@ def replace(
         The partition columns.
     holds, judged : collection of tuple of str
         The partitions of these records, and of all records that they were selected from.
-    deleting : callable
+    before_delete : callable
         Called before Spark deletes what is there, if it does so before it writes.
     """
-    target.write(data, mode, by, holds, deleting)
+    target.write(data, mode, by, holds, before_delete)
     if mode == "partitions" and set(judged) - set(holds):
         target.drop(set(judged) - set(holds))

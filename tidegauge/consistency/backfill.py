@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.errors import SourceError, describe
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.scan.views import Views, own_place
+from tidegauge.analyzers.scan.views import Views, place_in_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -150,9 +150,7 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views, whose: str = 
                 queried = views.query(sql.rstrip().removesuffix(";"))
                 _ = queried.schema  # on Spark Connect a wrong name raises here
             except Exception as error:
-                said = (
-                    f"the query of the backfill{whose} cannot be read: {own_place(describe(error))}"
-                )
+                said = f"the query of the backfill{whose} cannot be read: {place_in_query(describe(error))}"
                 raise SourceError(said) from error
             return queried
         case CallableBackfill(function, name):

@@ -380,18 +380,18 @@ def quarantine(
     partitions: Collection[Values] = (),
     column: str = BROKEN,
     reasons: str | None = None,
-    deleting: Callable[[], None] = lambda: None,
+    before_delete: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the rejected records to a table of their own; see `Applied.quarantine`.
 
-    ``deleting`` is called before Spark deletes what is there, if it does so before it writes.
+    ``before_delete`` is called before Spark deletes what is there, if it does so before it writes.
     """
     rejects = applied.rejects_as(column, reasons)
     keys_for(target, rejects.schema, applied.by)
     check_mode(mode, applied.by)
     held = partitions_with(applied, "rejected")
     judged = {*applied.tallies, *partitions}
-    replace_records(target, rejects, mode, applied.by, held, judged, deleting)
+    replace_records(target, rejects, mode, applied.by, held, judged, before_delete)
 
 
 def with_broken_rules(schema: StructType) -> StructType:

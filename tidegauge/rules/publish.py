@@ -163,13 +163,15 @@ class Publication:
             if run is None or not self._recorded_there:
                 self.tests.keep(check)
             if bin_ is not None:
-                with _last_step(bin_, target, staging) as deleting:
-                    quarantine(applied, bin_, self.mode, self.partitions, deleting=deleting)
+                with _keeping_staging(bin_, target, staging) as before_delete:
+                    quarantine(
+                        applied, bin_, self.mode, self.partitions, before_delete=before_delete
+                    )
             check.terminate_at_error()
             kept_in = partitions_with(applied, "kept")
             judged = {*applied.tallies, *self.partitions}
-            with _last_step(target, target, staging) as deleting:
-                replace_records(target, applied.data, self.mode, by, kept_in, judged, deleting)
+            with _keeping_staging(target, target, staging) as before_delete:
+                replace_records(target, applied.data, self.mode, by, kept_in, judged, before_delete)
         return Published(check, applied.state, run, target, applied, data.schema)
 
     def _judged(
@@ -219,7 +221,7 @@ def _staged(masked: Masked, target: WriteTarget) -> Masked:
 
 
 @contextmanager
-def _last_step(
+def _keeping_staging(
     target: WriteTarget, staged: WriteTarget, staging: ExitStack
 ) -> Iterator[Callable[[], None]]:
     """Keep the staging area while Spark has deleted what was there, and not yet written what replaces it.
