@@ -51,6 +51,7 @@ from .analyzers.core.errors import UnknownDatasetError as UnknownDatasetError
 from .analyzers.core.errors import UnknownNameError as UnknownNameError
 from .analyzers.core.errors import UnknownStateTagError as UnknownStateTagError
 from .analyzers.core.errors import UnresolvedExpressionError as UnresolvedExpressionError
+from .analyzers.core.errors import UnresolvedQueryError as UnresolvedQueryError
 from .analyzers.core.errors import UnsupportedSparkError as UnsupportedSparkError
 from .analyzers.core.errors import VerdictWarning as VerdictWarning
 from .analyzers.core.errors import WrongColumnTypeError as WrongColumnTypeError

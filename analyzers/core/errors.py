@@ -13,6 +13,7 @@
           NumberOfSpecifiedColumnsError
           IllegalAnalyzerParameterError
           UnresolvedExpressionError    a predicate or a ``where`` that Spark cannot resolve
+            UnresolvedQueryError       a query that Spark cannot resolve
           PrivateColumnError           its state would hold values of a private column
       StateError
         StateMismatchError             two states that cannot be added
@@ -262,6 +263,25 @@ class IllegalAnalyzerParameterError(PreconditionError, ValueError):
 
 class UnresolvedExpressionError(PreconditionError):
     """A predicate or ``where`` does not parse, or references an unknown column, table or function."""
+
+
+class UnresolvedQueryError(UnresolvedExpressionError):
+    """A query does not parse, or references an unknown column, table or function.
+
+    Attributes
+    ----------
+    reason : str
+        Spark's error, without its place.
+    place : tuple of int or None
+        The line in the query, from 1, and the position in it, from 0; None if Spark names none.
+    """
+
+    def __init__(self, reason: str, place: tuple[int, int] | None = None) -> None:
+        self.reason, self.place = reason, place
+        super().__init__(reason, place)
+
+    def __str__(self) -> str:
+        return self.reason + (f" (line {self.place[0]}, pos {self.place[1]})" if self.place else "")
 
 
 class PrivateColumnError(PreconditionError):

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidegauge.analyzers.core.errors import (
-    MetricRuntimeError,
-    UnresolvedExpressionError,
-    describe,
-)
+from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.sql import count_rows
 from tidegauge.analyzers.measures.custom import CustomQuery
 from tidegauge.analyzers.scan.grouping import Groups, filter_partitions
 from tidegauge.analyzers.scan.jobs import Answers, ScanJob
-from tidegauge.analyzers.scan.views import Views, place_in_query
+from tidegauge.analyzers.scan.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,14 +29,10 @@ class Querying(ScanJob):
     kind: ClassVar[str] = "query"
 
     def check(self, data: DataFrame) -> None:
-        """Raise an `UnresolvedExpressionError` if the query cannot be resolved."""
-        from pyspark.errors import AnalysisException
-
+        """Raise an `UnresolvedQueryError` if the query cannot be resolved."""
         views = Views(data.sparkSession)
         try:
-            self._result(views, data).schema  # noqa: B018 - forces resolution
-        except AnalysisException as error:
-            raise UnresolvedExpressionError(place_in_query(describe(error))) from error
+            self._result(views, data)
         finally:
             views.drop()
 

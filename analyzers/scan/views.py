@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import did_you_mean
+from tidegauge.analyzers.core.errors import UnresolvedQueryError, describe, did_you_mean
 from tidegauge.analyzers.core.sql import protect_names, quote, words_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_PLACE = re.compile(r"\(line (\d+), pos")
+_PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 
 
 class Views:
@@ -75,7 +75,15 @@ class Views:
         return self.spark.table(self.view(name))
 
     def query(self, sql: str) -> DataFrame:
-        """Run one query and return its result; other statements are rejected."""
+        """Return the result of one query, resolved but not read; other statements are rejected.
+
+        Raises
+        ------
+        UnresolvedQueryError
+            If Spark cannot parse or resolve the query.
+        """
+        from pyspark.errors import AnalysisException
+
         words = words_in(sql)
         named = [
             f"{quote(name)} AS (SELECT * FROM {quote(view)})"
@@ -83,7 +91,12 @@ class Views:
             if name.casefold() in words
         ]
         lead = f"WITH {', '.join(named)} " if named else ""
-        return self.spark.sql(protect_names(f"{lead}SELECT * FROM (\n{sql}\n)"))
+        try:
+            frame = self.spark.sql(protect_names(f"{lead}SELECT * FROM (\n{sql}\n)"))
+            _ = frame.schema  # Spark Connect resolves it only now
+        except AnalysisException as error:
+            raise _query_error(error, sql) from error
+        return frame
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """Persist a frame for the lifetime of this object; it is cached when first read."""
@@ -96,15 +109,21 @@ class Views:
         self._views.clear()
 
 
-def place_in_query(message: str) -> str:
-    """Return an error's message with its place in a query, of which `Views.query` begins a new line.
+def _query_error(error: Exception, sql: str) -> UnresolvedQueryError:
+    """Return Spark's error with its place in the user's query, which `Views.query` wraps in lines of its own.
 
     Examples
     --------
-    >>> place_in_query("Syntax error at or near 'from'. (line 2, pos 14)")
-    "Syntax error at or near 'from'. (line 1, pos 14)"
+    >>> str(_query_error(ValueError("Syntax error at or near 'from'. (line 2, pos 7)"), "SELECT from"))
+    "ValueError: Syntax error at or near 'from' (line 1, pos 7)"
     """
-    return _PLACE.sub(lambda place: f"(line {int(place[1]) - 1}, pos", message)
+    reason, place = _PLACE.sub("", describe(error)), _PLACE.search(str(error))
+    if place is None:
+        return UnresolvedQueryError(reason)
+    line, lines = int(place["line"]) - 1, sql.split("\n")
+    if line > len(lines):
+        return UnresolvedQueryError("the query ends too early", (len(lines), len(lines[-1])))
+    return UnresolvedQueryError(reason, (max(line, 1), int(place["pos"])))
 
 
 def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:

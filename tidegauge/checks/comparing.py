@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import Outcome, scan
-from tidegauge.analyzers.scan.views import Views, place_in_query
+from tidegauge.analyzers.scan.views import Views
 from tidegauge.checks.comparisons import (
     MOST_ROWS,
     ComparisonConstraint,
@@ -221,9 +221,7 @@ class Comparer:
             private = [self.private.columns_of(Schema.from_frame(f)) for f in (data, *frames)]
             return QueryResults(left, right, shown=self.examples and not any(private))
         except Exception as error:  # noqa: BLE001 - a query that fails, fails the constraint
-            return (
-                str(error) if isinstance(error, TidegaugeError) else place_in_query(describe(error))
-            )
+            return str(error) if isinstance(error, TidegaugeError) else describe(error)
         finally:
             views.drop()
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import SourceError, describe
+from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.scan.views import Views, place_in_query
+from tidegauge.analyzers.scan.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,12 +147,11 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views, whose: str = 
         case QueryBackfill(sql):
             views.add(VIEW, asked)
             try:
-                queried = views.query(sql.rstrip().removesuffix(";"))
-                _ = queried.schema  # on Spark Connect a wrong name raises here
+                return views.query(sql.rstrip().removesuffix(";"))
             except Exception as error:
-                said = f"the query of the backfill{whose} cannot be read: {place_in_query(describe(error))}"
-                raise SourceError(said) from error
-            return queried
+                said = str(error) if isinstance(error, TidegaugeError) else describe(error)
+                msg = f"the query of the backfill{whose} cannot be read: {said}"
+                raise SourceError(msg) from error
         case CallableBackfill(function, name):
             found = function(asked)
             if not hasattr(found, "selectExpr"):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 
-from tidegauge.analyzers.core.errors import DslError, MetricRuntimeError, SuiteError, describe
+from tidegauge.analyzers.core.errors import (
+    DslError,
+    MetricRuntimeError,
+    SuiteError,
+    UnresolvedQueryError,
+    describe,
+)
 from tidegauge.analyzers.scan.bisect import is_data_error
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.lower.plan import RulePlan
 from tidegauge.griffin.sql.tokens import tokens
 
-_PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 _POINTED = re.compile(
     r"^== SQL.*\(line \d+, position \d+\) ==\n(?P<line>.*)\n(?P<before> *)(?P<marks>\^+)$",
     re.MULTILINE,
 )
-_WRAPPER_LINES = 1
-"""Lines that `Views.query` puts before a query."""
 _LONGEST = 1000
 _HINTS = {
     re.compile(
@@ -51,22 +54,15 @@ def query_text(config: RuleConfig) -> str:
 
 def plan_error(error: Exception, config: RuleConfig) -> DslError:
     """Return Spark's error in planning a rule, with its place in the text of a query."""
-    text, said = config.rule, describe(error)
-    place = _PLACE.search(str(error))
-    line, column = 1, 1
-    if config.dsl_type == "spark-sql" and place is not None:
-        lines = text.split("\n")
-        line, column = int(place["line"]) - _WRAPPER_LINES, int(place["pos"]) + 1
-        if line > len(lines):
-            line, column = len(lines), len(lines[-1]) + 1
-            said = "the query ends too early"
-    hint = None
-    if config.dsl_type != "spark-sql":
+    query = error if isinstance(error, UnresolvedQueryError) else None
+    said = describe(error) if query is None else query.reason
+    line, column, hint = 1, 1, None
+    if config.dsl_type != "spark-sql":  # a place in generated SQL would mislead
         hint = next((known for pattern, known in _HINTS.items() if pattern.search(said)), None)
-    # Places in SQL of our own would mislead.
-    said = _PLACE.sub("", said)
+    elif query is not None and query.place is not None:
+        line, column = query.place[0], query.place[1] + 1
     said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
-    return DslError(said, text, max(line, 1), column, rule=config.name, phase="plan", hint=hint)
+    return DslError(said, config.rule, line, column, rule=config.name, phase="plan", hint=hint)
 
 
 def data_error(error: Exception, config: RuleConfig, plan: RulePlan) -> Exception:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import DslError, SourceError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import (
+    DslError,
+    SourceError,
+    TidegaugeError,
+    UnresolvedQueryError,
+    describe,
+)
 from tidegauge.analyzers.core.partitions import TMST, Partition
 from tidegauge.analyzers.scan.views import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
@@ -90,8 +96,9 @@ class Loader:
                 frame = _made(rule, views, connector.frame)
                 views.add(rule.out_name or connector.frame, frame)
             except Exception as error:
-                known = isinstance(error, TidegaugeError)
-                said = error if known or rule.dsl_type == "df-opr" else plan_error(error, rule)
+                ours = isinstance(error, TidegaugeError) or rule.dsl_type == "df-opr"
+                query = isinstance(error, UnresolvedQueryError)
+                said = error if ours and not query else plan_error(error, rule)
                 if isinstance(said, DslError):
                     said.rule = None  # it is named by its source and number
                 told = said if isinstance(said, TidegaugeError) else describe(error)
