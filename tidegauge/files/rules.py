@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from tidegauge.analyzers.core.errors import RuleError, SuiteError
-from tidegauge.analyzers.sources.targets import check_disjoint_locations
+from tidegauge.analyzers.sources.locations import check_disjoint_locations
 from tidegauge.files.dqm import DQM_NAME, ReadDQM, read_dqm
 from tidegauge.files.yaml_file import (
     TableDocument,

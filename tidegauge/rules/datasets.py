@@ -12,7 +12,8 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
-from tidegauge.analyzers.sources.targets import WriteTarget, open_target, parent_location
+from tidegauge.analyzers.sources.locations import parent_location
+from tidegauge.analyzers.sources.targets import WriteTarget, open_target
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.dqm import DQM

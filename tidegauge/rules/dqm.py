@@ -12,7 +12,7 @@ from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
-from tidegauge.analyzers.sources.targets import parent_location
+from tidegauge.analyzers.sources.locations import parent_location
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.attached import Attached
 from tidegauge.rules.definition import DQMDefinition, total

@@ -14,9 +14,9 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.sources.locations import check_disjoint_locations
 from tidegauge.analyzers.sources.targets import (
     WriteTarget,
-    check_disjoint_locations,
     check_mode,
     check_not_staged,
     keys_for,

@@ -13,10 +13,9 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.filesystems import delete_folder
 from tidegauge.analyzers.sources import targets
+from tidegauge.analyzers.sources.locations import check_disjoint_locations, parent_location
 from tidegauge.analyzers.sources.targets import (
     FolderTarget,
-    check_disjoint_locations,
-    parent_location,
 )
 from tidegauge.rules.outcome.judging import judge
 from tidegauge.rules.outcome.verdicts import VerdictFiles
