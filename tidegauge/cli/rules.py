@@ -45,6 +45,7 @@ class RulesFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    JUNIT = "junit"
 
 
 Variables = Annotated[
@@ -82,7 +83,13 @@ def run(
         summary = run_rules(
             specs, repository, partitions, warehouse, samples, pairs("--var", var or [])
         )
-    told = summary.json(fail_on) if form is RulesFormat.JSON else summary.text()
+    match form:
+        case RulesFormat.TEXT:
+            told = summary.text()
+        case RulesFormat.JSON:
+            told = summary.json(fail_on)
+        case RulesFormat.JUNIT:
+            told = summary.junit(fail_on)
     if output is None:
         print(told)
     else:

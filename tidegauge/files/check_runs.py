@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 from tidegauge.analysis import analyze
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, describe
 from tidegauge.checks.constraints import PartitionResult
+from tidegauge.display.junit import Case, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
 from tidegauge.files.runs import sinks_of, tables_of
 from tidegauge.files.suite import load_suites
@@ -78,33 +78,23 @@ class ChecksSummary:
 
         A warning is a failure, too, with ``fail_on="warning"``.
         """
-        root = ET.Element("testsuites")
-        for table in self.tables:
-            judged = table.verification.judged
-            failed = [_fails(table, one, fail_on) for one in judged]
-            suite = ET.SubElement(
-                root,
-                "testsuite",
-                name=f"{table.file.name} of {table.run.dataset}",
-                tests=str(len(judged)),
-                failures=str(sum(failed)),
-                errors="0",
+        suites = [
+            (
+                f"{table.file.name} of {table.run.dataset}",
+                [_case(table, one, fail_on) for one in table.verification.judged],
             )
-            for one, fails in zip(judged, failed, strict=True):
-                of = {"classname": ".".join(filter(None, (one.dataset, one.partition)))}
-                case = ET.SubElement(suite, "testcase", of, name=one.result.constraint.description)
-                message = _printable(one.result.message)
-                if fails:
-                    told = ET.SubElement(case, "failure", message=message)
-                    told.text = f"{table.place(one)}: {message}"
-                elif message:
-                    ET.SubElement(case, "system-out").text = f"{one.result.status}: {message}"
-        for problem in self.failed:
-            suite = ET.SubElement(root, "testsuite", name="tidegauge", tests="1", errors="1")
-            case = ET.SubElement(suite, "testcase", classname="tidegauge", name="run")
-            ET.SubElement(case, "error", message=_printable(problem))
-        ET.indent(root)
-        return ET.tostring(root, encoding="unicode", xml_declaration=True)
+            for table in self.tables
+        ]
+        return junit_xml(suites, self.failed)
+
+
+def _case(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> Case:
+    of, name = ".".join(filter(None, (one.dataset, one.partition))), one.result.constraint
+    message = one.result.message
+    if _fails(table, one, fail_on):
+        return Case(of, name.description, "failure", message, table.place(one))
+    told = f"{one.result.status}: {message}" if message else ""
+    return Case(of, name.description, message=told)
 
 
 def _fails(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> bool:
@@ -169,8 +159,3 @@ def run_checks(
             summary.failed.append(f"{file.path}: {text}")
     summary.notices = notify_all(repository, sinks_of((t.file, t.run) for t in summary.tables))
     return summary
-
-
-def _printable(text: str) -> str:
-    """Return text without the control characters that XML cannot hold."""
-    return "".join(c for c in text if c in "\t\n" or c.isprintable())

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.cli.main import run_command
@@ -100,6 +101,48 @@ def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, ru
     assert run["fixes"] == [{"name": "cap", "fixed": 1, "error": None}]
     ((day, verdict),) = run["failed"].items()
     assert (day, verdict["passed"]) == ("ds=2013-01-02", False)
+
+
+def junit(rules, text, *options):
+    """Return the status of a run, the counts of its suite, and its cases by dataset and name."""
+    status, out = rules(text, "run", "--format", "junit", *options)
+    (suite,) = ET.fromstring(out)
+    counts = tuple(int(suite.get(name)) for name in ("tests", "failures", "errors"))
+    cases = {(case.get("classname"), case.get("name")): case for case in suite}
+    assert len(cases) == len(suite)
+    return status, counts, cases
+
+
+def test_junit_has_a_case_for_each_rule_and_verdict(table, rules):
+    status, counts, cases = junit(rules, SPEC)
+    assert (status, counts) == (2, (6, 1, 0))
+    assert [(of, name) for of, name in cases if of != "people"] == [
+        (f"people.ds={day}", "age") for day in DAYS
+    ]
+    (failure,) = (
+        case.find("failure") for case in cases.values() if len(case) and case[0].tag == "failure"
+    )
+    assert cases["people.ds=2013-01-02", "age"].find("failure") is failure
+    assert failure.get("message") == "2 of 4 records, fewer than 2 wanted"
+    assert sorted(failure.text.splitlines()[1:]) == ["age=", "age=-1"]
+    rule = cases["people", "rule age"].find("system-out")
+    assert rule.text == "3 rejected, 2 break it, 1 unknown"
+    # What was rejected is a failure where the command says so, a warning is not.
+    status, counts, cases = junit(rules, SPEC, "--fail-on", "reject", "--partitions", "all")
+    assert (status, counts) == (2, (6, 2, 0))
+    assert cases["people", "rule age"].find("failure") is not None
+    assert cases["people", "rule not two"].find("failure") is None
+    status, counts, _ = junit(rules, SPEC, "--fail-on", "never", "--partitions", "all")
+    assert (status, counts) == (0, (6, 0, 0))
+
+
+def test_junit_has_an_error_for_a_rule_that_could_not_be_evaluated(table, rules):
+    status, counts, cases = junit(rules, SPEC.replace("age <> 2", "agge <> 2"))
+    assert status == 1
+    assert counts[2] > 0
+    error = cases["people", "rule not two"].find("error")
+    assert "agge" in error.get("message")
+    assert "people.yml:7: " in error.text
 
 
 def test_a_partition_that_changed_since_it_was_judged_is_not_published(

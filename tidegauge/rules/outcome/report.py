@@ -9,10 +9,11 @@ from enum import StrEnum
 from typing import Any
 
 from tidegauge.analysis import Run
+from tidegauge.display.junit import Case, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.result import CheckResult, failure_samples
 from tidegauge.rules.state import DQMState, Sample
 from tidegauge.rules.tasks import DQMFix, DQMRule
 
@@ -133,6 +134,41 @@ class RulesRun:
             "problem": self.problem or None,
         }
 
+    def cases(self, fail_on: FailOn) -> Iterator[Case]:
+        """Yield the cases of JUnit: each rule and fix, then each policy on each partition."""
+        state, dataset = self.state, self.run.dataset
+        for rule in self.file.dqm.tasks.ordered:
+            rejected = (
+                rule.rejects and rule.name not in state.errors and state.rule_count(rule.name)
+            )
+            kind: Kind = "failure" if rejected and fail_on is FailOn.REJECT else "passed"
+            case = self._case(f"rule {rule.name}", rule.name, _rule_summary(rule, state), kind)
+            samples = [str(sample) for sample in self.samples if sample.task == rule.name]
+            yield replace(case, details=samples)
+        for fix in self.file.dqm.tasks.fixes:
+            yield self._case(f"fix {fix.name}", fix.name, _fix_summary(fix, state))
+        judged = dict(self.checks) | ({} if self.parser is None else {"parser": self.parser})
+        for partition, check in judged.items():
+            of = ".".join(filter(None, (dataset, partition)))
+            messages = dict(check.error_messages)
+            samples = failure_samples(check.to_json())
+            for name in dict.fromkeys([*dict(check.outcomes), *messages]):
+                failed = name in messages and fail_on is not FailOn.NEVER
+                kind = "failure" if failed else "passed"
+                yield Case(of, name, kind, messages.get(name, ""), self.file.place(name), samples)
+        for partition, why in self.run.unreadable.items():
+            yield Case(f"{dataset}.{partition}", "reading", "error", str(why))
+        for analyzer, error in self.run.failed.items():
+            yield Case(dataset, str(analyzer), "error", str(error))
+        if self.problem:
+            yield Case(dataset, "writing", "error", self.problem)
+
+    def _case(self, title: str, task: str, told: str, kind: Kind = "passed") -> Case:
+        """Return the case of a rule or fix, which is an error if it could not be evaluated."""
+        error = _error(self.state, task)
+        of, place = self.run.dataset, self.file.place(task)
+        return Case(of, title, "error" if error else kind, error or told, place)
+
     def _rule_record(self, rule: DQMRule) -> dict[str, Any]:
         state, name = self.state, rule.name
         counted = name not in state.errors
@@ -201,6 +237,14 @@ class RulesSummary:
             "notifications": summarize(self.notices) if self.notices else None,
         }
         return json.dumps(told, indent=1, ensure_ascii=False)
+
+    def junit(self, fail_on: FailOn = FailOn.POLICY) -> str:
+        """Return JUnit XML: a suite for each file, with a case for each rule, fix and verdict."""
+        suites = [
+            (f"{one.file.dqm.name} of {one.run.dataset}", list(one.cases(fail_on)))
+            for one in self.runs
+        ]
+        return junit_xml(suites, self.failed)
 
 
 def _verdict(check: CheckResult) -> Any:
