@@ -143,8 +143,8 @@ def _in_words(result: str) -> str:
         return result
     if not found.outcomes:
         return "; ".join(found.check_log) or str(found)
-    samples = [] if found.passed else [line for line in found.check_log if line.startswith("  ")]
-    told = [str(found), *(line.strip() for line in samples[:_SHOWN])]
+    samples = [] if found.passed else found.samples
+    told = [str(found), *samples[:_SHOWN]]
     return "\n  ".join([*told, "..."] if len(samples) > _SHOWN else told)
 
 

@@ -125,6 +125,12 @@ def test_other_limits_are_tried_on_the_past_without_data(spark, table, repo):
         judged = tg.judge(repo, "people", dqm(limit=1))
     assert executed == []
     assert [judged[f"ds={day}"].passed for day in DAYS] == [False, False, True]
+    # The samples of the verdicts that are kept, which are by other limits.
+    assert [judged[f"ds={day}"].samples for day in DAYS] == [
+        ["age=200"],
+        ["age=-1", "age="],
+        ["age=2"],
+    ]
     with pytest.raises(tg.HistoryError, match="never measured"):
         tg.judge(repo, "people", tg.DQM().add(tg.Rule("age > 1")))
 

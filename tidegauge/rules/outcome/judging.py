@@ -39,7 +39,7 @@ def judge(
     """Judge each partition by the counts that were stored when it was measured.
 
     Rules and fixes must be those that were measured; policies may differ, so limits can be
-    backtested.
+    backtested. Samples are those of stored verdicts of the same name, unless ``as_of`` is given.
 
     Parameters
     ----------
@@ -75,7 +75,12 @@ def judge(
     if counted is None:
         msg = f"these rules and fixes were never measured on {dataset!r}; analyze with Suite(dqm=) first"
         raise HistoryError(msg)
-    return _judged(repository, dataset, dqm, counted)
+    found = _judged(repository, dataset, dqm, counted)
+    if as_of is None:
+        for partition, (_, kept) in _newest_verdicts(repository, dataset, dqm.name).items():
+            if partition in found:
+                found[partition] = found[partition].with_samples_of(kept)
+    return found
 
 
 def _judged(
@@ -209,15 +214,25 @@ def kept_verdicts(
     One by which a later verdict stands is none: who goes back to an earlier text wants its verdicts
     to be the newest again. Unreadable ones are warned about.
     """
+    newest = _newest_verdicts(repository, dataset, name)
+    return {
+        partition: verdict for partition, (by, verdict) in newest.items() if by == specification
+    }
+
+
+def _newest_verdicts(
+    repository: Repository, dataset: str, name: str
+) -> dict[str, tuple[str, CheckResult]]:
+    """Return the newest verdict on each current partition, with the specification that it is by."""
     prints = fingerprints(repository, dataset)
     newest = verdicts_named(repository, dataset, name).drop_duplicates("partition")
     found = {}
-    for row in newest[newest["specification"] == specification].itertuples():
+    for row in newest.itertuples():
         partition = str(row.partition)
         if prints.get(partition) == row.fingerprint:
             verdict = read_verdict(str(row.result), f"{name} of {dataset}, {partition}")
             if verdict is not None:
-                found[partition] = verdict
+                found[partition] = str(row.specification), verdict
     return found
 
 

@@ -13,12 +13,14 @@ from tidegauge.display.junit import Case, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
-from tidegauge.rules.outcome.result import CheckResult, failure_samples
+from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.state import DQMState, Sample
 from tidegauge.rules.tasks import DQMFix, DQMRule
 
 _SHOWN = 20
 """Most partitions with failed policies that a report lists."""
+_SAMPLES_SHOWN = 5
+"""Most samples of a partition that was judged earlier."""
 _UNEVALUATED = "could not be evaluated"
 
 
@@ -98,14 +100,22 @@ class RulesRun:
             yield from (f"  {line}" for line in self.parser.check_log)
         for name, error in self.state.errors.items():
             yield f"  {self.file.place(name)}: {error}"
-        refused = list(self.refused.items())
-        for name, check in refused[:_SHOWN]:
-            yield f"  {name or self.run.dataset}: {self._told(check)}"
-        if len(refused) > _SHOWN:
-            yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
+        yield from self._refused_lines()
         yield from (f"  {line}" for line in self.written)
         if self.problem:
             yield f"failed: {self.file.path}: {self.problem}"
+
+    def _refused_lines(self) -> Iterator[str]:
+        refused = list(self.refused.items())
+        for name, check in refused[:_SHOWN]:
+            yield f"  {name or self.run.dataset}: {self._told(check)}"
+            if name not in self.run.changes and check is not self.parser:  # else they are above
+                known = self.state.errors.values()
+                samples = [sample for sample in check.samples if sample not in known]
+                yield from (f"    {sample}" for sample in samples[:_SAMPLES_SHOWN])
+                yield from ["    ..."] * (len(samples) > _SAMPLES_SHOWN)
+        if len(refused) > _SHOWN:
+            yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
 
     def record(self) -> dict[str, Any]:
         """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""
@@ -151,7 +161,7 @@ class RulesRun:
         for partition, check in judged.items():
             of = ".".join(filter(None, (dataset, partition)))
             messages = dict(check.error_messages)
-            samples = failure_samples(check.to_json())
+            samples = check.samples
             for name in dict.fromkeys([*dict(check.outcomes), *messages]):
                 failed = name in messages and fail_on is not FailOn.NEVER
                 kind = "failure" if failed else "passed"

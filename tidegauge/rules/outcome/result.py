@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.analyzers.core.errors import DQMError, RuleError
@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.display.html import Rows, card, heading, marked, sentence, table
 
 _VERSION = 1
+_INDENT = "  "
 WARNINGS = "warnings"
 """Key of the warnings in JSON, which is there only if there are some."""
 
@@ -69,6 +70,35 @@ class CheckResult:
             self.outcomes + other.outcomes,
             self.warnings + other.warnings,
         )
+
+    @property
+    def samples(self) -> list[str]:
+        """The samples of rejected records, and the errors, that the log has below its tasks.
+
+        Examples
+        --------
+        >>> CheckResult(False, check_log=("fare: 2 records", "  ds=2013-02-08: fare=-3")).samples
+        ['ds=2013-02-08: fare=-3']
+        """
+        return [line.strip() for line in self.check_log if line.startswith(_INDENT)]
+
+    def with_samples_of(self, other: CheckResult) -> CheckResult:
+        """Return it with the samples that another verdict has below the same lines of the log.
+
+        Examples
+        --------
+        >>> kept = CheckResult(False, check_log=("rule fare: 1 of 9 records", "  fare=-3"))
+        >>> now = CheckResult(True, check_log=("rule fare: 1 of 9 records", "rule tip: 2 of 9 records"))
+        >>> now.with_samples_of(kept).check_log
+        ('rule fare: 1 of 9 records', '  fare=-3', 'rule tip: 2 of 9 records')
+        """
+        own, below = _lines_below(self.check_log), _lines_below(other.check_log)
+        found: list[str] = []
+        for line in self.check_log:
+            found.append(line)
+            if line in own and not own[line]:
+                found += below.get(line, ())
+        return replace(self, check_log=tuple(found))
 
     def terminate_at_error(self) -> CheckResult:
         """Return the verdict if it passed, else raise it.
@@ -171,7 +201,7 @@ def failure_messages(result: str) -> list[str]:
 
 
 def failure_samples(result: str) -> list[str]:
-    """Return the samples of rejected records in a stored verdict: the indented lines of its log.
+    """Return the samples of a stored verdict; none of one that is not tidegauge's.
 
     Examples
     --------
@@ -180,10 +210,21 @@ def failure_samples(result: str) -> list[str]:
     ['ds=2013-02-08: fare=-3']
     """
     try:
-        found = CheckResult.from_json(result)
+        return CheckResult.from_json(result).samples
     except RuleError:
         return []
-    return [line.strip() for line in found.check_log if line.startswith("  ")]
+
+
+def _lines_below(log: Sequence[str]) -> dict[str, list[str]]:
+    """Return the indented lines below each other line."""
+    found: dict[str, list[str]] = {}
+    below: list[str] = []
+    for line in log:
+        if line.startswith(_INDENT):
+            below.append(line)
+        else:
+            below = found.setdefault(line, [])
+    return found
 
 
 def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any, warnings: Any) -> bool:
