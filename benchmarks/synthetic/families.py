@@ -137,6 +137,10 @@ def _month_end(times: np.ndarray) -> np.ndarray:
     return _weekdays(times) / 3 + ends + np.where(_day_of_month(times) == 1, np.log(1.6), 0)
 
 
+def _office_and_month_end(times: np.ndarray) -> np.ndarray:
+    return _office(times) + np.where(_left_of_month(times) == 0, np.log(2.5), 0)
+
+
 def _payday(times: np.ndarray) -> np.ndarray:
     return np.where((_left_of_month(times) == 0) | (_day_of_month(times) == 15), np.log(1.5), 0)
 
@@ -220,6 +224,11 @@ def _plans() -> dict[str, Plan]:
         "AR(.5)": (days, _autoregressive(0.5, NOISE), 28),
         "AR(.7)": (days, _autoregressive(0.7, NOISE), 28),
         "weekly, yearly season": (_times(7 * DAY, 7 * 300), _seasonal(_year_of_days), 2 * 52 + 6),
+        "hourly, office hours and month ends": (
+            _times(HOUR, 200),
+            _seasonal(_office_and_month_end),
+            95 * 24,
+        ),
     }
 
 

@@ -17,10 +17,10 @@ from tidegauge.repository.detectors.base import (
 )
 from tidegauge.repository.detectors.seasonal import Seasonal, shifts
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.medians import median
+from tidegauge.repository.numerics.medians import median, middle_mean
 from tidegauge.repository.numerics.scales import transform
 from tidegauge.repository.numerics.tails import student_score
-from tidegauge.repository.numerics.volatility import WEEK, noise_ratios, reach
+from tidegauge.repository.numerics.volatility import FORTNIGHT, noise_ratios, reach
 
 if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
@@ -35,6 +35,8 @@ NOISIER = 1.5
 """Factor from which noise counts as more than usual."""
 LEAST_SPREAD = 0.05
 """Lower bound of the spread of a change of noise, of its logarithm."""
+APART = 10
+"""Partitions from which on changes of noise count as independent: their fortnights hardly overlap."""
 TOLD, WITHIN = 4, 28
 """Noisy partitions within so many after which the noise is usual; and the score of a noisy one."""
 NOISY = 3.0
@@ -113,18 +115,18 @@ class ChangePoint(Detector):
 class VolatilityShift(PartitionDetector):
     """Detector of volatility shifts: the metrics of a table are noisier than they were.
 
-    It measures by what factor the noise of the last seven partitions exceeds that of the seven weeks
-    before, as the median over the metrics, and compares it with earlier such factors, upwards only.
+    It measures by what factor the noise of the last fourteen partitions exceeds that of the weeks
+    before, as the mean of the middle half of the metrics, and compares it with earlier such factors, upwards only.
     Four partitions of a shift are told of; the noise is usual from then on.
 
     Examples
     --------
-    >>> noise = np.random.default_rng(2).normal(size=(20, 150))
-    >>> noise[:, 120:] *= 3
-    >>> days = np.arange(150).astype("M8[D]").astype("M8[s]")
+    >>> noise = np.random.default_rng(2).normal(size=(20, 200))
+    >>> noise[:, 170:] *= 3
+    >>> days = np.arange(200).astype("M8[D]").astype("M8[s]")
     >>> history = History(days, 100 + noise, noise, [Scale.SIGNED] * 20)
     >>> np.flatnonzero(VolatilityShift().score(history).score[0] >= 3).tolist()
-    [127, 128, 129, 130]
+    [180, 181, 182, 183]
     """
 
     scale: ClassVar[Scale] = Scale.POSITIVE
@@ -170,7 +172,7 @@ class VolatilityShift(PartitionDetector):
 def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the noise of each partition relative to the weeks before, and what is usual of it.
 
-    As logarithms: the median over the metrics; the median, spread and degrees of freedom of earlier
+    As logarithms: the middle mean over the metrics; the median, spread and degrees of freedom of earlier
     ones. All are of shape (partitions,), NaN where unknown.
     """
     grid = history.grid or Grid.from_times(history.times)
@@ -181,10 +183,10 @@ def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]
         ratios = noise_ratios(values, grid.period)
         enough = (~np.isnan(ratios)).sum(axis=0) >= LEAST_SERIES
         change = np.full(len(history.times), np.nan)
-        change[enough] = median(ratios[:, enough].T)
+        change[enough] = middle_mean(ratios[:, enough].T)
         padded = np.concatenate([np.full(PAST, np.nan), change])
-        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[: len(change), :-WEEK]
+        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[: len(change), :-FORTNIGHT]
         count = (~np.isnan(past)).sum(axis=1)
         usual = np.where(count >= ENOUGH, median(past), np.nan)
         spread = np.fmax(1.4826 * median(np.abs(past - usual[:, None])), LEAST_SPREAD)
-    return change, usual, spread, np.maximum(count / WEEK, 1.0)
+    return change, usual, spread, np.maximum(count / APART, 1.0)

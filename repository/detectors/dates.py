@@ -1,4 +1,4 @@
-"""Effects of days of the month and of the year on series of daily partitions."""
+"""Effects of days of the month and of the year on series of daily partitions, and of parts of days."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
     from tidegauge.repository.numerics.grid import Grid
 
-CALENDAR = 220
-"""Days within which a day of the month must have been repeated."""
+CALENDAR, CALENDAR_OF_PARTS = 220, 66
+"""Days within which a day of the month must have been repeated; in parts of days, of which there are many."""
 MONTHS, MOST = 3, 2 / 3
 """Last occurrences of a day of the month by which it is judged, and the share of them that must agree."""
 ALWAYS = 5
@@ -32,6 +32,16 @@ SURPRISE = 3.0
 """Spreads off from which a day is compared with the same days of earlier months."""
 NOTICEABLE = 2.0
 """Spreads by which every one of these days must have stood out."""
+
+
+def days_within(grid: Grid) -> int:
+    """Return the days within which days of the month are compared with each other; 0 for none."""
+    return CALENDAR if grid.daily else CALENDAR_OF_PARTS if grid.within_days else 0
+
+
+def columns_of_day(grid: Grid) -> int:
+    """Return the columns of a day: parts of days have several."""
+    return grid.period if grid.within_days else 1
 
 
 class Walked(Protocol):
@@ -90,23 +100,30 @@ class DateEffects:
         if month is None:
             month, self.rolled = np.empty((0, len(walk.days)), np.intp), rolled[:0]
         self.month = month
+        self.per_day = columns_of_day(walk.grid)
+        self.part = walk.column % self.per_day
         self.enough, self.yearly = enough, yearly
 
     def expected(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
         """Return the expected values; of surprises those of the same day of months or a year ago.
 
-        Where several would explain a value, the nearest is expected.
+        Where several would explain a value, the nearest is expected. A part of a day is compared with
+        the same part of other days; a year of them is not looked for.
         """
-        if not self.walk.grid.daily:
+        daily = self.walk.grid.daily
+        if not days_within(self.walk.grid):
             return centre
         surprise = np.abs(y - centre) > SURPRISE * width
         some = np.flatnonzero(surprise)
-        found = self._due(t, centre, width, ~surprise & ~np.isnan(y))
+        plain = ~surprise & ~np.isnan(y)
+        found = self._due(t, centre, width, plain) if daily else centre.copy()
         if not some.size:
             return found
         for same in [self._same_days(t, slots) for slots in self.month] + self._due_alike(t):
             effects, _ = self.effect_of_days(same, some, width[some])
             self._explain(found, some, y, centre[some] + effects)
+        if not daily:
+            return found
         self._explain(found, some, y, self._of_last_year(t, some, width[some]))
         for effects in self._of_days_last_year(t, some, width[some]):
             self._explain(found, some, y, centre[some] + effects)
@@ -157,9 +174,7 @@ class DateEffects:
         """Return the last partitions of the same day of months; none if it has no slot."""
         if slots[t] < 0:
             return np.empty(0, dtype=np.intp)
-        since = self._since(t)
-        found: NDArray[np.intp] = since + np.flatnonzero(slots[since:t] == slots[t])[-last:]
-        return found
+        return self._last(t, slots[self._since(t) : t] == slots[t], last)
 
     def _due_alike(self, t: int) -> list[NDArray[np.intp]]:
         """Return, for each day of the month that may be due on a partition, the last on which it was.
@@ -170,12 +185,19 @@ class DateEffects:
         for first, last in self.rolled:
             for due in range(first[t], last[t] + 1):
                 was = (first[since:t] <= due) & (due <= last[since:t])
-                found.append(since + np.flatnonzero(was)[-MONTHS:])
+                found.append(self._last(t, was, MONTHS))
+        return found
+
+    def _last(self, t: int, alike: NDArray[np.bool_], most: int) -> NDArray[np.intp]:
+        """Return the last partitions of a mask up to `t` that are the same part of their day."""
+        since = t - len(alike)
+        same = alike & (self.part[since:t] == self.part[t])
+        found: NDArray[np.intp] = since + np.flatnonzero(same)[-most:]
         return found
 
     def _since(self, t: int) -> int:
         """Return the first partition of which days of the month are compared with one."""
-        reach = self.walk.days[t] - np.timedelta64(CALENDAR, "D")
+        reach = self.walk.days[t] - np.timedelta64(days_within(self.walk.grid), "D")
         return int(np.searchsorted(self.walk.days, reach))
 
     def effect_of_days(
@@ -226,7 +248,7 @@ class DateEffects:
 
     def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
         """Return by how much a column differs from those around it, weekdays apart."""
-        around = np.arange(c - AROUND, c + AROUND + 1)
+        around = c + self.per_day * np.arange(-AROUND, AROUND + 1)
         around = around[(around < self.walk.slot.size) & (around != c)]
         seasons = self.walk.effects[np.ix_(some, self.walk.slot[around])]
         level = median(self.walk.usable[np.ix_(some, around)] - seasons)

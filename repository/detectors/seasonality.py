@@ -11,13 +11,16 @@ import numpy as np
 from tidegauge.analyzers.core.formatting import number
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
-from tidegauge.repository.detectors.dates import CALENDAR
+from tidegauge.repository.detectors.dates import DateEffects, days_within
 from tidegauge.repository.detectors.seasonal import ROWS, Seasonal
 from tidegauge.repository.detectors.walk import Walk
 from tidegauge.repository.numerics.grid import WEEKDAYS
+from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import restore
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tidegauge.repository.numerics.arrays import Floats
 
 TOLD = 2.0
@@ -127,15 +130,14 @@ def _of_months(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
     An effect is told if most of its days in the last months agree; of ways to count that name nearly
     the same days, the one on which most do.
     """
-    if not walk.grid.daily or not len(walk.days):
+    if not days_within(walk.grid) or not len(walk.days):
         return
-    everyone = np.arange(len(noise))
-    recent = walk.days >= walk.days.max() - np.timedelta64(CALENDAR, "D")
+    recent = walk.days >= walk.days.max() - np.timedelta64(days_within(walk.grid), "D")
     found = []
     for way, slots in enumerate(walk.dates.month):
         for slot in np.unique(slots[slots >= 0]).tolist():
             days = np.flatnonzero(recent & (slots == slot))
-            sizes, agree = walk.dates.effect_of_days(days, everyone, noise)
+            sizes, agree = _of_whole_days(walk.dates, days, noise)
             found += [
                 (-int(agree[i]), way, i, slot, frozenset(days.tolist()), sizes[i])
                 for i in np.flatnonzero(~np.isnan(sizes)).tolist()
@@ -146,6 +148,20 @@ def _of_months(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
         if 2 * len(same & before) < len(same):
             before |= same
             yield i, _day_of_month(way, slot), float(size)
+
+
+def _of_whole_days(
+    dates: DateEffects, same: NDArray[np.intp], noise: Floats
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Return the median effect that the parts of some days share, NaN unless most do, and how many agree."""
+    everyone = np.arange(len(noise))
+    parts = [
+        dates.effect_of_days(same[dates.part[same] == part], everyone, noise)
+        for part in np.unique(dates.part[same])
+    ]
+    sizes, agree = (np.stack(found) for found in zip(*parts, strict=True))
+    most = 2 * np.isnan(sizes).sum(axis=0) < len(sizes)
+    return np.where(most, median(sizes.T), np.nan), agree.sum(axis=0)
 
 
 def _day_of_month(way: int, slot: int) -> str:

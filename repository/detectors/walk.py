@@ -12,7 +12,15 @@ from scipy import special
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
-from tidegauge.repository.detectors.dates import AROUND, BASE, CALENDAR, SURPRISE, YEAR, DateEffects
+from tidegauge.repository.detectors.dates import (
+    AROUND,
+    BASE,
+    SURPRISE,
+    YEAR,
+    DateEffects,
+    columns_of_day,
+    days_within,
+)
 from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import NO_COUNTS, SMALL, CountForecast
@@ -97,7 +105,8 @@ def margin_of(grid: Grid, cycles: int) -> int:
 
 def _lesson(grid: Grid, cycles: int) -> int:
     """Return the columns before a point from which its score may have learned."""
-    return max(*_memory(grid, cycles), (CALENDAR + AROUND) * grid.daily)
+    dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0
+    return max(*_memory(grid, cycles), dates)
 
 
 def _first_lesson(grid: Grid, cycles: int, start: int) -> int:
@@ -388,7 +397,7 @@ class Walk:
             score[few] = expected.counted.score(np.expm1(y[few]))
         score = tails.cap_recurring_errors(score, off, now)
         moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
-        moving[~np.isnan(self.units.stays[:, t])] = 0
+        moving[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
         some = np.flatnonzero(moving)
         moving[some[self._are_new(some, c, SURE_WEEKS)]] = 0  # a weekend is no drift
         drifts = moving > score

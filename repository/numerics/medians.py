@@ -97,6 +97,24 @@ def median_of_seven(parts: list[Floats]) -> Floats:
     return some[3]
 
 
+def middle_mean(values: Floats) -> Floats:
+    """Return the mean of the middle half along the last axis, ignoring NaN; NaN if all values are.
+
+    It varies less than the median, and a quarter of the values on either side cannot move it far.
+
+    Examples
+    --------
+    >>> middle_mean(np.array([[1.0, 2.0, 3.0, 4.0, 900.0], [5.0, np.nan, np.nan, np.nan, 7.0]])).tolist()
+    [3.0, 6.0]
+    """
+    ordered = np.sort(values, axis=-1)  # NaN sorts last
+    count = (~np.isnan(values)).sum(axis=-1, keepdims=True)
+    cut, places = count // 4, np.arange(values.shape[-1])
+    kept = (places >= cut) & (places < count - cut)
+    found: Floats = np.where(kept, ordered, 0).sum(axis=-1) / kept.sum(axis=-1)
+    return found
+
+
 def forward_fill(values: Floats) -> Floats:
     """Forward-fill NaN along the last axis; NaN before the first number stays."""
     places = np.where(np.isnan(values), 0, np.arange(values.shape[-1]))

@@ -1,8 +1,8 @@
 """Noise of the series of a table relative to earlier weeks, whatever their level and season.
 
-The noise of a point is its change since the point before, less the same change a season ago. Its median in
-the last week is compared with those in the seven weeks before. Points at which most series jump, such as
-the beginning of a new level, are events, not noise.
+The noise of a point is its change since the point before, less the same change a season ago. That of the last
+fortnight is compared with the median of those that ended in the seven weeks before. Points at which most series
+jump, such as the beginning of a new level, are events, not noise.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegauge.repository.numerics.medians import median, median_of_seven, running
+from tidegauge.repository.numerics.medians import median, median_of_seven
 
 if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 WEEK = 7
-"""Points whose median noise is compared, and the number of such medians before it."""
-EVENT = 6.0
+"""Points between fortnights that are compared, and the number of those before the last."""
+FORTNIGHT, CALM = 14, 10
+"""Points whose noise is averaged, and how many of them, the calmest: an outlier makes four of a fortnight noisy."""
+EVENT = 9.0
 """Multiple of the usual noise by which most series change at an event."""
 
 
@@ -53,29 +55,34 @@ def noise_ratios(values: Floats, period: int) -> Floats:
     noise[:, lag + 1 :] = np.abs(change[:, lag:] - change[:, :-lag])
     lacking = np.isnan(noise[:, WEEK:])  # one missing value would cost two weeks
     noise[:, WEEK:][lacking] = noise[:, :-WEEK][lacking]
-    week, usual = _compared(noise)
+    recent, usual = _compared(noise)
     events = np.flatnonzero(median((noise / usual).T) > EVENT)
     if events.size:
         for t in events:
             noise[:, t] = noise[:, t - WEEK]
-        week, usual = _compared(noise)
-    return np.where((week > 0) & (usual > 0), np.log(week / usual), np.nan)
+        recent, usual = _compared(noise)
+    return np.where((recent > 0) & (usual > 0), np.log(recent / usual), np.nan)
 
 
 def _lag(period: int) -> int:
     return period if period > 1 else WEEK
 
 
-_PAST = WEEK * WEEK + WEEK
-"""Points of the weeks that are compared."""
+_PAST = FORTNIGHT + (WEEK - 1) * WEEK + FORTNIGHT
+"""Points of the fortnights that are compared."""
 
 
 def _compared(noise: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of the week that ends at each point, and that of the weeks before."""
-    week = running(noise, WEEK)
-    usual = np.full(noise.shape, np.nan)
-    count = noise.shape[1] - WEEK * WEEK
+    """Return the noise of the fortnight that ends at each point, and that of those before."""
+    recent, usual = np.full(noise.shape, np.nan), np.full(noise.shape, np.nan)
+    if noise.shape[1] >= FORTNIGHT:
+        windows = np.lib.stride_tricks.sliding_window_view(noise, FORTNIGHT, axis=1)
+        calm = np.partition(windows, CALM, axis=2)[..., :CALM].mean(axis=2)
+        recent[:, FORTNIGHT - 1 :] = np.where(np.isnan(windows).any(axis=2), np.nan, calm)
+    first = FORTNIGHT + (WEEK - 1) * WEEK
+    count = noise.shape[1] - first
     if count > 0:
-        weeks = [week[:, WEEK * k : WEEK * k + count] for k in range(WEEK)]
-        usual[:, WEEK * WEEK :] = median_of_seven(weeks)
-    return week, usual
+        usual[:, first:] = median_of_seven(
+            [recent[:, WEEK * k : WEEK * k + count] for k in range(WEEK)]
+        )
+    return recent, usual

@@ -51,6 +51,13 @@ def test_parts_of_the_day_are_told_by_the_clock():
     assert words == "09:00 to 17:00 5.0 times as high"
 
 
+def test_month_ends_of_parts_of_the_day_are_told_as_days():
+    times = times_of(6 * HOUR, 150)
+    factor = np.where(hour_of(times) < 6, 0.5, 1.0) * np.where(last_of_month(times), 2.5, 1.0)
+    words = said(times, 1e5 * factor)
+    assert words == "month ends 2.5 times as high; 00:00 to 06:00 50 % lower"
+
+
 def test_shares_are_told_in_points_and_months_by_name():
     times = times_of(DAY, 120)
     sundays = np.arange(120) % 7 == 6

@@ -129,6 +129,44 @@ def last_of_month(times):
     return days + 1 == (days.astype("M8[M]") + 1).astype("M8[D]")
 
 
+def parts_and_month_ends(times, hours):
+    """Return factors of parts of a day of which whole month ends are 2.5 times as high."""
+    of_day = np.array([1.0, 0.5, 0.8, 0.6])[(hour_of(times) // hours).astype(int) % 4]
+    return of_day * np.where(last_of_month(times), 2.5, 1.0)
+
+
+@pytest.mark.parametrize("hours", [6, 12])
+def test_month_ends_of_parts_of_a_day_are_expected_after_two(hours):
+    times = times_of(hours * HOUR, 150)  # until 30 June
+    factor = parts_and_month_ends(times, hours)
+    april = np.datetime64("2021-04-30")
+    halved = np.flatnonzero(times == np.datetime64("2021-05-20"))
+    factor[halved] *= 0.5
+    scores, flags = judged(times, factor)
+    assert np.flatnonzero(flags & (times >= april)).tolist() == halved.tolist()
+    assert (scores.reason[0, last_of_month(times) & (times >= april)] == Reason.CALENDAR).all()
+    # Half of what a month end has is no month end, and the rest of its day is expected all the same.
+    factor[
+        last_of_month(times) & (times >= np.datetime64("2021-06-30")) & (hour_of(times) == 0)
+    ] = 1.25
+    scores, flags = judged(times, factor)
+    assert np.flatnonzero(flags & (times >= april)).tolist() == halved.tolist()
+
+
+def test_month_ends_of_parts_of_a_day_are_within_reach():
+    """Scored day by day from what may matter alone, as when a partition arrives."""
+    times = times_of(6 * HOUR, 150)
+    noise = np.random.default_rng(0).normal(0, 0.04, (3, len(times)))
+    values = np.rint(1e5 * parts_and_month_ends(times, 6) * np.exp(noise))
+    history = History(times, values, np.full_like(values, np.nan), [Scale.COUNT] * 3)
+    whole = tg.Seasonal().score(history)
+    for start in range(4 * 86, 4 * 91, 3):  # around 30 April
+        newest = tg.Seasonal().score(history.part(slice(None, start + 3)), start, whole)
+        for name in ("score", "expected", "reason"):
+            of_whole = getattr(whole, name)[:, start : start + 3]
+            np.testing.assert_allclose(getattr(newest, name), of_whole, rtol=1e-9, err_msg=name)
+
+
 def test_working_days_are_counted_without_holidays():
     times = times_of(DAY, 130)  # until 10 June
     days = times.astype("M8[D]")
