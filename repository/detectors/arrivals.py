@@ -24,6 +24,8 @@ CYCLES = 8
 """Earlier seasons in which the same position of the season is looked up."""
 MIN_PARTITIONS = 7
 """Number of partitions from which gaps are scored."""
+LONGER = 2
+"""Positions by which a gap is longer than all before from which on it is unlike them."""
 HOUR = 3600.0
 LEAST_DELAY = 0.1
 """Minimum delay in hours; shorter delays count as this."""
@@ -38,7 +40,8 @@ class MissingPartition(PartitionDetector):
     A gap is reported at the partition after it, overdue partitions at the newest one. A missing
     position scores the higher, the rarer such positions were missing before: the same weekday (or
     hour) in the last eight seasons, and any position. So a table without weekends misses none. The
-    first gap counts as a hundred times rarer. A partition is overdue twice the longest of the last
+    first gap counts as a hundred times rarer, and so does one that is longer than all before by two
+    positions or more: a table that has stopped is reported whatever was missing in its past. A partition is overdue twice the longest of the last
     seven delays after its end, if all seven are known and their median is at most seven steps (days
     or hours).
 
@@ -73,22 +76,34 @@ class MissingPartition(PartitionDetector):
         grid = _grid(history)
         last = t == len(history.times) - 1
         overdue = _overdue(history, grid) if last else 0
+        before = sum(
+            len(gap.columns) for gap in gaps(history) if gap.place == t and not gap.overdue
+        )
+        told = f"follows a gap of {_many(before, 'partition')}"
         if not overdue:
-            count = int(self.measure(history)[t])
-            return f"follows a gap of {_many(count, 'partition')}"
+            return told
         since = grid.after(history.times[t], 1).astype("M8[us]").item()
         assert isinstance(since, datetime)
         moment = f"{since.day} {since:%b %Y}" + (f" {since:%H:%M}" if grid.within_days else "")
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
-        return f"is the newest, {_many(overdue, unit)} overdue since {moment}"
+        late = f"is the newest, {_many(overdue, unit)} overdue since {moment}"
+        return f"{told}, and {late}" if before else late
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
-        told = 0
-        for gap in gaps(history):
-            count[gap.place] += len(gap.columns)
-            score[gap.place] = gap.rarest + (UNSEEN if not told else 0.0)
+        told, longest = 0, 0
+        for number, gap in enumerate(gaps(history)):
+            rare, length = gap.rarest, len(gap.columns)
+            if told and length >= longest + LONGER:
+                rare = max(rare, np.log10((gap.columns[0] + 2) / (number + 1))) + UNSEEN
+            elif not told:
+                rare += UNSEEN
+            count[gap.place] += length
+            score[gap.place] = max(
+                score[gap.place], rare
+            )  # a gap before the last, which is overdue
             told += gap.place >= MIN_PARTITIONS
+            longest = max(longest, length)
         return count, score
 
 
@@ -114,12 +129,15 @@ class Gap:
         Times of the missing partitions.
     rarest : float
         -log10 of the frequency at which the rarest of these positions was missing before.
+    overdue : bool
+        Whether nothing came after it yet.
     """
 
     place: int
     columns: tuple[int, ...]
     times: tuple[np.datetime64, ...]
     rarest: float
+    overdue: bool
 
 
 def gaps(history: History) -> Iterator[Gap]:
@@ -140,7 +158,8 @@ def gaps(history: History) -> Iterator[Gap]:
         if rare:
             missing = (*rare, *range(seen, end))
             times = tuple(grid.after(history.times[t], c - begin) for c in missing)
-            yield Gap(min(t + 1, len(columns) - 1), missing, times, max(rare.values()))
+            last = t + 1 == len(columns)
+            yield Gap(t if last else t + 1, missing, times, max(rare.values()), overdue=last)
 
 
 OFTEN = 0.5

@@ -356,6 +356,37 @@ def test_what_is_overdue_is_told_of_the_last():
     assert told == "is the newest, 3 days overdue since 28 May 2013"
 
 
+def stopped(missing, days_ago, count=90):
+    """Return what is said of the newest of daily partitions, of which some are missing, that stopped."""
+    days = np.setdiff1d(np.arange(count), missing).astype("M8[D]").astype("M8[s]")
+    came = days + np.timedelta64(1, "D") + np.timedelta64(3, "h")
+    now = days[-1] + np.timedelta64(days_ago, "D") + np.timedelta64(12, "h")
+    ledger = PartitionLedger(came, np.ones(len(days), dtype=int), [{}] * len(days), now=now)
+    nothing = np.empty((0, len(days)))
+    history = History(days, nothing, nothing, [], ledger=ledger)
+    score = tg.MissingPartition().score(history).score[0]
+    told = tg.MissingPartition().explanation(history, len(days) - 1)
+    return score[-1], told
+
+
+def test_a_table_that_has_stopped_is_told_of_whatever_was_missing_before():
+    """Two days longer than the longest gap before: only then it is known to be unlike that."""
+    for missing, longest in (([45], 1), ([45, 46], 2), ([30, *range(60, 75)], 15)):
+        after = longest + 3  # two of these days are not over, or may come late
+        assert stopped(missing, after)[0] >= 3, missing
+        assert stopped(missing, 60)[0] >= 3, missing
+    score, told = stopped([45], 2)  # as long as the gap before
+    assert score < 3
+    assert "1 day overdue" in told
+
+
+def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
+    days = [stopped([88], ago) for ago in (1, 2, 3, 10)]
+    assert all(score >= 3 for score, _ in days)
+    assert days[0][1] == "follows a gap of 1 partition"
+    assert days[2][1].startswith("follows a gap of 1 partition, and is the newest, 2 days overdue")
+
+
 def test_nothing_is_overdue_if_nobody_knows_when_it_came():
     unknown = np.full(40, "NaT", "M8[s]")
     assert (overdue(30, arrived=unknown)[0] == 0).all()
