@@ -252,3 +252,55 @@ def test_errors_of_rules_and_checks_quote_no_private_value(spark, tmp_path, conf
         assert "@example.org" not in summary.text()
     held = b"".join(path.read_bytes() for path in tmp_path.glob("r.db*"))
     assert b"@example.org" not in held
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["apply", "publish", "dataset"])
+def test_no_record_of_a_private_dataset_is_kept(spark, tmp_path, monkeypatch, way):
+    """Neither samples of rejected records, nor errors of rules, which quote values."""
+    (tmp_path / "t.toml").write_text('[private]\ntables = ["hr_*"]\n')
+    monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    data = spark.createDataFrame(HELD, TYPES)
+    dqm = tg.DQM("people").add(tg.Rule("age < 150", name="old"))
+    dqm = dqm.add(tg.Rule("CAST(email AS INT) < 150", name="number"))
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        if way == "apply":
+            done = dqm.apply(data, repository=repository, dataset="hr_staff")
+            told = [*done.check.check_log, *map(str, done.state.samples)]
+        else:
+            staff = tg.dataset(dqm=dqm, repository=repository, name="hr_staff", ephemeral=True)
+            with pytest.raises(tg.DQMError) as caught:
+                if way == "publish":
+                    folder = str(tmp_path / "kept")
+                    dqm.publish(data, folder, repository=repository, dataset="hr_staff")
+                else:
+                    staff(lambda: data)()
+            told = [str(caught.value), *caught.value.result.check_log]
+        assert any("CAST_INVALID_INPUT" in line or "NumberFormat" in line for line in told)
+        assert not any("@example.org" in line for line in told)
+    held = b"".join(path.read_bytes() for path in tmp_path.glob("r.db*"))
+    assert b"old" in held
+    assert b"@example.org" not in held
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("by", ["file", "path"])
+def test_lines_of_a_file_with_private_columns_are_not_kept(spark, tmp_path, monkeypatch, by):
+    from tidegauge.rules.run import run_rules
+
+    (tmp_path / "hr_people.csv").write_text("ann@example.org,x\neve@example.org,7\n")
+    private = "private: [email]\n" if by == "file" else ""
+    if by == "path":
+        (tmp_path / "t.toml").write_text('[private]\ntables = ["*hr_people*"]\n')
+        monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
+    rules = tmp_path / "people.yml"
+    rules.write_text(
+        f"dataset: people\npath: {tmp_path}/hr_people.csv\nformat: csv\n"
+        f"schema: email STRING, age INT\n{private}rules:\n  - NotNullRule: age\n"
+    )
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
+        summary = run_rules([str(rules)], repository)
+        assert "parser: 1 of 2 records" in summary.text()
+        assert "@example.org" not in summary.text()
+    held = b"".join(path.read_bytes() for path in tmp_path.glob("r.db*"))
+    assert b"@example.org" not in held

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from tidegauge.analysis import privacy_of
 from tidegauge.analyzers.core.errors import RuleError, SuiteError
 from tidegauge.analyzers.sources.locations import check_disjoint_locations
 from tidegauge.files.dqm import DQM_NAME, ReadDQM, read_dqm
@@ -144,7 +145,8 @@ class RulesFile:
             return None
         from tidegauge.rules.parsing.parser import ParserValidation
 
-        return ParserValidation(self.table, **self.parsed, spark=spark)
+        made = ParserValidation(self.table, **self.parsed, spark=spark)
+        return made.hiding(privacy_of(self.suite, self.table))
 
 
 def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> RulesFile:

@@ -12,11 +12,13 @@ from tidegauge.analyzers.core.errors import RuleError, VerdictWarning
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.metric import Failure, Metric, attempt, flatten
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.sources.targets import WriteTarget, check_mode, keys_for, open_target
 from tidegauge.analyzers.sources.targets import replace as replace_records
 from tidegauge.display.html import card, heading, marked, note, pairs
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.definition import DQMDefinition, total
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked
@@ -323,13 +325,23 @@ def split(
     parser: ParserValidation | None = None,
     private: Privacy | None = None,
 ) -> Applied:
-    """Judge and split a masked frame that was already counted."""
+    """Judge and split a masked frame that was already counted.
+
+    Neither samples nor errors show values of private columns, which are those of the configuration file
+    if not given; of data that is private as a whole there are no samples.
+    """
+    known = privacy_settings() if private is None else private
+    failures = masked.failures
+    if known.columns_of(Schema.from_frame(masked.frame)):
+        samples = 0 if known.covers_all else samples
+        tallies = {key: one.without_values(known) for key, one in tallies.items()}
+        failures = {name: known.without_values(error) for name, error in failures.items()}
     groups = {key: found for (key, segment), found in tallies.items() if not segment}
     whole = total(groups.values())
-    state = dqm.tasks.state(whole.counts, {**masked.failures, **whole.failures})
-    for sample in sample_charged(masked, whole.counts, samples, keys, by, private):
+    state = dqm.tasks.state(whole.counts, {**failures, **whole.failures})
+    for sample in sample_charged(masked, whole.counts, samples, keys, by, known):
         state.add_sample(sample)
-    parsed = None if parser is None else parser.count()
+    parsed = None if parser is None else parser.hiding(known).count()
     if parsed is not None:
         parsed.fill(state)
     state.snapshot()

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
@@ -15,6 +15,7 @@ from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
 from tidegauge.analyzers.sources.locations import parent_location
 from tidegauge.analyzers.sources.targets import WriteTarget, open_target
 from tidegauge.repository.repository import Repository, as_repository
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.masks import mask
@@ -213,9 +214,11 @@ class Dataset:
         elif self._repository is None:
             tests.validate(made)
         else:
-            applied = self.dqm.apply(made, repository=self._repository, dataset=self.name)
-            others = ValidationSet(tests.tasks[1:]).judge(made)
-            check = applied.check + others
+            dqm = cast("DQM", tests.tasks[0])  # without policies on parsing, which are the parser's
+            applied = dqm.apply(made, repository=self._repository, dataset=self.name)
+            private = privacy_settings().of(self.name)
+            others = [task.hiding(private) for task in tests.tasks[1:]]
+            check = applied.check + ValidationSet(others).judge(made)
             tests.keep(check)
             check.terminate_at_error()
         return mask(made, self.dqm.tasks).kept

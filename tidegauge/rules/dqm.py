@@ -13,6 +13,7 @@ from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
 from tidegauge.analyzers.sources.locations import parent_location
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.attached import Attached
 from tidegauge.rules.definition import DQMDefinition, total
@@ -123,7 +124,8 @@ class DQM(DQMDefinition):
         named = resolve_columns(data, keys)
         tallies = tally(data, self.tasks, Groups(tuple(by)))
         masked = mask(data, self.tasks, total(tallies.values()).failures)
-        applied = split(self, masked, tallies, by, named, samples, parser)
+        private = privacy_settings().of(dataset, tags=tags)
+        applied = split(self, masked, tallies, by, named, samples, parser, private)
         if repository is None or dataset is None:
             return applied
         case = ValidationSet([self], fingerprint=frame_fingerprint(data)).case
@@ -211,6 +213,7 @@ class DQM(DQMDefinition):
         >>> ages.publish(riders, f"{tempfile.mkdtemp()}/riders").data.count()  # doctest: +SKIP
         1
         """
+        check_frame(data)
         repository = as_recorder(repository)
         _both(repository, dataset)
         if verdicts is None and repository is not None and dataset is not None:

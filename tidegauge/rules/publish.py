@@ -10,6 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import MetricError, SinkError, describe
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
@@ -157,7 +158,7 @@ class Publication:
         with ExitStack() as staging:
             staging.callback(target.unstage)
             applied = self._judged(data, target, by, keys)
-            others = [task.validate(data) for task in self.tests.tasks[1:]]
+            others = [task.hiding(self._private).validate(data) for task in self.tests.tasks[1:]]
             check = reduce(add, others, applied.check)
             run = self._record(applied, check)
             if run is None or not self._recorded_there:
@@ -193,9 +194,11 @@ class Publication:
         tallies: Tallies = {
             key: Tally(one.counts, {**one.failures, **failures}) for key, one in counted.items()
         }
-        private = privacy_settings().of(self.dataset, self.table, tags=self.tags)
-        samples = 0 if private.covers_all else self.samples
-        return split(self.dqm, staged, tallies, by, keys, samples)
+        return split(self.dqm, staged, tallies, by, keys, self.samples, private=self._private)
+
+    @property
+    def _private(self) -> Privacy:
+        return privacy_settings().of(self.dataset, self.table, tags=self.tags)
 
     @property
     def _recorded_there(self) -> bool:

@@ -22,7 +22,6 @@ from tidegauge.analyzers.core.errors import (
     describe,
 )
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.runs.ledger import own_part
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS
@@ -318,8 +317,6 @@ class _Writer:
         masked = mask(data, dqm.tasks, total(tallies.values()).failures, by=by)
         keys = resolve_columns(data, self.file.keys)
         private = privacy_of(self.file.suite, self.file.table)
-        if private.columns_of(Schema.from_frame(data)):
-            tallies = {key: one.without_values(private) for key, one in tallies.items()}
         applied = split(dqm, masked, tallies, by, keys, self.most, private=private)
         for sample in applied.state.samples:
             if sum(sample.task == other.task for other in self.samples) < self.most:

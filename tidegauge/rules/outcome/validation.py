@@ -21,6 +21,7 @@ from tidegauge.rules.outcome.verdicts import VerdictFiles, Verdicts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tidegauge.analyzers.core.privacy import Privacy
     from tidegauge.rules.policies import DQMPolicy
 
 
@@ -71,6 +72,10 @@ class ValidationTask(ABC):
 
     def minding(self, policies: Sequence[DQMPolicy]) -> ValidationTask:
         """Return the task with additional parser policies; only a parser takes them."""
+        return self
+
+    def hiding(self, private: Privacy) -> ValidationTask:
+        """Return the task with the values of private columns hidden; only a parser shows lines of its file."""
         return self
 
     is_parser: ClassVar[bool] = False

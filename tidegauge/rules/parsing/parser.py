@@ -18,6 +18,8 @@ from tidegauge.analyzers.core.errors import (
     condition_of,
     describe,
 )
+from tidegauge.analyzers.core.privacy import Privacy
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import HIDDEN
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import capabilities, smallest
@@ -234,6 +236,7 @@ class ParserValidation(ValidationTask):
         self.policies: tuple[DQMPolicy, ...] = tuple(named.values())
         self.name = name or f"parser of {path}"
         self._spark = spark
+        self._private: Privacy | None = None
         for pattern in (*self.patterns.values(), *self.formats.values()):
             if pattern is not None:
                 check_pattern(pattern, lenient=lenient_dates)
@@ -270,8 +273,12 @@ class ParserValidation(ValidationTask):
         records, columns = self._records(self._session(spark))
         kinds = [k for k in KINDS if k in {ENCODING, STRUCTURE, *(c.kind for c in columns)}]
         counts = [f"count_if(kind = '{kind}')" for kind in kinds]
-        private = any(privacy_settings().covers(column.name) for column in columns)
-        shown = f"'{HIDDEN}'" if private else f"left(line, {_SHOWN})"
+        known = privacy_settings().of(self.path) if self._private is None else self._private
+        tagged = not isinstance(self.schema, str) and known.columns_of(
+            Schema.from_spark(self.schema)
+        )
+        hidden = tagged or any(known.covers(quote(column.name)) for column in columns)
+        shown = f"'{HIDDEN}'" if hidden else f"left(line, {_SHOWN})"
         example = f"struct({shown} AS line, column, file)"
         by = f"struct(xxhash64(line), {shown}, file)"
         one_pass = bool(self.samples) and capabilities(records.sparkSession).smallest_rows
@@ -312,6 +319,15 @@ class ParserValidation(ValidationTask):
         made = copy(self)
         named = {policy.name: policy for policy in (*self.policies, *policies)}
         made.policies = tuple(named.values())
+        return made
+
+    def hiding(self, private: Privacy) -> ParserValidation:
+        """Return a parser whose samples hide the lines of a file with private columns.
+
+        Without it these are the columns of the configuration file.
+        """
+        made = copy(self)
+        made._private = private  # noqa: SLF001 - of the same class
         return made
 
     def judge(self, state: DQMState, data: DataFrame | None = None) -> CheckResult:
