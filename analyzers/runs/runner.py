@@ -9,7 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.partitions import (
     Partition,
@@ -44,7 +43,7 @@ from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.parsing import reads_tables, tables_read
 from tidegauge.analyzers.scan.scan import Group, metric_of, scan
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import ListedPartition, Source
+from tidegauge.analyzers.sources.sources import ListedPartition, Source, whole_fingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -370,12 +369,11 @@ def _with_references(
     prints: dict[str, str] = {}
     for table in sorted(tables):
         try:
-            entries = open_table(data.sparkSession, table, None).list_partitions()
+            found = whole_fingerprint(open_table(data.sparkSession, table, None))
         except SourceError:
             continue  # the analyzer fails with this error
-        files = [e.fingerprint for e in entries if e.fingerprint is not None]  # a view has none
-        if files:
-            prints[table] = key_of(canonical_json(files))
+        if found is not None:
+            prints[table] = found
     return [replace(e, fingerprint=with_references(e.fingerprint, prints)) for e in listed]
 
 

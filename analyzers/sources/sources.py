@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote
 from uuid import uuid4
 
+from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     PartitionColumnError,
@@ -308,6 +309,14 @@ class FrameSource:
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
         return Partition(self.keys, key)
+
+
+def whole_fingerprint(source: Source) -> str | None:
+    """Return a fingerprint of all partitions of a source; None if nothing tells whether it changed, as of a view."""
+    if isinstance(source, FrameSource):
+        return None
+    files = [e.fingerprint for e in source.list_partitions() if e.fingerprint is not None]
+    return key_of(canonical_json(files)) if files else None
 
 
 @dataclass

@@ -57,6 +57,14 @@ def test_adding_one_measures_nothing_else_again(spark, tables, repo):
     assert set(map(str, run.changes.values())) == {"restated"}
 
 
+def test_a_view_is_not_followed(spark, tables, repo):
+    """Nothing tells whether it changed, so it does not make the table's partitions changed ones."""
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW keys_seen AS SELECT key FROM refs.keys")
+    suite = tg.Suite("facts", [tg.Size(), tg.ReferentialIntegrity("id", "keys_seen", "key")])
+    assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 2
+    assert tg.analyze("refs.facts", suite, repository=repo, spark=spark).report.scanned == 0
+
+
 @pytest.mark.soak
 def test_a_table_that_is_not_there_fails_its_analyzer_alone(spark, tables, repo):
     suite = tg.Suite("facts", [tg.Size(), tg.DatasetMatch("id", "refs.nope", "key")])

@@ -140,6 +140,29 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, f
     assert missed(repo) == {one: 0, two: 1, three: 0, four: 0}
 
 
+def test_another_source_whose_files_are_not_listed_changes_nothing(
+    spark, repo, folder, target, tmp_path
+):
+    sources = [
+        read("src", "file", {"format": "parquet", "paths": [str(folder)]}),
+        read("tgt", "file", {
+            "format": "parquet", "paths": [str(tmp_path / "truth")],
+            "schema": [{"name": "id", "type": "int"}],
+        }),
+    ]  # fmt: skip
+    found = [
+        tg.griffin.run(
+            {},
+            job(sources, RULES[:1], "hours"),
+            spark=spark,
+            repository=repo,
+            partition_by=("ds", "hr"),
+        )
+        for _ in range(2)
+    ]
+    assert [len(measured(result)) for result in found] == [3, 0]
+
+
 @pytest.mark.soak
 def test_partitions_that_are_asked_for_and_those_without_a_state_are_measured(repo, folder, run):
     one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)

@@ -159,3 +159,17 @@ def partitioned(
         if keep is not None:
             keep(made)
         return made.partitioned(spark, keys) or FrameSource(made.batch(spark), tuple(keys))
+
+
+def listable(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> Source | None:
+    """Return the table or folder of a connector, without reading it; None if it is no such thing.
+
+    Raises
+    ------
+    SourceError
+        If it is not there.
+    """
+    with _error_context(connector, source):
+        made = _made(connector)
+        made.check(spark)
+        return made.partitioned(spark, ())

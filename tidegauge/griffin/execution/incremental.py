@@ -12,7 +12,8 @@ from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.runs.ledger import LedgerEntry, analyzer_key, with_references
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS
 from tidegauge.analyzers.runs.runner import changed, partition_filter
-from tidegauge.analyzers.sources.sources import ListedPartition
+from tidegauge.analyzers.sources.sources import ListedPartition, whole_fingerprint
+from tidegauge.griffin.connectors import listable
 from tidegauge.griffin.execution.engine import Engine
 from tidegauge.griffin.execution.loader import Loader, PreparedSource
 from tidegauge.griffin.execution.measuring import Round
@@ -125,12 +126,12 @@ def _fingerprints(loader: Loader, others: Sequence[str], engine: Engine) -> Mapp
     for source in engine.job.sources:
         if source.name in others and len(source.connectors) == 1:
             try:
-                entries = PreparedSource.from_config(source, (), loader).list_partitions()
+                table = listable(source.connectors[0], loader.spark, source.name)
             except SourceError:
                 continue
-            files = [e.fingerprint for e in entries if e.fingerprint is not None]
-            if files:
-                found[source.name] = key_of(canonical_json(files))
+            print_ = None if table is None else whole_fingerprint(table)
+            if print_ is not None:
+                found[source.name] = print_
     return found
 
 
