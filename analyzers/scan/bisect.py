@@ -59,6 +59,8 @@ def find_failures(
     error : Exception
         The error with which they failed.
     """
+    if not items:
+        raise error
     found: dict[T, Any] = {}
     suspects, untried = list(items), []
     while len(suspects) > 1:

@@ -17,7 +17,8 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
-from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.schema import INTEGRAL, Schema
+from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import Outcome, scan
@@ -156,17 +157,21 @@ class Comparer:
             raise SuiteError(msg)
         data, partitions = spark.table(table), [Partition.from_path(name) for name in names]
         keys = partitions[0].keys
-        unknown = [key for key in keys if key not in data.columns]
+        spelled = {column.casefold(): column for column in data.columns}
+        unknown = [key for key in keys if key.casefold() not in spelled]
         if unknown:
             msg = f"{table!r} has no column {unknown[0]!r}, by which its partitions are found"
             raise SuiteError(msg)
-        values = {one.values: one.name for one in partitions}
-        if keys:
-            data = filter_partitions(data, keys, list(values))
-        done = scan(data, analyzers, keys, keep=lambda found: found in values)
+        by = [spelled[key.casefold()] for key in keys]
+        kinds = [data.schema[column].dataType.typeName() for column in by]
+        values = {one.name: _printed(one.values, kinds) for one in partitions}
+        wanted = set(values.values())
+        if by:
+            data = filter_partitions(data, by, wanted)
+        done = scan(data, analyzers, by, keep=lambda found: found in wanted)
         return {
             (name, analyzer): _metric(analyzer, done.groups.get(of, done.nothing).states[analyzer])
-            for of, name in values.items()
+            for name, of in values.items()
             for analyzer in analyzers
         }
 
@@ -224,6 +229,20 @@ class Comparer:
             return str(error) if isinstance(error, TidegaugeError) else describe(error)
         finally:
             views.drop()
+
+
+def _printed(values: Values, kinds: Sequence[str]) -> Values:
+    """Return a partition's values as columns of these types print them: ``hr=07`` is 7 of integers.
+
+    Examples
+    --------
+    >>> _printed(("07", "07"), ["integer", "string"])
+    ('7', '07')
+    """
+    return tuple(
+        str(int(value)) if kind in INTEGRAL and re.fullmatch(r"[+-]?\d+", value) else value
+        for value, kind in zip(values, kinds, strict=True)
+    )
 
 
 def with_keys(query: str, partition: Partition) -> str:

@@ -294,7 +294,7 @@ def different_rows(
     groups: dict[Row, tuple[list[Row], list[Row]]] = {}
     for side, rows in enumerate((left, right)):
         for row in rows:
-            words = tuple(... if _is_number(x) else x for x in _key(row))
+            words = tuple(... if _is_number(x) else x for x in _key(row))  # NaN is a word
             groups.setdefault(words, ([], []))[side].append(row)
     for pairs in groups.values():
         first, second = (sorted(rows, key=_numbers) for rows in pairs)
@@ -335,7 +335,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _numbers(row: Row) -> list[float]:
-    return [float(x) for x in row if _is_number(x)]
+    """Return the numbers by which rows are sorted; NaN has no order, and is equal in rows of one group."""
+    return [float(x) for x in row if _is_number(x) and not isnan(x)]
 
 
 def _is_near(one: Any, other: Any, within: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
@@ -21,7 +21,7 @@ from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.query_logs import handled_errors
 from tidegauge.analyzers.scan.row_level import row_outcome
-from tidegauge.checks.constraints import Constraint, MetricConstraint
+from tidegauge.checks.constraints import Constraint
 from tidegauge.checks.rows import row_predicate
 
 if TYPE_CHECKING:
@@ -126,15 +126,11 @@ def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked |
     fields = [schema.field(column) for column in columns]
     if any(field.kind in UNPRINTABLE for field in fields):
         return None
-    if isinstance(constraint, MetricConstraint) and constraint.warning is not None:
-        constraint_on_rows: Constraint = replace(constraint, assertion=constraint.warning)
-    else:
-        constraint_on_rows = constraint
     where = "true" if analyzer.where is None else f"(\n{analyzer.where}\n)"
     if isinstance(analyzer, Uniqueness):
-        rule = row_predicate(constraint_on_rows, "true")
+        rule = row_predicate(constraint, "true")
         return _Asked(constraint, fields, where, duplicates=True) if rule else None
-    rule = row_predicate(constraint_on_rows, f"({row_outcome(analyzer, schema)})")
+    rule = row_predicate(constraint, f"({row_outcome(analyzer, schema)})")
     return _Asked(constraint, fields, f"{where} AND NOT {rule}") if rule else None
 
 

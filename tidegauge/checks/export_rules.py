@@ -36,7 +36,7 @@ def rule_of(constraint: Constraint) -> Rule | None:
     >>> check = check.is_unique("id").has_size(3)
     >>> for constraint in check.constraints:
     ...     print(rule_of(constraint))
-    ('NotNullRule', {'column': 'email', 'policy': {'FailPercent': 0.25}})
+    ('NotNullRule', {'column': 'email', 'policy': {'FailPercent': 0.250000001}})
     ('BoundRule', {'column': 'age', 'upper': 150.0, 'closed': 'both', 'on_null': 'pass', 'policy': 'FailAny'})
     ('UniqueRule', {'columns': ['id'], 'policy': 'FailAny'})
     None
@@ -54,7 +54,8 @@ def rule_of(constraint: Constraint) -> Rule | None:
     about = {"where": where} if where is not None else {}
     note = {"message": constraint.hint} if constraint.hint else {}
     shares = isinstance(constraint.analyzer, Completeness | Compliance | PatternMatch | Uniqueness)
-    bad = round(1 - (wanted.lower or 0.0), 12) if shares else 0.0
+    # A policy fails when its limit is reached, a check when it is exceeded.
+    bad = round(1 - (wanted.lower or 0.0) + 1e-9, 12) if shares and wanted.lower != 1 else 0.0
     return kind, {**options, **about, **note, "policy": {"FailPercent": bad} if bad else "FailAny"}
 
 

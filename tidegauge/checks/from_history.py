@@ -223,7 +223,11 @@ def _why_not(past: MetricHistory) -> str:
         return f"{len(past.values)} partitions are too few; {MIN_PARTITIONS} would do"
     if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
         return "times increase, so no limit would last"
-    return f"it was {format_number(past.values[0])} in all partitions, which limits nothing else"
+    if len(set(past.values)) == 1:
+        return (
+            f"it was {format_number(past.values[0])} in all partitions, which limits nothing else"
+        )
+    return "it varies too much for a limit that says anything"
 
 
 def _histories(
@@ -274,7 +278,7 @@ def _verified(
     for place, asked in by_place.items():
         what = drafts[place].constraint.description
         failed = [one for one in asked if not one.result.passed]
-        last = next((one for one in failed if one.time == newest), None)
+        last = next((one for one in failed if one.time is not None and one.time == newest), None)
         if last is not None:
             refused[what] = f"it does not hold in the newest partition: {last.result.message}"
         elif len(failed) > MAY_FAIL * len(asked) or not asked:

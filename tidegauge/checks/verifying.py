@@ -24,7 +24,13 @@ from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.checks.check import Check
 from tidegauge.checks.comparing import Comparer
 from tidegauge.checks.comparisons import ComparedEvidence, DriftConstraint
-from tidegauge.checks.constraints import Constraint, MetricConstraint, PartitionResult
+from tidegauge.checks.constraints import (
+    Constraint,
+    ConstraintResult,
+    ConstraintStatus,
+    MetricConstraint,
+    PartitionResult,
+)
 from tidegauge.checks.examples import BadRows, examples_of
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
 from tidegauge.checks.verification import Verification
@@ -141,13 +147,13 @@ def verify(
     comparer = Comparer(repository, lambda _: source, segment, as_of, known, examples)
     found: list[PartitionResult] = []
     for place, check in enumerate(several):
-        name = dataset or check.dataset or ""
+        name, target = dataset or check.dataset or "", of
         evidence: Evidence = Measurements(metrics)
         if repository is not None and _looks_back(check):
             name = resolve_dataset(repository, name or None)
-            evidence, of = _with_history(repository, name, as_of, check, of, metrics)
-        compared = comparer.find(check.constraints, name, [of])[of.partition]
-        found += _judged(place, check, name, of, ComparedEvidence(evidence, compared))
+            evidence, target = _with_history(repository, name, as_of, check, of, metrics)
+        compared = comparer.find(check.constraints, name, [target])[target.partition]
+        found += _judged(place, check, name, target, ComparedEvidence(evidence, compared))
     if examples:
         found = with_examples(found, source, known)
     return Verification(several, tuple(found), source)
@@ -183,11 +189,8 @@ def with_examples(
     source : Source, optional
         The partitioned table that the data were read from; otherwise they are one partition.
     """
-    failed = [
-        one.result.constraint
-        for one in judged
-        if one.result.failed_by_value and isinstance(one.result.constraint, MetricConstraint)
-    ]
+    asked = [_not_held(one.result) for one in judged]
+    failed = [constraint for constraint in asked if constraint is not None]
     if not failed:
         return list(judged)
     found: dict[tuple[str, Constraint], BadRows] = {}
@@ -196,12 +199,22 @@ def with_examples(
         partition = source.partition_of(key) if source else None
         found[partition.name if partition else "", constraint] = bad
     explained = []
-    for one in judged:
-        place = one.partition if source else "", one.result.constraint
-        known = found.get(place) if one.result.failed_by_value else None
+    for one, not_held in zip(judged, asked, strict=True):
+        place = one.partition if source else ""
+        known = None if not_held is None else found.get((place, not_held))
         result = one.result.with_examples(known.values, known.rows) if known else one.result
         explained.append(replace(one, result=result))
     return explained
+
+
+def _not_held(result: ConstraintResult) -> MetricConstraint | None:
+    """Return the constraint with the assertion that a value does not hold: its own, or that of its warning."""
+    constraint = result.constraint
+    if not result.failed_by_value or not isinstance(constraint, MetricConstraint):
+        return None
+    if result.status is ConstraintStatus.WARNING and constraint.warning is not None:
+        return replace(constraint, assertion=constraint.warning)
+    return constraint
 
 
 def _validate_checks(checks: Sequence[Check]) -> None:

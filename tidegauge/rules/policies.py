@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import RuleError, describe
 from tidegauge.analyzers.core.evidence import as_verdict
 from tidegauge.rules.code_identity import source_hash
@@ -75,7 +76,7 @@ class DQMTaskPolicy:
 
     def __hash__(self) -> int:
         """Hash the kind and limit."""
-        return hash(repr(self))
+        return hash(canonical_json(self.identity()))
 
 
 class _FunctionPolicy(DQMTaskPolicy):

@@ -78,14 +78,14 @@ def task_of(kept: dict[str, Any]) -> DQMRule | DQMFix:
 
 
 class KeptTaskPolicy(DQMTaskPolicy):
-    """A user's own task policy, restored by name and hash only; it cannot be evaluated."""
+    """A user's own task policy, or one of another version; it cannot be evaluated."""
 
     def __init__(self, kept: Sequence[Any]) -> None:
         self._kept = list(kept)
 
     def refuses(self, count: int, records: int) -> str | None:
         """Raise a `RuleError`: the policy's code is not stored."""
-        raise RuleError(_forgotten(str(self._kept[0])))
+        raise RuleError(_not_restored(self._kept))
 
     def identity(self) -> list[Any]:
         """Return the stored identity."""
@@ -93,7 +93,7 @@ class KeptTaskPolicy(DQMTaskPolicy):
 
 
 class KeptPolicy(DQMPolicy):
-    """A policy of a user's function, restored by name and hash only; it cannot be evaluated."""
+    """A policy of a user's function, or of another version; it cannot be evaluated."""
 
     def __init__(self, kept: Sequence[Any]) -> None:
         self._kept = list(kept)
@@ -102,7 +102,7 @@ class KeptPolicy(DQMPolicy):
 
     def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
         """Raise a `RuleError`: the policy's code is not stored."""
-        raise RuleError(_forgotten(self.name))
+        raise RuleError(_not_restored(self._kept))
 
     def identity(self) -> list[Any]:
         """Return the stored identity."""
@@ -121,13 +121,16 @@ def task_policy_of(kept: Sequence[Any]) -> DQMTaskPolicy:
 
 def policy_of(kept: Sequence[Any]) -> DQMPolicy:
     """Restore a policy from its identity."""
-    if len(kept) != 2:
+    found = getattr(policies, str(kept[0]), None)
+    if len(kept) != 2 or not (isinstance(found, type) and issubclass(found, DQMPolicy)):
         return KeptPolicy(kept)
-    made: DQMPolicy = getattr(policies, str(kept[0]))(kept[1])
+    made: DQMPolicy = found(kept[1])
     return made
 
 
-def _forgotten(name: str) -> str:
-    return (
-        f"policy {name!r} is a function that a repository does not keep; judge with the DQM itself"
-    )
+def _not_restored(kept: Sequence[Any]) -> str:
+    """Return why a policy is not restored: it is a function, or of another version."""
+    if isinstance(kept[-1], str):  # the hash of a function
+        name = kept[1] if isinstance(kept[1], str) else kept[0]
+        return f"policy {name!r} is a function that a repository does not keep; judge with the DQM itself"
+    return f"this version does not know the policy {kept[0]!r}; judge with the DQM itself"

@@ -32,6 +32,12 @@ def runner(bad, calls):
     return run
 
 
+def test_without_items_the_error_is_raised():
+    """As that of a view which rules read, when none of them is left."""
+    with pytest.raises(DataError, match="item 1"):
+        find_failures([], runner(set(), []), DataError(1))
+
+
 @given(st.integers(1, 300), st.data())
 def test_all_that_fail_are_found_and_all_others_answered(n, data):
     bad = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=5))

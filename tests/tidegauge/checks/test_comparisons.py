@@ -23,6 +23,8 @@ import tidegauge as tg
         ([("a", 99.0), ("b", 1.0)], [("b", 1.02), ("a", 100.0)], 0.01, [("b", 1.0)], [("b", 1.02)]),
         ([(100.0,)], [(100.0,), (7.0,)], 0.01, [(100.0,)], [(7.0,), (100.0,)]),
         ([(True,)], [(False,)], 0.5, [(True,)], [(False,)]),
+        ([(nan, 2.0), (nan, 1.0)], [(nan, 1.0), (nan, 2.0)], 0.01, [], []),
+        ([(nan, 2.0), (1.0, nan)], [(nan, 2.01), (2.0, nan)], 0.01, [(1.0, nan)], [(2.0, nan)]),
     ],
 )
 def test_rows_that_only_one_has(left, right, within, only, others):
@@ -181,6 +183,25 @@ def test_a_file_compares_each_partition(tables, repo, tmp_path):
     measured = spec_of("cmp_ledger", tmp_path)
     run_checks([str(measured)], repo)
     assert run_checks([str(path)], repo).text().count("error: day=2") == 0
+
+
+def test_partitions_of_another_table_are_found_by_their_value(spark, tables, repo, tmp_path):
+    """A folder ``DAY=01`` is the day 1 of a table whose column is an integer of another spelling."""
+    from tidegauge.files.check_runs import run_checks
+
+    rows = [("01", "a"), ("01", "b"), ("02", "a"), ("02", "c")]
+    named = spark.createDataFrame(rows, "DAY string, who string").coalesce(1)
+    named.write.partitionBy("DAY").parquet(str(tmp_path / "named"))
+    path = tmp_path / "orders.yml"
+    path.write_text(
+        f"dataset: orders\npath: {tmp_path}/named\npartition_by: [DAY]\n"
+        "checks:\n  - has_size_of: cmp_ledger\n"
+    )
+    summary = run_checks([str(path)], repo)
+    assert summary.failed == []
+    assert [line.partition("orders.yml")[2] for line in summary.tables[0].failures()] == [
+        ":5: error: DAY=02: Size(): as in cmp_ledger: 2, but 1 in cmp_ledger"
+    ]
 
 
 def spec_of(dataset, folder):

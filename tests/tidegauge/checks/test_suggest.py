@@ -1,8 +1,10 @@
 """`suggest`: what rows and the past propose. Values worked out by hand."""
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
+from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState
 from tidegauge.checks.from_history import MetricHistory
@@ -117,6 +119,29 @@ def test_what_never_moved_is_told(repo):
     found = tg.suggest(repository=repo)
     assert found.left_out["Mean('x')"] == "it was 5 in all partitions, which limits nothing else"
     assert "Size(): exactly 10" in told(found)
+
+
+def undated(number, **options):
+    """Return a measured partition whose name has no date."""
+    return replace(
+        day(number, **options), partition=Partition(("shop",), (f"s{number}",)), time=None
+    )
+
+
+def test_one_of_many_partitions_without_a_time_may_fail(repo):
+    """None of them is the newest, in which all suggestions must hold."""
+    commit(repo, *(undated(n, rows=3 if n == 20 else 100 + n % 5) for n in range(1, 201)))
+    found = tg.suggest(repository=repo)
+    assert not any("newest" in reason for reason in found.left_out.values())
+    (size,) = [one for one in found if "size" in one.code]
+    assert "It holds in 199 of 200 partitions" in size.reason
+
+
+def test_what_varies_from_one_bound_to_the_other_is_told(repo):
+    once, same = {(f"{i}",): 1 for i in range(10)}, {("a",): 10}
+    commit(repo, *(undated(n, groups=once if n % 2 else same) for n in range(1, 41)))
+    found = tg.suggest(repository=repo)
+    assert found.left_out["Uniqueness('s')"] == "it varies too much for a limit that says anything"
 
 
 @pytest.fixture

@@ -389,6 +389,24 @@ def test_identities_read_back():
             tasks_of(bad)
 
 
+def test_a_policy_that_this_version_does_not_know_is_kept():
+    kept = json.loads(json.dumps(tg.DQM("d").add(tg.FailTotalFixPercentPolicy(0.25)).identity()))
+    other = json.loads(json.dumps(kept).replace("FailTotalFixPercentPolicy", "FailOfLaterPolicy"))
+    again = tg.DQM.from_identity(other)
+    assert again.specification == tg.DQM.from_identity(again.identity()).specification
+    (policy,) = again.policies
+    with pytest.raises(tg.RuleError, match="does not know the policy 'FailOfLaterPolicy'"):
+        policy.holds(tg.DQMState())
+
+
+def test_equal_policies_have_equal_hashes():
+    def few(count, records):
+        return count < 3
+
+    one, other = (tg.DQM("d").add(tg.Rule("a < 1"), few).task_policies[0][1] for _ in range(2))
+    assert (one == other) is (hash(one) == hash(other)) is True
+
+
 STABLE = """
     import tidegauge as tg
 

@@ -180,7 +180,10 @@ def checked_options(given: Mapping[str, Any] | None, form: str) -> dict[str, str
             close = nearest(low, OPTIONS[form])
             hint = f"did you mean {close!r}?" if close else f"there are {sorted(OPTIONS[form])}"
             raise RuleError(f"the option {name!r} of {form} is not understood; {hint}")
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = str(value)
+        text = (
+            text.lower() if text.lower() in {"true", "false"} else text
+        )  # YAML's True is Spark's true
         options[{"delimiter": "sep", "charset": "encoding"}.get(low, low)] = text
     for name in ("quote", "escape", "comment"):
         if len(options.get(name, "")) > 1:

@@ -201,6 +201,12 @@ def test_each_file_has_a_header(parse):
     assert (row.record, row.file.rpartition("/")[2]) == ("x", "b.csv")
 
 
+def test_options_are_true_in_any_case():
+    """As text in a rules file."""
+    parser = ParserValidation("a.csv", "n INT", options={"multiLine": "True", "header": "FALSE"})
+    assert (parser.options["multiline"], parser.options["header"]) == ("true", "false")
+
+
 @pytest.mark.soak
 def test_records_over_lines(parse):
     text = 'n,s\n1,"a\nb"\nx,"c\nd"\n3,c,d\n4,"open\n5,x\n'
