@@ -11,7 +11,6 @@ from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC
 from tidegauge.griffin.bind.functions import REFUSED, SYNTAX
 from tidegauge.griffin.bind.scope import Scope, near
 from tidegauge.griffin.bind.types import (
-    COMPARISONS,
     NESTED,
     fields_of,
     kind_of,
@@ -20,6 +19,7 @@ from tidegauge.griffin.bind.types import (
 )
 from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.dsl.nodes import (
+    COMPARISONS,
     AllOf,
     Attribute,
     Binary,

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from tidegauge.analyzers.core.schema import NUMERIC
-from tidegauge.griffin.bind.types import ARITHMETIC, COMPARISONS, kind_of
-from tidegauge.griffin.dsl.aliases import walk
-from tidegauge.griffin.dsl.nodes import BetweenNode, Binary, Call, ColumnNode, Expression, In, Node
+from tidegauge.griffin.bind.types import ARITHMETIC, kind_of
+from tidegauge.griffin.dsl.nodes import (
+    COMPARISONS,
+    BetweenNode,
+    Binary,
+    Call,
+    ColumnNode,
+    Expression,
+    In,
+    Node,
+    walk,
+)
 
 _TEXTS = re.compile(r"CAST_INVALID_INPUT|CANNOT_PARSE|DateTimeException|NumberFormatException")
 _CASTS = frozenset(

@@ -8,15 +8,15 @@ from decimal import Decimal
 
 from tidegauge.griffin.bind.expressions import Binder
 from tidegauge.griffin.bind.functions import AGGREGATES
-from tidegauge.griffin.bind.scope import Scope, near
-from tidegauge.griffin.bind.types import fields_of, kind_of, type_of, value_kind
-from tidegauge.griffin.dsl.aliases import aliases, children, walk
-from tidegauge.griffin.dsl.items import (
+from tidegauge.griffin.bind.items import (
     aggregates_in,
     check_unique_aliases,
     named,
     reject_aggregates,
 )
+from tidegauge.griffin.bind.scope import Scope, near
+from tidegauge.griffin.bind.types import fields_of, kind_of, type_of, value_kind
+from tidegauge.griffin.dsl.aliases import aliases
 from tidegauge.griffin.dsl.nodes import (
     Aliased,
     AllOf,
@@ -31,6 +31,8 @@ from tidegauge.griffin.dsl.nodes import (
     Profiling,
     Star,
     TableNode,
+    children,
+    walk,
 )
 
 MOST_ROWS = 2**31 - 1

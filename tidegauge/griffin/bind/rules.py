@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tidegauge.griffin.bind.expressions import Binder
+from tidegauge.griffin.bind.items import check_unique_aliases, named, reject_aggregates
 from tidegauge.griffin.bind.queries import bind_query
 from tidegauge.griffin.bind.scope import Scope
-from tidegauge.griffin.bind.types import COMPARISONS, value_kind
-from tidegauge.griffin.dsl.aliases import aliases, walk
-from tidegauge.griffin.dsl.items import check_unique_aliases, named, reject_aggregates
+from tidegauge.griffin.bind.types import value_kind
+from tidegauge.griffin.dsl.aliases import aliases
 from tidegauge.griffin.dsl.nodes import (
+    COMPARISONS,
     Accuracy,
     Binary,
     ColumnNode,
@@ -23,6 +24,7 @@ from tidegauge.griffin.dsl.nodes import (
     Profiling,
     Rule,
     Unary,
+    walk,
 )
 
 __all__ = ["Binder", "Scope", "bind", "notices"]
@@ -114,16 +116,17 @@ def _items(items: Iterable[Expression], scope: Scope) -> tuple[Expression, ...]:
     return tuple(named(of, name) for of, name in zip(bound, names, strict=True))
 
 
-def notices(rule: Node) -> tuple[str, ...]:
-    """Return warnings about a rule that may not mean what was intended.
+def notices(rule: Node, text: str) -> tuple[str, ...]:
+    """Return warnings about a rule, parsed from a text, that may not mean what was intended.
 
-    ``not a = b`` reads as ``(not a) = b``.
+    ``not a = b`` reads as ``(not a) = b``; who writes the brackets means it.
     """
     found = []
     for node in walk(rule):
         if isinstance(node, Binary) and node.operator in COMPARISONS:
             left = node.left
-            if isinstance(left, Unary) and left.operator == "not":
+            bare = text[left.span.start : left.span.start + 1] != "("
+            if isinstance(left, Unary) and left.operator == "not" and bare:
                 found.append(
                     "`not a = b` means `(not a) = b`; write `not (a = b)`"
                     f" (line {left.span.line}, column {left.span.column})"

@@ -26,7 +26,6 @@ from tidegauge.griffin.dsl.nodes import (
 )
 
 ARITHMETIC = frozenset("+-*/%")
-COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 NESTED = frozenset({"array", "map", "struct"})
 _SAME = frozenset({"abs", "any_value", "first", "last", "max", "min"})
 _KNOWN = {

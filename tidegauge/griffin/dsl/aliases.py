@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Sequence
 
 from tidegauge.griffin.dsl.nodes import (
     Aliased,
@@ -13,28 +12,10 @@ from tidegauge.griffin.dsl.nodes import (
     Expression,
     Index,
     Name,
-    Node,
     Number,
     Text,
+    walk,
 )
-
-
-def children(node: Node) -> Iterator[Node]:
-    """Yield the direct children of a node, in text order."""
-    for field in fields(node):
-        value = getattr(node, field.name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, Node):
-                yield one
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all its descendants in pre-order."""
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += reversed(list(children(found)))
 
 
 def alias_of(  # noqa: PLR0911 - one for each kind of node

@@ -6,6 +6,7 @@ brackets; the writer adds them where precedence needs them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -29,6 +30,8 @@ class Span:
 
 
 NOWHERE = Span(0, 0, 1, 1)
+COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+"""Operators of `Binary` nodes that compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,3 +280,27 @@ class Distinct(Node):
 
 
 Rule = Accuracy | Profiling | Listing | Distinct
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Yield the direct children of a node, in text order.
+
+    Examples
+    --------
+    >>> [child.name for child in children(BetweenNode(Name("a"), Name("b"), Name("c")))]
+    ['a', 'b', 'c']
+    """
+    for name in node.__slots__:  # slots of the node's own class; the span is inherited
+        value = getattr(node, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Node):
+                yield one
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all its descendants in pre-order."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(list(children(found)))

@@ -15,7 +15,7 @@ from tidegauge.griffin.dsl.builder import tree_builder
 from tidegauge.griffin.dsl.diagnostics import LocatedParseError
 from tidegauge.griffin.dsl.errors import syntax_error
 from tidegauge.griffin.dsl.grammar import STARTS, grammar
-from tidegauge.griffin.dsl.nodes import Expression, Node, Rule
+from tidegauge.griffin.dsl.nodes import Expression, Node, Rule, children
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -160,22 +160,6 @@ def _check(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise LocatedParseError("this is half a letter", error.start, error.end, "lex") from None
-
-
-def children(node: Node) -> Iterator[Node]:
-    """Yield the direct children of a node, in text order.
-
-    Examples
-    --------
-    >>> [child.name for child in children(parse_expression("a between b and c"))]
-    ['a', 'b', 'c']
-    """
-    for name in node.__slots__:  # slots of the node's own class; the span is inherited
-        value = getattr(node, name)
-        if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            yield from value
 
 
 def _check_depth(tree: Node) -> None:

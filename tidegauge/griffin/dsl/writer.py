@@ -10,7 +10,6 @@ from tidegauge.griffin.dsl.grammar import is_plain
 
 # Precedence levels, loosest first.
 ALIAS, OR, AND, COMPARISON, PREDICATE, SUM, TERM, SIGN, SELECTION = range(9)
-COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _OF_OPERATORS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": TERM, "/": TERM, "%": TERM}
 
 

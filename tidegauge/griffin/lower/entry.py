@@ -68,7 +68,7 @@ def lower(
     )
     bound = bind(rule, scope) if rule is not None and needs else None
     plan = _lowered(bound, work)
-    said = () if bound is None else notices(bound)
+    said = () if bound is None else notices(bound, config.rule)
     may_fail = Hazards() if bound is None else hazards(bound)
     return replace(plan, notices=(*plan.notices, *said, *_unknown(config)), hazards=may_fail)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tidegauge.griffin.bind.scope import Scope
-from tidegauge.griffin.dsl.aliases import free, walk
+from tidegauge.griffin.dsl.aliases import free
 from tidegauge.griffin.dsl.nodes import (
+    COMPARISONS,
     Accuracy,
     BetweenNode,
     Binary,
@@ -22,11 +23,11 @@ from tidegauge.griffin.dsl.nodes import (
     Null,
     Text,
     Unary,
+    walk,
 )
 from tidegauge.griffin.lower.sql import ATOM, Written, expression_sql, operand, write
 
 NULL_MATCHES = ("null-safe", "sql", "griffin")
-COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def side_names(scope: Scope) -> tuple[str, str]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.errors import DslError, describe
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.griffin.config import RuleConfig
-from tidegauge.griffin.dsl.aliases import walk
-from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text
+from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text, walk
 from tidegauge.griffin.sql.tokens import tokens
 
 if TYPE_CHECKING:

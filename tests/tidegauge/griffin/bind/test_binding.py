@@ -218,10 +218,22 @@ def test_lists_and_distinctness():
         bound("count(id)", "uniqueness")
 
 
-def test_not_before_a_comparison_is_noticed():
-    (said,) = notices(parse("not ok = true and id = 1", dq_type="accuracy"))
-    assert "`not a = b` means `(not a) = b`" in said
-    assert notices(parse("not (ok = true) and id = 1", dq_type="accuracy")) == ()
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("not ok = true and id = 1", "(line 1, column 1)"),
+        ("id = 1 and\n !ok < 1", "(line 2, column 2)"),
+        ("(not ok) = true", None),
+        ("not (ok = true) and id = 1", None),
+        ("ok = not true", None),
+        ("not ok and id = 1", None),
+        ("not id in (1)", None),
+    ],
+)
+def test_not_before_a_comparison_is_noticed(text, place):
+    found = notices(parse(text, dq_type="accuracy"), text)
+    expected = f"`not a = b` means `(not a) = b`; write `not (a = b)` {place}"
+    assert found == (() if place is None else (expected,))
 
 
 def test_a_source_named_like_a_column():

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError, SetupError, UnknownNameError
-from tidegauge.griffin.bind.notices import precedence_notices
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Accuracy,
     Aliased,
@@ -367,24 +366,6 @@ WRITTEN = {
 @pytest.mark.parametrize(("text", "written"), WRITTEN.values(), ids=WRITTEN.keys())
 def test_writing(text, written):
     assert write(parse_expression(text)) == written
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("not a = b", ["line 1, column 1: NOT a = b means (NOT a) = b; for the other"]),
-        ("x and\n !a.b < 1", ["line 2, column 2: NOT a.b < 1 means (NOT a.b) < 1; for the other"]),
-        ("(not a) = b", []),
-        ("not (a = b)", []),
-        ("a = not b", []),
-        ("not a and b", []),
-        ("not a in (1)", []),
-    ],
-)
-def test_not_before_a_comparison_is_told_of(text, told):
-    found = list(precedence_notices(parse(text), text))
-    assert len(found) == len(told)
-    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
 
 
 def test_writing_what_binding_has_found():

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from tidegauge.griffin.bind.functions import AGGREGATES
 from tidegauge.griffin.bind.scope import Scope
-from tidegauge.griffin.dsl.aliases import walk
-from tidegauge.griffin.dsl.nodes import Aliased, Call, Expression, Node
+from tidegauge.griffin.dsl.nodes import Aliased, Call, Expression, Node, walk
 
 
 def named(of: Expression, alias: str) -> Aliased:
