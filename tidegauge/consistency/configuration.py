@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Any
 
 from tidegauge.analyzers.core.description import canonical_json
@@ -27,7 +26,7 @@ from tidegauge.consistency.compare.maps import ConsistencyKeys
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.numbers import ConsistencyNumbers
 from tidegauge.consistency.compare.texts import ConsistencyTexts
-from tidegauge.consistency.log.query import GROUP_BY, JOIN, TYPES
+from tidegauge.consistency.log.query import GROUP_BY, JOIN, check_type, is_day
 from tidegauge.consistency.log.sampling import threshold
 from tidegauge.consistency.log.schemas import OWN_COLUMNS, LogSchema
 from tidegauge.repository.distributions.drift import RECORDED_OF
@@ -121,20 +120,6 @@ def require_day(what: str, text: str) -> None:
     """
     if not is_day(text):
         raise SuiteError(f"{what} is a day such as 2023-01-05, not {text!r}")
-
-
-def is_day(text: str) -> bool:
-    """Return whether a text is an ISO day such as ``2023-01-05``.
-
-    Examples
-    --------
-    >>> is_day("2023-01-05"), is_day("2023-1-5"), is_day("20230105")
-    (True, False, False)
-    """
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True)
@@ -245,8 +230,7 @@ class Configuration:
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
             raise SuiteError("a comparison needs a namespace, and a join or a group_by")
-        if self.type not in TYPES:
-            raise SuiteError(f"type is {' or '.join(TYPES)}, not {self.type!r}")
+        check_type(self.type)
         if not self.keys:
             raise SuiteError("keys are the columns by which queries are joined with the backfill")
         if not self.dataset:

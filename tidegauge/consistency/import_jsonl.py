@@ -75,7 +75,9 @@ def import_consistency(repository: Repository, file: str | Path) -> list[str]:
     for number, line in enumerate(_read(Path(file)), start=1):
         try:
             dataset, times, found = _parse_line(line)
-        except (TidegaugeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (
+            TidegaugeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError
+        ) as error:  # fmt: skip
             msg = f"{file}, line {number}: no consistency metrics of a day: {error!r}"
             raise SourceError(msg) from error
         datasets[dataset] = None

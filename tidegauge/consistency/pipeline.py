@@ -19,8 +19,9 @@ from tidegauge.consistency.compare.alignment import BUCKET, DATE, DAY
 from tidegauge.consistency.compare.inputs import ComparisonInputs
 from tidegauge.consistency.compare.measuring import measure
 from tidegauge.consistency.compare.tables import ComparisonTable, write_metrics
-from tidegauge.consistency.configuration import Configuration, is_day, require_day
+from tidegauge.consistency.configuration import Configuration, require_day
 from tidegauge.consistency.log.flatten import Flattened, flatten
+from tidegauge.consistency.log.query import is_day
 from tidegauge.consistency.recording import is_of_log, record, record_log
 from tidegauge.repository.store.config import privacy_settings
 

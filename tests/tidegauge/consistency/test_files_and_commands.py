@@ -129,7 +129,10 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
         (("key.avsc", "'{}'"), "not an Avro schema"),
         (("payload: [session]", "payload: [site]"), "'site' is payload and a key"),
         (("payload: [session]", "payload: price"), "'price' is payload and a feature"),
-        (("join: team/search", "join: s\ntype: table"), "type is join or groupBy, not 'table'"),
+        (
+            ("join: team/search", "join: s\ntype: table"),
+            "type is one of 'join', 'groupBy', not 'table'",
+        ),
         (
             ("join: team/search", "group_by: s\ntype: join"),
             "a group_by is of type groupBy, not 'join'",

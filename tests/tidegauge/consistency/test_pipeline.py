@@ -570,7 +570,7 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
         ({"group_bys": {"g": GroupBy(("f",)), "h": GroupBy(("f",))}}, "'f' is of two group-bys"),
         ({"backfill": None}, "'clicks' needs a backfill"),
         ({"tolerance": {"clikcs": Tolerance(1)}}, "did you mean 'clicks'"),
-        ({"type": "table"}, "type is join or groupBy"),
+        ({"type": "table"}, "type is one of 'join', 'groupBy'"),
         ({"keys": ()}, "keys are the columns"),
         ({"segment_by": ("DS",)}, "segment_by cannot name 'DS'"),
         ({"segment_by": ("number",)}, "segment_by cannot name 'number'"),

@@ -83,6 +83,12 @@ class AlignedPart:
         return tuple(dict.fromkeys(name for some in self.group_bys.values() for name in some))
 
 
+def own_presence(table: DataFrame, group_by: str) -> str | None:
+    """Return a group-by if a comparison table has a presence column of it, in any case; else None."""
+    there = {name.casefold() for name in table.columns}
+    return group_by if presence_of(group_by).casefold() in there else None
+
+
 def presence_of(group_by: str) -> str:
     """Return the presence column of a group-by, for comparisons with several backfills."""
     return f"{PRESENCE}_{group_by}"

@@ -18,7 +18,7 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.scan import Group, Scan, scan
-from tidegauge.consistency.compare.alignment import Alignment, presence_of
+from tidegauge.consistency.compare.alignment import Alignment, own_presence
 from tidegauge.consistency.compare.comparison import ALL, Comparison
 from tidegauge.consistency.compare.distributions import (
     LONGEST,
@@ -195,10 +195,8 @@ def _parts(
 ) -> dict[str | None, dict[str, Sequence[str]]]:
     """Return group-bys by the one whose presence column they use; None for the common one."""
     parts: dict[str | None, dict[str, Sequence[str]]] = {}
-    there = {name.casefold() for name in table.columns}
     for name, features in group_bys.items():
-        own = name if presence_of(name).casefold() in there else None
-        parts.setdefault(own, {})[name] = features
+        parts.setdefault(own_presence(table, name), {})[name] = features
     return parts
 
 

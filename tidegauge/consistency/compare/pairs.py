@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.consistency.compare.alignment import presence_of
+from tidegauge.consistency.compare.alignment import own_presence
 from tidegauge.consistency.compare.equality import Tolerance, same
 from tidegauge.consistency.compare.join import rows_of
 from tidegauge.consistency.compare.measures import LOGGED, MATCHED
@@ -70,7 +70,7 @@ def value_pairs(
         raise IllegalAnalyzerParameterError(f"limit is a number of pairs, not {limit!r}")
     schema = Schema.from_frame(table)
     a, b = (schema.field(quote(name)) for name in (LOGGED + feature, feature))
-    own = None if group_by is None or presence_of(group_by) not in table.columns else group_by
+    own = None if group_by is None else own_presence(table, group_by)
     differ = (
         f"{MATCHED} AND NOT {same(a.sql, b.sql, (a.type, b.type), Tolerance.from_value(tolerance))}"
     )

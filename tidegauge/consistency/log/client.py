@@ -25,9 +25,9 @@ from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.consistency.log.query import (
     JOIN,
     LOG_COLUMNS,
-    TYPES,
     Query,
     RegisteredJoin,
+    check_type,
     day_of,
     encoded,
     partition_folder,
@@ -154,8 +154,7 @@ class QueryLog:
         str
             The schema's hash.
         """
-        if type not in TYPES:
-            raise SuiteError(f"type is one of {', '.join(map(repr, TYPES))}, not {type!r}")
+        check_type(type)
         self._joins[schema.join] = RegisteredJoin(schema, type, sample_percent, sample_keys)
         return schema.hash
 

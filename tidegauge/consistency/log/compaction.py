@@ -90,9 +90,10 @@ def _compact_join(
     expected = {}
     for ds, folder in folders.items():
         groups = joinable(system, folder)
-        joined = [join_files(system, folder, group) for group in groups]
-        replaced = {name for group in groups for name in group}
-        expected[ds] = (first[ds] - replaced) | set(joined)
+        joined = {group: join_files(system, folder, group) for group in groups}
+        done = {name: group for group, name in joined.items() if name is not None}
+        replaced = {name for group in done.values() for name in group}
+        expected[ds] = (first[ds] - replaced) | done.keys()
     last, now = _state(spark, namespace, join, system, folders)
     same = {
         ds: (one, other)

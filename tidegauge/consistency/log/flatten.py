@@ -19,7 +19,7 @@ from tidegauge.analyzers.sources.sources import ListedPartition, describe_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.log.decoding import BadRecord, DayCounts, Decoded, decode
 from tidegauge.consistency.log.joined_files import finish
-from tidegauge.consistency.log.query import JOIN, partition_folder
+from tidegauge.consistency.log.query import JOIN, check_type, partition_folder
 from tidegauge.consistency.log.sampling import BUCKETS, sample, threshold
 from tidegauge.consistency.log.schemas import OWN_COLUMNS, Columns, LogSchema, LogSchemas, merged
 from tidegauge.consistency.log.table import join_table, log_table, read_schemas, sync_log_table
@@ -141,6 +141,7 @@ def flatten(
     >>> spark.table("shop.search_logged").select("user", "clicks", "ds").collect()  # doctest: +SKIP
     [Row(user=7, clicks=3, ds='2023-01-05')]
     """
+    check_type(type)
     logs = log_table(spark, namespace)
     name = join_table(namespace, join, "logged")
     sync_log_table(spark, namespace)

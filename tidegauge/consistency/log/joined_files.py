@@ -52,8 +52,8 @@ def joinable(
     return [tuple(group) for group in groups if len(group) > 1]
 
 
-def join_files(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
-    """Join files to one, and return its name.
+def join_files(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str | None:
+    """Join files to one, and return its name; None if another process took it for one that was killed.
 
     What is written first is hidden, and so is the list of the files that it replaces. A process that
     is killed leaves either these, or the joined file beside some of the others and the list:
@@ -71,8 +71,11 @@ def join_files(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
             writer.write_table(table)
     with system.open_output_stream(f"{folder}/.{name}{_REPLACES}") as stream:
         stream.write(json.dumps(list(names)).encode())
-    system.move(waiting, f"{folder}/{name}")
-    finish(system, folder)
+    try:
+        system.move(waiting, f"{folder}/{name}")
+    except FileNotFoundError:  # `finish` of another process has deleted it
+        return None
+    _delete(system, folder, [*names, f".{name}{_REPLACES}"])
     return name
 
 
@@ -93,18 +96,20 @@ def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 def finish(system: fs.FileSystem, folder: str) -> bool:
     """Finish what a killed compaction left in a folder; return whether there was anything.
 
-    Files that a joined one replaces are removed only if that is there.
+    Files that a joined one replaces are removed only if that is there. One that is not yet there
+    never will be: the hidden file is deleted first, of which it would be made.
     """
     hidden = sizes(system, folder, hidden=True)
     lists = [name for name in hidden if name.endswith(_REPLACES)]
     for listed in lists:
         joined = listed.removeprefix(".").removesuffix(_REPLACES)
+        _delete(system, folder, hidden.keys() & {f".{joined}.tmp"})
         visible = sizes(system, folder)
         if joined in visible:
-            with system.open_input_stream(f"{folder}/{listed}") as stream:
-                replaced = json.loads(stream.read())
-            _delete(system, folder, visible.keys() & set(replaced))
-        _delete(system, folder, hidden.keys() & {f".{joined}.tmp"})
+            with suppress(FileNotFoundError):  # another process finishes the same
+                with system.open_input_stream(f"{folder}/{listed}") as stream:
+                    replaced = json.loads(stream.read())
+                _delete(system, folder, visible.keys() & set(replaced))
         _delete(system, folder, [listed])
     return bool(lists)
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from tidegauge.analyzers.core.errors import SuiteError, did_you_mean
@@ -17,12 +17,33 @@ from tidegauge.consistency.log.sampling import BUCKETS, bucket, threshold
 from tidegauge.consistency.log.schemas import LogSchema
 
 JOIN, GROUP_BY = TYPES = ("join", "groupBy")
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOG_COLUMNS = ["key_bytes", "value_bytes", "ts_millis", "query_source", "schema_hash", "type"]
 """Columns of a query log's files; day and join are in the folder names."""
 FIRST_MS, LAST_MS = 946_684_800_000, 253_402_300_799_999
 """Bounds of the years 2000 to 9999, in milliseconds since 1970. Earlier times are zeros, or seconds."""
 _ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+
+
+def check_type(type: str) -> None:  # noqa: A002 - the column's name
+    """Raise `SuiteError` if a type of queries is none of `TYPES`."""
+    if type not in TYPES:
+        raise SuiteError(f"type is one of {', '.join(map(repr, TYPES))}, not {type!r}")
+
+
+def is_day(text: str) -> bool:
+    """Return whether a text is an ISO day such as ``2023-01-05``.
+
+    Examples
+    --------
+    >>> is_day("2023-01-05"), is_day("2023-1-5"), is_day("20230105")
+    (True, False, False)
+    """
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 class Query(NamedTuple):

@@ -11,6 +11,7 @@ from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.sources.sources import describe_table, partition_sql
+from tidegauge.consistency.log.query import is_day
 from tidegauge.consistency.log.table import (
     DEFAULT_RETENTION,
     RETENTION,
@@ -169,10 +170,8 @@ def retention_of(properties: Mapping[str, str], table: str, name: str = RETENTIO
 
 
 def _day(partition: Partition) -> date | None:
-    try:
-        return date.fromisoformat(partition.value("ds"))
-    except ValueError:
-        return None
+    ds = partition.value("ds")
+    return date.fromisoformat(ds) if is_day(ds) else None
 
 
 def _drop(spark: SparkSession, table: str, partition: Partition) -> None:

@@ -153,6 +153,60 @@ def test_whenever_it_is_killed_nothing_is_lost_and_the_next_finishes(tmp_path):
         assert not joined_files.finish(local, str(place))
 
 
+class Beside(Mortal):
+    """A file system on which another process finishes compactions before or after a file is moved."""
+
+    def __init__(self, step, place):
+        super().__init__(100)
+        self.step, self.place = step, place
+
+    def move(self, source, target):
+        if self.step == "before the move":
+            joined_files.finish(self.inner, self.place)
+        super().move(source, target)
+        if self.step == "after the move":
+            joined_files.finish(self.inner, self.place)
+
+
+@pytest.mark.parametrize("step", ["before the move", "after the move"])
+def test_two_processes_finish_the_same_and_nothing_is_lost_or_twice(tmp_path, step):
+    """A flattening that runs beside a compaction takes what it sees for one that was killed."""
+    logged(tmp_path, range(3))
+    place = place_of(tmp_path)
+    beside = fs.PyFileSystem(Beside(step, place))
+    (group,) = joined_files.joinable(beside, place)
+    name = joined_files.join_files(beside, place, group)
+    assert (name is None) == (step == "before the move")
+    found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
+    assert times(found) == [0, 1, 2]
+    assert not joined_files.finish(fs.LocalFileSystem(), place)
+    assert len(visible(found)) == (3 if name is None else 1)
+
+
+def test_a_file_that_is_moved_while_another_process_looks_is_not_read_twice(tmp_path, monkeypatch):
+    """It saw the list, and not yet the joined file: that is there when it has tried to delete the hidden one."""
+    logged(tmp_path, range(3))
+    place = place_of(tmp_path)
+    local = fs.LocalFileSystem()
+    found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
+    (group,) = joined_files.joinable(local, place)
+    with pytest.raises(Killed):
+        joined_files.join_files(fs.PyFileSystem(Mortal(2)), place, group)  # before the move
+    (waiting,) = (one for one in found.iterdir() if one.name.endswith(".tmp"))
+    delete = joined_files._delete
+
+    def moved_meanwhile(system, folder, names):
+        names = list(names)
+        if waiting.name in names and waiting.exists():
+            waiting.rename(found / waiting.name.removeprefix(".").removesuffix(".tmp"))
+        delete(system, folder, names)
+
+    monkeypatch.setattr(joined_files, "_delete", moved_meanwhile)
+    joined_files.finish(local, place)
+    assert times(found) == [0, 1, 2]
+    assert len(visible(found)) == 1
+
+
 @pytest.mark.spark
 @pytest.mark.soak
 def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository):
