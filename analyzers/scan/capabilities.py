@@ -273,17 +273,18 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
     Threads may set the same ones: the last to leave restores what was there before the first.
     """
-    with _SETTING:
-        held = _SET.setdefault(spark, {})
-        for key, value in settings.items():
-            before, users = held.get(key) or (spark.conf.get(key, None), 0)
-            held[key] = before, users + 1
-            spark.conf.set(key, value)
+    held, entered = _SET.setdefault(spark, {}), []
     try:
+        with _SETTING:
+            for key, value in settings.items():
+                before, users = held.get(key) or (spark.conf.get(key, None), 0)
+                spark.conf.set(key, value)
+                held[key] = before, users + 1
+                entered.append(key)
         yield
     finally:
         with _SETTING:
-            for key in settings:
+            for key in entered:
                 before, users = held.pop(key)
                 if users > 1:
                     held[key] = before, users - 1

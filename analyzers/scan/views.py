@@ -12,6 +12,7 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import UnresolvedQueryError, describe, did_you_mean
@@ -127,8 +128,8 @@ def _query_error(error: Exception, sql: str) -> UnresolvedQueryError:
 
 
 def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:
-    with suppress(Exception):  # nothing to drop if the session has ended
-        for frame in cached:
-            frame.unpersist()
-        for view in views:
-            spark.catalog.dropTempView(view)
+    for drop in [frame.unpersist for frame in cached] + [
+        partial(spark.catalog.dropTempView, view) for view in views
+    ]:
+        with suppress(Exception):  # nothing to drop if the session has ended
+            drop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.analysis import Run, analyze
 from tidegauge.analyzers.core.errors import NoSuchTableError, TidegaugeError, describe
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.progress import Silent
 from tidegauge.analyzers.scan.capabilities import activate
 from tidegauge.display.addresses import incident_address
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
 MOST_ANOMALIES = 10
 """Anomalies of a dataset that a summary tells one by one."""
+_PLAIN = re.compile(r"\w+", re.ASCII)
+"""Names of tables that need no quotes."""
 
 
 @dataclass
@@ -269,7 +272,7 @@ def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
     return [
         replace(
             file,
-            table=f"{database}.{name}",
+            table=f"{database}.{name if _PLAIN.fullmatch(name) else quote(name)}",
             suite=replace(file.suite, dataset=f"{file.suite.dataset}.{name}"),
         )
         for name in names

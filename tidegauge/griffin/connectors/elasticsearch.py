@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent
 
@@ -97,13 +98,16 @@ class ElasticsearchConnector(Connector):
         page = self._ask(
             f"/{self._path}/_search?scroll={percent(keep)}", {"size": size, "sort": ["_doc"]}
         )
-        while page["hits"]["hits"]:
-            for hit in page["hits"]["hits"]:
-                yield hit["_source"]
-            scroll = page["_scroll_id"]
-            page = self._ask("/_search/scroll", {"scroll": keep, "scroll_id": scroll})
-        if scroll := page.get("_scroll_id"):
-            self._ask("/_search/scroll", {"scroll_id": scroll}, "DELETE")
+        try:
+            while page["hits"]["hits"]:
+                for hit in page["hits"]["hits"]:
+                    yield hit["_source"]
+                scroll = page["_scroll_id"]
+                page = self._ask("/_search/scroll", {"scroll": keep, "scroll_id": scroll})
+        finally:  # else the server holds it for minutes
+            if scroll := page.get("_scroll_id"):
+                with suppress(SourceError, OSError):
+                    self._ask("/_search/scroll", {"scroll_id": scroll}, "DELETE")
 
     def _ask(self, path: str, body: Mapping[str, Any], method: str = "POST") -> dict[str, Any]:
         options = self.options()
