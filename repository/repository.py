@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from math import isnan, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +51,7 @@ from tidegauge.repository.store.queries import (
     Window,
     as_analyzer,
     check_selectors,
+    moment_of,
     partition_id,
     require_measured,
     series_filter,
@@ -402,8 +403,8 @@ class Repository(Rendered):
             One row for each metric of each partition, with the columns dataset, segment, partition,
             time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
             analyzer. ``value`` is NaN where the status is failed or empty. With ``wide`` the values
-            alone, a row for each partition, indexed by time (by partition where one has no time), and
-            a column for each series: its name, and what tells it from the others of the frame.
+            alone, a row for each partition, indexed by time (by partition where one has no time, or
+            several have the same), and a column for each series: its name, and what tells it from the others of the frame.
 
         Examples
         --------
@@ -696,7 +697,7 @@ class Repository(Rendered):
         value: Values,
         *,
         partition: str | None = None,
-        time: datetime | None = None,
+        time: Moment = None,
         instance: str = "*",
         segment: str = "",
         entity: str = "Dataset",
@@ -715,8 +716,9 @@ class Repository(Rendered):
             value holds a slash or a percent sign cannot be given by name.
         partition : str, optional
             For a single value: ``ds=2013-02-08``; default: the whole dataset.
-        time : datetime, optional
-            The partition's time, where its name does not give it.
+        time : datetime, date or str, optional
+            The partition's time, where its name does not give it, as for ``since``. A partition that
+            has one keeps it, with a warning if it is another.
         instance : str
             The column or rule that it is about.
         segment, entity : str
@@ -747,10 +749,8 @@ class Repository(Rendered):
             raise HistoryError(msg)
         values, known = values_by_partition_name(value, partition)
         what = Recorded(name, instance=instance, entity=entity, scale=scale)
-        times = {} if many else {partition or "": time}
+        times = {} if many else {partition or "": moment_of(time, "time")}
         weight = None if weight is None or isnan(weight) else float(weight)
-        if time is not None and time.tzinfo is None:
-            times = dict.fromkeys(times, time.replace(tzinfo=UTC))
         record = Record(dataset, what, segment, values, times, weight, known)
         return write_record(self.database, record)
 
@@ -1784,6 +1784,9 @@ class Repository(Rendered):
     @series_filter(HistoryFilter)
     def scores(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
         """Return the detectors' scores of all points, anomalies or not.
+
+        Detectors of whole partitions score series that have no metrics. These are returned where they are
+        asked for: ``name="MissingPartition"``.
 
         Parameters
         ----------

@@ -72,7 +72,7 @@ def nearest(wanted: str, available: Iterable[str], least: float = 0.5) -> str | 
     >>> nearest("xyz", ["Size"])
     """
     by_folded = {name.casefold(): name for name in available}
-    matches = get_close_matches(wanted.casefold(), by_folded, n=1, cutoff=least)
+    matches = get_close_matches(str(wanted).casefold(), by_folded, n=1, cutoff=least)
     return by_folded[matches[0]] if matches else None
 
 

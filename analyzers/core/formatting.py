@@ -65,7 +65,8 @@ _CONTROL = re.compile(
 
 Colours of letters are harmless; those that hide text, black and conceal, are not among them.
 """
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d|\.|inf)")
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\Z|inf\Z)", re.IGNORECASE)
+"""Beginnings of formulas; a sign begins one unless the rest is a number."""
 
 
 def for_terminal(text: str) -> str:
@@ -102,8 +103,8 @@ def for_spreadsheet(value: Any) -> Any:
 
     Examples
     --------
-    >>> [for_spreadsheet(v) for v in ("=1+1", "@x", "-cmd", "-1.5", "+inf", "ds=1", -2)]
-    ["'=1+1", "'@x", "'-cmd", '-1.5', '+inf', 'ds=1', -2]
+    >>> [for_spreadsheet(v) for v in ("=1+1", "@x", "-cmd", "-1.5", "+inf", "ds=1", -2, "-2+3")]
+    ["'=1+1", "'@x", "'-cmd", '-1.5', '+inf', 'ds=1', -2, "'-2+3"]
     """
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 

@@ -255,20 +255,25 @@ class DetectionJob(DetectionScope):
         always |= len(self.watched[detector]) > 1
         if always or self.replay or decided_by != one.decided_by or self.window != Window():
             return {int(row["id"]) for row in self.known[1]}
-        reads = s.metric
+        reads = [s.metric]
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
-            reads = s.partition_version
-        m, p = reads.c, s.partition.c
-        new_data = (
-            sa.select(m.partition_id)
-            .join_from(s.partition, reads, m.partition_id == p.id)
-            .where(p.dataset_id == self.id)
-            .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
-            .distinct()
-        )
+            reads = [
+                s.partition_version,
+                s.metric,
+            ]  # of a recorded partition there are metrics alone
+        p, found = s.partition.c, set[int]()
+        for table in reads:
+            m = table.c
+            new_data = (
+                sa.select(m.partition_id)
+                .join_from(s.partition, table, m.partition_id == p.id)
+                .where(p.dataset_id == self.id)
+                .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
+                .distinct()
+            )
+            found |= set(connection.execute(new_data).scalars())
         new = [said for said in self.teaching.said if said.commit > mark]
-        covered = {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
-        return covered | set(connection.execute(new_data).scalars())
+        return found | {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
 
     def _score(
         self,

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.store.facts import dimensions_of, read_facts, read_newest
 from tidegauge.repository.store.frames import columns
@@ -44,14 +46,22 @@ def read_value(
         If no series or several match, or there is no such partition or value.
     """
     found, _ = dimensions_of(connection, dataset_id(connection, dataset), query)
-    one = replace(query, series=[_meant(found, dataset, query)["id"]])
-    if partition is None and as_of is None:
-        facts = read_newest(connection, dataset, one)
+    if partition is not None:
+        only = [partition_id(connection, dataset, partition)]
+        facts = read_facts(connection, dataset, query, as_of, partitions=only)
+        held = set(facts.of_series.tolist())
+        found = [row for place, row in enumerate(facts.series) if place in held] or found
+        meant = _meant(found, dataset, query)["id"]
+        own = [facts.series[of]["id"] == meant for of in facts.of_series.tolist()]
+        facts = facts.taken(np.flatnonzero(own))
     else:
-        facts = read_facts(connection, dataset, one, as_of)
-        if partition is not None:
-            partition_id(connection, dataset, partition)  # raises if unknown
-            facts = facts.taken((facts.column("partition") == partition).nonzero()[0])
+        one = replace(query, series=[_meant(found, dataset, query)["id"]])
+        newest = as_of is None
+        facts = (
+            read_newest(connection, dataset, one)
+            if newest
+            else read_facts(connection, dataset, one, as_of)
+        )
     if not len(facts):
         msg = f"{dataset!r} has no value of {found[0]['name']} in {partition or 'any partition'}"
         raise HistoryError(msg)
@@ -84,7 +94,7 @@ def _meant(found: Sequence[SeriesRow], dataset: str, query: MetricQuery) -> Seri
 def wide_frame(tidy: pd.DataFrame) -> pd.DataFrame:
     """Return the values of a tidy frame of metrics with a column for each series.
 
-    Rows are indexed by time, or by partition where times are missing or not of one partition each.
+    Rows are indexed by time, or by partition where times are missing, or a series has several values at one.
 
     Examples
     --------
@@ -104,12 +114,12 @@ def wide_frame(tidy: pd.DataFrame) -> pd.DataFrame:
     labels = dict(zip(series, _labels(series), strict=True))
     keys = plain[identity].itertuples(index=False, name=None)
     labelled = plain.assign(label=[labels[key] for key in keys])
-    places = plain.drop_duplicates("partition").set_index("partition")["time"]
-    wide = labelled.pivot(index="partition", columns="label", values="value")  # noqa: PD010
-    wide = wide.reindex(index=places.index, columns=list(labels.values()))
+    timed = plain["time"].notna().all() and not labelled.duplicated(["time", "label"]).any()
+    by = "time" if timed else "partition"
+    wide = labelled.pivot(index=by, columns="label", values="value")  # noqa: PD010
+    wide = wide.reindex(index=pd.Index(plain[by].drop_duplicates(), name=by))
+    wide = wide.reindex(columns=list(labels.values()))
     wide.columns.name = None
-    if places.notna().all() and places.is_unique:
-        wide.index = pd.Index(places, name="time")
     return wide
 
 

@@ -150,43 +150,53 @@ SCORE_COLUMNS = columns(
 def score_rows(
     connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
 ) -> list[ScoreRow]:
-    """Return each current point's latest score by each detector, in order of time."""
+    """Return each current point's latest score by each detector, in order of time.
+
+    Detectors of whole partitions score series of their own, which have no metrics and are returned
+    where they are asked for by name.
+    """
     commit = commit_as_of(connection, as_of)
     of = dataset_id(connection, dataset)
     facts = read_facts(connection, dataset, query, as_of)
-    places: dict[tuple[int, int, int], int] = {}
-    series = [row["id"] for row in facts.series]
-    partitions = [row["id"] for row in facts.partitions]
-    at = zip(
-        facts.of_partition.tolist(), facts.of_series.tolist(), facts.version.tolist(), strict=True
-    )
-    places = {(partitions[p], series[i], v): n for n, (p, i, v) in enumerate(at)}
-    wanted = sorted({partitions[p] for p in facts.of_partition.tolist()})
-    found: list[tuple[int, str, ScoreRow]] = []
-    asked = [series[place] for place in np.unique(facts.of_series).tolist()]
+    order = {row["id"]: n for n, row in enumerate(facts.partitions)}
+    series = {row["id"]: n for n, row in enumerate(facts.series)}
+    measured = {
+        (facts.partitions[p]["id"], facts.series[i]["id"], v)
+        for p, i, v in zip(
+            facts.of_partition.tolist(),
+            facts.of_series.tolist(),
+            facts.version.tolist(),
+            strict=True,
+        )
+    }
+    watched = {key[1] for key in measured}
+    found: list[tuple[int, int, str, ScoreRow]] = []
     for detector in detectors(connection, of):
-        points = read(connection, of, detector, wanted, commit, asked)
+        by_name = query.name is not None
+        own = {row["id"] for row in facts.series if by_name and row["analyzer"] == detector}
+        partitions = sorted(order if own else {key[0] for key in measured})
+        asked = sorted(watched | own)
+        points = read(connection, of, detector, partitions, commit, asked)
         points = points.taken(np.flatnonzero(np.isin(points.series, asked)))
         p_values = points.p_value
         ids = zip(
             points.partition.tolist(), points.series.tolist(), points.version.tolist(), strict=True
         )
         for k, key in enumerate(ids):
-            place = places.get(key)
-            if place is not None:
-                about = facts.series[facts.of_series[place]]
-                partition = facts.partitions[facts.of_partition[place]]
-                row = {
-                    "dataset": dataset,
-                    **{name: about[name] for name in ("segment", "name", "instance", "analyzer")},
-                    **{name: partition[name] for name in ("partition", "time")},
-                    "detector": detector,
-                    "p_value": p_values[k],
-                    **{name: float(getattr(points, name)[k]) for name in NUMBERS},
-                    "version": key[2],
-                }
-                found.append((place, detector, cast("ScoreRow", row)))
-    return [row for *_, row in sorted(found, key=lambda x: x[:2])]
+            if key not in measured and key[1] not in own:
+                continue
+            about, partition = facts.series[series[key[1]]], facts.partitions[order[key[0]]]
+            row = {
+                "dataset": dataset,
+                **{name: about[name] for name in ("segment", "name", "instance", "analyzer")},
+                **{name: partition[name] for name in ("partition", "time")},
+                "detector": detector,
+                "p_value": p_values[k],
+                **{name: float(getattr(points, name)[k]) for name in NUMBERS},
+                "version": key[2],
+            }
+            found.append((order[key[0]], series[key[1]], detector, cast("ScoreRow", row)))
+    return [row for *_, row in sorted(found, key=lambda x: x[:3])]
 
 
 INCIDENT_COLUMNS = columns(

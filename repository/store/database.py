@@ -356,6 +356,16 @@ class Database:
             raw.cursor().execute("VACUUM")
             _pragma(connection, "wal_checkpoint(TRUNCATE)")
 
+    def row_counts(self) -> dict[str, int]:
+        """Return the number of rows of each table, at any revision."""
+        with self.engine.connect() as connection:
+            names = sa.inspect(connection).get_table_names()
+            count = sa.select(sa.func.count())
+            return {
+                name: connection.execute(count.select_from(sa.table(name))).scalar_one()
+                for name in names
+            }
+
     def migrate(self, target: str = "head") -> None:
         """Migrate the database up or down to a revision, atomically, while others wait."""
         from alembic import command

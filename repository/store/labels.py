@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import index
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import ConflictError, HistoryError, UnknownNameError
+from tidegauge.analyzers.core.errors import (
+    ConflictError,
+    HistoryError,
+    RepositoryWarning,
+    UnknownNameError,
+    did_you_mean,
+)
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, next_commit
@@ -223,15 +230,34 @@ def add_range(
         msg = "a range has a beginning or an end: since=, until=, or both"
         raise HistoryError(msg)
     told = {"note": note and visible(note), "by": by and visible(by), **series}
+    unknown: list[str] = []
 
     def work(connection: Connection) -> None:
         of = dataset_id(connection, dataset)
+        unknown[:] = _unknown_series(connection, of, series)
         commit, now = next_commit(connection, None)
         about = {"dataset_id": of, "since": window.since, "until": window.until, "label": label}
         values = {**about, **told, "created_at": now, "commit_id": commit}
         connection.execute(sa.insert(s.label).values(values))
 
     database.write(work)
+    for text in unknown:
+        warnings.warn(f"{dataset!r} has no series of {text} yet", RepositoryWarning, stacklevel=3)
+
+
+def _unknown_series(
+    connection: Connection, dataset: int, series: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Yield what names no series of a dataset; a label may be of future ones."""
+    e, a = s.series.c, s.analyzer.c
+    for what, column in (("name", e.name), ("instance", e.instance), ("segment", a.segment)):
+        wanted = series.get(what)
+        if wanted is None:
+            continue
+        query = sa.select(column).join_from(s.series, s.analyzer).where(a.dataset_id == dataset)
+        there = set(connection.execute(query.distinct()).scalars())
+        if wanted not in there:
+            yield f"the {what} {wanted!r}{did_you_mean(wanted, sorted(there))}"
 
 
 def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:
@@ -315,21 +341,28 @@ def training_labels(
         .order_by(b.id)
     )
     last: dict[tuple[str, int], Any] = {}
+    given: dict[tuple[str, int], list[int]] = {}
     for row in connection.execute(query):
         of = (("anomaly", row.anomaly_id), ("incident", row.incident_id), ("range", row.id))
         about = next(pair for pair in of if pair[1] is not None)
         last.pop(about, None)
         last[about] = row
+        given.setdefault(about, []).append(row.commit_id)
     members = _members(connection, [number for kind, number in last if kind == "incident"])
     said = []
     for (kind, number), row in last.items():
         points: frozenset[tuple[int, int]] | None = None
         if kind == "anomaly":
             points = frozenset({(row.series_id, row.partition_id)})
-        elif kind == "incident":  # its anomalies when the label was added
-            then = row.commit_id
+        elif (
+            kind == "incident"
+        ):  # its anomalies when it was labelled, also those that a label withdrew
             known = members.get(number, ())
-            points = frozenset((i, p) for i, p, begun, end in known if begun <= then < end)
+            points = frozenset(
+                (i, p)
+                for i, p, begun, end in known
+                if any(begun <= then < end for then in given[kind, number])
+            )
         selectors = (row.name, row.instance, row.segment, row.since, row.until)
         told = {"commit": row.commit_id, "about": (kind, number)}
         said.append(LabelEffect(row.label, points, *selectors, **told))

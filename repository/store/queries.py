@@ -55,7 +55,7 @@ class Window:
         >>> print(Window.between(None, "2013-02-08").until)
         2013-02-08 23:59:59.999999+00:00
         """
-        first, last = _moment(since, "since", end=False), _moment(until, "until", end=True)
+        first, last = moment_of(since, "since"), moment_of(until, "until", end=True)
         if first is not None and last is not None and first > last:
             msg = f"since={since!s} is later than until={until!s}: no partition lies between"
             raise HistoryError(msg)
@@ -78,7 +78,19 @@ class Window:
         return sa.and_(*tests)
 
 
-def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
+def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None:
+    """Return a moment as users write it, in UTC; of a date its begin, or its end.
+
+    Raises
+    ------
+    HistoryError
+        If it is no moment; the message names the argument.
+
+    Examples
+    --------
+    >>> print(moment_of("2013-02-08", "since"))
+    2013-02-08 00:00:00+00:00
+    """
     if value is None:
         return None
     whole_day = isinstance(value, date) and not isinstance(value, datetime)
@@ -89,7 +101,7 @@ def _moment(value: Moment, name: str, *, end: bool) -> datetime | None:
         except ValueError as error:
             msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
             raise HistoryError(msg) from error
-    elif not isinstance(value, date):
+    elif str(value) == "NaT" or not isinstance(value, date):  # a date of pandas that is none
         msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
         raise HistoryError(msg)
     elif not isinstance(value, datetime):

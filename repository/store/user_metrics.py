@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
@@ -123,26 +124,15 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
     measured = replace(records[0], numbers=numbers, times=times).partitions()
     spec = RunSpec(records[0].dataset, None, measured[0].partition.keys)
 
-    def work(connection: Connection) -> int:
+    def work(connection: Connection) -> tuple[int, list[str]]:
         commit, now = next_commit(connection, None)
         dataset = dataset_for(connection, spec)
         add_partitions(connection, dataset, measured, now)
         ids = _partition_ids(connection, dataset, list(names))
+        told = list(_timed(connection, {ids[n]: time for n, time in times.items() if time}))
         series = _series(connection, dataset, records)
         stored = _stored(connection, set(series), sorted(ids.values()))
-        rows: list[Row] = []
-        ended: dict[int, list[int]] = {}
-        for record, of in zip(records, series, strict=True):
-            for name, number in record.numbers.items():
-                value, status = stored_value(float(number))
-                version, *known = stored.get((ids[name], of), (0, None, None, None))
-                weight = record.weight_of(name)
-                if known == [value, status, weight]:
-                    continue
-                if version:
-                    ended.setdefault(of, []).append(ids[name])
-                outcome = (value, status, weight, None)
-                rows.append((ids[name], of, version + 1, *outcome, commit))
+        rows, ended = _new_versions(records, series, ids, stored, commit)
         m = s.metric
         for of, partitions in ended.items():
             for some in chunks(sorted(partitions)):
@@ -150,9 +140,48 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
                 connection.execute(sa.update(m).where(these).values(superseded_commit_id=commit))
         insert_rows(connection, s.metric, METRIC, sorted(rows))
         keep_newest(connection, dataset, rows)
-        return len(rows)
+        return len(rows), told
 
-    return database.write(work)
+    count, told = database.write(work)
+    for text in told:
+        warnings.warn(text, RepositoryWarning, stacklevel=4)
+    return count
+
+
+def _new_versions(
+    records: Sequence[Record],
+    series: Sequence[int],
+    ids: Mapping[str, int],
+    stored: Mapping[tuple[int, int], Any],
+    commit: int,
+) -> tuple[list[Row], dict[int, list[int]]]:
+    """Return the rows of values that are not stored yet, and the partitions, by series, of those they end."""
+    rows: list[Row] = []
+    ended: dict[int, list[int]] = {}
+    for record, of in zip(records, series, strict=True):
+        for name, number in record.numbers.items():
+            value, status = stored_value(float(number))
+            version, *known = stored.get((ids[name], of), (0, None, None, None))
+            weight = record.weight_of(name)
+            if known == [value, status, weight]:
+                continue
+            if version:
+                ended.setdefault(of, []).append(ids[name])
+            rows.append((ids[name], of, version + 1, value, status, weight, None, commit))
+    return rows, ended
+
+
+def _timed(connection: Connection, times: Mapping[int, datetime]) -> Iterator[str]:
+    """Set the times of partitions that have none; yield what is to be told of those that have another."""
+    p = s.partition.c
+    for some in chunks(sorted(times)):
+        query = sa.select(p.id, p.name, p.time).where(p.id.in_(some))
+        for of, name, known in connection.execute(query).all():
+            if known is None:
+                change = sa.update(s.partition).where(p.id == of).values(time=times[of])
+                connection.execute(change)
+            elif known != times[of]:
+                yield f"partition {name!r} has the time {known:%Y-%m-%d %H:%M:%S}, and keeps it"
 
 
 def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> dict[str, int]:

@@ -44,15 +44,19 @@ def detect(
     ] = False,
     form: FormatOption = Format.TABLE,
     fail_on_anomaly: Annotated[
-        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if there are anomalies.")
+        bool,
+        typer.Option(
+            "--fail-on-anomaly",
+            help="Exit with 2 if an anomaly is open: neither over nor labelled as expected or acknowledged.",
+        ),
     ] = False,
 ) -> int:
-    """Detect anomalies in new and changed metrics, and print them."""
+    """Detect anomalies in new and changed metrics, and print all that stand."""
     with open_repository(db, artifacts) as repository:
         name = the_dataset(repository, dataset)
         frame = repository.detect(name, since=since, until=until, replay=replay)
     _print_anomalies(frame, form)
-    return DATA_FAILED if fail_on_anomaly and len(frame) else 0
+    return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
 
 
 def backtest(

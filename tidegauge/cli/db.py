@@ -75,10 +75,13 @@ def downgrade(
             msg = f"{revision!r} is no revision before {before or 'an empty database'}; there are: {known}"
             raise typer.BadParameter(msg)
         backup = back_up(database, _artifacts(database, db, artifacts))
+        there = database.row_counts()
         database.migrate(revision)
         print(
             f"{database.name} taken down from {before} to {revision}; the newer is kept in {backup}"
         )
+        for table in sorted(there.keys() - database.row_counts().keys()):
+            print(f"lost, but in the backup: {there[table]} rows of {table}")
 
 
 @db_app.command()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidegauge.analyzers.core.formatting import for_terminal
@@ -42,10 +44,18 @@ def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = N
         case Format.CSV:
             spreadsheet(frame).to_csv(sys.stdout, index=False)
         case Format.JSON:
-            text = frame.to_json(orient="records", date_format="iso", double_precision=15, indent=1)
-            print(text)
+            print(_json(frame))
         case Format.TABLE:
             _print_table(frame[columns] if columns else frame)
+
+
+def _json(frame: pd.DataFrame) -> str:
+    """Return the rows as JSON; pandas would round numbers to 15 decimals, small ones to nothing."""
+    rows = json.loads(frame.to_json(orient="records", date_format="iso"))
+    for column in frame.columns[[dtype.kind == "f" for dtype in frame.dtypes]]:
+        for row, value in zip(rows, frame[column].tolist(), strict=True):
+            row[column] = value if isfinite(value) else None
+    return json.dumps(rows, indent=1)
 
 
 def _print_table(frame: pd.DataFrame) -> None:

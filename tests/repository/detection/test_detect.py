@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.samples import day, measurement, spec
+from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
 import tidegauge as tg
 
@@ -251,6 +251,39 @@ def test_an_incident_that_splits_keeps_its_id_with_its_first_anomaly(repo):
     first = found.loc[found["id"].idxmin(), "incident_id"]
     assert first in set(after["incident_id"])
     assert repo.detect("r", [LIMIT], replay=True).equals(after)
+
+
+@pytest.mark.parametrize("label", ["reopened", "expected", "bad"])
+def test_an_incident_that_was_ignored_is_found_again_by_another_label(repo, label):
+    """What ignoring it withdrew is what the next label speaks of."""
+    recorded(repo, x=[500 if n == 5 else 1 for n in range(1, 13)])
+    incident = int(repo.detect("r", [LIMIT])["incident_id"].item())
+    repo.label(incident, "ignore")
+    assert repo.detect("r", [LIMIT]).empty
+    repo.label(incident, label)
+    again = repo.detect("r", [LIMIT])
+    assert again["partition"].tolist() == ["ds=2013-01-05"]
+    assert repo.detect("r", [LIMIT], replay=True).equals(again)
+
+
+def test_scores_of_whole_partitions_are_asked_for_by_name(repo):
+    days = [day(n) for n in range(1, 41) if n != 30]
+    commit(repo, *days)
+    repo.detect("d")
+    assert "MissingPartition()" not in set(repo.scores("d")["detector"])
+    scores = repo.scores("d", name="MissingPartition").set_index("partition")["score"]
+    (gap,) = repo.anomalies("d", name="MissingPartition", until="2013-02-08")["partition"]
+    assert scores.idxmax() in {gap, "ds=2013-02-09"}
+    assert scores[gap] >= 3
+    assert len(scores) == len(days) - 7
+
+
+def test_a_label_of_a_range_warns_of_series_that_are_not_there(repo):
+    recorded(repo, rows=[1, 2, 3])
+    with pytest.warns(
+        tg.RepositoryWarning, match=r"no series of the name 'rowz'; did you mean 'rows'\? yet"
+    ):
+        repo.label_range("r", "ignore", since="2013-01-01", name="rowz")
 
 
 def test_a_label_speaks_of_the_points_that_its_incident_had(repo):

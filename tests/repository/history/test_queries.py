@@ -380,6 +380,20 @@ def test_cleaning_states_keeps_what_windows_need(shared):
     assert "restated after the states around it had been cleaned away" in total
 
 
+@pytest.mark.in_python
+def test_cleaning_keeps_the_windows_of_a_table_behind_the_clock(shared):
+    """All of its partitions are old; the next one is in a window with the last ones."""
+    commit(shared, *(day(n) for n in range(1, 41)))
+    shared.roll_up("d", ["7d", "month"])
+    assert (
+        shared.clean(states="1d").kept_for_windows == 9
+    )  # since 1 February, in which 9 February lies
+    commit(shared, day(41))
+    shared.roll_up("d")
+    assert shared.metrics("d", name="Size", window="month")["value"].tolist() == [310, 100]
+    assert (shared.metrics("d", name="Size", window="7d")["status"] == "finite").all()
+
+
 def test_cleaning_runs_removes_those_that_left_nothing(shared):
     first = commit(shared, day(1), tags={"a": "b"})
     idle = shared.store.open_run(spec(tags={"a": "b"}))
@@ -728,6 +742,7 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
     assert "is no revision before 0006; there are: 0005" in said("downgrade", "0007", *db, status=1)
     assert "has revision 0006 already" in said("downgrade", "0006", *db)
+    assert "lost, but in the backup: 0 rows of verdict_notice" in said("downgrade", "0005", *db)
     said("restore", copy, *db)
     assert "0006" in said("current", "--db", url)
     assert "sound" in said("check", *db)

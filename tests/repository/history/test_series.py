@@ -1,7 +1,11 @@
 """Asking for series, single values and wide frames, by name and column."""
 
+import datetime as dt
+from dataclasses import replace
+
 import pandas as pd
 import pytest
+from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.sums import SumAndCount
 from tidegauge.repository.repository import Repository, as_repository
@@ -26,6 +30,34 @@ def test_name_and_column_may_be_given_by_place(repo):
     assert repo.plot("d", "Size", "*").data["value"].tolist() == [10.0, 12.0, 4.0, 4.0]
     with pytest.raises(tg.HistoryError, match="did you mean 'Size'"):
         repo.metrics("d", "Sise")
+
+
+def of_country(number, country):
+    """Return a day of a country's own partitions, with ten rows a day, and one more in the US."""
+    one = day(number, rows=10 * number + (country == "US"))
+    keys = Partition(("ds", "country"), (f"2013-01-0{number}", country))
+    return replace(one, partition=keys, segment=f"country={country}")
+
+
+def test_one_value_of_a_partition_of_several_keys():
+    """A country has a series of its own, which alone has a value in its partitions."""
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, *(of_country(n, country) for n in (1, 2) for country in ("DE", "US")))
+        assert repo.value("d", "Size", partition="ds=2013-01-01/country=US") == 11.0
+
+
+def test_a_recorded_value_may_give_its_partition_a_time(repo):
+    repo.record("r", "n", 1.0, partition="x=1")
+    assert repo.metrics("r")["time"].isna().all()
+    repo.record("r", "m", 1.0, partition="x=1", time="2026-01-01")
+    assert repo.metrics("r")["time"].dt.strftime("%Y-%m-%d").tolist() == ["2026-01-01"] * 2
+    with pytest.warns(tg.RepositoryWarning, match="has the time 2026-01-01 00:00:00, and keeps it"):
+        repo.record("r", "o", 1.0, partition="x=1", time=dt.date(2027, 1, 1))
+    for wrong in ("soon", pd.NaT, 7):
+        with pytest.raises(tg.HistoryError, match="time=.* is not a time"):
+            repo.record("r", "n", 1.0, partition="x=2", time=wrong)
+    with pytest.raises(tg.UnknownDatasetError, match="no dataset None"):
+        repo.metrics(None)
 
 
 def test_one_value(repo):

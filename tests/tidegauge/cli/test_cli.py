@@ -44,6 +44,30 @@ def test_metrics_as_table_csv_and_json(url, capsys):
     assert found[0]["time"].startswith("2013-01-01T00:00:00")
 
 
+def test_json_has_all_digits_of_small_numbers(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'small.db'}"
+    values = {
+        "ds=2013-01-01": 1.2345678901234567e-10,
+        "ds=2013-01-02": 0.1 + 0.2,
+        "ds=2013-01-03": 1e300,
+    }
+    with tg.Repository(url) as repo:
+        repo.record("d", "n", {**values, "ds=2013-01-04": float("nan")})
+    assert run_command(["metrics", "d", "--db", url, "--format", "json"]) == 0
+    found = {row["partition"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert found == {**values, "ds=2013-01-04": None}
+
+
+def test_detection_fails_on_what_is_open_alone(url, capsys):
+    command = ["detect", "d", "--db", url, "--fail-on-anomaly"]
+    assert run_command(command) == 2
+    with tg.Repository(url) as repo:
+        for incident in repo.incidents("d", status="open")["id"]:
+            repo.label(int(incident), "expected")
+    assert run_command(command) == 0
+    assert "ds=2013-01-30" in capsys.readouterr().out  # it stands, and is told
+
+
 def test_metrics_of_all_rows_or_of_some(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'filtered.db'}"
     some = tg.Size(where="x > 1")
