@@ -156,6 +156,17 @@ def describe(error: BaseException) -> str:
     return hide_secrets(_OWN.sub("", _PLACE.sub("", _described(error))))
 
 
+def message_of(error: BaseException) -> str:
+    """Return the text of an error for its reader: ours as it is, any other as `describe` has it.
+
+    Examples
+    --------
+    >>> message_of(SourceError("no folder '/lake'")), message_of(ZeroDivisionError("division by zero"))
+    ("no folder '/lake'", 'ZeroDivisionError: division by zero')
+    """
+    return str(error) if isinstance(error, TidegaugeError) else describe(error)
+
+
 def _described(error: BaseException) -> str:
     text = str(error).strip()
     thrown = _THROWN.search(text) or _CALLED.match(
@@ -436,10 +447,7 @@ class GriffinError(TidegaugeError):
         super().__init__(self.failures)
 
     def __str__(self) -> str:
-        told = [
-            f"{name}: {error if isinstance(error, TidegaugeError) else describe(error)}"
-            for name, error in self.failures.items()
-        ]
+        told = [f"{name}: {message_of(error)}" for name, error in self.failures.items()]
         return f"{len(told)} failed\n" + "\n".join(told)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -473,18 +473,18 @@ class HiveTable:
             grouped[Partition()] = [file for files in in_root.values() for file in files]
         else:
             shown = self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect()
-            moved = self._moved(root, len(shown))
+            is_moved = self._moved(root, len(shown))
             for (path,) in shown:
                 partition = Partition.from_path(path)
                 files = in_root.get(path)
-                if files is None or path in moved:
+                if files is None or is_moved(path):
                     files = self._files_of(partition)
                 grouped.setdefault(partition.only(self.keys), []).extend(files)
         self._by_key = self._index(grouped)
         return _to_listed(grouped)
 
-    def _moved(self, root: str, partitions: int) -> set[str]:
-        """Return the folders under the table's root that the table no longer reads.
+    def _moved(self, root: str, partitions: int) -> Callable[[str], bool]:
+        """Return whether a folder under the table's root, by its path, is one that the table no longer reads.
 
         A partition may have been relocated and its old files left behind. Spark lists the files that it
         would read without running a job; for text tables it lists only the root, which is no help.
@@ -499,11 +499,11 @@ class HiveTable:
             files = self.spark.table(self._quoted).inputFiles()
         read = [plain_path(unquote(uri)) for uri in files]
         if all(path.startswith(base) or path + "/" == base for path in read):
-            return set()
+            return lambda _path: False
         inside = {
             path.removeprefix(base).rpartition("/")[0] for path in read if path.startswith(base)
         }
-        return _Complement(inside)
+        return lambda path: path not in inside
 
     def _files_of(self, partition: Partition) -> list[FileInfo]:
         which = f"{self._quoted} {partition_sql(partition)}"
@@ -555,13 +555,6 @@ def partition_sql(partition: Partition) -> str:
         for k, v in zip(partition.keys, partition.values, strict=True)
     )
     return f"PARTITION ({spec})"
-
-
-class _Complement(set[str]):
-    """The complement of a set: contains everything but its elements."""
-
-    def __contains__(self, item: object) -> bool:
-        return not super().__contains__(item)
 
 
 @dataclass(frozen=True)

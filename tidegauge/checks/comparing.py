@@ -12,7 +12,7 @@ from tidegauge.analyzers.core.errors import (
     PartitionSelectionError,
     SuiteError,
     TidegaugeError,
-    describe,
+    message_of,
 )
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.core.partitions import Partition
@@ -119,7 +119,7 @@ class Comparer:
             try:
                 found |= self._measured(table, analyzers, names)
             except Exception as error:  # noqa: BLE001 - a table that cannot be read fails the constraint
-                text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+                text = message_of(error)
                 found |= dict.fromkeys(lacking, text)
         return found
 
@@ -226,7 +226,7 @@ class Comparer:
             private = [self.private.columns_of(Schema.from_frame(f)) for f in (data, *frames)]
             return QueryResults(left, right, shown=self.examples and not any(private))
         except Exception as error:  # noqa: BLE001 - a query that fails, fails the constraint
-            return str(error) if isinstance(error, TidegaugeError) else describe(error)
+            return message_of(error)
         finally:
             views.drop()
 

@@ -178,7 +178,7 @@ class MetricMethods(ConstraintBuilder):
         >>> tg.Check("orders").has_duplicate_row_count((None, 0)).constraints[0].description
         'DuplicateRowCount(): at most 0'
         """
-        return self.has(DuplicateRowCount(_as_tuple(columns)), assertion, hint=hint)
+        return self.has(DuplicateRowCount(listed(columns) if columns else ()), assertion, hint=hint)
 
     def has_uniqueness(self, columns: Columns, assertion: AssertionLike, *, hint: str = "") -> Self:
         """Assert on the share of rows whose value occurs once.
@@ -477,7 +477,3 @@ class MetricMethods(ConstraintBuilder):
         "MaxLength('email'): at most 254"
         """
         return self.has(MaxLength(column), assertion, hint=hint)
-
-
-def _as_tuple(columns: Columns) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else tuple(columns)

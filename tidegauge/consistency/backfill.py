@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import (
+    SourceError,
+    message_of,
+)
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.scan.views import Views
@@ -149,7 +152,7 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views, whose: str = 
             try:
                 return views.query(sql.rstrip().removesuffix(";"))
             except Exception as error:
-                said = str(error) if isinstance(error, TidegaugeError) else describe(error)
+                said = message_of(error)
                 msg = f"the query of the backfill{whose} cannot be read: {said}"
                 raise SourceError(msg) from error
         case CallableBackfill(function, name):

@@ -9,7 +9,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import analyze
-from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import (
+    SuiteError,
+    message_of,
+)
 from tidegauge.checks.constraints import PartitionResult
 from tidegauge.display.junit import Case, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
@@ -155,7 +158,7 @@ def run_checks(
                 ]
                 summary.failed += [one.explain(a, error) for a, error in run.failed.items()]
         except Exception as error:  # noqa: BLE001 - the other files are still checked
-            text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+            text = message_of(error)
             summary.failed.append(f"{file.path}: {text}")
     summary.notices = notify_all(repository, sinks_of((t.file, t.run) for t in summary.tables))
     return summary

@@ -8,7 +8,7 @@ same form, ``where`` a filter, and ``level: warning`` makes a failure less grave
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,15 +142,11 @@ def _arguments(
 
 def _named(file: YamlFile, item: yaml.Node) -> tuple[str, yaml.Node | None]:
     """Return the method's name, and the node of its arguments; None if it is the name alone."""
-    if isinstance(item, yaml.ScalarNode) and item.value:
-        return str(item.value), None
-    pairs: Sequence[tuple[str, yaml.Node]] = (
-        list(file.pairs(item)) if isinstance(item, yaml.MappingNode) else []
-    )
-    if len(pairs) != 1:
+    found = file.single(item)
+    if found is None:
         msg = "a check is one name with its options, such as is_complete: {column: email, at_least: 0.95}"
         raise SuiteError(msg)
-    return pairs[0]
+    return found
 
 
 def _argument(file: YamlFile, name: str, kind: str, node: yaml.Node) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -272,15 +272,11 @@ def _limited(
 
 def _named(file: YamlFile, node: yaml.Node, what: str) -> tuple[str, yaml.Node | None]:
     """Return the name of an item, and the node of its argument; None if it is the name alone."""
-    if isinstance(node, yaml.ScalarNode) and node.value:
-        return str(node.value), None
-    pairs: Sequence[tuple[str, yaml.Node]] = (
-        list(file.pairs(node)) if isinstance(node, yaml.MappingNode) else []
-    )
-    if len(pairs) != 1:
+    found = file.single(node)
+    if found is None:
         msg = f"a {what} is one name with its options, such as {_SHOWN[what]}"
         raise SuiteError(f"{file.path}:{line_of(node)}: {msg}")
-    return pairs[0]
+    return found
 
 
 _SHOWN = {

@@ -12,7 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.analysis import Run, analyze
-from tidegauge.analyzers.core.errors import NoSuchTableError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import (
+    NoSuchTableError,
+    TidegaugeError,
+    message_of,
+)
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.progress import Silent
 from tidegauge.analyzers.scan.capabilities import activate
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
+    from tidegauge.files.rules import RulesFile
     from tidegauge.repository.repository import Repository
 
 T = TypeVar("T")
@@ -196,7 +201,7 @@ def run_suites(
             )
             return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
         except Exception as error:  # noqa: BLE001 - the other tables continue
-            text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+            text = message_of(error)
             return f"{one.path}: {text}"
 
     for one, found in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
@@ -246,7 +251,7 @@ def _in_threads(
         yield from pool.map(work, items)
 
 
-def sinks_of(runs: Iterable[tuple[SuiteFile, Run]]) -> dict[str, list[str]]:
+def sinks_of(runs: Iterable[tuple[SuiteFile | RulesFile, Run]]) -> dict[str, list[str]]:
     """Return the notification sinks that the suites of each measured dataset name."""
     found: dict[str, list[str]] = {}
     for file, run in runs:

@@ -221,6 +221,13 @@ class YamlFile:
             seen.add(key.value)
             yield key.value, value
 
+    def single(self, node: yaml.Node) -> tuple[str, yaml.Node | None] | None:
+        """Return the name of an item, and the node of its options or None; None if it is not one name."""
+        if isinstance(node, yaml.ScalarNode) and node.value:
+            return str(node.value), None
+        pairs = list(self.pairs(node)) if isinstance(node, yaml.MappingNode) else []
+        return pairs[0] if len(pairs) == 1 else None
+
     def fields(self, model: type[Model], inner: Mapping[str, type[BaseModel]]) -> Model:
         """Validate the file against a model.
 

@@ -9,7 +9,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from tidegauge.analyzers.core.errors import TidegaugeError, UnknownNameError, describe
+from tidegauge.analyzers.core.errors import (
+    TidegaugeError,
+    UnknownNameError,
+    message_of,
+)
 from tidegauge.notifications.claims import due_news
 from tidegauge.notifications.messages import plain
 from tidegauge.notifications.secrets import redact
@@ -241,7 +245,7 @@ def _tell(
 
 
 def _said(error: Exception, sink: NotificationSink | None = None) -> str:
-    text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+    text = message_of(error)
     return plain(sink.mask.hide(text) if sink else text, _LONGEST) or "it failed without a word"
 
 

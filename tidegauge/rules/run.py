@@ -18,8 +18,7 @@ from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import (
     MetricError,
     MetricRuntimeError,
-    TidegaugeError,
-    describe,
+    message_of,
 )
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
@@ -29,6 +28,7 @@ from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.sources.sources import Source
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile, check_shared_targets, load_all_rules
+from tidegauge.files.runs import sinks_of
 from tidegauge.notifications.notify import notify_all
 from tidegauge.rules.applied import Applied, split
 from tidegauge.rules.definition import total
@@ -98,11 +98,9 @@ def run_rules(
         try:
             summary.runs.append(run_file(file, repository, spark, partitions, samples))
         except Exception as error:  # noqa: BLE001 - the other files are still run
-            text = str(error) if isinstance(error, TidegaugeError) else describe(error)
+            text = message_of(error)
             summary.failed.append(f"{file.path}: {text}")
-    sinks: dict[str, list[str]] = {}
-    for one in summary.runs:
-        sinks.setdefault(one.run.dataset, []).extend(one.file.suite.notify)
+    sinks = sinks_of((one.file, one.run) for one in summary.runs)
     summary.notices = notify_all(repository, sinks)
     return summary
 
@@ -140,7 +138,7 @@ def run_file(
             if parsed is None or parsed.passed:
                 writer.publish()
     except Exception as error:  # noqa: BLE001 - what was counted and judged is still reported
-        problem = str(error) if isinstance(error, TidegaugeError) else describe(error)
+        problem = message_of(error)
     checks = {**run.checks, **writer.judge_with_samples()}
     before = file.dqm.named(DQM_NAME).specification
     close_verdicts(repository, run.dataset, DQM_NAME, before, file.dqm.name)

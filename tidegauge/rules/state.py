@@ -284,11 +284,6 @@ class DQMState:
         return self._read(sum(self._parser.values()))
 
     @property
-    def parser_counts(self) -> Mapping[str, int]:
-        """Records of a file that could not be read, by kind."""
-        return self._read(dict(self._parser))
-
-    @property
     def lines(self) -> int:
         """Records of a file, readable or not; 0 if none was parsed."""
         return self._read(self._lines)

@@ -36,7 +36,7 @@ _MICROS = {
 def pair(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> DataFrame:
     """Return the comparison table, lazily.
 
-    It holds the keys, the time and the columns of `Pairs.by`; ``row_presence``, which is
+    It holds the keys, the time and the columns of `Alignment.by`; ``row_presence``, which is
     ``matched``, ``missing`` (only in the backfill) or ``extra`` (only in the log); ``row_copy``,
     the row's number among those of its key; ``row_null_key``, whether a key or the time is null;
     and for each feature ``logged_<feature>`` and ``<feature>``.

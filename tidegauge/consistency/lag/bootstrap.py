@@ -54,9 +54,9 @@ class BestShift:
     low, high : int
         Index bounds of the 90 % bootstrap interval.
     p_value : float
-        Probability that chance makes some shift look as much better than none.
+        Probability that some shift fits at least this much better than none by chance.
     p_worse : float
-        Probability that chance makes some shift look as much worse than none.
+        Probability that some shift fits at least this much worse than none by chance.
     """
 
     at: int

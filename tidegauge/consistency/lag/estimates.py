@@ -65,7 +65,7 @@ class LagEstimate:
     share_best : float or None
         Share of unequal values at the estimate; None without an estimate.
     p_value : float
-        Probability that chance alone accounts for some lag look as much better than none.
+        Probability that some lag fits at least this much better than none by chance.
     note : str
         Reason for a missing estimate, or a caveat; else empty.
     curve : tuple of LagPoint

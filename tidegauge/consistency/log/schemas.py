@@ -225,8 +225,8 @@ class LogSchemas:
         for schema in schemas:
             self.add(schema)
 
-    def add(self, schema: LogSchema) -> LogSchema:
-        """Add a schema, and return the one registered for its hash; an equal, earlier one is kept.
+    def add(self, schema: LogSchema) -> None:
+        """Add a schema; an equal, earlier one is kept.
 
         Raises
         ------
@@ -240,7 +240,6 @@ class LogSchemas:
                 f" {schema.join!r}; each version needs its own"
             )
             raise SuiteError(msg)
-        return known
 
     def of_join(self, join: str) -> list[LogSchema]:
         """Return the versions of a join, earliest first."""

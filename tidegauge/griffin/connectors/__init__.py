@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import SourceError, TidegaugeError, describe
+from tidegauge.analyzers.core.errors import (
+    SourceError,
+    message_of,
+)
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.griffin.config import ConnectorConfig
@@ -119,7 +122,7 @@ def _error_context(connector: ConnectorConfig, source: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = error if isinstance(error, TidegaugeError) else describe(error)
+        said = message_of(error)
         of = f"source {source!r}: " if source else ""
         msg = f"{of}connector {connector.type!r}: {said}"
         raise SourceError(hide_secrets(msg, connector.config)) from error

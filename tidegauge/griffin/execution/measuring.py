@@ -133,7 +133,7 @@ def measure(
 
     Returns
     -------
-    list of Found
+    list of RuleMeasurement
         The results in the order of the rules.
     dict of Partition to int
         Number of rows of each scanned partition.

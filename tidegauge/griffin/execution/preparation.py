@@ -36,7 +36,7 @@ class Prepared:
     Attributes
     ----------
     config : RuleConfig
-    plan : Plan
+    plan : RulePlan
     measure : Analyzer or None
         Analyzer that computes the metric in one pass and keeps a state; None if the steps compute
         it.

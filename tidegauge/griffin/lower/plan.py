@@ -58,7 +58,7 @@ class RulePlan:
     Attributes
     ----------
     steps : tuple of Step
-    metrics : tuple of Table
+    metrics : tuple of MetricTable
         Tables that make up the metric.
     records : tuple of str
         Steps whose rows are the rule's records: the misses, the duplicates.
