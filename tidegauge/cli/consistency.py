@@ -142,7 +142,7 @@ def _estimate_lag(
     conf: Path, since: str | None, until: str | None, longest: str, step: str, warehouse: str | None
 ) -> int:
     from tidegauge.consistency import estimate_lag, load_configuration
-    from tidegauge.griffin.reading.keys import milliseconds
+    from tidegauge.griffin.durations import milliseconds
 
     try:
         longest_ms, step_ms = milliseconds(longest), milliseconds(step)

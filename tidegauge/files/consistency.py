@@ -20,7 +20,7 @@ from tidegauge.consistency.configuration import Configuration, GroupBy
 from tidegauge.consistency.log.query import GROUP_BY, JOIN
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.files.yaml_file import Document, YamlFile
-from tidegauge.griffin.reading.keys import milliseconds
+from tidegauge.griffin.durations import milliseconds
 
 
 class _Backfill(Document):

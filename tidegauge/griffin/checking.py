@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.griffin.execution.engine import Engine
 from tidegauge.griffin.execution.loader import Loader
 from tidegauge.griffin.execution.preparation import Prepared
@@ -117,5 +118,5 @@ def check(
     loader = Loader(session, 0, columns_only=True)
     frames = {source.name: loader.load(source) for source in job.sources}
     engine = Engine(job, session, holds=loader)
-    by = ("__tmst",) if job.streaming else ()
+    by = (TMST,) if job.streaming else ()
     return Checked(job.name, engine.check(frames, by), (*told.notices, *job.notices))

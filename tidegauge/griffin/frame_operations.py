@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
+from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.griffin.plugins import PluginRegistry, suggested
 
@@ -19,7 +20,6 @@ Operation = Callable[["DataFrame", Mapping[str, Any]], "DataFrame"]
 O = TypeVar("O", bound=Operation)  # noqa: E741 - an operation
 
 OPERATIONS = PluginRegistry("operation", "tidegauge.griffin.operations", {})
-TIME = "__tmst"
 BAD = "_corrupt_record"
 _MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
@@ -144,7 +144,7 @@ def accuracy(frame: DataFrame, details: Mapping[str, Any]) -> DataFrame:
     }
     miss, total = (quote(_column(frame, name[key])) for key in ("miss", "total"))
     counted = frame.selectExpr(
-        *([quote(TIME)] if TIME in frame.columns else []),
+        *([quote(TMST)] if TMST in frame.columns else []),
         f"coalesce(CAST({miss} AS BIGINT), 0L) AS {quote(name['miss'])}",
         f"CAST({total} AS BIGINT) AS {quote(name['total'])}",
     ).where(f"{quote(name['total'])} > 0")
@@ -199,5 +199,5 @@ def _kept(frame: DataFrame, column: str, asked: object, taken: set[str]) -> list
         names = [_column(frame, str(name)) for name in asked]
     else:
         everything = asked is True or str(asked).lower() == "true"
-        names = [c for c in frame.columns if (everything and c != column) or c == TIME]
+        names = [c for c in frame.columns if (everything and c != column) or c == TMST]
     return [name for name in names if name not in taken]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.formatting import Markup
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.partitions import TMST, Partition
 from tidegauge.display.html import Rows, card, heading, marked, note, sentence, table
 from tidegauge.griffin.dsl.aliases import free
 from tidegauge.griffin.measures.report import Report
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 """A metric as passed to sinks: numbers and strings by name, arrays as lists of these."""
 
 INTERNAL = frozenset(
-    {"__tmst", "__metric", "__record", "__empty", "__begin_ts", "__end_ts", "__distinct", "__rn"}
+    {TMST, "__metric", "__record", "__empty", "__begin_ts", "__end_ts", "__distinct", "__rn"}
 )
 """Internal columns, excluded from metrics."""
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 
+from tidegauge.griffin.durations import MILLISECONDS
+
 _ESCAPE = re.compile(
     r"\\(?:u(?P<u>[0-9A-Fa-f]{4})|U(?P<long>[0-9A-Fa-f]{8})|(?P<octal>[01][0-7]{2})|(?P<one>[\s\S]))"
     r"|(?P<quote>['\"])(?P=quote)"
@@ -26,8 +28,6 @@ _LETTERS = {
     "_": "\\_",
 }
 _WRITTEN = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-"""Milliseconds per unit of time."""
 
 MOST_DIGITS = 38
 MOST_EXPONENT = 308
@@ -141,6 +141,6 @@ def parse_duration(written: str) -> tuple[int, str]:
     """
     unit = written.lstrip("0123456789")
     amount = written.removesuffix(unit)
-    if len(amount) > MOST_DIGITS or int(amount) * UNITS[unit] >= 2**63:
+    if len(amount) > MOST_DIGITS or int(amount) * MILLISECONDS[unit] >= 2**63:
         raise ValueError("a stretch of time has fewer than 2^63 milliseconds")
     return int(amount), unit

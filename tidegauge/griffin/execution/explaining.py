@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.scan.bisect import is_data_error
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.lower.plan import RulePlan
-from tidegauge.griffin.sql.tokens import tokens
+from tidegauge.griffin.sql.tokens import position, tokens
 
 _POINTED = re.compile(
     r"^== SQL.*\(line \d+, position \d+\) ==\n(?P<line>.*)\n(?P<before> *)(?P<marks>\^+)$",
@@ -44,7 +44,7 @@ def query_text(config: RuleConfig) -> str:
     text = re.sub(r"[\s;]+\Z", "", config.rule)
     for token in tokens(text):
         if token.text == ";":
-            line, column = _position(text, token.begin)
+            line, column = position(text, token.begin)
             raise DslError(
                 "a rule is one query, and there is more after this semicolon", config.rule, line, column,
                 rule=config.name, hint="give each query a rule of its own",
@@ -96,8 +96,3 @@ def failing_expression(message: str) -> str:
     begin = len(found["before"])
     text = found["line"][begin : begin + len(found["marks"])]
     return f"it fails in {text[:_LONGEST]!r}" if text else ""
-
-
-def _position(text: str, offset: int) -> tuple[int, int]:
-    before = text[:offset]
-    return before.count("\n") + 1, offset - before.rfind("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.dsl.nodes import Aliased, Distinct
 from tidegauge.griffin.lower.context import LoweringContext
@@ -10,8 +11,6 @@ from tidegauge.griffin.lower.matching import renamed
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
 from tidegauge.griffin.lower.sql import expression_sql
 from tidegauge.griffin.lower.uniqueness import duplicate_steps, duplicates_array
-
-TIME = "__tmst"
 
 
 def lower_distinctness(rule: Distinct, work: LoweringContext) -> RulePlan:
@@ -104,9 +103,9 @@ def _sorted_steps(
     work = keys.work
     joined, numbered = work.step("dist_joined"), work.step("row_numbered")
     sorts = [quote(item.alias) for item in grouping]
-    timed = TIME in work.scope.schema(work.source).names and TIME not in work.by
+    timed = TMST in work.scope.schema(work.source).names and TMST not in work.by
     cells = ", ".join(
-        [*map(expression_sql, [*keys.items, *grouping]), *([f"{quote(TIME)} AS `__time`"] * timed)]
+        [*map(expression_sql, [*keys.items, *grouping]), *([f"{quote(TMST)} AS `__time`"] * timed)]
     )
     rows = f"SELECT {work.group_columns}{cells} FROM {work.table}"
     order = ", ".join([*(["`__time`"] * timed), *sorts])

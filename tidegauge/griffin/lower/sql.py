@@ -32,11 +32,10 @@ from tidegauge.griffin.dsl.nodes import (
     Text,
     Unary,
 )
+from tidegauge.griffin.durations import MILLISECONDS
 
 OR, AND, TEST, SUM, PRODUCT, ATOM = range(6)
 """Precedence levels; an operand below the required level is put in brackets."""
-
-MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 _LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": PRODUCT}
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

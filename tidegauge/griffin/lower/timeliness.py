@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.bind.expressions import Binder
 from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
+from tidegauge.griffin.durations import milliseconds
 from tidegauge.griffin.lower.context import LoweringContext
 from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
-from tidegauge.griffin.lower.sql import MILLISECONDS, expression_sql
-
-TIME = "__tmst"
-_TIME = re.compile(r"\s*([+-]?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
-_UNITS = {
-    **dict.fromkeys(("d", "day"), MILLISECONDS["d"]),
-    **dict.fromkeys(("h", "hr", "hour"), MILLISECONDS["h"]),
-    **dict.fromkeys(("m", "min", "minute"), MILLISECONDS["m"]),
-    **dict.fromkeys(("s", "sec", "second"), MILLISECONDS["s"]),
-    **dict.fromkeys(("", "ms", "msec", "millisec", "millisecond"), 1),
-}
-
-
-def milliseconds(text: object) -> int:
-    """Parse a duration into milliseconds.
-
-    Raises
-    ------
-    SuiteError
-        If the text is not a duration.
-
-    Examples
-    --------
-    >>> milliseconds("3 min"), milliseconds("2H"), milliseconds(250)
-    (180000, 7200000, 250)
-    """
-    match = _TIME.fullmatch(str(text))
-    unit = _UNITS.get(match[2].casefold()) if match else None
-    if match is None or unit is None or isinstance(text, bool):
-        raise SuiteError(f"{text!r} is no time; write a whole number and d, h, m, s or ms")
-    return int(match[1]) * unit
+from tidegauge.griffin.lower.sql import expression_sql
 
 
 def ranks(values: object) -> tuple[float, ...]:
@@ -121,7 +92,7 @@ def latency_sql(
         Writer of expressions as SQL.
     """
     first, second = items if len(items) > 1 else (items[0], None)
-    end = quote(TIME) if second is None else milliseconds_sql(second, write)
+    end = quote(TMST) if second is None else milliseconds_sql(second, write)
     return f"({end} - {milliseconds_sql(first, write)})"
 
 
@@ -139,7 +110,7 @@ def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
     """
     items = [item.of for item in rule.items if isinstance(item, Aliased)]
     if len(items) == 1:
-        items.append(Binder(work.scope, (work.source,)).bind(Name(TIME)))
+        items.append(Binder(work.scope, (work.source,)).bind(Name(TMST)))
     if len(items) != 2:
         raise work.error(f"a rule of timeliness has one or two times, not {len(items)}")
     begin, end = map(milliseconds_sql, items)
@@ -226,8 +197,8 @@ def _time(work: LoweringContext, key: str) -> int | None:
         return None
     try:
         found = milliseconds(said)
-    except SuiteError as error:
-        raise work.error(f"{key}: {error.args[0]}") from None
+    except ValueError as error:
+        raise work.error(f"{key}: {error}") from None
     if key == "step.size" and found <= 0:
         raise work.error(f"{key} is above 0, not {said!r}")
     return found

@@ -7,6 +7,7 @@ from math import floor
 from typing import Any, ClassVar
 
 from tidegauge.analyzers.core.analyzer import analyzer
+from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.requests import ROWS, Aggregate, Frequencies, Request, Sketch
 from tidegauge.analyzers.core.schema import Field, Schema
@@ -16,7 +17,8 @@ from tidegauge.analyzers.measures.extremes import RangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
 from tidegauge.analyzers.measures.sums import SumAndCount, sum_aggregations, sum_from
-from tidegauge.griffin.lower.timeliness import label, latency_sql, milliseconds, ranks, step_sql
+from tidegauge.griffin.durations import milliseconds
+from tidegauge.griffin.lower.timeliness import label, latency_sql, ranks, step_sql
 from tidegauge.griffin.measures.base import GriffinMeasure
 from tidegauge.griffin.measures.parts import Parts
 from tidegauge.griffin.measures.report import Report
@@ -87,7 +89,10 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
 
     def _time(self, name: str) -> int | None:
         value = self.said().get(name)
-        return None if value is None else milliseconds(value)
+        try:
+            return None if value is None else milliseconds(value)
+        except ValueError as error:
+            raise SuiteError(f"{name}: {error}") from error
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request counts, sum, minimum and maximum, and any late rows, steps and percentiles."""

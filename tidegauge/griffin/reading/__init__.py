@@ -18,10 +18,10 @@ from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.griffin.config import Env, Job
 from tidegauge.griffin.reading.environment import parse_env
 from tidegauge.griffin.reading.jobs import parse_job
-from tidegauge.griffin.reading.keys import MappingReader, ReadLog, milliseconds
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog
 from tidegauge.griffin.reading.legacy import upgrade_legacy_job
 
-__all__ = ["milliseconds", "read_env", "read_job"]
+__all__ = ["read_env", "read_job"]
 
 T = TypeVar("T")
 _LONGEST_NAME = 200

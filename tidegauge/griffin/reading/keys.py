@@ -11,44 +11,10 @@ from typing import Any
 
 from tidegauge.analyzers.core.formatting import middle_cut
 from tidegauge.griffin.dsl.errors import shorten
+from tidegauge.griffin.durations import milliseconds
 from tidegauge.griffin.plugins import suggested
 
-_UNITS = {
-    **dict.fromkeys(("d", "day"), 86_400_000),
-    **dict.fromkeys(("h", "hr", "hour"), 3_600_000),
-    **dict.fromkeys(("m", "min", "minute"), 60_000),
-    **dict.fromkeys(("s", "sec", "second"), 1_000),
-    **dict.fromkeys(("", "ms", "msec", "milli", "millisec", "millisecond"), 1),
-}
-_TIME = re.compile(r"([+-]?[0-9]{1,15})([A-Za-z]*)")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
-
-
-def milliseconds(time: str | int) -> int:
-    """Parse a duration into milliseconds.
-
-    Parameters
-    ----------
-    time : str or int
-        A whole number with optional sign, and a unit in any letter case: ``d``, ``h``, ``m``,
-        ``s``, ``ms`` or their singular names. A number alone is milliseconds.
-
-    Raises
-    ------
-    ValueError
-        If it is not a duration.
-
-    Examples
-    --------
-    >>> milliseconds("2h"), milliseconds("-3Min"), milliseconds("250"), milliseconds(7)
-    (7200000, -180000, 250, 7)
-    """
-    match = _TIME.fullmatch(str(time))
-    unit = None if match is None or isinstance(time, bool) else _UNITS.get(match[2].lower())
-    if match is None or unit is None:
-        msg = f"{time!r} is no time; write a whole number with d, h, m, s or ms, as in '10s'"
-        raise ValueError(msg)
-    return int(match[1]) * unit
 
 
 def step(path: str, key: object) -> str:

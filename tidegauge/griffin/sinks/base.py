@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SinkError, describe
 from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.griffin.durations import milliseconds
 from tidegauge.griffin.plugins import load_class, suggested
-from tidegauge.griffin.reading.keys import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

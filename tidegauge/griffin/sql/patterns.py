@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import DslError, describe
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text, walk
-from tidegauge.griffin.sql.tokens import tokens
+from tidegauge.griffin.sql.tokens import position, tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSessi
     for pattern in patterns:
         error = _compile(spark, [pattern])
         if error is not None:
-            line, column = _position(config.rule, pattern.begin or 0)
+            line, column = position(config.rule, pattern.begin or 0)
             end = None if pattern.end is None else column + pattern.end - (pattern.begin or 0)
             raise DslError(
                 f"{pattern.shown} is no regular expression: {describe(error)}",
@@ -141,8 +141,3 @@ def _compile(spark: SparkSession, patterns: list[_Pattern]) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - Spark has no class of its own for these
         return error
     return None
-
-
-def _position(text: str, offset: int) -> tuple[int, int]:
-    before = text[:offset]
-    return before.count("\n") + 1, offset - before.rfind("\n")

@@ -33,3 +33,15 @@ def tokens(text: str) -> list[Token]:
     """
     found = _TOKEN.finditer(text)
     return [Token(m["token"], m.start("token")) for m in found if m["token"]]
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    r"""Return the line and the column of an offset, both from 1.
+
+    Examples
+    --------
+    >>> position("a,\nb", 3)
+    (2, 1)
+    """
+    before = text[:offset]
+    return before.count("\n") + 1, offset - before.rfind("\n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as escaped
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, nearest
+from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.sql import column_sql, quote
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
 from tidegauge.griffin.connectors import stream
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TMST = "__tmst"
 ARRIVED = "__arrived"
 LOGGED = 90 * 24 * 3_600_000
 """Minimum retention of files in the sink's log, in milliseconds: longer than any downtime of a job."""

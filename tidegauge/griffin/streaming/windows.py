@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from tidegauge.analyzers.core.errors import SourceError, condition_of
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.partitions import TMST, Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import one_of, words_in
 from tidegauge.analyzers.sources.sources import FileInfo, ListedPartition, fingerprint, list_files
 from tidegauge.griffin.config import ConnectorConfig
 from tidegauge.griffin.streaming.clock import Clock
-from tidegauge.griffin.streaming.ingest import TMST, Inflow
+from tidegauge.griffin.streaming.ingest import Inflow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

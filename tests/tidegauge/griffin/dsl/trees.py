@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 from tidegauge.griffin.dsl.grammar import CLAUSES, RESERVED
-from tidegauge.griffin.dsl.literals import UNITS
+from tidegauge.griffin.durations import MILLISECONDS
 
 from tidegauge.griffin.dsl import nodes
 
@@ -24,7 +24,7 @@ literals = st.one_of(
     st.builds(nodes.Text, st.text(max_size=8)),
     st.builds(nodes.Text, st.text("'\"`\\%_nx0\n", max_size=8)),
     numbers,
-    st.builds(nodes.DurationNode, st.integers(0, 10**9), st.sampled_from(list(UNITS))),
+    st.builds(nodes.DurationNode, st.integers(0, 10**9), st.sampled_from(list(MILLISECONDS))),
     st.builds(nodes.Boolean, st.booleans()),
     st.sampled_from([nodes.Null(), nodes.NaN(), nodes.Star()]),
 )

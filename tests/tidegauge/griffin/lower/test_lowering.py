@@ -1,7 +1,7 @@
 """Plans: which steps there are, what they are called, and what options are refused."""
 
 import pytest
-from tidegauge.analyzers.core.errors import DslError, SuiteError
+from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import words_in
 from tidegauge.griffin.bind.rules import bind
@@ -9,7 +9,7 @@ from tidegauge.griffin.bind.scope import Scope
 from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
 from tidegauge.griffin.dsl.parser import parse
 from tidegauge.griffin.lower.matching import side_names
-from tidegauge.griffin.lower.timeliness import label, milliseconds, ranks
+from tidegauge.griffin.lower.timeliness import label, ranks
 
 from tests.tidegauge.griffin.lower.running import config
 from tidegauge.griffin.lower import lower, matched_condition
@@ -217,19 +217,6 @@ def test_a_notice():
         "accuracy", "source.id = target.id and not (source.id = 1) = (target.id = 1)"
     ).notices
     assert "write `not (a = b)`" in said
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("1d", 86_400_000), ("2 Hours", None), ("2hr", 7_200_000), ("-5 min", -300_000), ("7", 7), (7, 7),
-     ("10 MSEC", 10), ("1.5s", None), ("", None), (True, None), (None, None)],
-)  # fmt: skip
-def test_times(text, expected):
-    if expected is None:
-        with pytest.raises(SuiteError, match="no time"):
-            milliseconds(text)
-    else:
-        assert milliseconds(text) == expected
 
 
 def test_percentiles_have_different_names():

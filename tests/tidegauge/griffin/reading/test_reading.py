@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.griffin.config import ErrorCondition, Output, StreamStore
+from tidegauge.griffin.durations import milliseconds
 
 from tests.conftest import soak
-from tidegauge.griffin.reading import milliseconds, read_env, read_job
+from tidegauge.griffin.reading import read_env, read_job
 
 HIVE = {"type": "hive", "config": {"table.name": "t"}}
 SOURCE = {"name": "source", "connector": HIVE}
@@ -35,6 +36,7 @@ TIMES = [
     ("10", 10), ("0", 0), ("10ms", 10), ("7msec", 7), ("7MilliSec", 7), ("7millisecond", 7), ("15s", 15_000),
     ("15SEC", 15_000), ("1second", 1_000), ("10m", 600_000), ("1Min", 60_000), ("1minute", 60_000), ("2h", 7_200_000),
     ("2hr", 7_200_000), ("1hour", 3_600_000), ("3D", 259_200_000), ("3day", 259_200_000), ("-2m", -120_000), ("+5s", 5_000),
+    ("-5 min", -300_000), ("10 MSEC", 10), (" 7 ", 7), (7, 7),
 ]  # fmt: skip
 
 
@@ -45,7 +47,21 @@ def test_times(text, wanted):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "s", "10 s", "1.5s", "2days", "10seconds", "1w", "٣s", "1e3", "--1s", True, "9" * 5000],
+    [
+        "",
+        "s",
+        "2 Hours",
+        None,
+        "1.5s",
+        "2days",
+        "10seconds",
+        "1w",
+        "٣s",
+        "1e3",
+        "--1s",
+        True,
+        "9" * 5000,
+    ],
 )
 def test_what_is_no_time_is_an_error(text):
     with pytest.raises(ValueError, match="is no time"):
