@@ -355,9 +355,12 @@ def merged(
                     f"{first!r} is {type_sql(known)} {where}, and {name!r} is {type_sql(kind)} {whose};"
                     " a field keeps its name and type: give the new one another name"
                 )
+                if where == in_table:
+                    msg += "; or drop the table, which is made of the log, and flatten days of one type"
                 raise SuiteError(msg)
 
-    add(there or {}, "in the flattened table")
+    in_table = "in the flattened table"
+    add(there or {}, in_table)
     for schema in schemas:
         add({**schema.keys, **schema.values}, f"in schema {schema.hash}")
     types = {name: kind for name, kind, _ in found.values()}
