@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tidegauge.analyzers.core.errors import MetricError, thrown_class
 from tidegauge.analyzers.core.metric import Failure
 
 T = TypeVar("T")
+
+ISOLATING_JOBS = 24
+"""Maximum number of extra jobs to find the groups of rows in which expressions fail."""
 
 _DATA_ERROR_CLASSES = {"0A", "21", "22", "38", "39", "42", "P0"}
 """SQLSTATE classes of errors caused by data or expressions: unsupported features, cardinality, data
@@ -82,3 +86,41 @@ def find_failures(
                 raise
             found.update(find_failures(untried, run, another))
     return found
+
+
+def try_groups(
+    groups: Sequence[T], run: Callable[[Sequence[T]], object], error: Exception
+) -> dict[T, Any]:
+    """Return the failures of groups of rows that fail on the data, by `find_failures`.
+
+    Too many of them are not isolated: after `ISOLATING_JOBS` tries none is returned, and what ``run``
+    has not been called with successfully counts as failed.
+
+    Examples
+    --------
+    >>> class DataError(Exception):
+    ...     getCondition = staticmethod(lambda: "DIVIDE_BY_ZERO")
+    ...     getSqlState = staticmethod(lambda: "22012")
+    >>> def run(days):
+    ...     if "b" in days:
+    ...         raise DataError("day b")
+    >>> list(try_groups(["a", "b", "c"], run, DataError("day b")))
+    ['b']
+    """
+    tries = ISOLATING_JOBS
+
+    def limited(some: Sequence[T]) -> dict[T, Any]:
+        nonlocal tries
+        tries -= 1
+        if tries < 0:
+            raise _GaveUpError
+        run(some)
+        return {}
+
+    with suppress(_GaveUpError):
+        return find_failures(groups, limited, error)
+    return {}
+
+
+class _GaveUpError(Exception):
+    """Too many groups fail to isolate each of them."""

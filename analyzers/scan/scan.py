@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -22,7 +21,7 @@ from tidegauge.analyzers.core.requests import ROWS, Request
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import SegmentSet, Values
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer, GroupSizes
-from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
+from tidegauge.analyzers.scan.bisect import find_failures, is_data_error, try_groups
 from tidegauge.analyzers.scan.capabilities import activate, worker_error
 from tidegauge.analyzers.scan.cost import plan_cost
 from tidegauge.analyzers.scan.counted import (
@@ -45,8 +44,6 @@ Outcome = Success[Any] | Failure
 Results = dict[Request, dict[Key, Any] | Failure]
 
 JOBS_AT_ONCE = 4
-ISOLATING_JOBS = 24
-"""Maximum number of extra jobs to find the groups in which one analyzer's expressions fail."""
 
 
 @dataclass(frozen=True)
@@ -292,28 +289,17 @@ def _find_failing_groups(
     """Bisect to find the groups in which requests fail; groups not reached count as failed, too."""
     answers: dict[Request, dict[Key, Any]] = {request: {} for request in job.requests}
     failures: dict[Values, Failure] = dict.fromkeys(values, failure)
-    tries = ISOLATING_JOBS
 
-    def run(some: Sequence[Values]) -> dict[Values, Any]:
-        nonlocal tries
-        tries -= 1
-        if tries < 0:
-            raise _GaveUpError
+    def run(some: Sequence[Values]) -> None:
         for request, answer in job.run(filter_partitions(data, groups.by, some), groups).items():
             answers[request].update(answer)
         for value in some:
             failures.pop(value, None)
-        return {}
 
-    with suppress(_GaveUpError):
-        failures.update(find_failures(values, run, failure.error))
+    failures.update(try_groups(values, run, failure.error))
     names = ["", *(name for s in groups.segments for name in s.names())]
     bad = {(value, name): reason for value, reason in failures.items() for name in names}
     return {request: {**answer, **bad} for request, answer in answers.items()}
-
-
-class _GaveUpError(Exception):
-    """The limit of jobs for isolating failing groups was reached."""
 
 
 def state_outcome(data: DataFrame, analyzer: AnyAnalyzer) -> Outcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +10,7 @@ from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.scan import grouping
-from tidegauge.analyzers.scan.bisect import find_failures, is_data_error
+from tidegauge.analyzers.scan.bisect import find_failures, is_data_error, try_groups
 from tidegauge.analyzers.scan.capabilities import to_arrow
 from tidegauge.analyzers.scan.jobs import Answers, ScanJob
 from tidegauge.analyzers.scan.query_logs import handled_errors
@@ -22,7 +21,6 @@ from tidegauge.rules.state import RecordCounts, Tally
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ISOLATING_JOBS = 24
 MOST_ROWS = 400_000
 """Maximum number of combinations of broken rules, over all groups, that the driver collects; beyond it, only sums."""
 
@@ -154,25 +152,14 @@ def _count_sound_groups(
     if len(values) < 2:
         return {}
     found: Tallies = {}
-    tries = ISOLATING_JOBS
 
-    def run(some: Sequence[Values]) -> dict[Values, Any]:
-        nonlocal tries
-        tries -= 1
-        if tries < 0:
-            raise _GaveUpError
+    def run(some: Sequence[Values]) -> None:
         some_data = grouping.filter_partitions(data, groups.by, some)
         for key, one in count(some_data, tasks, groups, unresolved).items():
             found[key] = Tally(one.counts, {**one.failures, **unresolved})
-        return dict.fromkeys(some)
 
-    with suppress(_GaveUpError):
-        find_failures(values, run, error)
+    try_groups(values, run, error)
     return found
-
-
-class _GaveUpError(Exception):
-    """Too many groups fail to isolate each of them."""
 
 
 @dataclass(frozen=True)
