@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ _MESSAGES = (
     s.verdict_notice.c.error,
 )
 """Text for people, in which values are replaced."""
+_KEYS = {"version", "passed", "errorMessages", "checkLog", "outcomes", "warnings"}
+"""Keys of the JSON of verdicts, which are not of the data."""
 _NAMES_OF_SERIES = (s.series.c.name, s.label.c.name)
 """Names that end with a value that was counted, as those of histograms do."""
 _IDENTITIES = (
@@ -150,7 +153,11 @@ def forget(
     except _DryRunError:
         return done[0].result()
     database.write(done[0].remove_files)
-    database.compact()
+    if not database.compact():
+        done[0].left.append(
+            "the log of the database file may hold it until others have ended what they read;"
+            " then say it again"
+        )
     return done[0].result()
 
 
@@ -248,7 +255,9 @@ class _Work:
             for text in _forms(value):
                 query = sa.select(*keys, column).where(_contains(column, text))
                 for row in self.connection.execute(query).all():
-                    new = _word(text).sub(token, row[-1])
+                    new = _replaced(
+                        row[-1], text, value, token, json_text=column is s.verdict.c.result
+                    )
                     if new != row[-1]:
                         same = sa.and_(*(c == v for c, v in zip(keys, row[:-1], strict=True)))
                         change = sa.update(table).where(same)
@@ -287,6 +296,37 @@ class _Work:
             yield f"{unused} files to which nothing refers may hold it; `db clean` removes those older than a day"
 
 
+def _replaced(told: str, text: str, value: str, token: str, *, json_text: bool) -> str:
+    r"""Return a text with a form of a value replaced; within JSON in its texts and numbers alone.
+
+    Examples
+    --------
+    >>> _replaced('{"version": 1, "log": ["1 row"], "rows": 1}', "1", "1", "x", json_text=True)
+    '{\n "version": 1,\n "log": [\n  "x row"\n ],\n "rows": "x"\n}'
+    """
+    if json_text:
+        with suppress(ValueError):
+            found = json.loads(told)
+            new = _replaced_in(found, _word(text), value, token)
+            return told if new == found else json.dumps(new, ensure_ascii=False, indent=1)
+    return _word(text).sub(token, told)
+
+
+def _replaced_in(found: Any, word: re.Pattern[str], value: str, token: str) -> Any:
+    if isinstance(found, dict):
+        names = {name: name if name in _KEYS else word.sub(token, name) for name in found}
+        return {
+            names[name]: one if name == "version" else _replaced_in(one, word, value, token)
+            for name, one in found.items()
+        }
+    if isinstance(found, list):
+        return [_replaced_in(one, word, value, token) for one in found]
+    if isinstance(found, str):
+        return word.sub(token, found)
+    is_value = not isinstance(found, bool) and found is not None and str(found) == value
+    return token if is_value else found
+
+
 def _used(connection: Connection) -> set[str]:
     """Return the files that states refer to."""
     columns = (table.c.artifact for table in _STATES)
@@ -300,9 +340,9 @@ _NUMERIC = frozenset(
 )
 """Kinds of states that hold numbers of the data and cannot leave one out; of a single row a sum is its number."""
 _SAMPLED = 200
+"""Letters of a value that samples and messages keep."""
 _LEAST_LINE = 3
 """A shorter text on one line is a part of other words' neighbourhood, such as the article in `` a ``."""
-"""Letters of a value that samples and messages keep."""
 
 
 def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:

@@ -107,7 +107,11 @@ def since(age: Age) -> datetime | None:
             msg = f"{age!r} is no age; write 90d, 12w, 6mo or 2y"
             raise HistoryError(msg)
         age = timedelta(days=int(match[1]) * _UNITS[match[2]])
-    return datetime.now(UTC) - age
+    try:
+        return datetime.now(UTC) - age
+    except OverflowError as error:
+        msg = f"an age of {age.days} days reaches back before the year 1"
+        raise HistoryError(msg) from error
 
 
 class _DryRunError(Exception):

@@ -157,11 +157,15 @@ class Database:
                     connection.info[MISSING] = _missing_file(self.file)
                     yield connection
                 return
-        engine = self.engine
-        if not self.is_sqlite:
-            engine = engine.execution_options(isolation_level="REPEATABLE READ")
-        with self._memory_lock(), self._translated(), engine.connect() as connection:
+        with self._memory_lock(), self._translated(), self._snapshots.connect() as connection:
             yield connection
+
+    @cached_property
+    def _snapshots(self) -> Engine:
+        """The engine of readers: one object for all, by which answers can be remembered."""
+        if self.is_sqlite:
+            return self.engine
+        return self.engine.execution_options(isolation_level="REPEATABLE READ")
 
     @cached_property
     def _empty(self) -> Database:
@@ -345,16 +349,23 @@ class Database:
         with self._translated(), closing(sqlite3.connect(str(self.file))) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
 
-    def compact(self) -> None:
-        """Rewrite a SQLite file, so that deleted content is gone from it; no-op elsewhere."""
+    def compact(self) -> bool:
+        """Rewrite a SQLite file, so that deleted content is gone from it and its log; no-op elsewhere.
+
+        Returns
+        -------
+        bool
+            False if the log keeps old content, as others read it.
+        """
         if not self.is_sqlite:
-            return
+            return True
         with self._memory_lock(), self._translated(), self.engine.connect() as connection:
             _pragma(connection, "wal_checkpoint(TRUNCATE)")
             raw = connection.connection.dbapi_connection
             assert raw is not None
             raw.cursor().execute("VACUUM")
-            _pragma(connection, "wal_checkpoint(TRUNCATE)")
+            busy, *_ = _pragma(connection, "wal_checkpoint(TRUNCATE)") or (0,)
+            return not busy
 
     def row_counts(self) -> dict[str, int]:
         """Return the number of rows of each table, at any revision."""
@@ -599,12 +610,15 @@ def _on_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _pragma(connection: Connection, pragma: str) -> None:
+def _pragma(connection: Connection, pragma: str) -> Any:
+    """Run a pragma, and return its first row."""
     raw = connection.connection.dbapi_connection
     assert raw is not None
     cursor = raw.cursor()
     cursor.execute(f"PRAGMA {pragma}")
+    row = cursor.fetchone()
     cursor.close()
+    return row
 
 
 def _reason(error: BaseException) -> str:

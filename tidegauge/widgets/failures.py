@@ -56,6 +56,8 @@ def failed_checks(
 ) -> tuple[list[protocol.FailedCheck], int]:
     """Return the checks by which current data fails, the newest first, and how many there are.
 
+    Nothing is told of a verdict that is not tidegauge's unless samples may be shown: it may hold records.
+
     Those of some partitions, an empty name being the whole dataset, or of all. Samples of failing
     records, which are data of the table, are sent only if they may be shown.
     """
@@ -69,7 +71,8 @@ def failed_checks(
             "name": shown(row["name"]),
             "partition": shown(row["partition"]),
             "reasons": [
-                shown(hide_folders(text), SENTENCE) for text in failure_messages(str(row["result"]))
+                shown(hide_folders(text), SENTENCE)
+                for text in failure_messages(str(row["result"]), foreign=samples)
             ],
             "samples": [
                 shown(text, SENTENCE)

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 import sqlite3
 from contextlib import closing
 
@@ -16,6 +17,7 @@ from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import artifacts
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
+from tidegauge.rules.outcome.result import CheckResult
 
 import tidegauge as tg
 
@@ -221,9 +223,10 @@ def test_labels_verdicts_states_and_runs_that_are_named_by_it_are_told(repo):
     commit(repo, day(1), suite=f"suite of {PERSON}")
     judged(repo, partition=f"mail={PERSON}")
     repo.states(f"of {PERSON}").persist(tg.Size(), tg.NumMatches(1))
-    repo.label_range(
-        "d", "bad", since=dt.datetime(2013, 1, 2, tzinfo=dt.UTC), instance=PERSON, segment=f"m={PERSON}"
-    )  # fmt: skip
+    with pytest.warns(tg.RepositoryWarning, match="no series of the"):
+        repo.label_range(
+            "d", "bad", since=dt.datetime(2013, 1, 2, tzinfo=dt.UTC), instance=PERSON, segment=f"m={PERSON}"
+        )  # fmt: skip
     told = repo.forget(PERSON).left
     assert set(told) == {
         f"the suite of a run is named by it: suite of {PERSON}",
@@ -249,3 +252,45 @@ def test_sums_that_may_be_the_number_of_a_single_row_are_told(repo):
     commit(repo, day(1, extra=[measurement(tg.Mean("salary"), SumAndCount(700.0, 1))]))
     left = "\n".join(repo.forget("700", dry_run=True).left)
     assert '"column":"salary"' in left
+
+
+def test_verdicts_stay_readable_when_a_number_is_forgotten(repo):
+    """Of JSON texts, numbers and keys are replaced, but not what makes it a verdict of ours."""
+    own = CheckResult(
+        False, (("rows", "42 rows, 1 wanted"),), ("rule a: 42 of 43 records", "  n=42")
+    )
+    commit(repo, day(1), day(2), day(3))
+    for name, result in (
+        ("ours", own.to_json()),
+        ("theirs", '{"rows": 42, "42": [true, null, 42.5]}'),
+    ):
+        repo.keep_verdict(
+            "d", name=name, specification="s", fingerprint="f", passed=False, result=result,
+            partition="ds=2013-01-01",
+        )  # fmt: skip
+    repo.forget("42")
+    repo.forget("1")
+    kept = repo.verdicts("d").set_index("name")["result"]
+    found = CheckResult.from_json(kept["ours"])
+    assert not re.search(r"\b42\b", kept["ours"])
+    assert found.error_messages[0][1].endswith(" wanted")
+    assert found.samples[0].startswith("n=forgotten-")
+    theirs = json.loads(kept["theirs"])
+    assert theirs.pop("rows").startswith("forgotten-")
+    ((key, values),) = theirs.items()
+    assert key.startswith("forgotten-")
+    assert values == [True, None, 42.5]
+
+
+def test_a_log_that_others_read_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr("tidegauge.repository.store.database._BUSY_SECONDS", 0.1)
+    file = tmp_path / "r.db"
+    with tg.Repository(f"sqlite:///{file}") as repository, closing(sqlite3.connect(file)) as other:
+        commit(repository, person(1))
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM state").fetchone()
+        found = repository.forget(PERSON)
+        assert any("log of the database file may hold it" in line for line in found.left)
+        other.rollback()
+    with tg.Repository(f"sqlite:///{file}") as repository:
+        assert not any("log of the" in line for line in repository.forget(PERSON).left)

@@ -185,8 +185,8 @@ class CheckResult:
             )
 
 
-def failure_messages(result: str) -> list[str]:
-    """Return the messages of a stored verdict; one that is not tidegauge's as it is.
+def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
+    """Return the messages of a stored verdict; one that is not tidegauge's as it is, or not at all.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def failure_messages(result: str) -> list[str]:
     try:
         found = CheckResult.from_json(result)
     except RuleError:
-        return [result]
+        return [result] if foreign else []
     return [f"{name}: {message}" for name, message in found.error_messages]
 
 
