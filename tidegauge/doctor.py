@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge import __version__
@@ -166,14 +165,14 @@ def _java() -> Diagnosis:
 
 
 def _repository(url: str) -> Diagnosis:
-    from sqlalchemy.engine import make_url
+    from tidegauge.repository.store.database import Database
 
     what = "the repository"
     try:
-        parsed = make_url(url)
-        file = parsed.database if parsed.get_backend_name() == "sqlite" else None
-        if file and not Path(file).exists():
-            return Diagnosis(what, OK, f"{url} does not exist yet; the first run creates it")
+        database = Database.unchecked(url)  # its errors hide passwords
+        if database.file is not None and not database.file.exists():
+            told = f"{database.name} does not exist yet; the first run creates it"
+            return Diagnosis(what, OK, told)
         return _opened(what, url)
     except Exception as error:  # noqa: BLE001 - any error is the finding
         return Diagnosis(what, WRONG, str(error).splitlines()[0], "choose another with --db")

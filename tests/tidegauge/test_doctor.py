@@ -45,3 +45,18 @@ def test_a_spark_that_is_too_old(monkeypatch):
 def test_its_own_version_comes_first(tmp_path):
     first = next(iter(examine(f"sqlite:///{tmp_path / 'r.db'}")))
     assert (first.what, first.found) == ("Tidegauge", tg.__version__)
+
+
+def test_no_part_of_a_password_is_told(tmp_path):
+    from tidegauge.doctor import _repository
+
+    for url in (
+        "postgresql+psycopg://me:a@b:s3cret@host/db",
+        "postgresql://me:s3cret@host:port/db",
+    ):
+        found = _repository(url)
+        assert found.status == WRONG
+        assert "s3cret" not in str(found)
+    missing = _repository(f"sqlite:///{tmp_path / 'nope.db'}")
+    assert missing.found.endswith("nope.db does not exist yet; the first run creates it")
+    assert not (tmp_path / "nope.db").exists()
