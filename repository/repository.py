@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError
+from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError, UnknownNameError
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.runs.verdicts import Case, VerdictKey
@@ -239,6 +239,8 @@ class Repository(Rendered):
         ...     repo.partitions("d", versions="all")[["partition", "version", "rows"]].values.tolist()
         [['ds=2013-01-01', 1, 10], ['ds=2013-01-01', 2, 12]]
         """
+        if versions not in {"current", "all"}:
+            raise UnknownNameError("versions", versions, ["current", "all"])
         with self.database.read() as connection:
             rows = partition_rows(connection, dataset, as_of, every=versions == "all")
         return frame_of(rows, PARTITION_COLUMNS)
@@ -1488,7 +1490,7 @@ class Repository(Rendered):
             A text is a detector's, as in ``OnlineNormal(2, 2)``.
         since, until
             Only points in this window count; all earlier ones still train.
-        rule : Rule or str, optional
+        rule : DecisionRule or str, optional
             The decision rule, in place of each detector's own.
         details : bool
             Return the anomalies themselves instead.

@@ -100,11 +100,11 @@ class TimeFormat:
                 if form == EPOCH_MS:
                     return _EPOCH + timedelta(milliseconds=int(text))
                 time = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is set below
+                in_utc = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
             except (ValueError, OverflowError):
                 continue
-            if not _fills(time, form, text):
-                continue
-            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+            if _fills(time, form, text):
+                return in_utc
         return None
 
     def among(self, keys: Sequence[str]) -> TimeFormat:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer, ColumnAnalyzer, analyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
 from tidegauge.analyzers.core.metric import Interval, Metric, Scale
@@ -225,6 +225,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
             return [], [], below, above, nan
         low, high = float(values[finite].min()), float(values[finite].max())
         number = self.bin_count - 2 * self.include_overflow_bins
+        check_width(self, low, high)
         if low == high:
             return [low, high], [int(counts[finite].sum())], below, above, nan
         edges = np.linspace(low, high, number + 1)
@@ -234,6 +235,13 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
     def weight(self, state: FrequenciesAndNumRows) -> float:
         """Return the number of rows, nulls included."""
         return state.num_rows + state.num_nulls
+
+
+def check_width(analyzer: AnyAnalyzer, low: float, high: float) -> None:
+    """Raise `MetricRuntimeError` if a range has no width that is a number."""
+    if not isfinite(high - low):
+        msg = f"{analyzer!r}: there are no equal widths from {low} to {high}"
+        raise MetricRuntimeError(msg)
 
 
 _Placed = tuple[list[float], list[int], int, int, int]
@@ -348,9 +356,7 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
         if not state.sketch:
             raise self.no_data()
         low, high = state.quantiles([0.0, 1.0])
-        if not isfinite(high - low):
-            msg = f"{self!r}: there are no equal widths from {low} to {high}"
-            raise MetricRuntimeError(msg)
+        check_width(self, low, high)
         number = self.number_of_buckets if low < high else 1
         edges = [low + (high - low) * i / number for i in range(number)] + [high]
         # Values strictly below each edge, and all at the last edge, which the last bucket includes.

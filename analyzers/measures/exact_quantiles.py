@@ -54,7 +54,7 @@ class _PercentileAnalyzer(GroupingAnalyzer[float]):
         schema.numeric(self.column)
 
     def weight(self, state: FrequenciesAndNumRows) -> float:
-        """Return the number of distinct values."""
+        """Return the number of values that are not null."""
         return state.num_rows
 
 

@@ -49,7 +49,7 @@ def monitors_of(
     Parameters
     ----------
     given : Detector, Monitor, str, or sequence of these
-    rule : Rule or str, optional
+    rule : DecisionRule or str, optional
         Replaces the rule of each monitor.
 
     Raises

@@ -102,7 +102,7 @@ def decided(
     may : array of bool, shape (series, partitions - start)
         False for points that are excluded from alerting.
     before : array of float, shape (series,), optional
-        As for `Rule.decide`.
+        As for `DecisionRule.decide`.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def judge_partitions(
     known : Scores, optional
         The detector's scores of the partitions before ``start``.
     before : array of float, shape (1,), optional
-        As for `Rule.decide`.
+        As for `DecisionRule.decide`.
     """
     history = replace(one.history, ledger=ledger)
     scores, measured = detector.score_and_measure(history, start, known)

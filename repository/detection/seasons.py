@@ -10,6 +10,7 @@ from tidegauge.repository.detectors.base import DETECTORS, Detector
 from tidegauge.repository.detectors.matrices import group_by_segment, matrix
 from tidegauge.repository.detectors.seasonal import Seasonal
 from tidegauge.repository.detectors.seasonality import learned_seasons
+from tidegauge.repository.rollups.compute import within as is_within
 from tidegauge.repository.store.frames import columns
 
 SEASON_COLUMNS = columns("segment name instance analyzer seasons")
@@ -38,7 +39,8 @@ def season_rows(past: BacktestHistory, detector: Seasonal) -> list[dict[str, Any
     for within, places in group_by_segment(past.facts.partitions).items():
         one = matrix(past.facts, places, detector.reads, detector.least, past.teaching)
         for row, seasons in zip(one.series, learned_seasons(one.history, detector), strict=True):
-            segment = "/".join(filter(None, (within, row["segment"])))
+            nested = is_within(row["segment"], within)
+            segment = row["segment"] if nested else f"{within}/{row['segment']}".rstrip("/")
             told = (segment, row["name"], row["instance"], row["analyzer"], seasons)
             found.append(dict(zip(SEASON_COLUMNS, told, strict=True)))
     return found

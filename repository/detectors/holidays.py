@@ -45,7 +45,7 @@ def new_dates(
 ) -> dict[str, dict[str, str]]:
     """Return the holidays of a suite's country in years that are not stored yet, as in `DATES`.
 
-    None if the package ``holidays`` is not installed.
+    Empty if the package ``holidays`` is not installed, or does not know the country.
     """
     country = suite.get("holidays")
     lacking = _years_of(times) - set(map(int, suite.get(DATES, {})))

@@ -79,7 +79,7 @@ class Monitor:
     severity : str, optional
         ``info``, ``warning`` or ``error``; by the size of each departure if not given, see
         `severity_of`.
-    rule : Rule or str, optional
+    rule : DecisionRule or str, optional
         Decision rule, as in ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
         ``OutsideBand()``; the detector's default if not given.
     direction : str
@@ -207,7 +207,7 @@ class Monitor:
         may : array of bool, optional
             Mask of the points that may be anomalies; all if not given.
         before : array of float, shape (series,), optional
-            As for `Rule.decide`.
+            As for `DecisionRule.decide`.
         weights : array of float, optional
             How much more a departure matters than others: its p-value is divided by it, if the
             rule is one that weighs.

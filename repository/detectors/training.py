@@ -26,7 +26,7 @@ class TrainingLabels:
 
     Attributes
     ----------
-    said : sequence of Said
+    said : sequence of LabelEffect
     holidays : mapping of date text to str
         Names of holidays by ISO date, such as ``2013-07-04``.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
-from math import ceil, floor, log10
+from math import ceil, floor, isfinite, log10
 from typing import Final
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,7 +53,8 @@ class Axis:
 
     def at(self, value: float) -> float:
         """Return the pixel of a value; values outside are clipped to the edge."""
-        share = (value - self.low) / (self.high - self.low)
+        low, high = self.low / 2, self.high / 2  # whose difference is finite
+        share = (value / 2 - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
@@ -80,7 +81,8 @@ def value_ticks(low: float, high: float, most: int = 5, *, percent: bool = False
     >>> [text for _, text in value_ticks(-1500, 2500)]
     ['-1,000', '0', '1,000', '2,000']
     """
-    step = step_of(high - low, most)
+    finite = isfinite(high - low)
+    step = step_of(high - low, most) if finite else 2 * step_of(high / 2 - low / 2, most)
     scale, unit = (100.0, " %") if percent else (1.0, "")
     digits = max(0, -floor(log10(step * scale) + _ROUNDING))
     great = max(abs(low), abs(high)) * scale

@@ -59,7 +59,7 @@ class Plot:
     dataset : str
     rows : sequence of mapping
         Rows of `data`.
-    lines : sequence of Line
+    lines : sequence of PlotLine
         Plotted lines.
     timed : bool
         True if the axis is time; otherwise it is the partitions in order.

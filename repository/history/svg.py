@@ -44,7 +44,7 @@ def picture(
 
     Parameters
     ----------
-    lines : sequence of Line
+    lines : sequence of PlotLine
         At least one.
     ticks : callable
         Function of the axis' ends that returns its ticks.

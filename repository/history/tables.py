@@ -57,10 +57,9 @@ def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> Tab
     counts = {
         name: found[name] or 0 for name in ("errors", "warnings", "infos", "snoozed", "failing")
     }
-    owner = next((own[name] for name in OWNERS if name in own), None)
-    tags = {
-        key: value for key, value in own.items() if value != owner and key not in {RUNBOOK, JOB}
-    }
+    named = next((name for name in OWNERS if name in own), None)
+    owner = None if named is None else own[named]
+    tags = {key: value for key, value in own.items() if key not in {named, RUNBOOK, JOB}}
     told = ", ".join(f"{key}={value}" for key, value in sorted(tags.items()))
     row = {**found, **counts, "owner": owner, "tags": told or None}
     return cast("TableRow", {**row, "health": _health(row)})

@@ -67,7 +67,7 @@ class FeedbackMatrix:
 
         Parameters
         ----------
-        said : sequence of Said
+        said : sequence of LabelEffect
             As `feedback_labels` returns them.
         incidents : mapping of int to int
             The incident of each anomaly.

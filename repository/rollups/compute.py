@@ -8,6 +8,7 @@ can be interrupted anywhere and restarted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +19,14 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, StateError
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    MetricError,
+    MetricRuntimeError,
+    RepositoryWarning,
+    StateError,
+    SuiteError,
+)
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.rollups.folding import fold, merged
@@ -381,7 +389,12 @@ class _RollupComputation:
         for some in chunks([statistic for statistic, _ in self.statistics]):
             query = sa.select(a.statistic_id, a.id, a.text).where(a.statistic_id.in_(some))
             for statistic, number, text in self.connection.execute(query):
-                found.setdefault(statistic, []).append((number, ANALYZERS.parse(text)))
+                try:
+                    analyzer = ANALYZERS.parse(text)
+                except (SuiteError, IllegalAnalyzerParameterError) as error:  # its package is gone
+                    warnings.warn(f"{text} is not rolled up: {error}", RepositoryWarning, 2)
+                    continue
+                found.setdefault(statistic, []).append((number, analyzer))
         return found
 
 

@@ -66,7 +66,7 @@ def fold(
     ----------
     states : sequence of State or None
         In order of time; None adds nothing.
-    spans : sequence of Span
+    spans : sequence of WindowSpan
         With bounds that never decrease.
     rolling : bool
         True if spans overlap, so that sums are worth keeping.

@@ -52,9 +52,20 @@ LABEL_COLUMNS = columns(
     " label note by created_at:time"
 )
 AUTOMATIC_AUTHOR = "tidegauge"
-"""Author of automatic labels: an incident is over, is back, or lies on a holiday."""
+"""Author of automatic labels: an incident is over, is back, or lies on a holiday. No user's label has it."""
 TRAINING_LABELS = ("expected", "bad", "ignore", "rebaseline")
 """Labels that control what detectors may learn from; ``reopened`` revokes them."""
+
+
+def author(by: str | None) -> str | None:
+    """Return the author of a user's label; a user who is named as the automatic one is told apart.
+
+    Examples
+    --------
+    >>> author("ann"), author("tidegauge")
+    ('ann', 'tidegauge (user)')
+    """
+    return f"{by} (user)" if by == AUTOMATIC_AUTHOR else by and visible(by)
 
 
 def add_label(
@@ -87,7 +98,7 @@ def add_label(
     _check_details(label, note, until)
     of = index(of)
     last = None if seen is None else index(seen)
-    told = {"note": note and visible(note), "by": by and visible(by), "until": until}
+    told = {"note": note and visible(note), "by": author(by), "until": until}
 
     def work(connection: Connection) -> None:
         commit, now = next_commit(connection, None)
@@ -229,7 +240,7 @@ def add_range(
     if window.since is None and window.until is None:
         msg = "a range has a beginning or an end: since=, until=, or both"
         raise HistoryError(msg)
-    told = {"note": note and visible(note), "by": by and visible(by), **series}
+    told = {"note": note and visible(note), "by": author(by), **series}
     unknown: list[str] = []
 
     def work(connection: Connection) -> None:

@@ -164,7 +164,7 @@ def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
     if as_of is None:
         return None
     if isinstance(as_of, datetime):
-        moment = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+        moment = moment_of(as_of, "as_of")
         found = _last_commit(connection, s.commit.c.committed_at <= moment)
     elif isinstance(as_of, bool) or not isinstance(as_of, SupportsIndex):
         msg = f"as_of={as_of!r} is neither a datetime nor the id of a run"

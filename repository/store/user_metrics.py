@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from tidegauge.repository.store.batch import METRIC, add_partitions, stored_valu
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows
 from tidegauge.repository.store.database import Database, next_commit
 from tidegauge.repository.store.dimensions import Dimensions, SeriesKey, dataset_for
-from tidegauge.repository.store.newest import keep_newest
+from tidegauge.repository.store.newest import find_newest, keep_newest
 from tidegauge.repository.store.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
         dataset = dataset_for(connection, spec)
         add_partitions(connection, dataset, measured, now)
         ids = _partition_ids(connection, dataset, list(names))
-        told = list(_timed(connection, {ids[n]: time for n, time in times.items() if time}))
+        given = {ids[name]: time for name, time in times.items() if time}
+        moved, told = _timed(connection, given)
         series = _series(connection, dataset, records)
         stored = _stored(connection, set(series), sorted(ids.values()))
         rows, ended = _new_versions(records, series, ids, stored, commit)
@@ -140,6 +141,8 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
                 connection.execute(sa.update(m).where(these).values(superseded_commit_id=commit))
         insert_rows(connection, s.metric, METRIC, sorted(rows))
         keep_newest(connection, dataset, rows)
+        if moved:
+            _look_again(connection, dataset, moved)
         return len(rows), told
 
     count, told = database.write(work)
@@ -171,17 +174,31 @@ def _new_versions(
     return rows, ended
 
 
-def _timed(connection: Connection, times: Mapping[int, datetime]) -> Iterator[str]:
-    """Set the times of partitions that have none; yield what is to be told of those that have another."""
-    p = s.partition.c
+def _timed(connection: Connection, times: Mapping[int, datetime]) -> tuple[list[int], list[str]]:
+    """Set the times of partitions that have none; return these, and what is to be told of the others."""
+    p, moved, told = s.partition.c, list[int](), list[str]()
     for some in chunks(sorted(times)):
         query = sa.select(p.id, p.name, p.time).where(p.id.in_(some))
         for of, name, known in connection.execute(query).all():
             if known is None:
                 change = sa.update(s.partition).where(p.id == of).values(time=times[of])
                 connection.execute(change)
+                moved.append(of)
             elif known != times[of]:
-                yield f"partition {name!r} has the time {known:%Y-%m-%d %H:%M:%S}, and keeps it"
+                told.append(
+                    f"partition {name!r} has the time {known:%Y-%m-%d %H:%M:%S}, and keeps it"
+                )
+    return moved, told
+
+
+def _look_again(connection: Connection, dataset: int, partitions: Sequence[int]) -> None:
+    """Find the newest metrics of partitions that have another place now, and let detection begin anew."""
+    m = s.metric.c
+    for some in chunks(sorted(partitions)):
+        held = sa.select(m.series_id).where(m.partition_id.in_(some), s.holds(s.metric))
+        find_newest(connection, list(connection.execute(held.distinct()).scalars()))
+    again = sa.update(s.scored).where(s.scored.c.dataset_id == dataset)
+    connection.execute(again.values(monitors=""))
 
 
 def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> dict[str, int]:

@@ -149,4 +149,6 @@ def _moved(time: datetime, by: timedelta) -> datetime:
 
 def _month(place: int) -> datetime:
     year = place // 12
+    if year < 1:
+        return datetime.min.replace(tzinfo=UTC)
     return END_OF_TIME if year > END_OF_TIME.year else datetime(year, place % 12 + 1, 1, tzinfo=UTC)

@@ -19,12 +19,14 @@ db_app = typer.Typer(help="The repository's database.", no_args_is_help=True)
 
 
 @contextmanager
-def _at_any_revision(url: str | None) -> Iterator[Database]:
-    """Open a database at any revision, to read or change the revision."""
+def _at_any_revision(url: str | None, *, new: bool = False) -> Iterator[Database]:
+    """Open a database at any revision, to read or change the revision; a missing file only if it may be new."""
     from tidegauge.repository.store.config import settings
     from tidegauge.repository.store.database import Database
 
     database = Database.unchecked(settings(url, None)[0])
+    if not new and database.file is not None and not database.file.exists():  # connecting makes it
+        raise typer.BadParameter(f"there is no file {database.file}")
     try:
         yield database
     finally:
@@ -42,7 +44,7 @@ def upgrade(db: Db = None) -> None:
     """Upgrade the database schema to the newest revision; a SQLite file is backed up first."""
     from tidegauge.repository.store.database import head_revision
 
-    with _at_any_revision(db) as database:
+    with _at_any_revision(db, new=True) as database:
         before = database.revision()
         if before == head_revision():
             print(f"{database.name} is at revision {before}, the newest")
@@ -89,7 +91,7 @@ def current(db: Db = None) -> None:
     """Print the database's revision, and the newest one."""
     from tidegauge.repository.store.database import head_revision
 
-    with _at_any_revision(db) as database:
+    with _at_any_revision(db, new=True) as database:
         missing = database.file is not None and not database.file.exists()  # connecting makes it
         revision = None if missing else database.revision()
         print(f"{revision or 'empty'} (newest: {head_revision()})")
@@ -139,7 +141,7 @@ def restore(
     """Restore a backup; the current contents are backed up first."""
     from tidegauge.repository.maintenance.backups import restore as put_back
 
-    with _at_any_revision(db) as database:
+    with _at_any_revision(db, new=True) as database:
         before = put_back(database, _artifacts(database, db, artifacts), file)
         kept = f"; what it held is kept in {before}" if before else ""
         print(f"{database.name} restored from {file}, revision {database.revision()}{kept}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TextIO
@@ -31,6 +32,11 @@ class SafeTerminal:
     def write(self, text: str) -> int:
         """Write text with control characters escaped."""
         return self._terminal.write(for_terminal(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines with control characters escaped."""
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._terminal, name)

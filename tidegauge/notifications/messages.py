@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -156,7 +157,7 @@ def verdict_message(
     lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
     if len(told) > CLEAREST:
         lines.append(f"and {len(told) - CLEAREST} more")
-    show = f"tidegauge rules history {dataset}{' --failed' if failed or not warned else ''}"
+    show = f"tidegauge rules history {shlex.quote(dataset)}{' --failed' if failed or not warned else ''}"
     see = dataset_address(url, dataset) if url else show
     body = [_counted(failed, warned, recovered), *lines, f"See: {plain(see, _LONG)}"]
     return title, "\n".join(line for line in body if line)

@@ -150,9 +150,12 @@ def notify(
     ...     notify(repo, ["log"])
     []
     """
-    repository = as_repository(repository)
     if severity not in list(Severity):
         raise UnknownNameError("severity", severity, list(Severity))
+    if isinstance(repository, str):
+        with as_repository(repository) as opened:
+            return notify(opened, sinks, dataset=dataset, severity=severity, seconds=seconds)
+    repository = as_repository(repository)
     repository.database.require_writable()
     datasets = [dataset] if isinstance(dataset, str) else dataset
     notices = []

@@ -101,7 +101,7 @@ class Contents:
     ----------
     row : mapping
         As in `Repository.overview`.
-    evidence : sequence of Evidence
+    evidence : sequence of ReportEvidence
         The worst open incidents, without those that are reported in a group.
     incidents : sequence of mapping
         All in the window, as in `Repository.incidents`.
@@ -109,9 +109,9 @@ class Contents:
         The open ones that are reported in a group.
     partitions, runs : sequence of mapping
         As in `Repository.partitions` and `Repository.runs`.
-    series : sequence of SeriesRow
+    series : sequence of ReportSeries
         The worst first.
-    rows : Line or None
+    rows : PlotLine or None
         Row counts of partitions; None if they have no time.
     verdicts : sequence of mapping
         Verdicts of rules and checks by which the current data fails, as in `Repository.verdicts`.

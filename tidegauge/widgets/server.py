@@ -62,12 +62,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none'"
-    " stroke='%23fff' stroke-width='2' stroke-linecap='round'%3E%3Crect width='24' height='24' rx='5'"
-    " fill='%230f6b7d' stroke='none'/%3E%3Cpath d='M3 15c2.2-4 4.3-4 6 0s4 4 6 0 3.8-4 6 0M12 3v6'/%3E%3C/svg%3E"
-)
-"""The logo, as in docs/theme."""
 _PAGE = """<!DOCTYPE html>
 <html lang="en" style="color-scheme: {theme}">
   <head>

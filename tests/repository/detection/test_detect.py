@@ -278,6 +278,14 @@ def test_scores_of_whole_partitions_are_asked_for_by_name(repo):
     assert len(scores) == len(days) - 7
 
 
+def test_a_user_who_is_named_as_the_automatic_author_is_none(repo):
+    recorded(repo, x=[500 if n == 5 else 1 for n in range(1, 13)])
+    incident = int(repo.detect("r", [LIMIT])["incident_id"].item())
+    repo.label(incident, "expected", by="tidegauge")
+    assert repo.detect("r", [LIMIT])["status"].tolist() == ["expected"]
+    assert repo.labels("r")["by"].tolist()[-1] == "tidegauge (user)"
+
+
 def test_a_label_of_a_range_warns_of_series_that_are_not_there(repo):
     recorded(repo, rows=[1, 2, 3])
     with pytest.warns(

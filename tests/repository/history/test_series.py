@@ -8,6 +8,7 @@ import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.repository.maintenance.integrity import check as find_problems
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.testing.samples import commit, day, measurement
 
@@ -53,6 +54,14 @@ def test_a_recorded_value_may_give_its_partition_a_time(repo):
     assert repo.metrics("r")["time"].dt.strftime("%Y-%m-%d").tolist() == ["2026-01-01"] * 2
     with pytest.warns(tg.RepositoryWarning, match="has the time 2026-01-01 00:00:00, and keeps it"):
         repo.record("r", "o", 1.0, partition="x=1", time=dt.date(2027, 1, 1))
+    # The newest partition is another one, and detection looks again at all.
+    repo.record("q", "n", {"batch=a": 1.0, "batch=b": 2.0})
+    assert repo.value("q", "n") == 2.0
+    repo.record("q", "n", 1.0, partition="batch=a", time="2026-01-02")
+    repo.record("q", "n", 2.0, partition="batch=b", time="2026-01-01")
+    assert repo.value("q", "n") == 1.0
+    assert repo.latest("q")["partition"].tolist() == ["batch=a"]
+    assert find_problems(repo.database, repo.artifacts) == []
     for wrong in ("soon", pd.NaT, 7):
         with pytest.raises(tg.HistoryError, match="time=.* is not a time"):
             repo.record("r", "n", 1.0, partition="x=2", time=wrong)
@@ -108,3 +117,16 @@ def test_a_repository_by_its_url_or_file(tmp_path):
         assert as_repository(again) is again
     assert as_repository(None) is None
     assert tg.notify(f"sqlite:///{file}", ["log"]) == []
+
+
+def test_moments_that_are_none_and_ages_before_all_dates():
+    with tg.Repository("sqlite://") as repo:
+        repo.record("d", "x", {"ds=2013-01-01": -1.7e308, "ds=2013-01-02": 1.7e308})
+        assert "nan" not in repo.plot("d", "x").svg
+        for wrong in (pd.NaT, dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5)))):
+            with pytest.raises(tg.HistoryError, match="as_of"):
+                repo.metrics("d", as_of=wrong)
+        with pytest.raises(tg.HistoryError, match="before the year 1"):
+            repo.clean(versions="9999y")
+        with pytest.raises(tg.UnknownNameError, match="did you mean 'all'"):
+            repo.partitions("d", versions="al")

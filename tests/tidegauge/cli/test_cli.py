@@ -8,6 +8,7 @@ import threading
 import pytest
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.cli.main import run_command
+from tidegauge.cli.output import SafeTerminal
 from tidegauge.files.runs import Summary
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
@@ -56,6 +57,20 @@ def test_json_has_all_digits_of_small_numbers(tmp_path, capsys):
     assert run_command(["metrics", "d", "--db", url, "--format", "json"]) == 0
     found = {row["partition"]: row["value"] for row in json.loads(capsys.readouterr().out)}
     assert found == {**values, "ds=2013-01-04": None}
+
+
+@pytest.mark.parametrize("command", [["backup"], ["downgrade", "0005"]])
+def test_maintenance_makes_no_file_of_a_mistyped_name(tmp_path, capsys, command):
+    file = tmp_path / "nope.db"
+    assert run_command(["db", *command, "--db", f"sqlite:///{file}"]) == 1
+    assert "there is no file" in capsys.readouterr().err
+    assert not file.exists()
+
+
+def test_lines_are_escaped_for_the_terminal():
+    terminal = io.StringIO()
+    SafeTerminal(terminal).writelines(["a\x1b]0;x\x07", "b"])
+    assert terminal.getvalue() == "a\\x1b]0;x\\x07b"
 
 
 def test_detection_fails_on_what_is_open_alone(url, capsys):
