@@ -29,3 +29,9 @@ def test_the_percentiles_of_a_sketch():
     state = kll([float(x) for x in range(1, 101)])
     found = tg.KLLSketch("x").compute_metric_from(state).value.percentiles()
     assert (len(found), found[0], found[24], found[99]) == (100, 1.0, 25.0, 100.0)
+
+
+def test_a_range_without_a_width_has_no_equal_bins():
+    state = FrequenciesAndNumRows.from_groups([((-1.7e308,), 1), ((1.7e308,), 1)])
+    metric = tg.HistogramBinned("x", 2).compute_metric_from(state)
+    assert "there are no equal widths from -1.7e+308 to 1.7e+308" in str(metric.outcome.error)

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.sums import SumAndCount
 from tidegauge.repository.maintenance.integrity import check as find_problems
 from tidegauge.repository.repository import Repository, as_repository
+from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg
@@ -130,3 +132,19 @@ def test_moments_that_are_none_and_ages_before_all_dates():
             repo.clean(versions="9999y")
         with pytest.raises(tg.UnknownNameError, match="did you mean 'all'"):
             repo.partitions("d", versions="al")
+
+
+def test_seasons_of_partitions_of_a_country_are_named_once():
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, *(of_country(n, country) for n in range(1, 10) for country in ("DE", "US")))
+        assert set(repo.seasons("d")["segment"]) == {"country=DE", "country=US"}
+
+
+def test_an_analyzer_whose_package_is_gone_stops_no_roll_up(repo):
+    repo.roll_up("d", ["7d"])
+    gone = sa.update(s.analyzer).where(s.analyzer.c.kind == "Mean").values(text="Gone('x')")
+    repo.database.write(lambda connection: connection.execute(gone))
+    commit(repo, day(3, rows=7))
+    with pytest.warns(tg.RepositoryWarning, match="Gone.'x'. is not rolled up"):
+        repo.roll_up("d")
+    assert repo.metrics("d", name="Size", where="", window="total")["value"].tolist() == [29.0]

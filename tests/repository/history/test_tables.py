@@ -121,6 +121,10 @@ def test_owner_and_tags_are_those_of_the_last_run(repo):
         repo.store.close_run(run, RunStatus.COMPLETE, {})
     row = health(repo)["d"]
     assert (row["owner"], row["tags"]) == ("sales", "env=prod")
+    same = {"owner": "ann", "oncall": "ann"}  # a value like the owner's is no owner
+    repo.store.close_run(repo.store.open_run(spec("e", tags=same)), RunStatus.COMPLETE, {})
+    row = health(repo)["e"]
+    assert (row["owner"], row["tags"]) == ("ann", "oncall=ann")
 
 
 def test_two_statements_read_any_number_of_tables(repo):

@@ -21,6 +21,7 @@ from tidegauge.analyzers.core.errors import (
     UnknownDatasetError,
 )
 from tidegauge.notifications.claims import claim
+from tidegauge.notifications.messages import verdict_message
 from tidegauge.notifications.secrets import Mask, identity, redact
 from tidegauge.notifications.sinks import read_sink
 from tidegauge.repository.repository import Repository
@@ -608,3 +609,8 @@ def test_many_tables_are_named_in_few_lines(repo, caplog):
     caplog.set_level(logging.INFO, "tidegauge.incidents")
     assert len(tg.notify(repo, "log")) == 1
     assert "and in t5, t6, t7" in caplog.text.splitlines()
+
+
+def test_commands_in_messages_may_be_pasted_into_a_shell():
+    _, body = verdict_message("a;rm -rf ~", "checks", {"": ["no rows"]}, [])
+    assert body.endswith("See: tidegauge rules history 'a;rm -rf ~' --failed")
