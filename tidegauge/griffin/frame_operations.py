@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.scan.parsing import schema_from_ddl
 from tidegauge.griffin.plugins import PluginRegistry, suggested
 
 if TYPE_CHECKING:
@@ -175,18 +176,13 @@ def _column(frame: DataFrame, name: str) -> str:
 def _schema(texts: DataFrame, given: object) -> StructType:
     """Return the given schema of JSON text, or infer it by reading the text."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.types import DataType, StructType
 
     if given:
         try:
-            schema = DataType.fromDDL(str(given))
+            return schema_from_ddl(texts.sparkSession, str(given))
         except PySparkException as error:
             msg = f"'schema' is no list of columns: {literal(str(given))}"
             raise GriffinConfigError(msg) from error
-        if not isinstance(schema, StructType):
-            msg = f"'schema' must be a list of columns with types, not {literal(str(given))}"
-            raise GriffinConfigError(msg)
-        return schema
     if texts.isStreaming:
         msg = "a stream cannot be looked at before it is read: say the 'schema' of its JSON in details"
         raise GriffinConfigError(msg)

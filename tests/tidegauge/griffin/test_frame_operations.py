@@ -69,7 +69,7 @@ def test_from_json_of_no_rows(spark):
     [
         ({"mode": "PERMISIVE"}, "unknown mode 'PERMISIVE'; did you mean 'PERMISSIVE'?"),
         ({"schema": "a INT,"}, "'schema' is no list of columns"),
-        ({"schema": "INT"}, "'schema' must be a list of columns with types"),
+        ({"schema": "INT"}, "'schema' is no list of columns"),
     ],
 )
 def test_what_from_json_cannot_be_told(texts, details, told):

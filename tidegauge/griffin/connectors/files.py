@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
     condition_of,
 )
+from tidegauge.analyzers.scan.parsing import schema_from_ddl
 from tidegauge.analyzers.sources.sources import PathSource, Source
 from tidegauge.griffin.connectors.base import Connector, has_format
 from tidegauge.griffin.plugins import suggested
@@ -62,7 +63,7 @@ class FileConnector(Connector):
         super().check(spark)
         _ = self.paths
         options = {name.lower(): value for name, value in self.options().items()}
-        self.schema()
+        self.schema(spark)
         named = options.get("header", "").lower() == "true" or self.config.get("schema")
         if self.format in {"csv", "tsv"} and not named:
             msg = "columns of csv have no names: write the option 'header' as 'true', or a 'schema'"
@@ -91,7 +92,7 @@ class FileConnector(Connector):
             from tidegauge.griffin.connectors import avro
 
             return avro.stream(spark, self.paths[0])
-        schema = self.schema()
+        schema = self.schema(spark)
         if schema is None and self.format != "text":
             schema = self._read(spark, self.paths).schema  # a stream does not infer it
         reader = spark.readStream.format(self._spark_format).options(**self._options())
@@ -122,7 +123,7 @@ class FileConnector(Connector):
 
             return avro.batch(spark, paths)
         reader = spark.read.format(self._spark_format).options(**self._options())
-        schema = self.schema()
+        schema = self.schema(spark)
         return (reader if schema is None else reader.schema(schema)).load(paths)
 
     def _skipping(self) -> bool:
@@ -139,10 +140,10 @@ class FileConnector(Connector):
             return False
         return True
 
-    def schema(self) -> StructType | None:
+    def schema(self, spark: SparkSession) -> StructType | None:
         """Return the configured schema, with its column names, or None."""
         from pyspark.errors import PySparkException
-        from pyspark.sql.types import DataType, StructType
+        from pyspark.sql.types import StructType
 
         found = self.config.get("schema")
         if not found:
@@ -153,12 +154,14 @@ class FileConnector(Connector):
                 msg = "'schema' must be a list of mappings with 'name', 'type' and 'nullable'"
                 raise GriffinConfigError(msg)
             try:
-                kind = DataType.fromDDL(str(column["type"]))
-            except PySparkException as error:
+                (field,) = schema_from_ddl(spark, f"c {column['type']}")
+            except (PySparkException, ValueError) as error:
                 msg = f"'schema': {column['type']!r} is no type"
                 raise GriffinConfigError(msg) from error
             schema = schema.add(
-                str(column["name"]), kind, str(column.get("nullable", True)).lower() != "false"
+                str(column["name"]),
+                field.dataType,
+                str(column.get("nullable", True)).lower() != "false",
             )
         return schema
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
@@ -23,6 +23,7 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import HIDDEN
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import capabilities, smallest
+from tidegauge.analyzers.scan.parsing import schema_from_ddl
 from tidegauge.analyzers.sources.sources import fingerprint, list_files
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.outcome.result import CheckResult
@@ -407,9 +408,7 @@ class ParserValidation(ValidationTask):
         from pyspark.errors import AnalysisException
 
         try:
-            # Not `StructType.fromDDL`, which requires a classic default session.
-            read = spark.sql(f"SELECT from_json('', {literal(self.schema)}) AS row")
-            return cast("StructType", read.schema["row"].dataType)
+            return schema_from_ddl(spark, self.schema)
         except AnalysisException as error:
             msg = f"{self.schema!r} is no schema, 'id INT, at DATE' is one: {describe(error)}"
             raise RuleError(msg) from error
