@@ -39,9 +39,10 @@ test soak: export PYTHONDONTWRITEBYTECODE :=
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-soak: widgets ## Run all tests in full, the long ones too (two hours)
+soak: widgets ## Run all tests in full, the long ones too (nearly three hours)
 	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} HYPOTHESIS_PROFILE=soak \
-	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile -rfEP
+	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile \
+	  --no-loadscope-reorder --verbose -rfEP
 
 matrix: setup ## Run the tests of all kinds of work on each Spark from 3.5 on (SPARK=3.5: on that)
 	@$(BIN)/python -m tests.matrix $(SPARK)
