@@ -257,10 +257,7 @@ class DetectionJob(DetectionScope):
             return {int(row["id"]) for row in self.known[1]}
         reads = [s.metric]
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
-            reads = [
-                s.partition_version,
-                s.metric,
-            ]  # of a recorded partition there are metrics alone
+            reads.append(s.partition_version)  # which partitions of recorded metrics do not have
         p, found = s.partition.c, set[int]()
         for table in reads:
             m = table.c

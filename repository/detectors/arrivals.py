@@ -41,9 +41,9 @@ class MissingPartition(PartitionDetector):
     position scores the higher, the rarer such positions were missing before: the same weekday (or
     hour) in the last eight seasons, and any position. So a table without weekends misses none. The
     first gap counts as a hundred times rarer, and so does one that is longer than all before by two
-    positions or more: a table that has stopped is reported whatever was missing in its past. A partition is overdue twice the longest of the last
-    seven delays after its end, if all seven are known and their median is at most seven steps (days
-    or hours).
+    positions or more: a table that has stopped is reported whatever was missing in its past. A
+    partition is overdue twice the longest of the last seven delays after its end, if all seven are
+    known and their median is at most seven steps (days or hours).
 
     Examples
     --------
@@ -99,9 +99,8 @@ class MissingPartition(PartitionDetector):
             elif not told:
                 rare += UNSEEN
             count[gap.place] += length
-            score[gap.place] = max(
-                score[gap.place], rare
-            )  # a gap before the last, which is overdue
+            # A gap before the newest partition and what is overdue after it have one place.
+            score[gap.place] = max(score[gap.place], rare)
             told += gap.place >= MIN_PARTITIONS
             longest = max(longest, length)
         return count, score

@@ -56,12 +56,10 @@ def read_value(
         facts = facts.taken(np.flatnonzero(own))
     else:
         one = replace(query, series=[_meant(found, dataset, query)["id"]])
-        newest = as_of is None
-        facts = (
-            read_newest(connection, dataset, one)
-            if newest
-            else read_facts(connection, dataset, one, as_of)
-        )
+        if as_of is None:
+            facts = read_newest(connection, dataset, one)
+        else:
+            facts = read_facts(connection, dataset, one, as_of)
     if not len(facts):
         msg = f"{dataset!r} has no value of {found[0]['name']} in {partition or 'any partition'}"
         raise HistoryError(msg)

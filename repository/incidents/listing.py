@@ -170,9 +170,9 @@ def score_rows(
         )
     }
     watched = {key[1] for key in measured}
+    by_name = query.name is not None
     found: list[tuple[int, int, str, ScoreRow]] = []
     for detector in detectors(connection, of):
-        by_name = query.name is not None
         own = {row["id"] for row in facts.series if by_name and row["analyzer"] == detector}
         partitions = sorted(order if own else {key[0] for key in measured})
         asked = sorted(watched | own)

@@ -10,7 +10,6 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +155,7 @@ def forget(
     if not database.compact():
         done[0].left.append(
             "the log of the database file may hold it until others have ended what they read;"
-            " then say it again"
+            " then run it again"
         )
     return done[0].result()
 
@@ -297,19 +296,18 @@ class _Work:
 
 
 def _replaced(told: str, text: str, value: str, token: str, *, json_text: bool) -> str:
-    r"""Return a text with a form of a value replaced; within JSON in its texts and numbers alone.
+    r"""Return a text with a form of a value replaced; within JSON in its texts, numbers and keys of data.
 
     Examples
     --------
     >>> _replaced('{"version": 1, "log": ["1 row"], "rows": 1}', "1", "1", "x", json_text=True)
     '{\n "version": 1,\n "log": [\n  "x row"\n ],\n "rows": "x"\n}'
     """
-    if json_text:
-        with suppress(ValueError):
-            found = json.loads(told)
-            new = _replaced_in(found, _word(text), value, token)
-            return told if new == found else json.dumps(new, ensure_ascii=False, indent=1)
-    return _word(text).sub(token, told)
+    if not json_text:
+        return _word(text).sub(token, told)
+    found = json.loads(told)
+    new = _replaced_in(found, _word(text), value, token)
+    return told if new == found else json.dumps(new, ensure_ascii=False, indent=1)
 
 
 def _replaced_in(found: Any, word: re.Pattern[str], value: str, token: str) -> Any:

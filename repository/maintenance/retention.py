@@ -255,14 +255,11 @@ class _Cleaner:
                 self._fold(dataset, going)
 
     def _windows_around(self, dataset: int, cutoff: datetime) -> Iterator[datetime]:
-        """Yield the start of each window that contains the cutoff, or the newest partition before it."""
+        """Yield the start of each window that contains the cutoff, or the newest partition if that is older."""
         r, p = s.rolled.c, s.partition.c
-        newest = sa.select(sa.func.max(p.time)).where(p.dataset_id == dataset, p.time < cutoff)
-        last = self.connection.execute(newest).scalar() or cutoff
-        after = sa.select(p.id).where(p.dataset_id == dataset, p.time >= cutoff).limit(1)
-        if (
-            self.connection.execute(after).first() is None
-        ):  # the next one is in a window with the last
+        newest = sa.select(sa.func.max(p.time)).where(p.dataset_id == dataset)
+        last = self.connection.execute(newest).scalar()
+        if last is not None and last < cutoff:  # the next partition is in a window with the last
             cutoff = last
         names = self.connection.execute(sa.select(r.window_name).where(r.dataset_id == dataset))
         for name in names.scalars():
