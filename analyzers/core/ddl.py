@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.analyzers.core.sql import literal, quote
+from tidegauge.analyzers.core.sql import NAMELESS, literal, quote
 
 COLLATIONS = "__COLLATIONS"
 """The metadata in which a column's JSON form keeps the collations of its text."""
-_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata in which a text column's JSON form keeps its declared length."""
+LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata in which a column's JSON form keeps its type with the declared lengths of texts."""
 _SQL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
 
 _COLUMN = re.compile(r"(?P<name>`(?:[^`]|``)+`|[^\s:`,()<>]+)\s*:?\s*(?P<type>.*)", re.DOTALL)
 _AFTER_TYPE = re.compile(
-    r"\s+(NOT\s+NULL|NULL|COMMENT\s+.*|DEFAULT\s+.*|COLLATE\s+.*)$", re.IGNORECASE | re.DOTALL
+    r"\s+(?:NOT\s+NULL|NULL|COMMENT|DEFAULT|COLLATE|GENERATED)\b", re.IGNORECASE
 )
 _ALIASES = {
     "long": "bigint",
@@ -58,6 +58,7 @@ _KINDS = frozenset(
 }
 _SIMPLE = re.compile(r"(?P<name>[a-z_ ]+)(\(\s*(?P<size>\d+)\s*(,\s*(?P<scale>\d+)\s*)?\))?")
 _PAIRS = {"(": ")", "<": ">"}
+_HIDDEN = re.compile(rf"{NAMELESS}|`(?:[^`]|``)*`", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class DeclaredColumn:
 def parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
     """Parse columns separated by commas: a name each, and a type or none.
 
-    ``NOT NULL``, comments and defaults are ignored. A name with blanks or commas is in backticks.
+    ``NOT NULL``, collations, comments and defaults are ignored. A name with blanks or commas is in backticks.
 
     Raises
     ------
@@ -105,7 +106,10 @@ def parse_columns(text: str) -> tuple[DeclaredColumn, ...]:
         if name in found:
             msg = f"column {name!r} is declared twice"
             raise ValueError(msg)
-        declared = _AFTER_TYPE.sub("", " " + match["type"].strip()).strip()
+        declared = " " + match["type"]
+        if after := _AFTER_TYPE.search(_masked(declared)):
+            declared = declared[: after.start()]
+        declared = declared.strip()
         found[name] = DeclaredColumn(name, _normal(declared) if declared else None)
     return tuple(found.values())
 
@@ -188,7 +192,7 @@ def definition_sql(field: Mapping[str, Any]) -> str:
 
 def _definition(field: Mapping[str, Any], between: str) -> str:
     metadata = field.get("metadata", {})
-    kind = metadata.get(_VARCHAR, field["type"])
+    kind = metadata.get(LENGTHS, field["type"])
     of = type_sql(kind, path=field["name"], collations=metadata.get(COLLATIONS))
     comment = f" COMMENT {literal(metadata['comment'])}" if metadata.get("comment") else ""
     return f"{quote(field['name'])}{between}{of}{comment}"
@@ -204,7 +208,7 @@ def _normal(text: str) -> str:
             raise ValueError(msg)
         inner = list(_split(rest.rstrip()[:-1]))
         if kind == "struct":
-            fields = parse_columns(",".join(inner))
+            fields = parse_columns(",".join(inner)) if any(map(str.strip, inner)) else ()
             return f"struct<{','.join(f'{f.name}:{f.type}' for f in fields)}>"
         return f"{kind}<{','.join(map(_normal, inner))}>"
     match = _SIMPLE.fullmatch(kind)
@@ -214,22 +218,25 @@ def _normal(text: str) -> str:
         raise ValueError(msg)
     if name == "decimal":
         return f"decimal({match['size'] or 10},{match['scale'] or 0})"
+    if name == "time":
+        return f"time({match['size'] or 6})"
     return f"{name}({match['size']})" if match["size"] else str(name)
 
 
 def _split(text: str) -> Iterator[str]:
     """Split text at the commas that lie in no brackets, backticks or quotes."""
-    depth, quoted, start = 0, "", 0
-    for place, char in enumerate(text):
-        if quoted:
-            quoted = "" if char == quoted else quoted
-        elif char in "`'\"":
-            quoted = char
-        elif char in _PAIRS:
-            depth += 1
-        elif char in _PAIRS.values():
-            depth -= 1
-        elif char == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
+    start = 0
+    for comma in re.finditer(",", _masked(text)):
+        yield text[start : comma.start()]
+        start = comma.end()
     yield text[start:]
+
+
+def _masked(text: str) -> str:
+    """Return text of the same length in which all in brackets, backticks and quotes is an underscore."""
+    depth, found = 0, []
+    for char in _HIDDEN.sub(lambda match: "_" * len(match[0]), text):
+        depth -= char in _PAIRS.values()
+        found.append("_" if depth else char)
+        depth += char in _PAIRS
+    return "".join(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from decimal import Context, Decimal
-from math import isnan
+from math import isclose, isnan
 
 Number = int | Decimal | float
 
@@ -65,6 +65,20 @@ def greatest(values: Iterable[Number]) -> Number | None:
 def _order(value: Number) -> tuple[bool, Number]:
     nan = isinstance(value, float) and isnan(value)
     return nan, 0 if nan else value
+
+
+def agree(a: Number, b: Number) -> bool:
+    """Return whether two numbers are equal: to 1e-9 if one is a double, NaN to NaN, else exactly.
+
+    Examples
+    --------
+    >>> agree(0.1 + 0.2, 0.3), agree(float("nan"), float("nan")), agree(10**15, 10**15 + 1)
+    (True, True, False)
+    """
+    if not isinstance(a, float) and not isinstance(b, float):
+        return a == b
+    a, b = float(a), float(b)
+    return (isnan(a) and isnan(b)) or isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def pack_number(number: Number | None) -> bytes:

@@ -181,7 +181,7 @@ def _(value: Decimal) -> str:
 
 @constant.register
 def _(value: dt.date) -> str:
-    return f"DATE'{value:%Y-%m-%d}'"
+    return f"DATE'{value.isoformat()}'"
 
 
 @constant.register
@@ -248,7 +248,7 @@ def without_filters(text: str) -> str:
 
     Examples
     --------
-    >>> without_filters("max(CASE WHEN (\nx > 1\n) THEN `y` END)")
+    >>> without_filters("max(CASE WHEN (\nx IN (1,\n2\n)\n) THEN `y` END)")
     'max(CASE WHEN  THEN `y` END)'
     """
     kept, last = [], 0
@@ -259,6 +259,7 @@ def without_filters(text: str) -> str:
 
 
 _OPENED, _CLOSED = "(\n", "\n)"
+_BRACKET = re.compile(rf"{NAMELESS}|{_NAME}|(?P<bracket>[()])", re.DOTALL)
 
 
 def _user_written(text: str) -> Iterator[tuple[int, int]]:
@@ -266,8 +267,13 @@ def _user_written(text: str) -> Iterator[tuple[int, int]]:
     end = 0
     while (opened := text.find(_OPENED, end)) >= 0:
         start = opened + len(_OPENED)
-        end = text.find(_CLOSED, start)
-        if end < 0:
+        depth = 1
+        for match in _BRACKET.finditer(text, start):
+            depth += {"(": 1, ")": -1}.get(match["bracket"], 0)
+            if not depth:
+                end = match.start() - len(_CLOSED) + 1
+                break
+        else:
             return
         yield start, end
         end += len(_CLOSED)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import reduce
 from importlib import import_module
-from math import isclose, isnan
 from typing import Any, ClassVar, Self, TypeVar, final
 
 from tidegauge.analyzers.core.errors import (
@@ -23,6 +22,7 @@ from tidegauge.analyzers.core.errors import (
     StateMismatchError,
     UnknownStateTagError,
 )
+from tidegauge.analyzers.core.exact import agree
 from tidegauge.analyzers.core.plugins import guard, load_plugins
 from tidegauge.analyzers.core.registry import STATE_MODULES, module_of
 
@@ -214,9 +214,7 @@ def mismatch(parameter: str, left: object, right: object) -> StateMismatchError:
 
 
 def _close(a: Any, b: Any) -> bool:
-    if isinstance(a, float) and isinstance(b, float):
-        return (isnan(a) and isnan(b)) or isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
-    return bool(a == b)
+    return agree(a, b) if isinstance(a, float) and isinstance(b, float) else bool(a == b)
 
 
 def as_state(cls: type[S], state: State) -> S:

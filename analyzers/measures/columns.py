@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, DatasetAnalyzer, analyzer
-from tidegauge.analyzers.core.ddl import DeclaredColumn, parse_columns, type_text
+from tidegauge.analyzers.core.ddl import LENGTHS, DeclaredColumn, parse_columns, type_text
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
 from tidegauge.analyzers.core.metric import Scale
@@ -174,7 +174,7 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
     ----------
     columns : str or sequence of str
         Names and types as in DDL: ``id BIGINT, name STRING``; a name alone may be of any type.
-        ``NOT NULL`` is ignored: add `Completeness`.
+        ``NOT NULL`` is ignored: add `Completeness`. A text of a declared length is a ``STRING``, too.
     extra : bool
         Whether undeclared columns are allowed.
     ordered : bool
@@ -220,12 +220,16 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
             return name if schema.case_sensitive else name.casefold()
 
         types = {folded(f["name"]): type_text(f["type"]) for f in schema.struct["fields"]}
+        sized = {
+            folded(f["name"]): (f.get("metadata") or {}).get(LENGTHS)
+            for f in schema.struct["fields"]
+        }
         declared = {folded(column.name): column for column in self.declared}
         for key, column in declared.items():
             if key not in types:
                 yield f"no column {column.name!r}"
-            elif column.type not in (None, types[key]):
-                yield f"{column.name!r} is {types[key]}, not {column.type}"
+            elif column.type not in {None, types[key], sized[key]}:
+                yield f"{column.name!r} is {sized[key] or types[key]}, not {column.type}"
         if not self.extra:
             yield from (
                 f"undeclared column {name!r}"

@@ -6,13 +6,20 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isclose
 from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, analyzer
 from tidegauge.analyzers.core.description import check_choice
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
-from tidegauge.analyzers.core.exact import Number, add, greatest, least, pack_number, unpack_number
+from tidegauge.analyzers.core.exact import (
+    Number,
+    add,
+    agree,
+    greatest,
+    least,
+    pack_number,
+    unpack_number,
+)
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.requests import Aggregate, CustomRequest, Request
 from tidegauge.analyzers.core.schema import Schema
@@ -62,7 +69,7 @@ class CustomSqlState(State):
         same = (self.count, self.way) == (other.count, other.way)
         if self.number is None or other.number is None:
             return same and self.number is other.number
-        return same and isclose(self.number, other.number, rel_tol=1e-9, abs_tol=1e-12)
+        return same and agree(self.number, other.number)
 
     def pack(self) -> bytes:
         """Serialize the counts and the merge rule, then the number."""

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
-from math import isclose, isnan, nan
+from math import nan
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, analyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.exact import agree
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.requests import Frequencies, Request
 from tidegauge.analyzers.core.schema import INTEGRAL, Field, Schema
@@ -159,7 +160,7 @@ class GroupSums(State):
         """Return whether values and numbers of rows are equal, and sums equal but for rounding."""
         ours, theirs = self._sorted(), other._sorted()
         return len(ours) == len(theirs) and all(
-            (a[0], a[1]) == (b[0], b[1]) and _close(a[2], b[2])
+            (a[0], a[1]) == (b[0], b[1]) and agree(a[2], b[2])
             for a, b in zip(ours, theirs, strict=True)
         )
 
@@ -199,13 +200,6 @@ class GroupSums(State):
             msg = f"a Parquet file whose sums are of the type {kind}"
             raise ValueError(msg)
         return cls(table)
-
-
-def _close(a: Decimal | float, b: Decimal | float) -> bool:
-    if isinstance(a, Decimal) and isinstance(b, Decimal):
-        return a == b
-    a, b = float(a), float(b)
-    return a == b or isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) or (isnan(a) and isnan(b))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 import pytest
 from tidegauge.analyzers.core.ddl import parse_columns, type_text
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.columns import SchemaMatch
 
 
 @pytest.mark.parametrize(
@@ -13,6 +15,12 @@ from tidegauge.analyzers.core.ddl import parse_columns, type_text
         ("numeric( 9 )", "decimal(9,0)"),
         ("DECIMAL(9, 2) COMMENT 'a, b'", "decimal(9,2)"),
         ("varchar(10)", "varchar(10)"),
+        ("INT NOT NULL DEFAULT 3 COMMENT 'it\\'s, in euros'", "int"),
+        ("STRING COLLATE UTF8_LCASE NOT NULL", "string"),
+        ("STRUCT<a: INT NOT NULL COMMENT 'default', b: STRING> NOT NULL", "struct<a:int,b:string>"),
+        ("BIGINT GENERATED ALWAYS AS (a + 1)", "bigint"),
+        ("STRUCT<>", "struct<>"),
+        ("TIME", "time(6)"),
         ("TIMESTAMP_LTZ", "timestamp"),
         ("INTERVAL DAY  TO SECOND", "interval day to second"),
         ("ARRAY<LONG>", "array<bigint>"),
@@ -49,3 +57,16 @@ def test_nested_types_of_a_schema_are_told_as_spark_prints_them():
     inner = {"type": "struct", "fields": fields}
     kind = {"type": "map", "keyType": "string", "valueType": inner}
     assert type_text(kind) == "map<string,struct<a:int,b:decimal(9,2)>>"
+
+
+def test_a_text_of_a_declared_length_matches_with_and_without_it():
+    lengths = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"}
+    zipped = {"name": "zip", "type": "string", "nullable": True, "metadata": lengths}
+    schema = Schema({"type": "struct", "fields": [zipped]})
+
+    def differences(text):
+        return list(SchemaMatch(text).differences(schema))
+
+    assert not differences("zip VARCHAR(10)")
+    assert not differences("zip STRING")
+    assert differences("zip VARCHAR(9)") == ["'zip' is varchar(10), not varchar(9)"]
