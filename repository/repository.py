@@ -1832,16 +1832,17 @@ class Repository(Rendered):
         seen: int | None = None,
         until: datetime | None = None,
     ) -> None:
-        """Label an anomaly or incident. Labels are only added; the last one gives the status.
+        """Label an anomaly or incident. Labels are only added.
 
         Parameters
         ----------
         id : int
             Of an anomaly or an incident; they share one sequence.
         label : str
-            ``acknowledged``, ``expected``, ``bad``, ``ignore``, ``resolved``, ``reopened`` or
-            ``rebaseline``. Without effect on status and training: ``comment`` (the note), ``assigned``
-            (the note is the assignee; without a note, nobody) and ``snoozed`` (until a time).
+            The last of ``acknowledged``, ``expected``, ``resolved`` and ``reopened`` gives the status.
+            ``bad``, ``ignore`` and ``rebaseline``, as ``expected``, tell detectors what not to learn
+            from. Without effect on either: ``comment`` (the note), ``assigned`` (the note is the
+            assignee; without a note, nobody) and ``snoozed`` (until a time).
         note, by : str, optional
             The reason, and the author.
         seen : int, optional
