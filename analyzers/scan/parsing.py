@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import UnresolvedExpressionError
-from tidegauge.analyzers.core.sql import literal, quote, without_literals
+from tidegauge.analyzers.core.sql import quote, without_literals
 from tidegauge.analyzers.scan.query_logs import handled_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
 _SUBQUERY = re.compile(r"(?:^|\()\s*(?:select|with|table|from)\b", re.IGNORECASE)
 _RELATION = re.compile(r"'UnresolvedRelation \[(?P<parts>[^\]]+)\]")
@@ -48,20 +47,6 @@ def _parse_error(data: DataFrame, texts: list[str]) -> Exception | None:
     except AnalysisException:
         pass  # parsed; resolved where it will stand, it may fare better
     return None
-
-
-def schema_from_ddl(spark: SparkSession, text: str) -> StructType:
-    """Return the schema that a text such as ``id INT, at DATE`` declares.
-
-    `StructType.fromDDL` is of Spark 4 alone, and needs a classic session by default.
-
-    Raises
-    ------
-    AnalysisException
-        If it is none.
-    """
-    read = spark.sql(f"SELECT from_json('', {literal(text)}) AS row")
-    return cast("StructType", read.schema["row"].dataType)
 
 
 def reads_tables(text: str) -> bool:

@@ -34,6 +34,7 @@ SUITE = (
     "tests/tidegauge/rules/parsing",
     "tests/tidegauge/consistency/compare",
     "tests/tidegauge/consistency/test_pipeline.py",
+    "tests/tidegauge/griffin/test_frame_operations.py",
     "tests/tidegauge/griffin/test_jobs.py",
     "tests/tidegauge/griffin/lower",
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.sql import literal, quote
-from tidegauge.analyzers.scan.parsing import schema_from_ddl
 from tidegauge.griffin.plugins import PluginRegistry, suggested
+from tidegauge.spark.schemas import read_json, schema_from_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -186,7 +186,7 @@ def _schema(texts: DataFrame, given: object) -> StructType:
     if texts.isStreaming:
         msg = "a stream cannot be looked at before it is read: say the 'schema' of its JSON in details"
         raise GriffinConfigError(msg)
-    return texts.sparkSession.read.json(texts).schema
+    return read_json(texts).schema
 
 
 def _kept(frame: DataFrame, column: str, asked: object, taken: set[str]) -> list[str]:

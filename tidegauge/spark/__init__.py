@@ -1,1 +1,1 @@
-"""Spark sessions for the command line and notebooks, and a bundled Java."""
+"""Spark sessions for the command line and notebooks, a bundled Java, and schemas of text."""

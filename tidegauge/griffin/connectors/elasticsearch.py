@@ -16,6 +16,7 @@ from tidegauge.griffin.connectors.base import Connector
 from tidegauge.griffin.connectors.conditions import condition_sql, selection_sql
 from tidegauge.griffin.plugins import suggested
 from tidegauge.griffin.sinks.http import server_reason
+from tidegauge.spark.schemas import read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ class ElasticsearchConnector(Connector):
         if not found:
             msg = f"there are no documents in {', '.join(self._indexes)}, so nothing tells their fields"
             raise SourceError(msg)
-        frame = spark.read.json(spark.createDataFrame(found, "value STRING"))
+        frame = read_json(spark.createDataFrame(found, "value STRING"))
         for text in self.texts("filterExprs"):
             frame = frame.where(condition_sql(text))
         wanted = self.texts("selectionExprs") + self.texts("fields")

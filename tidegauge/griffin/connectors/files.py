@@ -14,10 +14,10 @@ from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
     condition_of,
 )
-from tidegauge.analyzers.scan.parsing import schema_from_ddl
 from tidegauge.analyzers.sources.sources import PathSource, Source
 from tidegauge.griffin.connectors.base import Connector, has_format
 from tidegauge.griffin.plugins import suggested
+from tidegauge.spark.schemas import schema_from_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,7 +23,6 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import HIDDEN
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.capabilities import capabilities, smallest
-from tidegauge.analyzers.scan.parsing import schema_from_ddl
 from tidegauge.analyzers.sources.sources import fingerprint, list_files
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.outcome.result import CheckResult
@@ -40,6 +39,7 @@ from tidegauge.rules.parsing.records import (
 )
 from tidegauge.rules.policies import DQMPolicy, FailParserCountPolicy
 from tidegauge.rules.state import DQMState, Sample
+from tidegauge.spark.schemas import schema_from_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
