@@ -8,7 +8,7 @@ import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.rules.outcome.judging import standing_failures
 from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.rules.run import _Writer
+from tidegauge.rules.run_counts import RunCounts
 
 import tidegauge as tg
 
@@ -151,13 +151,13 @@ def test_a_partition_that_changed_since_it_was_judged_is_not_published(
     spark, table, rules, monkeypatch
 ):
     """Its new content was not judged; the next run does, and refuses it."""
-    remember = _Writer.remember_all
+    remember = RunCounts.remember_all
 
     def meanwhile(writer):
         remember(writer)
         write_day(spark, DAYS[2], [500] * 5)
 
-    monkeypatch.setattr(_Writer, "remember_all", meanwhile)
+    monkeypatch.setattr(RunCounts, "remember_all", meanwhile)
     text = SPEC + "publish: people_clean\n"
     assert f"ds={DAYS[2]} changed since it was judged" in rules(text)[1]
     assert {ds for (ds,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
