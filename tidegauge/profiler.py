@@ -16,6 +16,7 @@ from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.formatting import for_yaml, one_line
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
+from tidegauge.analyzers.core.sql import column_sql
 from tidegauge.analyzers.measures.bins import KLLSketch
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
@@ -382,7 +383,7 @@ class _ColumnProfile:
             yield Choice(MinTime(c), "Earliest time.")
             yield Choice(MaxTime(c), "Latest time.")
         elif kind == "boolean":
-            yield Choice(Compliance(f"{c} is true", c), "Share of true values.")
+            yield Choice(Compliance(f"{c} is true", _sql(c)), "Share of true values.")
 
     @property
     def _values(self) -> float:
@@ -426,7 +427,8 @@ class _ColumnProfile:
         yield Choice(StandardDeviation(c), "Standard deviation.")
         yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "Quantiles of the distribution.")
         if low is not None and low >= 0 and self.rows >= FEWEST_ROWS:
-            rule = Compliance(f"{c} is not negative", f"{c} >= 0 OR {c} IS NULL")
+            sql = _sql(c)
+            rule = Compliance(f"{c} is not negative", f"{sql} >= 0 OR {sql} IS NULL")
             yield Choice(rule, "No negative values in the sample.")
 
     def _texts(self) -> Iterator[Choice]:
@@ -445,6 +447,17 @@ class _ColumnProfile:
             )
         yield Choice(MinLength(c), "Minimum length.")
         yield Choice(MaxLength(c), "Maximum length.")
+
+
+def _sql(column: str) -> str:
+    """Return a column's path as SQL; letters beyond ASCII have to be quoted.
+
+    Examples
+    --------
+    >>> _sql("dep_delay"), _sql("größe")
+    ('dep_delay', '`größe`')
+    """
+    return column if column.isascii() else column_sql(column)
 
 
 def _percent(share: float) -> str:
