@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -180,7 +181,7 @@ class _Work:
         for column in _MESSAGES:
             self._messages(column)
         self.left += dict.fromkeys(self._identities())
-        self.left += self._numbers()
+        self.left += self._extremes()
         self.left += self._unused()
 
     def result(self) -> Forgotten:
@@ -271,10 +272,10 @@ class _Work:
                     if _word(form).search(text):
                         yield f"{what} is named by it: {text}"
 
-    def _numbers(self) -> Iterator[str]:
-        """Yield the statistics whose sketches and extremes may hold a value that is a number."""
-        numbers = [value for value in self.tokens if _is_number(value)]
-        if not numbers:
+    def _extremes(self) -> Iterator[str]:
+        """Yield the statistics whose sums, sketches and extremes may hold a value as a number or time."""
+        is_number, is_time = any(map(_is_number, self.tokens)), any(map(_is_time, self.tokens))
+        if not is_number and not is_time:
             return
         c = s.statistic.c
         query = (
@@ -286,8 +287,13 @@ class _Work:
             .order_by(s.dataset.c.name, c.canonical)
         )
         for dataset, canonical, tag, count in self.connection.execute(query):
-            if tag.partition("/")[0] in _NUMERIC:
-                yield f"{count} states of {canonical} in {dataset!r} may hold it as a number"
+            kind = tag.partition("/")[0]
+            told = f"{count} states of {canonical} in {dataset!r} may hold it as"
+            if kind in _TIMES:
+                if is_time:
+                    yield f"{told} a time"
+            elif is_number and kind not in _COUNTS:
+                yield f"{told} a number"
 
     def _unused(self) -> Iterator[str]:
         there = self.artifacts.files() | self.artifacts.unfinished()
@@ -332,11 +338,18 @@ def _used(connection: Connection) -> set[str]:
     return {name for query in queries for name in connection.execute(query).scalars()}
 
 
-_NUMERIC = frozenset(
-    {"kll", "req", "sketch-pairs", "min", "max", "range", "time-range"}
-    | {"sum-and-count", "two-sums", "central-moments-2", "central-moments-4", "co-moments"}
+_COUNTS = frozenset(
+    {"num-matches", "num-matches-and-count", "compliance", "data-type", "record-counts"}
+    | {"column-count", "column-exists", "column-matches", "schema-match", "hll", "tuple"}
+    | {"frequencies", "frequent-items"}
+    | {"consistency-rows", "consistency-keys", "consistency-cells"}
 )
-"""Kinds of states that hold numbers of the data and cannot leave one out; of a single row a sum is its number."""
+"""Kinds of states that hold counts and hashes, or values that can be replaced.
+
+All others hold numbers of the data and cannot leave one out; of a single row a sum is its number.
+"""
+_TIMES = frozenset({"time-range", "freshness"})
+"""Kinds of states that hold times of the data."""
 _SAMPLED = 200
 """Letters of a value that samples and messages keep."""
 _LEAST_LINE = 3
@@ -367,6 +380,14 @@ def _word(text: str) -> re.Pattern[str]:
 def _is_number(text: str) -> bool:
     try:
         float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
     except ValueError:
         return False
     return True

@@ -246,12 +246,26 @@ def test_a_long_value_is_forgotten_where_a_sample_has_its_beginning(repo):
     assert "bob" in result
 
 
-def test_sums_that_may_be_the_number_of_a_single_row_are_told(repo):
+def test_states_that_may_hold_a_number_or_a_time_are_told(repo):
+    """Of a single row a sum is its number."""
+    from tidegauge.analyzers.measures.custom import CustomSqlState
     from tidegauge.analyzers.measures.sums import SumAndCount
+    from tidegauge.analyzers.measures.times import TimeRangeState
 
-    commit(repo, day(1, extra=[measurement(tg.Mean("salary"), SumAndCount(700.0, 1))]))
-    left = "\n".join(repo.forget("700", dry_run=True).left)
-    assert '"column":"salary"' in left
+    extra = [
+        measurement(tg.Mean("salary"), SumAndCount(700.0, 1)),
+        measurement(tg.CustomSql("max(bonus)", merge="max"), CustomSqlState(700.0, 1, 1, "max")),
+        measurement(tg.MinTime("born"), TimeRangeState(0, 0, 1)),
+    ]
+    commit(repo, day(1, extra=extra))
+    numbers = "\n".join(repo.forget("700", dry_run=True).left)
+    assert "salary" in numbers
+    assert "max(bonus)" in numbers
+    assert "born" not in numbers
+    (time,) = repo.forget("1970-01-01", dry_run=True).left
+    assert "born" in time
+    assert time.endswith("may hold it as a time")
+    assert not repo.forget("Ann", dry_run=True).left
 
 
 def test_verdicts_stay_readable_when_a_number_is_forgotten(repo):
