@@ -19,19 +19,27 @@ import yaml
 
 from tidegauge.analyzers.core.errors import RuleError, SuiteError, UnknownNameError
 from tidegauge.files.yaml_file import YamlFile, line_of
-from tidegauge.rules import policies, tasks
+from tidegauge.rules import policies
+from tidegauge.rules.column_fixes import BoundFix, FormatFix, NotNullFix, SetFix
+from tidegauge.rules.column_rules import (
+    BoundRule,
+    ForeignKeyRule,
+    FormatRule,
+    NotNullRule,
+    SetRule,
+    UniqueRule,
+)
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import DQMPolicy, DQMTaskPolicy, FailParserCountPolicy
+from tidegauge.rules.tasks import DQMRule, Fix, Rule
 
 DQM_NAME = "dqm"
 """Name of the verdicts of rules, unless a file or its name say otherwise."""
-_RULES = {kind.__name__: kind for kind in (
-    tasks.Rule, tasks.BoundRule, tasks.SetRule, tasks.FormatRule, tasks.NotNullRule,
-    tasks.ForeignKeyRule, tasks.UniqueRule,
-)}  # fmt: skip
-_FIXES = {kind.__name__: kind for kind in (
-    tasks.Fix, tasks.BoundFix, tasks.SetFix, tasks.FormatFix, tasks.NotNullFix,
-)}  # fmt: skip
+_RULES = {
+    kind.__name__: kind
+    for kind in (Rule, BoundRule, SetRule, FormatRule, NotNullRule, ForeignKeyRule, UniqueRule)
+}
+_FIXES = {kind.__name__: kind for kind in (Fix, BoundFix, SetFix, FormatFix, NotNullFix)}
 _MINDED: dict[str, tuple[type, Callable[[str], Any] | None]] = {
     "FailNone": (policies.FailNone, None),
     "FailAny": (policies.FailAny, None),
@@ -205,7 +213,7 @@ def _parameters(made: type) -> dict[str, bool]:
     known = {
         p.name: p.default is inspect.Parameter.empty for p in found if p.kind is not p.VAR_KEYWORD
     }
-    options = dict.fromkeys(_SHARED, False) if issubclass(made, tasks.DQMRule) else {}
+    options = dict.fromkeys(_SHARED, False) if issubclass(made, DQMRule) else {}
     return known | options
 
 

@@ -1,0 +1,297 @@
+"""Built-in rules: ranges, sets, formats, completeness, references and uniqueness of columns.
+
+`BoundRule`, `SetRule`, `FormatRule` and `NotNullRule` reject what the fixes of the same names repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import RuleError, UnknownNameError
+from tidegauge.analyzers.core.sql import column_sql
+from tidegauge.rules.column_conditions import (
+    check_range_not_empty,
+    checked_values,
+    display,
+    format_name,
+    in_range,
+    is_among,
+    matches,
+)
+from tidegauge.rules.expressions import (
+    COLUMN_PLACEHOLDER,
+    Expression,
+    KeyLookup,
+    UniqueKey,
+    shown_text,
+)
+from tidegauge.rules.tasks import DQMRule, DQMTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class _ColumnRule(DQMRule):
+    """Rule about one column, composed of SQL pieces."""
+
+    def __init__(
+        self,
+        column: str | Column,
+        pieces: Sequence[Any],
+        name: str | None,
+        told: str,
+        options: dict[str, Any],
+    ) -> None:
+        known = {
+            "on_null": "fail",
+            "severity": "error",
+            "stage": "before",
+            "where": None,
+            "message": "",
+            "description": "",
+            "tags": (),
+        }
+        for option in options.keys() - known.keys():
+            kind = f"option of {type(self).__name__}"
+            raise UnknownNameError(kind, option, known)
+        options = known | options
+        where = options["where"]
+        if name is None and where is not None:
+            told = f"{told} where {Expression.from_input(where, type(self).__name__).shown}"
+        self._set(Expression.from_column_pieces(column, pieces), name or told, **options)
+
+
+class BoundRule(_ColumnRule):
+    """Range rule: the column lies between two bounds.
+
+    Parameters
+    ----------
+    column : str or Column
+    lower, upper : number, date, time or text
+        None for no bound on that side.
+    closed : str
+        The bounds that are themselves allowed: ``left`` (the lower one), ``right``, ``both``,
+        ``neither``.
+    name, on_null, severity, stage, where, message, description, tags
+        As for `DQMRule`. NaN is above every number, as in Spark.
+
+    Examples
+    --------
+    >>> print(BoundRule("age", 1, 150).expression.text)
+    `age` >= 1 AND `age` < 150
+    >>> BoundRule("age", 1, 150).name
+    'BoundRule(age, 1, 150)'
+    """
+
+    def __init__(
+        self,
+        column: str | Column,
+        lower: Any,
+        upper: Any,
+        closed: str = "left",
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        inside = in_range(self, lower, upper, closed)
+        check_range_not_empty(self, lower, upper, closed)
+        sides = f"{shown_text(column)}, {display(lower)}, {display(upper)}"
+        also = "" if closed == "left" else f", closed={closed}"
+        super().__init__(column, inside, name, f"{type(self).__name__}({sides}{also})", options)
+
+
+class SetRule(_ColumnRule):
+    """Set membership rule: the column has one of the given values.
+
+    Parameters
+    ----------
+    column : str or Column
+    values : sequence
+        Strings, numbers, dates ...; None among them allows null.
+    name, on_null, severity, stage, where, message, description, tags
+        As for `DQMRule`.
+
+    Examples
+    --------
+    >>> print(SetRule("gender", ["M", "F"]).expression.text)
+    `gender` IN ('M', 'F')
+    """
+
+    def __init__(
+        self, column: str | Column, values: Sequence[Any], name: str | None = None, **options: Any
+    ) -> None:
+        values = checked_values(self, values)
+        told = f"SetRule({shown_text(column)}, {', '.join(map(display, values))})"
+        super().__init__(column, is_among(values), name, told, options)
+
+
+class FormatRule(_ColumnRule):
+    r"""Format rule: a text column matches a Java regular expression, by default as a whole.
+
+    `Check.has_pattern` matches anywhere by default, as Deequ does; both take ``whole``.
+
+    Parameters
+    ----------
+    column : str or Column
+    pattern : str
+    whole : bool
+        Whether the pattern must match the whole text; otherwise a match anywhere in it suffices.
+    name, on_null, severity, stage, where, message, description, tags
+        As for `DQMRule`.
+
+    Examples
+    --------
+    >>> print(FormatRule("zip", "[0-9]{5}").expression.text)
+    `zip` RLIKE '\\A(?:[0-9]{5})\\z'
+    >>> print(FormatRule("name", "^[A-Z]", whole=False).expression.text)
+    `name` RLIKE '^[A-Z]'
+    """
+
+    def __init__(
+        self,
+        column: str | Column,
+        pattern: str,
+        name: str | None = None,
+        *,
+        whole: bool = True,
+        **options: Any,
+    ) -> None:
+        told = format_name(self, column, pattern, whole)
+        super().__init__(column, matches(self, pattern, whole), name, told, options)
+
+
+class NotNullRule(_ColumnRule):
+    """Completeness rule: the column is not null; NaN is not null.
+
+    Examples
+    --------
+    >>> NotNullRule("email").name
+    'NotNullRule(email)'
+    """
+
+    def __init__(self, column: str | Column, name: str | None = None, **options: Any) -> None:
+        told = f"NotNullRule({shown_text(column)})"
+        super().__init__(column, [COLUMN_PLACEHOLDER, " IS NOT NULL"], name, told, options)
+
+
+class ForeignKeyRule(_ColumnRule):
+    """Reference rule: the key of a record is in another table.
+
+    It is found by a join with the other table's distinct keys, so no record is doubled. In runs that count
+    only what is new, a change of the other table counts all partitions anew.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        The key; where one of its columns is null, the record refers to nothing and is unknown.
+    table : str
+        The other table or view.
+    reference_columns : str or sequence of str, optional
+        Its key, in the same order; the same names if not given.
+    name, severity, stage, where, message, description, tags
+        As for `DQMRule`.
+    on_null : str
+        As for `DQMRule`, but ``unknown`` by default: a record that refers to nothing is kept.
+
+    Examples
+    --------
+    >>> ForeignKeyRule("customer", "warehouse.customers", "id").name
+    'ForeignKeyRule(customer, warehouse.customers.id)'
+    """
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        table: str,
+        reference_columns: str | Sequence[str] | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        own = _key_columns("columns", columns, self)
+        others = (
+            own
+            if reference_columns is None
+            else _key_columns("reference_columns", reference_columns, self)
+        )
+        if len(own) != len(others):
+            msg = f"{type(self).__name__}: {len(own)} columns and {len(others)} to compare with"
+            raise RuleError(msg)
+        if not isinstance(table, str) or not table.strip():  # type: ignore[redundant-expr]  # users err
+            msg = f"{type(self).__name__}: table names another table or view, not {table!r}"
+            raise RuleError(msg)
+        lookup = KeyLookup(
+            tuple(map(column_sql, own)), table.strip(), tuple(map(column_sql, others))
+        )
+        told = f"{', '.join(own)}, {table.strip()}.{', '.join(others)}"
+        self._reason = f"not in {table.strip()}: {', '.join(own)}"
+        super().__init__(
+            own[0],
+            [lookup],
+            name,
+            f"{type(self).__name__}({told})",
+            {"on_null": "unknown"} | options,
+        )
+
+    @property
+    def reason(self) -> str:
+        """The message; without one, that the other table lacks the key."""
+        return self.message or self._reason
+
+
+class UniqueRule(_ColumnRule):
+    """Uniqueness rule: no other record has the same key; all records that share one break it.
+
+    Records are compared within their partition where partitions are counted as they come, else within
+    the whole frame.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        The key; where one of its columns is null, the record is unknown.
+    where : str, optional
+        Spark SQL: only these records are compared with each other.
+    name, severity, stage, message, description, tags
+        As for `DQMRule`.
+    on_null : str
+        As for `DQMRule`, but ``unknown`` by default: a record without a key is kept.
+
+    Examples
+    --------
+    >>> UniqueRule(["order_id", "line"]).name
+    'UniqueRule(order_id, line)'
+    """
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        name: str | None = None,
+        *,
+        where: str | None = None,
+        **options: Any,
+    ) -> None:
+        own = _key_columns("columns", columns, self)
+        if where is not None and not isinstance(where, str):
+            msg = f"{type(self).__name__}: where is Spark SQL, not {where!r}"
+            raise RuleError(msg)
+        among = None if where is None else Expression.from_input(where, type(self).__name__).text
+        key = UniqueKey(tuple(map(column_sql, own)), among)
+        told = f"{type(self).__name__}({', '.join(own)})"
+        self._reason = f"not unique: {', '.join(own)}"
+        super().__init__(
+            own[0], [key], name, told, {"on_null": "unknown", "where": where} | options
+        )
+
+    @property
+    def reason(self) -> str:
+        """The message; without one, that another record has the key."""
+        return self.message or self._reason
+
+
+def _key_columns(what: str, given: Any, owner: DQMTask) -> list[str]:
+    found = (
+        [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else []
+    )
+    if not found or not all(isinstance(column, str) and column.strip() for column in found):
+        msg = f"{type(owner).__name__}: {what} names a column, or several, not {given!r}"
+        raise RuleError(msg)
+    return found
