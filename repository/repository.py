@@ -1295,7 +1295,7 @@ class Repository(Rendered):
 
     def detect(
         self,
-        dataset: str,
+        dataset: str | None = None,
         monitors: Sequence[Monitor] | None = None,
         *,
         since: Moment = None,
@@ -1308,7 +1308,8 @@ class Repository(Rendered):
 
         Parameters
         ----------
-        dataset : str
+        dataset : str, optional
+            Default: one after the other, all.
         monitors : sequence of Monitor, optional
             Which detector watches which series. Default: those of the dataset's last suite, and the
             seasonal detector on everything if it has none.
@@ -1322,6 +1323,12 @@ class Repository(Rendered):
         pandas.DataFrame
             As `anomalies` returns.
 
+        Raises
+        ------
+        UnknownDatasetError
+        HistoryError
+            If some of all datasets cannot be scored; the others are.
+
         Examples
         --------
         >>> import tidegauge as tg
@@ -1331,10 +1338,14 @@ class Repository(Rendered):
         ...     repo.detect("orders")[["partition", "value", "direction"]].values.tolist()
         [['ds=2026-01-29', 7.0, 'low']]
         """
-        from tidegauge.repository.detection.detect import detect
+        from tidegauge.repository.detection.detect import detect, detect_each
 
         window = Window.between(since, until)
-        detect(self.database, self.artifacts, dataset, monitors, window, replay=replay)
+        if dataset is None:
+            names = self.datasets()
+            detect_each(self.database, self.artifacts, names, monitors, window, replay=replay)
+        else:
+            detect(self.database, self.artifacts, dataset, monitors, window, replay=replay)
         return self.anomalies(dataset, since=since, until=until)
 
     @series_filter(HistoryFilter)

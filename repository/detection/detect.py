@@ -18,7 +18,12 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
+from tidegauge.analyzers.core.errors import (
+    DatabaseAccessError,
+    HistoryError,
+    RepositoryWarning,
+    TidegaugeError,
+)
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.repository.detection.findings import (
     Finding,
@@ -108,6 +113,36 @@ def detect(
                 continue
             found = work.find(connection)
         done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
+
+
+def detect_each(
+    database: Database,
+    artifacts: Artifacts,
+    datasets: Sequence[str],
+    monitors: Sequence[Monitor] | None,
+    window: Window,
+    *,
+    replay: bool = False,
+) -> None:
+    """Detect anomalies in several datasets; parameters as for `detect`.
+
+    Raises
+    ------
+    HistoryError
+        If some cannot be scored, with the reason for each; the others are.
+    """
+    failed: dict[str, Exception] = {}
+    for dataset in datasets:
+        try:
+            detect(database, artifacts, dataset, monitors, window, replay=replay)
+        except DatabaseAccessError:
+            raise
+        except TidegaugeError as error:
+            failed[dataset] = error
+    if failed:
+        reasons = "; ".join(f"{dataset!r}: {error}" for dataset, error in failed.items())
+        msg = f"{len(failed)} of {len(datasets)} datasets cannot be compared with their past: {reasons}"
+        raise HistoryError(msg) from next(iter(failed.values()))
 
 
 def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:

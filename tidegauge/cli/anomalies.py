@@ -9,6 +9,7 @@ import typer
 
 from tidegauge.cli.options import (
     DATA_FAILED,
+    EMPTY,
     AnomalyId,
     ArtifactsOption,
     By,
@@ -34,7 +35,7 @@ Status = Annotated[str | None, typer.Option(help="Only of this status, as in ope
 
 
 def detect(
-    dataset: Dataset = None,
+    dataset: Annotated[str | None, typer.Argument(help="The dataset; default: all.")] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
     since: Since = None,
@@ -53,8 +54,9 @@ def detect(
 ) -> int:
     """Detect anomalies in new and changed metrics, and print all that stand."""
     with open_repository(db, artifacts) as repository:
-        name = the_dataset(repository, dataset)
-        frame = repository.detect(name, since=since, until=until, replay=replay)
+        if not repository.datasets():
+            raise typer.BadParameter(EMPTY)
+        frame = repository.detect(dataset, since=since, until=until, replay=replay)
     _print_anomalies(frame, form)
     return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
 

@@ -75,6 +75,9 @@ def open_repository(
         yield repository
 
 
+EMPTY = "the repository is empty"
+
+
 def the_dataset(
     repository: Repository, name: str | None, among: Sequence[str] | None = None
 ) -> str:
@@ -83,9 +86,7 @@ def the_dataset(
         return name
     there = repository.datasets() if among is None else among
     if len(there) != 1:
-        msg = (
-            f"name a dataset; there are: {', '.join(there)}" if there else "the repository is empty"
-        )
+        msg = f"name a dataset; there are: {', '.join(there)}" if there else EMPTY
         raise typer.BadParameter(msg)
     return there[0]
 

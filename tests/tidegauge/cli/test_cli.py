@@ -99,6 +99,39 @@ def test_metrics_of_all_rows_or_of_some(tmp_path, capsys):
     assert values("--where", "x > 1") == [4]
 
 
+def test_all_datasets_are_compared_with_their_past(url, capsys):
+    with tg.Repository(url) as repo:
+        sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        repo.record("revenue", "total", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+    assert run_command(["detect", "--db", url, "--format", "json"]) == 0
+    assert {one["dataset"] for one in json.loads(capsys.readouterr().out)} == {"d", "revenue"}
+
+
+def test_a_dataset_that_cannot_be_scored_does_not_stop_the_others(url):
+    """A later version's detector, or a plugin that is not installed."""
+    with tg.Repository(url) as repo:
+        sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+        repo.record("revenue", "total", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        monitor = tg.Monitor(detector="SimpleThreshold(50)").to_dict()
+        suite = json.dumps({"monitors": [monitor]}).replace("SimpleThreshold", "Clairvoyant")
+        with repo.database.engine.begin() as connection:
+            connection.exec_driver_sql(
+                "UPDATE run SET suite = ? WHERE dataset_id ="
+                " (SELECT id FROM dataset WHERE name = 'd')",
+                (suite,),
+            )
+        with pytest.raises(tg.HistoryError, match=r"1 of 2 datasets .*'d': .*Clairvoyant"):
+            repo.detect()
+        assert repo.anomalies("revenue")["partition"].tolist() == ["ds=2026-01-29"]
+
+
+def test_an_empty_repository_has_nothing_to_detect(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/empty.db"
+    tg.Repository(url).close()
+    assert run_command(["detect", "--db", url]) == 1
+    assert "the repository is empty" in capsys.readouterr().err
+
+
 def test_metrics_as_of(url, capsys):
     assert (
         run_command(
