@@ -13,10 +13,11 @@ from typing import Any
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, describe, nearest
 from tidegauge.analyzers.core.evidence import Evidence
+from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.columns import SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
-from tidegauge.analyzers.measures.histogram import Distribution
+from tidegauge.analyzers.measures.histogram import Distribution, bin_key
 from tidegauge.analyzers.measures.references import DatasetMatch, ReferentialIntegrity
 from tidegauge.analyzers.measures.texts import PatternMatch
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
@@ -214,9 +215,9 @@ class MetricConstraint(Constraint):
     @property
     def description(self) -> str:
         """The assertion as one line of text."""
-        of = f"{self.part} of " if self.part else ""
+        of = self.part.subject(self.analyzer) if self.part else subject(self.analyzer)
         warned = f", warns unless {self.warning}" if self.warning else ""
-        return f"{of}{subject(self.analyzer)}: {self.assertion}{warned}"
+        return f"{of}: {self.assertion}{warned}"
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
         """Evaluate the value, or a part of it."""
@@ -252,6 +253,10 @@ class MetricComponent(ABC):
     def of(self, value: Any) -> float:
         """Return the number."""
 
+    def subject(self, analyzer: AnyAnalyzer) -> str:
+        """Return the number's text for messages."""
+        return f"{self} of {subject(analyzer)}"
+
     def explain(self, value: Any) -> str:
         """Return what a failure message tells of the value; nothing by default."""
         return ""
@@ -267,6 +272,50 @@ class DistinctValueCount(MetricComponent):
 
     def __str__(self) -> str:
         return "distinct values"
+
+
+@dataclass(frozen=True)
+class AbsentValueCount(MetricComponent):
+    """Number of some values that a Histogram has no row of.
+
+    Attributes
+    ----------
+    values : tuple
+        The values, whose bins are their texts.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.histogram import DistributionValue
+    >>> found = Distribution({"new": DistributionValue(3, 0.75)}, 1)
+    >>> wanted = AbsentValueCount(("new", "paid"))
+    >>> wanted.of(found), wanted.explain(found)
+    (1.0, "no row has 'paid'")
+    """
+
+    values: tuple[Any, ...]
+
+    def _absent(self, value: Distribution) -> list[str]:
+        return [one for one in map(str, self.values) if bin_key(one) not in value.values]
+
+    def of(self, value: Distribution) -> float:
+        """Return the number of values that do not occur."""
+        return float(len(self._absent(value)))
+
+    def explain(self, value: Distribution) -> str:
+        """Return the first of the values that do not occur."""
+        absent = self._absent(value)
+        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
+        return f"no row has {', '.join(map(repr, absent[:MOST_NAMED]))}{more}"
+
+    def subject(self, analyzer: AnyAnalyzer) -> str:
+        """Return the values and the column, without the expression by which they are counted."""
+        where = f" where {analyzer.where}" if analyzer.where else ""
+        return one_line(
+            f"absent of {', '.join(map(str, self.values))} in {analyzer.instance}{where}", LONGEST
+        )
+
+    def __str__(self) -> str:
+        return "absent values"
 
 
 @dataclass(frozen=True)
@@ -303,14 +352,16 @@ class LeastColumnShare(MetricComponent):
     def explain(self, value: Mapping[str, float]) -> str:
         """Return the columns that differ somewhere, the most different first."""
         lower = sorted((share, column) for column, share in value.items() if share < 1)
-        return ", ".join(f"{column} {share:.6g}" for share, column in lower[:MOST_COLUMNS])
+        return ", ".join(f"{column} {share:.6g}" for share, column in lower[:MOST_NAMED])
 
     def __str__(self) -> str:
         return "least share"
 
 
-MOST_COLUMNS = 10
-"""Columns that a message of `LeastColumnShare` names."""
+LONGEST = 120
+"""Maximum characters of a generated name."""
+MOST_NAMED = 10
+"""Columns, or values, that a message names."""
 SHARES_OF_ROWS = (
     Completeness,
     Compliance,

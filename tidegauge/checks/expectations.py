@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from math import ceil, floor
@@ -30,7 +30,7 @@ from tidegauge.analyzers.measures.texts import PATTERNS, MaxLength, MinLength, P
 from tidegauge.analyzers.measures.uniqueness import CountDistinct, Distinctness, Uniqueness
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.comparisons import ComparisonConstraint, OtherTableConstraint
-from tidegauge.checks.constraints import Constraint, MetricConstraint
+from tidegauge.checks.constraints import AbsentValueCount, Constraint, MetricConstraint
 from tidegauge.rules.policies import DQMTaskPolicy, FailAny, FailNone
 from tidegauge.rules.tasks import DQMRule
 
@@ -112,6 +112,8 @@ def expectations_of(constraint: Constraint) -> list[Body]:
         )
     if not isinstance(constraint, MetricConstraint):
         raise NoExpectationError("it compares with the past, which an expectation does not know")
+    if isinstance(constraint.part, AbsentValueCount):
+        return [_containing(constraint.analyzer, constraint.part.values)]
     if constraint.part is not None:
         raise NoExpectationError(f"no expectation is about the {constraint.part}")
     if not isinstance(constraint.assertion, Between):
@@ -282,6 +284,13 @@ def _length(analyzer: MinLength | MaxLength, wanted: Between, side: str) -> Iter
         raise NoExpectationError("expectations are about the length of each text that is there")
     column = {**_column(analyzer), **whole, **_filter(analyzer.where)}
     yield "expect_column_value_lengths_to_be_between", column
+
+
+def _containing(analyzer: AnyAnalyzer, values: Sequence[Any]) -> Body:
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise NoExpectationError("JSON has no dates and decimals, of which its values are")
+    body = {**_column(analyzer), "value_set": list(values), **_filter(analyzer.where)}
+    return "expect_column_distinct_values_to_contain_set", body
 
 
 def _column(analyzer: AnyAnalyzer) -> dict[str, Any]:

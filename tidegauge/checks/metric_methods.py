@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.sql import column_sql, constant, literal
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.columns import ColumnCount, ColumnExists, SchemaMatch
 from tidegauge.analyzers.measures.counts import Size, ZerosCount
@@ -33,6 +35,7 @@ from tidegauge.analyzers.measures.uniqueness import (
 from tidegauge.checks.assertions import AssertionLike, Between
 from tidegauge.checks.builder import Columns, ConstraintBuilder, listed, share
 from tidegauge.checks.constraints import (
+    AbsentValueCount,
     DistinctValueCount,
     LeastColumnShare,
     SchemaDifferenceCount,
@@ -259,6 +262,42 @@ class MetricMethods(ConstraintBuilder):
         "Histogram('country'): mostly_dutch"
         """
         return self.has(Histogram(column, max_detail_bins), assertion, hint=hint)
+
+    def has_values(self, column: str, values: Iterable[Any], *, hint: str = "") -> Self:
+        """Assert that each of some values occurs; others may, too.
+
+        Together with `is_contained_in`, the column's values are exactly these.
+
+        Parameters
+        ----------
+        column : str
+        values : iterable
+            Texts, numbers, booleans, dates or times, up to 1000.
+        hint : str
+
+        Raises
+        ------
+        SuiteError
+            If there are no values or too many, or one has no SQL literal.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> tg.Check("orders").has_values("status", ["new", "paid"]).constraints[0].description
+        'absent of new, paid in status: exactly 0'
+        """
+        some = [] if isinstance(values, str) else list(dict.fromkeys(values))
+        if not 0 < len(some) < MAX_DETAIL_BINS:
+            msg = f"has_values({column!r}) takes a list of 1 to {MAX_DETAIL_BINS - 1} values"
+            raise SuiteError(msg)
+        sql = column_sql(column)
+        try:
+            cases = [f"WHEN {sql} = {constant(one)} THEN {literal(str(one))}" for one in some]
+        except TypeError as error:
+            msg = f"has_values({column!r}): {error}"
+            raise SuiteError(msg) from error
+        bins = Histogram(column, binning=f"CASE {' '.join(cases)} END", ratios=False)
+        return self.has(bins, Between(0, 0), part=AbsentValueCount(tuple(some)), hint=hint)
 
     def has_approx_count_distinct(
         self, column: str, assertion: AssertionLike, *, hint: str = ""

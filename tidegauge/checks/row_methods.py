@@ -13,10 +13,7 @@ from tidegauge.analyzers.measures.texts import PATTERNS, DataType, PatternMatch,
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import CLOSED, AssertionLike
 from tidegauge.checks.builder import Columns, ConstraintBuilder, listed, share
-from tidegauge.checks.constraints import DataTypeShare
-
-LONGEST = 120
-"""Maximum characters of a generated rule name."""
+from tidegauge.checks.constraints import LONGEST, DataTypeShare
 
 
 class RowMethods(ConstraintBuilder):

@@ -153,6 +153,10 @@ def test_where_is_about_the_constraint_before():
         lambda: CHECK.not_below(tg.Size(), "7d", by=-1),
         lambda: CHECK.compared(tg.Size(), "7d", 1, "quotient"),
         lambda: CHECK.is_usual(tg.Size(), missing="maybe"),
+        lambda: CHECK.has_values("x", []),
+        lambda: CHECK.has_values("x", "new"),
+        lambda: CHECK.has_values("x", [None]),
+        lambda: CHECK.has_values("x", range(1001)),
     ],
 )
 def test_mistakes_are_told_at_once(make):
@@ -344,6 +348,10 @@ def test_the_study_s_values():
     assert only(CHECK.has("CountDistinct('att1')", (3, 3)), att1).passed
     share = only(CHECK.has_histogram_values("att1", lambda d: d["a"].absolute == 2), att1)
     assert (share.status, share.value) == (SUCCESS, None)
+    assert only(CHECK.has_values("att1", ["b", "a"]), att1).passed
+    found = only(CHECK.has_values("att1", ["d", "a", "e"]), att1)
+    assert found.constraint.description == "absent of d, a, e in att1: exactly 0"
+    assert found.message == "2 is not exactly 0: no row has 'd', 'e'"
     kinds = DataTypeState(unknown=1, integral=5)
     assert only(CHECK.has_data_type("x", "Integral"), kinds).passed
     assert only(CHECK.has_data_type("x", "Unknown", 0.2), kinds).value == pytest.approx(1 / 6)

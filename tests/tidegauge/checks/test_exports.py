@@ -91,6 +91,20 @@ def test_a_suite_has_a_name_expectations_and_what_is_left_out():
             [("expect_column_values_to_be_in_set", {"column": "a", "value_set": ["x", "y"]})],
         ),
         (
+            c().has_values("a", ["x", 1]).where("b > 1"),
+            [
+                (
+                    "expect_column_distinct_values_to_contain_set",
+                    {
+                        "column": "a",
+                        "value_set": ["x", 1],
+                        "row_condition": "b > 1",
+                        "condition_parser": "spark",
+                    },
+                )
+            ],
+        ),
+        (
             c().is_contained_in("a", lower=1, upper=2, closed="lower"),
             [
                 (

@@ -485,6 +485,30 @@ def test_each_row_and_each_constraint(table):
 
 
 @pytest.mark.spark
+def test_values_that_have_to_occur(spark):
+    """Compared as SQL compares, whatever their types; on no rows none occurs."""
+    frame = spark.sql(
+        "SELECT * FROM VALUES ('it''s', 1.50, 2, DATE'2026-01-31'), (NULL, 2.00, 3, NULL) AS t(s, d, n, at)"
+    )
+    check = (
+        tg.Check("a")
+        .has_values("s", ["it's"])
+        .has_values("d", [1.5, 2])
+        .has_values("n", [3, 4])
+        .has_values("at", [dt.date(2026, 1, 31), dt.date(2026, 2, 1)])
+        .has_values("n", [3])
+        .where("s IS NOT NULL")
+    )
+    assert of(frame, check)["message"].tolist() == [
+        "",
+        "",
+        "1 is not exactly 0: no row has '4'",
+        "1 is not exactly 0: no row has '2026-02-01'",
+        "1 is not exactly 0: no row has '3'",
+    ]
+    assert of(frame.limit(0), check)["status"].tolist() == ["failure"] * 5
+
+
 def test_a_frame_and_the_repository_agree(spark, repo):
     data = spark.createDataFrame(
         [
