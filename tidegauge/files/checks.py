@@ -241,6 +241,7 @@ _READERS: Mapping[str, Callable[[YamlFile, str, yaml.Node], Any]] = {
     "AssertionLike": _assertion,
     "AssertionLike | None": _assertion,
     "Columns": _columns,
+    "Iterable[Any]": _values,
     "Iterable[Any] | None": _values,
     "Any": _value,
 }

@@ -1,5 +1,6 @@
 """Checks of suite files. No Spark."""
 
+from datetime import date
 from types import SimpleNamespace
 
 import pytest
@@ -34,6 +35,7 @@ checks:
   - has_same_result: {query: SELECT 1 FROM data, other: SELECT 1, hint: Ask.}
   - has_not_drifted: {column: carrier, baseline: 7d, distance: psi, at_most: 0.3, categorical: true}
   - has_not_drifted: dep_delay
+  - has_values: {column: origin, values: [EWR, 7, 2013-01-31]}
 """
 
 
@@ -69,6 +71,7 @@ def test_checks_in_a_file_say_what_python_says(load):
         .has_same_result("SELECT 1 FROM data", "SELECT 1", hint="Ask.")
         .has_not_drifted("carrier", "7d", "psi", tg.Between(upper=0.3), categorical=True)
         .has_not_drifted("dep_delay")
+        .has_values("origin", ["EWR", 7, date(2013, 1, 31)])
     )
     assert grave == same
     assert light == tg.Check("checks", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
