@@ -272,7 +272,7 @@ class MetricMethods(ConstraintBuilder):
         ----------
         column : str
         values : iterable
-            Texts, numbers, booleans, dates or times, up to 1000.
+            Texts, numbers, booleans, dates or times, at most 999.
         hint : str
 
         Raises
@@ -286,16 +286,16 @@ class MetricMethods(ConstraintBuilder):
         >>> tg.Check("orders").has_values("status", ["new", "paid"]).constraints[0].description
         'absent of new, paid in status: exactly 0'
         """
-        some = [] if isinstance(values, str) else list(dict.fromkeys(values))
-        if not 0 < len(some) < MAX_DETAIL_BINS:
-            msg = f"has_values({column!r}) takes a list of 1 to {MAX_DETAIL_BINS - 1} values"
-            raise SuiteError(msg)
         sql = column_sql(column)
         try:
+            some = [] if isinstance(values, str) else list(dict.fromkeys(values))
             cases = [f"WHEN {sql} = {constant(one)} THEN {literal(str(one))}" for one in some]
         except TypeError as error:
             msg = f"has_values({column!r}): {error}"
             raise SuiteError(msg) from error
+        if not 0 < len(some) < MAX_DETAIL_BINS:
+            msg = f"has_values({column!r}) takes a list of 1 to {MAX_DETAIL_BINS - 1} values"
+            raise SuiteError(msg)
         bins = Histogram(column, binning=f"CASE {' '.join(cases)} END", ratios=False)
         return self.has(bins, Between(0, 0), part=AbsentValueCount(tuple(some)), hint=hint)
 

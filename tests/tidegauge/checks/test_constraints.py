@@ -156,6 +156,8 @@ def test_where_is_about_the_constraint_before():
         lambda: CHECK.has_values("x", []),
         lambda: CHECK.has_values("x", "new"),
         lambda: CHECK.has_values("x", [None]),
+        lambda: CHECK.has_values("x", [[1]]),
+        lambda: CHECK.has_values("x", 3),
         lambda: CHECK.has_values("x", range(1001)),
     ],
 )
