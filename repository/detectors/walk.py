@@ -12,14 +12,15 @@ from scipy import special
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
-from tidegauge.repository.detectors.dates import (
-    AROUND,
-    BASE,
-    SURPRISE,
-    YEAR,
-    DateEffects,
-    columns_of_day,
-    days_within,
+from tidegauge.repository.detectors.dates import SURPRISE, DateEffects
+from tidegauge.repository.detectors.memory import (
+    LONG,
+    SHORT,
+    TEACHES_BELOW,
+    first_lesson,
+    margin_of,
+    memory_of,
+    shift_rule,
 )
 from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
@@ -46,20 +47,14 @@ SEASONS = (AUTO, "day", "week", "month", "year")
 """Seasons that can be looked for: all that the partitions can have, or these."""
 LEARNING = 7
 """Earlier points required before a point is scored."""
-TEACHES_BELOW = 3.0
-"""Score from which a point is excluded from training."""
 HOLIDAY_TEACHES_BELOW = 1.3
 """The same on holidays, where a point need not be an anomaly to be unsuitable for training."""
 REASON_ABOVE = 1.0
 """Score above which a point has a reason."""
 BAND = 0.1 / 450
 """P-value at the band's limits: that by which `FalseDiscoveryRate` decides on a series alone."""
-SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
-"""Alarms to one side within so many points by which a level shift is accepted, at the least."""
-SHIFT_SHARE = 0.75
-"""Share of a day that must alarm, where partitions are parts of a day."""
-NEW_WEEKS, NEW_DAYS = 2.5, 3
-"""Weeks of points below which effects of the week are unknown; days that a level lasts then, unlike a weekend."""
+NEW_WEEKS = 2.5
+"""Weeks of points below which effects of the week are unknown."""
 SURE_WEEKS = 4
 """Weeks of points from which these effects are so sure that what they leave can be a drift."""
 RECOVERY = 4
@@ -80,8 +75,6 @@ RECORDS = 2
 """Earlier values as extreme as an extreme by which it is no news."""
 LEAST_TIME = 0.01
 """Share of the step between partitions within which times of day are the same."""
-SHORT, LONG = 7, 24
-"""Minimum and maximum cycle length, in points, by which memory is sized."""
 
 
 def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
@@ -91,73 +84,6 @@ def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
         around = median(np.abs(now.flat[some] - (now.centre - now.effect)[some, None]))
         tiny[some] = np.fmax(0.01 * around, tiny[some])
     return tiny
-
-
-def _memory(grid: Grid, cycles: int) -> tuple[int, int]:
-    """Return the columns from which level and spread are estimated, and those of the seasons."""
-    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * grid.cycle
-
-
-def margin_of(grid: Grid, cycles: int) -> int:
-    """Return the columns before a point of which its score may read the values."""
-    return max(_lesson(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
-
-
-def _lesson(grid: Grid, cycles: int) -> int:
-    """Return the columns before a point from which its score may have learned."""
-    dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0
-    return max(*_memory(grid, cycles), dates)
-
-
-def _first_lesson(grid: Grid, cycles: int, start: int) -> int:
-    """Return the first partition from which scores from `start` on may have learned."""
-    return max(start - _lesson(grid, cycles) - _shift_reach(grid), 0)
-
-
-def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
-    """Return a mask of the series that are learned from one partition after the other.
-
-    Their level may have shifted or recovered before `start`, or their first days lie there. What the
-    others learn from a partition does not depend on those before.
-    """
-    grid = history.grid or Grid.from_times(history.times)
-    first = _first_lesson(grid, cycles, start)
-    score, reason = known.score[:, first:start], known.reason[:, first:start]
-    alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)
-    alarms, within = shift_rule(grid)
-    count = np.cumsum(alarm, axis=1, dtype=np.intp)
-    count[:, within:] -= count[:, :-within].copy()
-    found: NDArray[np.bool_] = (count >= alarms).any(axis=1) | (reason == _RECOVERY).any(axis=1)
-    if grid.daily and first < start:
-        begun = grid.column[(~np.isnan(history.values)).argmax(axis=1)]
-        found |= begun > grid.column[first] - grid.cycle
-    return found
-
-
-def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
-    """Return the alarms by which a level shift is accepted, and the points within which they lie.
-
-    Parts of a day must alarm for most of a day: a few hours are no level. In a ``new`` series, whose
-    weekends are not known yet, they must do so for longer than a weekend.
-    """
-    if not grid.within_days:
-        return SHIFT_ALARMS, SHIFT_WITHIN
-    points = grid.period * (NEW_DAYS if new else 1)
-    return max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * points)), max(SHIFT_WITHIN, points + 2)
-
-
-def reach_of(grid: Grid, cycles: int) -> int:
-    """Return the number of earlier columns that a score may depend on."""
-    seasons = _memory(grid, cycles)[1] if grid.within_days else 0  # by which a series is new
-    return margin_of(grid, cycles) + _shift_reach(grid) + seasons
-
-
-def _shift_reach(grid: Grid) -> int:
-    """Return the columns of two level shifts.
-
-    Alarms that confirm a new level may lie across the edge, as may those of the one before.
-    """
-    return 2 * shift_rule(grid, new=True)[1]
 
 
 def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
@@ -240,7 +166,7 @@ class Walk:
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
         self.cycles = cycles
-        self.memory, self.learned = _memory(grid, cycles)
+        self.memory, self.learned = memory_of(grid, cycles)
         self.margin = margin_of(grid, cycles)
         self.column = self.margin + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
@@ -318,7 +244,7 @@ class Walk:
         h = self.history
         centre = self.units.transformed(known.expected[:, :start], slice(start))
         # A restart moves the whole past by what was expected then.
-        first = 0 if h.restarts is not None else _first_lesson(self.grid, self.cycles, start)
+        first = 0 if h.restarts is not None else first_lesson(self.grid, self.cycles, start)
         if settled:
             self._learn_together(first, start, known, centre)
             return

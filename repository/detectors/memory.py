@@ -1,0 +1,96 @@
+"""Partitions that a score of `Seasonal` depends on: its memory, and the level shifts before it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegauge.repository.detectors.base import History, Reason, Scores
+from tidegauge.repository.detectors.dates import AROUND, BASE, YEAR, columns_of_day, days_within
+from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.seasons import OCCURRENCES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TEACHES_BELOW = 3.0
+"""Score from which a point is excluded from training."""
+SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
+"""Alarms to one side within so many points by which a level shift is accepted, at the least."""
+SHIFT_SHARE = 0.75
+"""Share of a day that must alarm, where partitions are parts of a day."""
+NEW_DAYS = 3
+"""Days that a level lasts in a new series, whose weekends are unknown."""
+SHORT, LONG = 7, 24
+"""Minimum and maximum cycle length, in points, by which memory is sized."""
+
+
+def memory_of(grid: Grid, cycles: int) -> tuple[int, int]:
+    """Return the columns from which level and spread are estimated, and those of the seasons."""
+    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * grid.cycle
+
+
+def margin_of(grid: Grid, cycles: int) -> int:
+    """Return the columns before a point of which its score may read the values."""
+    return max(_lesson(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
+
+
+def _lesson(grid: Grid, cycles: int) -> int:
+    """Return the columns before a point from which its score may have learned."""
+    dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0
+    return max(*memory_of(grid, cycles), dates)
+
+
+def first_lesson(grid: Grid, cycles: int, start: int) -> int:
+    """Return the first partition from which scores from `start` on may have learned."""
+    return max(start - _lesson(grid, cycles) - _shift_reach(grid), 0)
+
+
+def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
+    """Return a mask of the series that are learned from one partition after the other.
+
+    Their level may have shifted or recovered before `start`, or their first days lie there. What the
+    others learn from a partition does not depend on those before.
+    """
+    grid = history.grid or Grid.from_times(history.times)
+    first = first_lesson(grid, cycles, start)
+    score, reason = known.score[:, first:start], known.reason[:, first:start]
+    alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)
+    alarms, within = shift_rule(grid)
+    count = np.cumsum(alarm, axis=1, dtype=np.intp)
+    count[:, within:] -= count[:, :-within].copy()
+    found: NDArray[np.bool_] = (count >= alarms).any(axis=1) | (reason == Reason.RECOVERY).any(
+        axis=1
+    )
+    if grid.daily and first < start:
+        begun = grid.column[(~np.isnan(history.values)).argmax(axis=1)]
+        found |= begun > grid.column[first] - grid.cycle
+    return found
+
+
+def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
+    """Return the alarms by which a level shift is accepted, and the points within which they lie.
+
+    Parts of a day must alarm for most of a day: a few hours are no level. In a ``new`` series, whose
+    weekends are not known yet, they must do so for longer than a weekend.
+    """
+    if not grid.within_days:
+        return SHIFT_ALARMS, SHIFT_WITHIN
+    points = grid.period * (NEW_DAYS if new else 1)
+    return max(SHIFT_ALARMS, math.ceil(SHIFT_SHARE * points)), max(SHIFT_WITHIN, points + 2)
+
+
+def reach_of(grid: Grid, cycles: int) -> int:
+    """Return the number of earlier columns that a score may depend on."""
+    seasons = memory_of(grid, cycles)[1] if grid.within_days else 0  # by which a series is new
+    return margin_of(grid, cycles) + _shift_reach(grid) + seasons
+
+
+def _shift_reach(grid: Grid) -> int:
+    """Return the columns of two level shifts.
+
+    Alarms that confirm a new level may lie across the edge, as may those of the one before.
+    """
+    return 2 * shift_rule(grid, new=True)[1]
