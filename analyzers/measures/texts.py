@@ -63,7 +63,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     pattern : str
         A Java regular expression, matched anywhere in the text, or the name of a built-in one:
         EMAIL, URL, SOCIAL_SECURITY_NUMBER_US, CREDITCARD. Anchor it with ``^`` and ``$`` to match
-        the whole text.
+        the whole text. The column's collation plays no part; ``(?i)`` ignores case.
     null_behavior : str
         ``fail``: a null does not match. ``empty``: a null is the empty text. ``ignore``: a null is
         not counted.
@@ -86,7 +86,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the matches and the rows."""
-        column = self.field(schema).sql
+        column = self.field(schema).uncollated_sql
         text = f"coalesce({column}, '')" if self.null_behavior == "empty" else column
         found = f"{text} RLIKE {literal(PATTERNS.get(self.pattern, self.pattern))}"
         rows = f"count({self.values(schema)})"
@@ -281,7 +281,7 @@ def _reads_of_text(field: Field) -> tuple[str, str, str]:
     Spark evaluates what the first two begin with once, so each text is matched with one pattern. The
     lengths tell a text of type CHAR from one that is equal but for trailing spaces.
     """
-    number = f"{field.sql} RLIKE {literal(_NUMBER_TEXT)}"
+    number = f"{field.uncollated_sql} RLIKE {literal(_NUMBER_TEXT)}"
     marked = " OR ".join(f"contains({field.sql}, '{mark}')" for mark in _FRACTION_MARKS)
     boolean = " OR ".join(
         f"octet_length({field.sql}) = {len(word)} AND {field.uncollated_sql} = '{word}'"

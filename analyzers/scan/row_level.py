@@ -112,7 +112,7 @@ def _(analyzer: Compliance, schema: Schema) -> str:
 
 @row_outcome.register
 def _(analyzer: PatternMatch, schema: Schema) -> str:
-    column = analyzer.field(schema).sql
+    column = analyzer.field(schema).uncollated_sql
     pattern = literal(PATTERNS.get(analyzer.pattern, analyzer.pattern))
     return {
         "ignore": f"{column} RLIKE {pattern}",

@@ -168,6 +168,28 @@ def test_collated_text_is_compared_by_its_bytes(spark):
         assert set(merged(analyzer, whole).values) == {"a", "A"}
 
 
+@pytest.mark.newest
+@pytest.mark.spark
+def test_patterns_and_types_of_text_with_any_collation(spark):
+    """Spark matches no pattern with text of most collations, and ignores case by some."""
+    for collation in ("UTF8_LCASE", "UNICODE_CI", "UNICODE_RTRIM"):
+        frame = spark.sql(
+            f"SELECT s COLLATE {collation} AS s FROM VALUES ('abc'), ('12'), ('TRUE'), (NULL) AS t(s)"
+        )
+        patterns = [tg.PatternMatch("s", "B"), tg.PatternMatch("s", "(?i)B|^$", "empty")]
+        none, some, kinds = (
+            metric.value for metric in tg.calculate(frame, [*patterns, tg.DataType("s")])
+        )
+        assert (none, some) == (0, 0.5)
+        assert {kind: found.absolute for kind, found in kinds.values.items() if found.absolute} == {
+            "String": 2,
+            "Integral": 1,
+            "Unknown": 1,
+        }
+        rows = tg.verify(frame, check := tg.Check("c").has_pattern("s", "(?i)b")).rows(check)
+        assert {row["s"] for row in rows.collect()} == {"12", "TRUE", None}
+
+
 @pytest.mark.spark
 def test_histogram_and_top_values_write_values_alike(spark):
     sql = (
