@@ -608,7 +608,7 @@ def test_many_tables_are_named_in_few_lines(repo, caplog):
     outage(repo, *(f"t{n}" for n in range(8)))
     caplog.set_level(logging.INFO, "tidegauge.incidents")
     assert len(tg.notify(repo, "log")) == 1
-    assert "and in t5, t6, t7" in caplog.text.splitlines()
+    assert "and in t5, t6, t7" in caplog.messages[0].splitlines()
 
 
 def test_commands_in_messages_may_be_pasted_into_a_shell():
