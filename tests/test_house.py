@@ -189,6 +189,14 @@ def test_docstrings_name_types_that_there_are():
     assert unknown == []
 
 
+def test_no_two_public_classes_share_a_name():
+    homes = {}
+    for module, node in nodes():
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            homes.setdefault(node.name, set()).add(module)
+    assert {name: some for name, some in homes.items() if len(some) > 1} == {}
+
+
 def test_a_folder_can_be_taken_in_at_a_glance():
     unseen = {"__pycache__", "node_modules", "static"}
     for folder in ("analyzers", "repository", "tidegauge", "tests"):

@@ -11,7 +11,7 @@ Kind = Literal["passed", "failure", "error"]
 
 
 @dataclass(frozen=True)
-class Case:
+class JUnitCase:
     """One test case.
 
     Attributes
@@ -38,14 +38,16 @@ class Case:
     details: Sequence[str] = ()
 
 
-def junit_xml(suites: Sequence[tuple[str, Sequence[Case]]], problems: Sequence[str] = ()) -> str:
+def junit_xml(
+    suites: Sequence[tuple[str, Sequence[JUnitCase]]], problems: Sequence[str] = ()
+) -> str:
     r"""Return JUnit XML of named suites of cases; each problem is a suite that ended with an error.
 
     Characters that XML cannot hold are left out.
 
     Examples
     --------
-    >>> failed = Case("rides.ds=2013-02-08", "fare", "failure", "3 records, none wanted", "rides.yml:4", ["fare=-3"])
+    >>> failed = JUnitCase("rides.ds=2013-02-08", "fare", "failure", "3 records, none wanted", "rides.yml:4", ["fare=-3"])
     >>> print(junit_xml([("rides.yml of rides", [failed])]))
     <?xml version='1.0' encoding='utf-8'?>
     <testsuites>
@@ -59,7 +61,7 @@ def junit_xml(suites: Sequence[tuple[str, Sequence[Case]]], problems: Sequence[s
     """
     root = ET.Element("testsuites")
     run_errors = [
-        ("tidegauge", [Case("tidegauge", "run", "error", problem)]) for problem in problems
+        ("tidegauge", [JUnitCase("tidegauge", "run", "error", problem)]) for problem in problems
     ]
     for name, cases in [*suites, *run_errors]:
         suite = ET.SubElement(root, "testsuite", name=_printable(name), tests=str(len(cases)))
@@ -71,7 +73,7 @@ def junit_xml(suites: Sequence[tuple[str, Sequence[Case]]], problems: Sequence[s
     return ET.tostring(root, encoding="unicode", xml_declaration=True)
 
 
-def _add(suite: ET.Element, case: Case) -> None:
+def _add(suite: ET.Element, case: JUnitCase) -> None:
     of, name, message = map(_printable, (case.of, case.name, case.message))
     element = ET.SubElement(suite, "testcase", classname=of, name=name)
     if case.kind != "passed":

@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.errors import (
     message_of,
 )
 from tidegauge.checks.constraints import PartitionResult
-from tidegauge.display.junit import Case, junit_xml
+from tidegauge.display.junit import JUnitCase, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
 from tidegauge.files.runs import sinks_of, tables_of
 from tidegauge.files.suite import load_suites
@@ -91,13 +91,13 @@ class ChecksSummary:
         return junit_xml(suites, self.failed)
 
 
-def _case(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> Case:
+def _case(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> JUnitCase:
     of, name = ".".join(filter(None, (one.dataset, one.partition))), one.result.constraint
     message = one.result.message
     if _fails(table, one, fail_on):
-        return Case(of, name.description, "failure", message, table.place(one))
+        return JUnitCase(of, name.description, "failure", message, table.place(one))
     told = f"{one.result.status}: {message}" if message else ""
-    return Case(of, name.description, message=told)
+    return JUnitCase(of, name.description, message=told)
 
 
 def _fails(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> bool:

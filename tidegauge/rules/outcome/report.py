@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidegauge.analysis import Run
-from tidegauge.display.junit import Case, Kind, junit_xml
+from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
@@ -144,7 +144,7 @@ class RulesRun:
             "problem": self.problem or None,
         }
 
-    def cases(self, fail_on: FailOn) -> Iterator[Case]:
+    def cases(self, fail_on: FailOn) -> Iterator[JUnitCase]:
         """Yield the cases of JUnit: each rule and fix, then each policy on each partition."""
         state, dataset = self.state, self.run.dataset
         for rule in self.file.dqm.tasks.ordered:
@@ -165,19 +165,21 @@ class RulesRun:
             for name in dict.fromkeys([*dict(check.outcomes), *messages]):
                 failed = name in messages and fail_on is not FailOn.NEVER
                 kind = "failure" if failed else "passed"
-                yield Case(of, name, kind, messages.get(name, ""), self.file.place(name), samples)
+                yield JUnitCase(
+                    of, name, kind, messages.get(name, ""), self.file.place(name), samples
+                )
         for partition, why in self.run.unreadable.items():
-            yield Case(f"{dataset}.{partition}", "reading", "error", str(why))
+            yield JUnitCase(f"{dataset}.{partition}", "reading", "error", str(why))
         for analyzer, error in self.run.failed.items():
-            yield Case(dataset, str(analyzer), "error", str(error))
+            yield JUnitCase(dataset, str(analyzer), "error", str(error))
         if self.problem:
-            yield Case(dataset, "writing", "error", self.problem)
+            yield JUnitCase(dataset, "writing", "error", self.problem)
 
-    def _case(self, title: str, task: str, told: str, kind: Kind = "passed") -> Case:
+    def _case(self, title: str, task: str, told: str, kind: Kind = "passed") -> JUnitCase:
         """Return the case of a rule or fix, which is an error if it could not be evaluated."""
         error = _error(self.state, task)
         of, place = self.run.dataset, self.file.place(task)
-        return Case(of, title, "error" if error else kind, error or told, place)
+        return JUnitCase(of, title, "error" if error else kind, error or told, place)
 
     def _rule_record(self, rule: DQMRule) -> dict[str, Any]:
         state, name = self.state, rule.name
