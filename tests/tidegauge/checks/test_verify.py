@@ -488,7 +488,7 @@ def test_each_row_and_each_constraint(table):
 def test_values_that_have_to_occur(spark):
     """Compared as SQL compares, whatever their types; on no rows none occurs."""
     frame = spark.sql(
-        "SELECT * FROM VALUES ('it''s', 1.50, 2, DATE'2026-01-31'), (NULL, 2.00, 3, NULL) AS t(s, d, n, at)"
+        "SELECT * FROM VALUES ('it\\'s', 1.50, 2, DATE'2026-01-31'), (NULL, 2.00, 3, NULL) AS t(s, d, n, at)"
     )
     check = (
         tg.Check("a")
