@@ -39,7 +39,7 @@ test soak: export PYTHONDONTWRITEBYTECODE :=
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-soak: widgets ## Run all tests in full, the long ones too (nearly three hours)
+soak: widgets ## Run all tests in full, the long ones too (two and a half hours)
 	@TIDEGAUGE_SOAK=$${TIDEGAUGE_SOAK:-1} HYPOTHESIS_PROFILE=soak \
 	  $(BIN)/python -m pytest -m "soak or not soak" --numprocesses 2 --dist loadfile \
 	  --no-loadscope-reorder --verbose -rfEP

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegauge.analyzers.core.sql import NAMELESS, literal, quote
+from tidegauge.analyzers.core.sql import NAMELESS, QUOTED_NAME, literal, quote
 
 COLLATIONS = "__COLLATIONS"
 """The metadata in which a column's JSON form keeps the collations of its text."""
@@ -58,7 +58,7 @@ _KINDS = frozenset(
 }
 _SIMPLE = re.compile(r"(?P<name>[a-z_ ]+)(\(\s*(?P<size>\d+)\s*(,\s*(?P<scale>\d+)\s*)?\))?")
 _PAIRS = {"(": ")", "<": ">"}
-_HIDDEN = re.compile(rf"{NAMELESS}|`(?:[^`]|``)*`", re.DOTALL)
+_HIDDEN = re.compile(rf"{NAMELESS}|{QUOTED_NAME}", re.DOTALL)
 
 
 @dataclass(frozen=True)

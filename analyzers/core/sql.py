@@ -205,8 +205,9 @@ One that is not closed reaches to the end of the text, so that no text is search
 _TOKEN = re.compile(NAMELESS + r"|`(?P<quoted>(?:[^`]|``)*)`|(?P<bare>\w+)", re.DOTALL)
 
 
-_NAME = r"`(?:[^`]|``)*`"
-_QUOTED = re.compile(rf"{NAMELESS}|(?P<path>{_NAME}(?:\.{_NAME})*)", re.DOTALL)
+QUOTED_NAME = r"`(?:[^`]|``)*`"
+"""A pattern of one name in backticks."""
+_QUOTED = re.compile(rf"{NAMELESS}|(?P<path>{QUOTED_NAME}(?:\.{QUOTED_NAME})*)", re.DOTALL)
 
 
 def protect_names(text: str) -> str:
@@ -259,7 +260,7 @@ def without_filters(text: str) -> str:
 
 
 _OPENED, _CLOSED = "(\n", "\n)"
-_BRACKET = re.compile(rf"{NAMELESS}|{_NAME}|(?P<bracket>[()])", re.DOTALL)
+_BRACKET = re.compile(rf"{NAMELESS}|{QUOTED_NAME}|(?P<bracket>[()])", re.DOTALL)
 
 
 def _user_written(text: str) -> Iterator[tuple[int, int]]:

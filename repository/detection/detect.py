@@ -21,6 +21,7 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
     HistoryError,
+    ReadOnlyError,
     RepositoryWarning,
     TidegaugeError,
 )
@@ -135,7 +136,7 @@ def detect_each(
     for dataset in datasets:
         try:
             detect(database, artifacts, dataset, monitors, window, replay=replay)
-        except DatabaseAccessError:
+        except (DatabaseAccessError, ReadOnlyError):  # of the repository, not of a dataset
             raise
         except TidegaugeError as error:
             failed[dataset] = error

@@ -18,7 +18,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, UnknownNameError
 from tidegauge.repository.detectors.base import Detector, History, Scores, detector
-from tidegauge.repository.detectors.memory import reach_of, unsettled
+from tidegauge.repository.detectors.lookback import reach_of, unsettled
 from tidegauge.repository.detectors.walk import AUTO, LEARNING, SEASONS, Walk
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.numerics.seasons import OCCURRENCES

@@ -13,13 +13,13 @@ from scipy import special
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.dates import SURPRISE, DateEffects
-from tidegauge.repository.detectors.memory import (
+from tidegauge.repository.detectors.lookback import (
     LONG,
     SHORT,
     TEACHES_BELOW,
-    first_lesson,
+    first_training_partition,
+    lookback_of,
     margin_of,
-    memory_of,
     shift_rule,
 )
 from tidegauge.repository.detectors.units import Units
@@ -166,7 +166,7 @@ class Walk:
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
         self.cycles = cycles
-        self.memory, self.learned = memory_of(grid, cycles)
+        self.memory, self.learned = lookback_of(grid, cycles)
         self.margin = margin_of(grid, cycles)
         self.column = self.margin + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
@@ -244,7 +244,9 @@ class Walk:
         h = self.history
         centre = self.units.transformed(known.expected[:, :start], slice(start))
         # A restart moves the whole past by what was expected then.
-        first = 0 if h.restarts is not None else first_lesson(self.grid, self.cycles, start)
+        first = (
+            0 if h.restarts is not None else first_training_partition(self.grid, self.cycles, start)
+        )
         if settled:
             self._learn_together(first, start, known, centre)
             return

@@ -125,6 +125,11 @@ def test_a_dataset_that_cannot_be_scored_does_not_stop_the_others(url):
         assert repo.anomalies("revenue")["partition"].tolist() == ["ds=2026-01-29"]
 
 
+def test_what_is_wrong_with_the_repository_is_not_told_of_each_dataset(url):
+    with tg.Repository(url, read_only=True) as repo, pytest.raises(tg.ReadOnlyError):
+        repo.detect()
+
+
 def test_an_empty_repository_has_nothing_to_detect(tmp_path, capsys):
     url = f"sqlite:///{tmp_path}/empty.db"
     tg.Repository(url).close()

@@ -1,4 +1,4 @@
-"""Partitions that a score of `Seasonal` depends on: its memory, and the level shifts before it."""
+"""Lookback of `Seasonal`: the earlier partitions that a score depends on, level shifts among them."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ SHORT, LONG = 7, 24
 """Minimum and maximum cycle length, in points, by which memory is sized."""
 
 
-def memory_of(grid: Grid, cycles: int) -> tuple[int, int]:
+def lookback_of(grid: Grid, cycles: int) -> tuple[int, int]:
     """Return the columns from which level and spread are estimated, and those of the seasons."""
     return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * grid.cycle
 
 
 def margin_of(grid: Grid, cycles: int) -> int:
     """Return the columns before a point of which its score may read the values."""
-    return max(_lesson(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
+    return max(_training_columns(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
 
 
-def _lesson(grid: Grid, cycles: int) -> int:
+def _training_columns(grid: Grid, cycles: int) -> int:
     """Return the columns before a point from which its score may have learned."""
     dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0
-    return max(*memory_of(grid, cycles), dates)
+    return max(*lookback_of(grid, cycles), dates)
 
 
-def first_lesson(grid: Grid, cycles: int, start: int) -> int:
+def first_training_partition(grid: Grid, cycles: int, start: int) -> int:
     """Return the first partition from which scores from `start` on may have learned."""
-    return max(start - _lesson(grid, cycles) - _shift_reach(grid), 0)
+    return max(start - _training_columns(grid, cycles) - _shift_reach(grid), 0)
 
 
 def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
@@ -55,7 +55,7 @@ def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArr
     others learn from a partition does not depend on those before.
     """
     grid = history.grid or Grid.from_times(history.times)
-    first = first_lesson(grid, cycles, start)
+    first = first_training_partition(grid, cycles, start)
     score, reason = known.score[:, first:start], known.reason[:, first:start]
     alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)
     alarms, within = shift_rule(grid)
@@ -84,7 +84,7 @@ def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
 
 def reach_of(grid: Grid, cycles: int) -> int:
     """Return the number of earlier columns that a score may depend on."""
-    seasons = memory_of(grid, cycles)[1] if grid.within_days else 0  # by which a series is new
+    seasons = lookback_of(grid, cycles)[1] if grid.within_days else 0  # by which a series is new
     return margin_of(grid, cycles) + _shift_reach(grid) + seasons
 
 
