@@ -416,6 +416,8 @@ def demo(
         status = show(repository, folder)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
+    if Path(command).name == "__main__.py":
+        command = f"{sys.executable} -m tidegauge"
     option = "" if db is None else f" --db {db}"
     print(f"  {command} dashboard{option}")
     print(f"  {command} metrics flights --name Completeness --instance dep_time --where ''{option}")
