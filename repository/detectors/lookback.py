@@ -59,11 +59,11 @@ def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArr
     score, reason = known.score[:, first:start], known.reason[:, first:start]
     alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)
     alarms, within = shift_rule(grid)
-    count = np.cumsum(alarm, axis=1, dtype=np.intp)
+    found: NDArray[np.bool_] = (reason == Reason.RECOVERY).any(axis=1)
+    some = np.flatnonzero(alarm.sum(axis=1) >= alarms)
+    count = np.cumsum(alarm[some], axis=1, dtype=np.intp)
     count[:, within:] -= count[:, :-within].copy()
-    found: NDArray[np.bool_] = (count >= alarms).any(axis=1) | (reason == Reason.RECOVERY).any(
-        axis=1
-    )
+    found[some] |= (count >= alarms).any(axis=1)
     if grid.daily and first < start:
         begun = grid.column[(~np.isnan(history.values)).argmax(axis=1)]
         found |= begun > grid.column[first] - grid.cycle

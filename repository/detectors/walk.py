@@ -242,17 +242,17 @@ class Walk:
     def _relearn(self, start: int, known: Scores, *, settled: bool) -> None:
         """Learn from the partitions before `start`, as they were scored."""
         h = self.history
-        centre = self.units.transformed(known.expected[:, :start], slice(start))
         # A restart moves the whole past by what was expected then.
         first = (
             0 if h.restarts is not None else first_training_partition(self.grid, self.cycles, start)
         )
+        centre = self.units.transformed(known.expected[:, first:start], slice(first, start))
         if settled:
             self._learn_together(first, start, known, centre)
             return
         for t in range(first, start):
             self._restart(t)
-            self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t])
+            self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t - first])
 
     def _forecast(self, t: int) -> Forecast:
         c = self.column[t]
@@ -263,7 +263,7 @@ class Walk:
     def _ahead(self, c: int, slot: int) -> Forecast:
         """Return the forecast of a column, of a slot of the longest season."""
         past = slice(c - self.memory, c)
-        season = self.effects[:, np.maximum(self.slot[past], 0)]
+        season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
         effect = self.effects[:, slot]
         known = np.where(self.told[:, past], np.nan, self.moved[:, past])
         return forecast(self.usable[:, past], known, season, effect)
@@ -518,7 +518,10 @@ class Walk:
         return found
 
     def _learn_together(self, first: int, end: int, known: Scores, centre: Floats) -> None:
-        """Learn from several partitions, where none is `unsettled`, as `_learn` does from each."""
+        """Learn from several partitions, where none is `unsettled`, as `_learn` does from each.
+
+        ``centre`` begins with the first of them.
+        """
         day = max((t for t in range(first, end) if self._begins_day(t)), default=first)
         for begin, until in ((first, day), (day, end)):
             if begin == until:
@@ -526,7 +529,8 @@ class Walk:
             if self._begins_day(begin):
                 self._refresh(self.column[begin])
             some = slice(begin, until)
-            self._keep(some, known.score[:, some], known.reason[:, some], centre[:, some])
+            expected = centre[:, begin - first : until - first]
+            self._keep(some, known.score[:, some], known.reason[:, some], expected)
             for season in self.seasons:
                 for place in self._remembered(season, self._places(begin, until)):
                     self._compare(season, place)
@@ -539,7 +543,7 @@ class Walk:
         self, t: int | slice, score: Floats, reason: NDArray[np.uint8], centre: Floats
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Keep scored points; return masks of those that alarmed, and of those to learn from."""
-        c, muted = self.column[t], self.history.muted
+        c, muted = self._columns(t), self.history.muted
         y = self.y[:, c]
         alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)  # a drift is the current level
         by_date = reason == _CALENDAR
@@ -547,7 +551,7 @@ class Walk:
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
         explained = ~alarm & by_date  # which is not the level
-        again = alarm & (self.signs[:, c - 1] == self.signs[:, c])
+        again = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
         self.told[:, c] = explained | again
         teaches = ~alarm & ~explained & ~(self.free[t] & (score >= HOLIDAY_TEACHES_BELOW))
         if muted is not None:
@@ -555,6 +559,16 @@ class Walk:
         self.usable[:, c] = np.where(teaches, y, np.nan)
         self.filled[:, c] = np.where(by_date, np.nan, np.where(alarm, centre, y))
         return alarm, teaches
+
+    def _columns(self, t: int | slice, before: int = 0) -> np.intp | slice | NDArray[np.intp]:
+        """Return the columns of partitions, or those so many before each.
+
+        As a slice, which copies nothing, if there is no gap between them.
+        """
+        c = self.column[t] - before
+        if isinstance(t, slice) and c[-1] - c[0] == len(c) - 1:
+            return slice(int(c[0]), int(c[-1]) + 1)
+        return c
 
     def _places(self, first: int, end: int) -> range:
         """Return the columns of some partitions, and those between them and the one before."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegauge.repository.numerics.arrays import zero_if_nan
-from tidegauge.repository.numerics.medians import forward_fill, quantiles, running
+from tidegauge.repository.numerics.medians import forward_fill, quantiles, runnings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,23 +85,26 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
-    upto = np.stack([running(level, length) for length in LEVELS])
-    before, now = upto[:, :, :-1], upto[:, :, -1]
+    ways = runnings(level, LEVELS)
+    lately = flat[:, 1:][:, -RECENT:]
+    choice = _best(np.abs([lately - way[:, :-1][:, -RECENT:] for way in ways]), points)
+    upto = ways[0].copy()
+    for number, way in enumerate(ways[1:], 1):
+        some = choice == number
+        upto[some] = way[some]
+    before, now = upto[:, :-1], upto[:, -1]
     errors = np.abs(flat[:, 1:] - before)
-    choice = _best(errors[:, :, -RECENT:], points)
-    rows = np.arange(len(usable))
-    chosen = errors[choice, rows]
-    middle, high = quantiles(chosen, (0.5, 0.9))
+    middle, high = quantiles(errors, (0.5, 0.9))
     length = np.array(LEVELS)[choice]
     # A median of one is chosen where its errors are all there is.
     inflation = np.sqrt(1 + 1 / np.maximum(length, LEVELS[0]) + 3 / np.maximum(points, 1))
     return Forecast(
         points=points,
-        centre=now[choice, rows] + effect,
+        centre=now + effect,
         spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
         freedom=np.clip(points / 2.5, 2.5, 12),
-        errors=chosen,
-        surprises=np.abs(moved[:, 1:] - season[:, 1:] - before[choice, rows]),
+        errors=errors,
+        surprises=np.abs(moved[:, 1:] - season[:, 1:] - before),
         flat=flat,
         level=level,
         effect=effect,

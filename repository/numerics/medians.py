@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,23 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
-
-SEVEN = (
-    (0, 5),
-    (0, 3),
-    (1, 6),
-    (2, 4),
-    (0, 1),
-    (3, 5),
-    (2, 6),
-    (2, 3),
-    (3, 6),
-    (4, 5),
-    (1, 4),
-    (1, 3),
-    (3, 4),
-)
-"""Sorting network that moves the median of seven values to index 3."""  # fmt: skip
 
 
 def median(values: Floats) -> Floats:
@@ -70,31 +54,69 @@ def running(values: Floats, length: int) -> Floats:
     The median of 21 is Tukey's remedian: the median of seven medians of three. Incomplete windows
     at the start and windows that contain NaN are NaN.
     """
+    return runnings(values, (length,))[0]
+
+
+def runnings(values: Floats, lengths: Sequence[int]) -> list[Floats]:
+    """Return running medians of several lengths, as `running` does; they share their sorted triples."""
+    triples = _sorted_triples(values, 1) if values.shape[-1] >= 3 else []
+    return [_running(values, length, triples) for length in lengths]
+
+
+def _running(values: Floats, length: int, triples: Sequence[Floats]) -> Floats:
     if length == 1:
         return values
-    out = np.full_like(values, np.nan)
-    width = values.shape[-1]
-    if width < length:
+    out = np.empty_like(values)
+    out[..., : length - 1] = np.nan
+    if values.shape[-1] < length:
         return out
+    three = triples[1]
     if length == 3:
-        a, b, c = values[..., :-2], values[..., 1:-1], values[..., 2:]
-        out[..., 2:] = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+        out[..., 2:] = three
     elif length == 7:
-        out[..., 6:] = median_of_seven([values[..., k : width - 6 + k] for k in range(7)])
+        out[..., 6:] = _running_seven(values, triples, 1)
     else:
-        three = running(values, 3)
-        out[..., 20:] = median_of_seven(
-            [three[..., 2 + 3 * k : width - 18 + 3 * k] for k in range(7)]
-        )
+        out[..., 20:] = _running_seven(three, _sorted_triples(three, 3), 3)
     return out
+
+
+def _sorted_triples(values: Floats, step: int) -> list[Floats]:
+    """Return three values of each window of 2 * ``step`` + 1, ``step`` apart, in ascending order."""
+    return _sorted_three(values[..., : -2 * step], values[..., step:-step], values[..., 2 * step :])
+
+
+def _running_seven(values: Floats, triples: Sequence[Floats], step: int) -> Floats:
+    """Return the medians of seven values of each window of 6 * ``step`` + 1, ``step`` apart."""
+    first = [one[..., : -4 * step] for one in triples]
+    last = [one[..., 4 * step :] for one in triples]
+    return _middle_of_sorted(first, values[..., 3 * step : -3 * step], last)
 
 
 def median_of_seven(parts: list[Floats]) -> Floats:
     """Return the medians of the entries of seven arrays; NaN where one is."""
-    some = list(parts)
-    for i, j in SEVEN:
-        some[i], some[j] = np.minimum(some[i], some[j]), np.maximum(some[i], some[j])
-    return some[3]
+    return _middle_of_sorted(_sorted_three(*parts[:3]), parts[3], _sorted_three(*parts[4:]))
+
+
+def _sorted_three(a: Floats, b: Floats, c: Floats) -> list[Floats]:
+    """Return three arrays with their entries in ascending order; all NaN where one is."""
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    between = np.maximum(low, c)
+    return [np.minimum(low, c), np.minimum(between, high), np.maximum(between, high)]
+
+
+def _middle_of_sorted(a: Sequence[Floats], alone: Floats, b: Sequence[Floats]) -> Floats:
+    """Return the medians of seven arrays: two sorted triples, and one that stands alone.
+
+    It lies between the third and the fourth smallest of the triples, which are those of two sorted lists.
+    """
+    third = np.maximum(a[0], b[1])
+    for other in (np.maximum(a[1], b[0]), a[2], b[2]):
+        np.minimum(third, other, out=third)
+    fourth = np.minimum(a[2], b[1])
+    for other in (np.minimum(a[1], b[2]), a[0], b[0]):
+        np.maximum(fourth, other, out=fourth)
+    np.minimum(fourth, alone, out=fourth)
+    return np.maximum(third, fourth, out=third)
 
 
 def middle_mean(values: Floats) -> Floats:
@@ -117,6 +139,10 @@ def middle_mean(values: Floats) -> Floats:
 
 def forward_fill(values: Floats) -> Floats:
     """Forward-fill NaN along the last axis; NaN before the first number stays."""
-    places = np.where(np.isnan(values), 0, np.arange(values.shape[-1]))
+    gaps = np.isnan(values)
+    some = gaps.any(axis=-1)
+    places = np.where(gaps[some], 0, np.arange(values.shape[-1]))
     np.maximum.accumulate(places, axis=-1, out=places)
-    return _taken(values, places)
+    filled = values.copy()
+    filled[some] = _taken(values[some], places)
+    return filled

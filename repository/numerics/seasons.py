@@ -193,7 +193,9 @@ class Season:
             kept = np.concatenate([kept, newest[0][..., None]], axis=2)
             alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
         swing = kept - known[..., None]
-        counted = ~np.isnan(swing) & (~alarmed | self._repeated()[..., None])
+        counted = ~np.isnan(swing)
+        some = np.flatnonzero(alarmed.any(axis=(1, 2)))
+        counted[some] &= ~alarmed[some] | self._repeated(some)[..., None]
         taken = np.where(counted, swing, np.nan)
         effects = zero_if_nan(median(taken))
         left = np.abs(taken - effects[..., None])
@@ -208,11 +210,11 @@ class Season:
         found: Floats = effects * gate[:, None]
         return found
 
-    def _repeated(self) -> NDArray[np.bool_]:
-        """Return a mask of the slots whose newest occurrences all alarmed, and agree."""
-        last = self.swing[..., -REPEATED:]
+    def _repeated(self, some: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return a mask of the slots of some series whose newest occurrences all alarmed, and agree."""
+        last = self.swing[some, :, -REPEATED:]
         size = np.abs(last).min(axis=2)
         agree = last.max(axis=2) - last.min(axis=2) <= AGREE * size
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = agree & self.alarmed[..., -REPEATED:].all(axis=2)
+            found: NDArray[np.bool_] = agree & self.alarmed[some, :, -REPEATED:].all(axis=2)
         return found

@@ -10,7 +10,7 @@ from scipy import special
 
 from tidegauge.repository.numerics.arrays import CAP, zero_if_nan
 from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
-from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running
+from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running, runnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -282,8 +282,7 @@ def drift(
     if not some.size:
         return score, start, spread
     path = forward_fill(np.concatenate([now.flat[some], newest[some]], axis=1))
-    week = running(path, 7)
-    before = running(path, BASELINE)
+    week, before = runnings(path, (7, BASELINE))
     before = np.where(np.isnan(before), week, before)
     ways = week[:, LAG:] - before[:, :-LAG]
     sizes = np.abs(ways)

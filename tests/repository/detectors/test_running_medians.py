@@ -1,0 +1,54 @@
+"""Running medians and forward filling, against NumPy's median of each window."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tidegauge.repository.numerics.medians import (
+    forward_fill,
+    median_of_seven,
+    running,
+    runnings,
+)
+
+NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.just(np.nan), st.floats(-1e300, 1e300))
+ROWS = st.integers(1, 30).flatmap(lambda width: arrays(float, (2, width), elements=NUMBERS))
+
+
+def by_window(values, length):
+    """Return what `running` says it does, by one median for each window."""
+    found = np.full(values.shape, np.nan)
+    for row, out in zip(values, found, strict=True):
+        for end in range(length - 1, len(row)):
+            window = row[end - length + 1 : end + 1]
+            if length == 21:
+                window = [np.median(window[k : k + 3]) for k in range(0, 21, 3)]
+            out[end] = np.median(window)
+    return found
+
+
+@given(ROWS)
+@pytest.mark.parametrize("length", [1, 3, 7, 21])
+def test_each_window_has_its_median(length, values):
+    np.testing.assert_array_equal(running(values, length), by_window(values, length))
+
+
+@given(ROWS)
+def test_several_lengths_are_each_by_itself(values):
+    for length, found in zip((7, 21, 3, 1), runnings(values, (7, 21, 3, 1)), strict=True):
+        np.testing.assert_array_equal(found, running(values, length))
+
+
+@given(arrays(float, (7, 4), elements=NUMBERS))
+def test_seven_arrays_have_their_median(values):
+    np.testing.assert_array_equal(median_of_seven(list(values)), np.median(values, axis=0))
+
+
+@given(ROWS)
+def test_a_gap_has_the_number_before_it(values):
+    for row, filled in zip(values, forward_fill(values), strict=True):
+        last = np.nan
+        for value, found in zip(row, filled, strict=True):
+            last = last if np.isnan(value) else value
+            np.testing.assert_equal(found, last)
