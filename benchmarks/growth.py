@@ -227,7 +227,8 @@ def draw(report: dict, target: Path) -> None:
             ("bare cpu", "CPU of bare reading"),
         ):
             if key in found[0]:
-                panel.loglog(sizes, [one[key] for one in found], "o-", label=label)
+                measured = [one[key] or math.nan for one in found]  # 0 has no logarithm
+                panel.loglog(sizes, measured, "o-", label=label)
         panel.set_title(f"{name} (slope {slope(found)})")
         panel.set_ylabel("seconds")
         panel.grid(visible=True, alpha=0.3)
