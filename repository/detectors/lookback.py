@@ -37,6 +37,17 @@ def margin_of(grid: Grid, cycles: int) -> int:
     return max(_training_columns(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
 
 
+def padding_of(grid: Grid, cycles: int, start: int) -> int:
+    """Return the empty columns before a history of which the partitions from ``start`` on are scored.
+
+    So no slice of the columns before one begins before the first. A history that is long enough by
+    itself needs few of them.
+    """
+    learned = max(*lookback_of(grid, cycles), AROUND * columns_of_day(grid))
+    known = int(grid.column[min(start, len(grid.column) - 1)]) if len(grid.column) else 0
+    return max(learned, margin_of(grid, cycles) - known)
+
+
 def _training_columns(grid: Grid, cycles: int) -> int:
     """Return the columns before a point from which its score may have learned."""
     dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0

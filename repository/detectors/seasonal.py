@@ -100,18 +100,20 @@ class Seasonal(Detector):
                 settled = ~unsettled(history, self.cycles, begin, known)
             order = np.argsort(settled, kind="stable")
             for some in _blocks(series[~settled], series[settled]):
-                walk = Walk(history.rows(some), self.cycles, self.seasons, least)
+                walk = Walk(history.rows(some), self.cycles, self.seasons, least, begin)
                 taken = known and known.taken(some)
-                blocks.append(walk.run(begin, taken, settled=bool(settled[some[0]])))
+                blocks.append(walk.run(taken, settled=bool(settled[some][0])))
         whole = Scores.concatenate(blocks, (0, len(history.times) - begin))
         return whole.taken(np.argsort(order)).since(start - begin)
 
 
-def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    """Yield the series of each group, `ROWS` at a time."""
+def _blocks(*groups: NDArray[np.intp]) -> Iterator[NDArray[np.intp] | slice]:
+    """Yield the series of each group, `ROWS` at a time; as a slice, which copies nothing, if it is one."""
     for group in groups:
         for first in range(0, len(group), ROWS):
-            yield group[first : first + ROWS]
+            some = group[first : first + ROWS]
+            whole = some[-1] - some[0] == len(some) - 1
+            yield slice(int(some[0]), int(some[-1]) + 1) if whole else some
 
 
 def shifts(history: History) -> list[tuple[int, int, int]]:
@@ -120,6 +122,6 @@ def shifts(history: History) -> list[tuple[int, int, int]]:
     with np.errstate(all="ignore"):
         for first in range(0, len(history.values), ROWS):
             walk = Walk(history.rows(slice(first, first + ROWS)), Seasonal().cycles)
-            walk.run(0, None)
+            walk.run()
             found += [(first + i, t, begun) for i, t, begun in walk.shifts]
     return sorted(found)

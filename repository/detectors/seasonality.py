@@ -80,7 +80,7 @@ def learned_seasons(history: History, detector: Seasonal) -> list[str]:
         some = history.rows(slice(first, first + ROWS))
         with np.errstate(all="ignore"):
             walk = Walk(some, detector.cycles, detector.seasons)
-            walk.run(0, None)
+            walk.run()
             now = walk.after()
             effects = [[*_of_slots(walk, i, now.spread[i])] for i in range(len(some.values))]
             for i, label, size in _of_months(walk, now.spread):

@@ -20,6 +20,7 @@ from tidegauge.repository.detectors.lookback import (
     first_training_partition,
     lookback_of,
     margin_of,
+    padding_of,
     shift_rule,
 )
 from tidegauge.repository.detectors.units import Units
@@ -130,7 +131,18 @@ class _Expected:
 class Walk:
     """State of one sequential scoring of several series.
 
-    Arrays have one column per grid column, preceded by ``memory`` empty ones.
+    Arrays have one column per grid column, preceded by empty ones.
+
+    Parameters
+    ----------
+    history : History
+    cycles : int
+    wanted : sequence of str
+        Seasons to look for.
+    least_rise : float
+        Distance above the expected value up to which a point is none to speak of.
+    start : int
+        First partition to score; those before are learned from as they were scored.
 
     Attributes
     ----------
@@ -150,8 +162,6 @@ class Walk:
         The last level that each series took up.
     shifts : list
         Accepted level shifts: series, partition, and the first partition of the new level.
-    least_rise : float
-        Distance above the expected value up to which a point is none to speak of.
     """
 
     def __init__(
@@ -160,15 +170,18 @@ class Walk:
         cycles: int,
         wanted: Sequence[str] = (AUTO,),
         least_rise: float = -np.inf,
+        start: int = 0,
     ) -> None:
         self.history = history
         self.least_rise = least_rise
+        self.start = start
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
         self.cycles = cycles
         self.memory, self.learned = lookback_of(grid, cycles)
         self.margin = margin_of(grid, cycles)
-        self.column = self.margin + grid.column
+        padding = padding_of(grid, cycles, start)
+        self.column = padding + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
         # Counts and shares of rows have tails of their own; a storm among them is no noise.
@@ -182,7 +195,7 @@ class Walk:
         )
         logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
         self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
-        shape = (len(history.values), self.margin + grid.size)
+        shape = (len(history.values), padding + grid.size)
         self.units = Units(history)
         self.y = np.full(shape, np.nan)
         self.y[:, self.column] = self.units.transformed(history.values, slice(None))
@@ -222,12 +235,12 @@ class Walk:
             [bool(day) for day in history.holidays or [""] * len(self.days)], dtype=bool
         )
 
-    def run(self, start: int, known: Scores | None, *, settled: bool = False) -> Scores:
+    def run(self, known: Scores | None = None, *, settled: bool = False) -> Scores:
         """Score the partitions from `start` on, given the scores of those before.
 
         ``settled`` says that none of the series is `unsettled`.
         """
-        h = self.history
+        h, start = self.history, self.start
         if known is not None:
             self._relearn(start, known, settled=settled)
         scores = Scores.unscored((len(self.y), len(h.times) - start))
