@@ -1,0 +1,174 @@
+"""Many small Hive tables in one run: the first, one with nothing new, and one with a new partition in each.
+
+Two hundred tables of five partitions with twenty analyzers each, measured by `run_suites` in one session, by
+one table or several at the same time. Beside them stands the least that Spark has to do for them: two
+jobs a table, the rows and the aggregates of its columns by partition. Ten tables warm up. `--scattered`
+leaves the partitions outside of their table's folder, where each has to be looked up in the catalog.
+
+    python benchmarks/many_tables.py [--tables 200] [--partitions 5] [--rows 200] [--jobs 1 4] [--scattered] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# Another script here is named as a package of ours, which is the one to be found.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+import tidegauge as tg
+from benchmarks.growth import NUMBERS, some_analyzers
+from tidegauge.files.runs import run_suites
+
+WARM_UP = 10
+ANALYZERS = 20
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its children, Java's among them."""
+    own = psutil.Process()
+    used = (process.cpu_times() for process in (own, *own.children(recursive=True)))
+    return sum(times.user + times.system for times in used)
+
+
+class Warehouse:
+    """Hive tables that share their files, and a suite file for each."""
+
+    def __init__(
+        self, spark, folder: Path, partitions: int, rows: int, *, scattered: bool = False
+    ) -> None:
+        self.spark, self.folder, self.scattered = spark, folder, scattered
+        self.days = [f"2023-01-{day + 1:02}" for day in range(partitions + 1)]
+        numbers = [f"pmod(xxhash64(id, {i}), 1000000) / 1e3D AS c{i}" for i in range(NUMBERS)]
+        data = spark.range(0, rows * len(self.days), 1, 1).selectExpr(
+            *numbers, f"date_add(DATE'2023-01-01', CAST(id DIV {rows} AS INT)) AS ds"
+        )
+        data.write.partitionBy("ds").parquet(str(folder / "data"))
+        spark.sql("CREATE DATABASE many")
+
+    def add(self, group: str, count: int) -> list[str]:
+        """Add tables with all partitions but the newest; return their names."""
+        suites = self.folder / group
+        suites.mkdir()
+        names = [f"many.{group}{i}" for i in range(count)]
+        columns = ", ".join(f"c{i} DOUBLE" for i in range(NUMBERS))
+        texts = "\n".join(f"  - {analyzer!r}" for analyzer in some_analyzers(ANALYZERS))
+        for name in names:
+            self.spark.sql(
+                f"CREATE EXTERNAL TABLE {name} ({columns}, ds STRING) USING parquet"
+                f" PARTITIONED BY (ds) LOCATION '{self.folder / name}'"
+            )
+            self.change("ADD", name, self.days[:-1])
+            text = f"dataset: {name}\ntable: {name}\nanalyzers:\n{texts}\n"
+            (suites / f"{name}.yml").write_text(text)
+        return names
+
+    def change(self, verb: str, table: str, days: list[str]) -> None:
+        """Add partitions to a table, or drop them."""
+        told = [f"PARTITION (ds='{day}')" for day in days]
+        if verb == "DROP":
+            self.spark.sql(f"ALTER TABLE {table} DROP {', '.join(told)}")
+            return
+        for place, day in enumerate(days):
+            source = self.folder / "data" / f"ds={day}"
+            if self.scattered:
+                told[place] += f" LOCATION '{source}'"
+                continue
+            target = self.folder / table / f"ds={day}"
+            target.mkdir(parents=True, exist_ok=True)
+            for file in source.glob("*.parquet"):
+                if not (target / file.name).exists():
+                    (target / file.name).hardlink_to(file)
+        self.spark.sql(f"ALTER TABLE {table} ADD {' '.join(told)}")
+
+    def bare(self, tables: list[str]) -> None:
+        """Run two jobs for each table, the rows and aggregates of its columns by partition."""
+        aggregates = [
+            f"{name}(c{i})" for i in range(NUMBERS) for name in ("count", "avg", "min", "max")
+        ]
+        told = ", ".join(aggregates[:ANALYZERS])
+        for name in tables:
+            self.spark.sql(f"SELECT ds, count(1) FROM {name} GROUP BY ds").collect()
+            self.spark.sql(f"SELECT ds, {told} FROM {name} GROUP BY ds").collect()
+
+
+def measured(work: Callable[[], object], tables: int) -> dict[str, float]:
+    """Return the seconds and CPU seconds that some work takes for each table."""
+    started, used = time.perf_counter(), cpu_seconds()
+    work()
+    return {
+        "seconds": round((time.perf_counter() - started) / tables, 4),
+        "cpu": round((cpu_seconds() - used) / tables, 4),
+    }
+
+
+def main() -> None:
+    """Print a table and write JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tables", type=int, default=200)
+    parser.add_argument("--partitions", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--scattered", action="store_true")
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as name:
+        folder = Path(name)
+        spark = tg.spark_session(folder / "spark")
+        house = Warehouse(spark, folder, asked.partitions, asked.rows, scattered=asked.scattered)
+        first, tables = house.add("warm", WARM_UP), house.add("table", asked.tables)
+
+        def run(group: str, jobs: int, partitions: int) -> None:
+            with tg.Repository(f"sqlite:///{folder}/{group}-{jobs}.db") as repo:
+                summary = run_suites([str(folder / group)], repo, session=lambda: spark, jobs=jobs)
+            assert not summary.failed, summary.failed[:3]
+            scanned = sum(len(one.changes) for _, one in summary.runs)
+            assert scanned == partitions, (scanned, partitions)
+
+        run("warm", 1, WARM_UP * asked.partitions)
+        house.bare(first)
+        found["two bare jobs"] = measured(lambda: house.bare(tables), asked.tables)
+        for jobs in asked.jobs:
+            label = f"--jobs {jobs}"
+
+            def step(what: str, partitions: int, jobs: int = jobs, label: str = label) -> None:
+                work = lambda: run("table", jobs, partitions * asked.tables)  # noqa: E731
+                found[f"{what}, {label}"] = measured(work, asked.tables)
+
+            step("first run", asked.partitions)
+            step("nothing new", 0)
+            for table in tables:
+                house.change("ADD", table, house.days[-1:])
+            step("one new partition", 1)
+            for table in tables:
+                house.change("DROP", table, house.days[-1:])
+        spark.stop()
+    shown = Table(
+        title=f"{asked.tables} tables of {asked.partitions} partitions, {ANALYZERS} analyzers"
+    )
+    for column in ("run", "seconds a table", "CPU seconds a table", "by two bare jobs"):
+        shown.add_column(column, justify="left" if column == "run" else "right")
+    bare = found["two bare jobs"]["seconds"]
+    for what, of in found.items():
+        shown.add_row(
+            what, f"{of['seconds']:.3f}", f"{of['cpu']:.3f}", f"{of['seconds'] / bare:.2f}"
+        )
+    Console().print(shown)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
