@@ -159,7 +159,8 @@ def main() -> None:
         title=f"{asked.tables} tables of {asked.partitions} partitions, {ANALYZERS} analyzers"
     )
     for column in ("run", "seconds a table", "CPU seconds a table", "by two bare jobs"):
-        shown.add_column(column, justify="left" if column == "run" else "right")
+        left = column == "run"
+        shown.add_column(column, justify="left" if left else "right", no_wrap=left)
     bare = found["two bare jobs"]["seconds"]
     for what, of in found.items():
         shown.add_row(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
-from tidegauge.repository.numerics.scales import restore, rows_of, transform
+from tidegauge.repository.numerics.scales import ScaleRows, restore, rows_of, transform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +24,7 @@ class Units:
 
     Attributes
     ----------
+    rows : ScaleRows
     timed : array of int
         The series that are times.
     stays : array of float, shape (series, partitions)
@@ -32,7 +33,7 @@ class Units:
     """
 
     def __init__(self, history: History) -> None:
-        self.scales = history.scales
+        self.rows = ScaleRows.from_scales(history.scales)
         self.timed: NDArray[np.intp] = rows_of(Scale.TIME, history.scales)
         seconds = history.times.astype("M8[s]").astype(float)
         self._began: Floats = np.where(np.isnat(history.times), 0, seconds)
@@ -45,11 +46,11 @@ class Units:
         if self.timed.size:
             values = values.copy()
             values[self.timed] -= self._began[partitions]
-        return transform(values, self.scales)
+        return transform(values, self.rows)
 
     def restored(self, values: Floats, t: int) -> Floats:
         """Return values of a partition in the metrics' units."""
-        found = restore(values, self.scales)
+        found = restore(values, self.rows)
         found[self.timed] += self._began[t]
         return found
 

@@ -420,7 +420,7 @@ class Walk:
 
     def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
         """Return the standard deviation of the next point, and its lower bound."""
-        least = least_spread(now.centre, self.history.weights[:, t], self.history.scales)
+        least = least_spread(now.centre, self.history.weights[:, t], self.units.rows)
         least[self.units.timed] = LEAST_TIME * self.grid.step
         settled = self.counts & (now.points >= SETTLED)
         least[settled] = np.minimum(least, np.maximum(LEAST_COUNT, CALMER * now.spread))[settled]

@@ -20,7 +20,30 @@ ROWS_UNKNOWN = 1000.0
 """Row count assumed for a ratio whose row count is unknown."""
 
 
-def transform(values: Floats, scales: Sequence[Scale]) -> Floats:
+class ScaleRows(dict[Scale, "NDArray[np.intp] | slice"]):
+    """Rows of the series of each scale; a slice of all of them if they have one scale.
+
+    Whoever transforms values of the same series often takes them in place of the scales.
+
+    Examples
+    --------
+    >>> rows = ScaleRows.from_scales([Scale.COUNT, Scale.RATIO, Scale.COUNT])
+    >>> rows[Scale.COUNT].tolist()
+    [0, 2]
+    """
+
+    @classmethod
+    def from_scales(cls, scales: Sequence[Scale] | ScaleRows) -> ScaleRows:
+        """Return the rows by scale; those that are given, if they are."""
+        if isinstance(scales, ScaleRows):
+            return scales
+        some = list(dict.fromkeys(scales))
+        if len(some) == 1:
+            return cls({some[0]: slice(None)})
+        return cls({scale: rows_of(scale, scales) for scale in some})
+
+
+def transform(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     """Apply the variance-stabilizing transform of each series' scale.
 
     Counts: log(1 + x). Ratios: arcsin(sqrt(x)), under which a share of n rows has the standard
@@ -30,17 +53,17 @@ def transform(values: Floats, scales: Sequence[Scale]) -> Floats:
     Parameters
     ----------
     values : array of float, shape (series, points)
-    scales : sequence of Scale, one for each series
+    scales : sequence of Scale, one for each series, or ScaleRows
     """
     return _apply(np.where(np.isfinite(values), values, np.nan), scales, _FORWARD)
 
 
-def restore(values: Floats, scales: Sequence[Scale]) -> Floats:
+def restore(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     """Undo `transform`."""
     return _apply(values, scales, _BACK)
 
 
-def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale]) -> Floats:
+def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
     """Return a lower bound of the standard deviation, on the transformed scale.
 
     Counts n: 1 / sqrt(n), at least 0.005. Shares of n rows: 1 / (2 sqrt(n)), at least 0.0025; n is
@@ -52,10 +75,10 @@ def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale]) -> Flo
         Expected value, on the transformed scale.
     weights : array of float, shape (series,)
         Rows behind the value.
+    scales : sequence of Scale, one for each series, or ScaleRows
     """
-    out = np.zeros(len(scales))
-    for scale in set(scales):
-        of = rows_of(scale, scales)
+    out = np.zeros(len(level))
+    for scale, of in ScaleRows.from_scales(scales).items():
         if scale is Scale.COUNT:
             count = np.expm1(np.clip(zero_if_nan(level[of]), 0, 700))
             out[of] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), LEAST_COUNT)
@@ -73,12 +96,14 @@ def rows_of(scale: Scale, scales: Sequence[Scale]) -> NDArray[np.intp]:
 
 
 def _apply(
-    values: Floats, scales: Sequence[Scale], functions: dict[Scale, Callable[[Floats], Floats]]
+    values: Floats,
+    scales: Sequence[Scale] | ScaleRows,
+    functions: dict[Scale, Callable[[Floats], Floats]],
 ) -> Floats:
     out = values.copy()
-    for scale in functions.keys() & set(scales):
-        of = rows_of(scale, scales)
-        out[of] = functions[scale](values[of])
+    for scale, of in ScaleRows.from_scales(scales).items():
+        if scale in functions:
+            out[of] = functions[scale](values[of])
     return out
 
 
