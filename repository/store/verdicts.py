@@ -7,7 +7,7 @@ counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import index
@@ -252,11 +252,17 @@ def check_judged_name(connection: Connection, dataset: str, name: str) -> None:
         raise HistoryError(msg)
 
 
-def standing_verdicts() -> sa.Subquery:
+def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
     """Select the newest verdict of each check on the current content of each partition.
 
     Verdicts on what the repository has not measured, such as a DataFrame's, have no content to compare
     with: the newest stands. Partitions that are gone have none that stands.
+
+    Parameters
+    ----------
+    datasets : collection of int, optional
+        Ids; all datasets if not given. They are chosen before verdicts are ranked: a database ranks all
+        that there are, whatever is asked of the ranked ones.
     """
     v, p, pv, gone = s.verdict.c, s.partition.c, s.partition_version.c, s.absence.c
     content = sa.func.coalesce(
@@ -273,11 +279,13 @@ def standing_verdicts() -> sa.Subquery:
         .outerjoin(s.partition_version, (pv.partition_id == p.id) & s.holds(s.partition_version))
         .outerjoin(s.absence, (gone.partition_id == p.id) & s.holds(s.absence))
         .where(pv.version.is_(None) | current)
-        .subquery()
     )
+    if datasets is not None:
+        ranked = ranked.where(v.dataset_id.in_(datasets))
+    best = ranked.subquery()
     # Results are long, and are not ranked.
-    query = sa.select(*s.verdict.c, ranked.c.time).join_from(s.verdict, ranked, ranked.c.id == v.id)
-    return query.where(ranked.c.place == 1).subquery()
+    query = sa.select(*s.verdict.c, best.c.time).join_from(s.verdict, best, best.c.id == v.id)
+    return query.where(best.c.place == 1).subquery()
 
 
 def failing_verdicts(since: datetime | None = None) -> sa.Subquery:

@@ -219,7 +219,7 @@ def _standing(
     connection: Connection, datasets: Collection[int] | None, severity: Severity, *, told: bool
 ) -> Iterator[_Standing]:
     """Yield the verdicts that stand; those that pass without a warning only to a sink that was told."""
-    standing, d = standing_verdicts(), s.dataset.c
+    standing, d = standing_verdicts(datasets), s.dataset.c
     v = standing.c
     failed = v.passed == 0
     if severity is not Severity.ERROR:
@@ -230,8 +230,6 @@ def _standing(
         .join_from(standing, s.dataset, d.id == v.dataset_id)
         .order_by(d.name, v.name, v.partition)
     )
-    if datasets is not None:
-        query = query.where(v.dataset_id.in_(datasets))
     if not told:
         query = query.where(failed)
     for of, dataset, name, partition, passed, text, checked_at in connection.execute(query):

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.runs.ledger import RunSpec, RunStatus
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.verdicts import standing_verdicts
 from tidegauge.repository.testing.samples import commit, day, judged, spec
 
 import tidegauge as tg
@@ -270,3 +271,13 @@ def test_check_tells_of_a_verdict_that_somebody_changed(repo):
     with repo.database.transaction() as connection:
         connection.execute(sa.update(s.verdict).values(fingerprint="b"))
     assert check(repo.database, repo.artifacts) == ["verdict 1 is not found by what it is about"]
+
+
+def test_verdicts_of_one_dataset_are_ranked_without_those_of_others():
+    """A window over all verdicts took time for each table that grew with the number of tables."""
+    query = sa.select(standing_verdicts([1]))
+    plan = f"EXPLAIN QUERY PLAN {query.compile(compile_kwargs={'literal_binds': True})}"
+    with tg.Repository("sqlite://") as repo, repo.database.read() as connection:
+        steps = [row[-1] for row in connection.exec_driver_sql(plan)]
+    assert any("SEARCH verdict USING INDEX" in step and "dataset_id=?" in step for step in steps)
+    assert not any(step.startswith("SCAN verdict") for step in steps)

@@ -245,9 +245,9 @@ def standing_failures(repository: Repository, dataset: str) -> list[dict[str, An
         Rows of `Repository.verdicts`, the newest first.
     """
     with repository.database.read() as connection:
-        v, of = standing_verdicts().c, dataset_id(connection, dataset)
+        v = standing_verdicts([dataset_id(connection, dataset)]).c
         query = select(*(v[name] for name in VERDICT_COLUMNS if name != "dataset"))
-        query = query.where(v.dataset_id == of, v.passed == 0).order_by(v.commit_id.desc())
+        query = query.where(v.passed == 0).order_by(v.commit_id.desc())
         rows = [row._asdict() for row in connection.execute(query)]
     return [{**row, "dataset": dataset, "passed": False} for row in rows]
 
