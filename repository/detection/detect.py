@@ -23,7 +23,7 @@ from tidegauge.analyzers.core.errors import (
     HistoryError,
     ReadOnlyError,
     RepositoryWarning,
-    TidegaugeError,
+    message_of,
 )
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.repository.detection.findings import (
@@ -138,10 +138,12 @@ def detect_each(
             detect(database, artifacts, dataset, monitors, window, replay=replay)
         except (DatabaseAccessError, ReadOnlyError):  # of the repository, not of a dataset
             raise
-        except TidegaugeError as error:
+        except Exception as error:  # noqa: BLE001 - the other datasets are still scored
             failed[dataset] = error
     if failed:
-        reasons = "; ".join(f"{dataset!r}: {error}" for dataset, error in failed.items())
+        reasons = "; ".join(
+            f"{dataset!r}: {message_of(error)}" for dataset, error in failed.items()
+        )
         msg = f"{len(failed)} of {len(datasets)} datasets cannot be compared with their past: {reasons}"
         raise HistoryError(msg) from next(iter(failed.values()))
 

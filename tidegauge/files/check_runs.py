@@ -16,8 +16,8 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.checks.constraints import PartitionResult
 from tidegauge.display.junit import JUnitCase, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
-from tidegauge.files.runs import sinks_of, tables_of
-from tidegauge.files.suite import load_suites
+from tidegauge.files.runs import failure_text, sinks_of, tables_of
+from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.spark.session import spark_session
 
@@ -144,21 +144,25 @@ def run_checks(
             raise SuiteError(msg)
     spark = session()
     summary = ChecksSummary()
+    tables: list[SuiteFile] = []
     for file in files:
         try:
-            for one in tables_of(spark, file):
-                source = open_file(one, spark)
-                run = analyze(
-                    source, one.suite, repository=repository, partitions=partitions, tags=tags
-                )
-                summary.tables.append(check_table(one, run, source, partitions, tags))
-                summary.failed += [
-                    f"{file.path}: {name} cannot be read: {why}"
-                    for name, why in run.unreadable.items()
-                ]
-                summary.failed += [one.explain(a, error) for a, error in run.failed.items()]
+            tables += tables_of(spark, file)
         except Exception as error:  # noqa: BLE001 - the other files are still checked
-            text = message_of(error)
-            summary.failed.append(f"{file.path}: {text}")
+            summary.failed.append(f"{file.path}: {message_of(error)}")
+    for one in tables:
+        try:
+            source = open_file(one, spark)
+            run = analyze(
+                source, one.suite, repository=repository, partitions=partitions, tags=tags
+            )
+            summary.tables.append(check_table(one, run, source, partitions, tags))
+        except Exception as error:  # noqa: BLE001 - the other tables are still checked
+            summary.failed.append(failure_text(one, error))
+            continue
+        summary.failed += [
+            f"{one.path}: {name} cannot be read: {why}" for name, why in run.unreadable.items()
+        ]
+        summary.failed += [one.explain(a, error) for a, error in run.failed.items()]
     summary.notices = notify_all(repository, sinks_of((t.file, t.run) for t in summary.tables))
     return summary

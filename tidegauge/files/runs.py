@@ -182,8 +182,8 @@ def run_suites(
     for file in files:
         try:
             tables += tables_of(spark, file)
-        except TidegaugeError as error:
-            summary.failed.append(f"{file.path}: {error}")
+        except Exception as error:  # noqa: BLE001 - the other files continue
+            summary.failed.append(f"{file.path}: {message_of(error)}")
 
     def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | str:
         """Measure and check one table; return its results, or what went wrong."""
@@ -201,8 +201,7 @@ def run_suites(
             )
             return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
         except Exception as error:  # noqa: BLE001 - the other tables continue
-            text = message_of(error)
-            return f"{one.path}: {text}"
+            return failure_text(one, error)
 
     for one, found in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
         if isinstance(found, str):
@@ -221,15 +220,21 @@ def _detect_and_notify(repository: Repository, summary: Summary) -> None:
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
     for dataset, partitions_of in scanned.items():
-        if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
-            summary.timeless.append(dataset)
         try:
+            if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
+                summary.timeless.append(dataset)
             found = repository.detect(dataset)
-        except TidegaugeError as error:
-            summary.failed.append(f"detection in {dataset}: {error}")
+        except Exception as error:  # noqa: BLE001 - the other datasets continue
+            summary.failed.append(f"detection in {dataset}: {message_of(error)}")
         else:
             summary.anomalies.append(found[found["partition"].isin(partitions_of)])
     summary.notices = notify_all(repository, sinks_of(summary.runs))
+
+
+def failure_text(one: SuiteFile, error: Exception) -> str:
+    """Return what went wrong with a suite file's table; of a pattern's, with the table's name."""
+    where = f"{one.path}, {one.table}" if one.of_pattern else str(one.path)
+    return f"{where}: {message_of(error)}"
 
 
 def _dashboard() -> str | None:
@@ -278,6 +283,7 @@ def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
         replace(
             file,
             table=f"{database}.{name if _PLAIN.fullmatch(name) else quote(name)}",
+            of_pattern=True,
             suite=replace(file.suite, dataset=f"{file.suite.dataset}.{name}"),
         )
         for name in names

@@ -84,6 +84,8 @@ class SuiteFile:
         Line of each constraint, by its description.
     name : str
         Name under which the verdicts of the checks are kept.
+    of_pattern : bool
+        Whether the table is one of those that the file names by a pattern.
     """
 
     path: Path
@@ -95,6 +97,7 @@ class SuiteFile:
     checks: tuple[Check, ...] = ()
     check_lines: Mapping[str, int] = field(default_factory=dict)
     name: str = CHECKS
+    of_pattern: bool = False
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""

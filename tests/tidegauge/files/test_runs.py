@@ -1,0 +1,110 @@
+"""Runs of many tables: what goes wrong with one of them stops no other, and is told by its name."""
+
+from types import SimpleNamespace
+
+import pytest
+from tidegauge.repository.detection import detect
+from tidegauge.repository.repository import Repository
+
+import tidegauge as tg
+from tidegauge.files import check_runs, runs
+
+SUITE = "dataset: {name}\ntable: {table}\nanalyzers: [Size]\n"
+
+
+class Catalog:
+    """The tables of a database named ``db``; of others the metastore cannot be asked."""
+
+    def databaseExists(self, name):
+        """Return whether it is there, if it can be asked."""
+        if name != "db":
+            message = f"[PARSE_SYNTAX_ERROR] Syntax error at {name!r}"
+            raise RuntimeError(message)
+        return True
+
+    def listTables(self, _):
+        """Return four tables."""
+        return [SimpleNamespace(name=f"t{i}") for i in range(4)]
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Tables that were measured, in order; the first and the third of the database cannot be."""
+    found = []
+
+    def analyze(_, suite, **__):
+        found.append(suite.dataset)
+        if suite.dataset.endswith((".t0", ".t2")):
+            message = "executor lost"
+            raise RuntimeError(message)
+        return SimpleNamespace(
+            dataset=suite.dataset, changes={}, failed={}, unreadable={}, checks={}, passed=True
+        )
+
+    for module in (runs, check_runs):
+        monkeypatch.setattr(module, "open_file", lambda *_: None)
+        monkeypatch.setattr(module, "analyze", analyze)
+    return found
+
+
+def session():
+    """Return a session of which only the catalog is asked."""
+    return SimpleNamespace(catalog=Catalog())
+
+
+def test_a_database_that_cannot_be_asked_stops_only_its_file(measured, tmp_path):
+    (tmp_path / "a.yml").write_text(SUITE.format(name="a", table="my-db.*"))
+    (tmp_path / "b.yml").write_text(SUITE.format(name="b", table="b"))
+    with Repository("sqlite://") as repo:
+        repo.record("b", "rows", {"ds=2013-02-08": 1.0})
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+    assert measured == ["b"]
+    assert summary.failed == [
+        f"{tmp_path}/a.yml: RuntimeError: [PARSE_SYNTAX_ERROR] Syntax error at 'my-db'"
+    ]
+
+
+def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
+    (tmp_path / "all.yml").write_text(SUITE.format(name="q", table="db.*"))
+    told = [f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)]
+    with Repository("sqlite://") as repo:
+        for i in (1, 3):
+            repo.record(f"q.t{i}", "rows", {"ds=2013-02-08": 1.0})
+        assert runs.run_suites([str(tmp_path)], repo, session=session).failed == told
+    assert measured == ["q.t0", "q.t1", "q.t2", "q.t3"]
+
+
+def test_checks_of_a_pattern_go_on_after_a_table_that_fails(measured, tmp_path, monkeypatch):
+    judged = []
+    monkeypatch.setattr(check_runs, "check_table", lambda one, *_: judged.append(one.table))
+    monkeypatch.setattr(check_runs, "sinks_of", lambda _: {})
+    text = SUITE.format(name="q", table="db.*") + "checks:\n  - has_size: {at_least: 1}\n"
+    (tmp_path / "all.yml").write_text(text)
+    with Repository("sqlite://") as repo:
+        summary = check_runs.run_checks([str(tmp_path)], repo, session=session)
+    assert measured == ["q.t0", "q.t1", "q.t2", "q.t3"]
+    assert judged == ["db.t1", "db.t3"]
+    assert summary.failed == [
+        f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)
+    ]
+
+
+def test_a_detector_that_fails_stops_only_its_dataset(measured, tmp_path, monkeypatch):
+    of_first = detect.detect
+
+    def fails(database, artifacts, dataset, *rest, **named):
+        if dataset == "a":
+            return 1 / 0
+        return of_first(database, artifacts, dataset, *rest, **named)
+
+    monkeypatch.setattr(detect, "detect", fails)
+    for name in "ab":
+        (tmp_path / f"{name}.yml").write_text(SUITE.format(name=name, table=name))
+    with Repository("sqlite://") as repo:
+        for name in "ab":
+            repo.record(name, "rows", {"ds=2013-02-08": 1.0})
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        assert summary.failed == ["detection in a: ZeroDivisionError: division by zero"]
+        assert len(summary.anomalies) == 1
+        with pytest.raises(tg.HistoryError, match="1 of 2 .* 'a': ZeroDivisionError"):
+            repo.detect()
