@@ -40,6 +40,28 @@ def plain_path(location: str) -> str:
     return re.sub(r"^[A-Za-z][\w+.-]*:(//[^/]*)?", "", location)
 
 
+def comparable(location: str) -> str:
+    """Return the form in which two locations are compared: the same place has the same form.
+
+    Names of a scheme, the case of a host, HDFS's usual port and ways to write a local path make no
+    difference. The host does: a bucket that was copied to another keeps its paths.
+
+    Examples
+    --------
+    >>> comparable("s3a://Lake/t") == comparable("s3://lake/t"), comparable("file:///data/t")
+    (True, '/data/t')
+    >>> comparable("hdfs://nn:8020/t"), comparable("s3://old/t") == comparable("s3://new/t")
+    ('hdfs://nn/t', False)
+    """
+    parsed = _URI.fullmatch(location)
+    if parsed is None or parsed[1].casefold() == "file":
+        return plain_path(location)
+    scheme, host, path = parsed[1].casefold(), parsed[2].casefold(), parsed[3]
+    if scheme == "hdfs":
+        host = host.removesuffix(":8020")
+    return f"{_ARROW.get(scheme, scheme)}://{host}{path}"
+
+
 def absolute(root: str) -> str:
     """Make a local path absolute; URIs are returned unchanged."""
     if re.match(r"[A-Za-z][\w+.-]*:|/", root):

@@ -29,6 +29,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.filesystems import (
     absolute,
     child,
+    comparable,
     file_system,
     local_path,
     plain_path,
@@ -487,9 +488,10 @@ class HiveTable:
         """Return whether a folder under the table's root, by its path, is one that the table no longer reads.
 
         A partition may have been relocated and its old files left behind. Spark lists the files that it
-        would read without running a job; for text tables it lists only the root, which is no help.
+        would read without running a job; for text tables it lists only the root, which is no help. A path
+        in another bucket or cluster is another place.
         """
-        base = plain_path(root).rstrip("/") + "/"
+        base = comparable(root).rstrip("/") + "/"
         if local_path(root) is None:
             tuned = {LISTING_TASKS: str(math.ceil(partitions / FOLDERS_PER_TASK))}
         else:
@@ -497,7 +499,9 @@ class HiveTable:
         known = {key: value for key, value in tuned.items() if self.spark.conf.isModifiable(key)}
         with session_settings(self.spark, known):
             files = self.spark.table(self._quoted).inputFiles()
-        read = [plain_path(unquote(uri)) for uri in files]
+        # A root without a scheme is of the default file system, whose name is not known here.
+        form = plain_path if base.startswith("/") else comparable
+        read = [form(unquote(uri)) for uri in files]
         if all(path.startswith(base) or path + "/" == base for path in read):
             return lambda _path: False
         inside = {
