@@ -350,7 +350,7 @@ def _partition_of(given: Mapping[str, str] | str, keys: tuple[str, ...]) -> Part
         if "=" not in given:
             msg = f"partition= is a mapping or a name such as 'ds=2024-01-05', not {given!r}"
             raise SourceError(msg)
-        named = Partition.from_path(given)
+        named = Partition.from_name(given)
         given = dict(zip(named.keys, named.values, strict=True))
     if keys and set(keys) != set(given):
         msg = f"the suite is partitioned by {', '.join(keys)}: partition= names {', '.join(given)}"

@@ -48,6 +48,27 @@ class Partition:
             tuple(_decode(key) for key, _, _ in pairs), tuple(_decode(v) for _, _, v in pairs)
         )
 
+    @classmethod
+    def from_name(cls, name: str, keys: Sequence[str] = ()) -> Partition:
+        """Parse a partition's `name`, whose values are written as they are, slashes and ``%`` among them.
+
+        Parameters
+        ----------
+        name : str
+        keys : sequence of str, optional
+            The table's keys, where they are known: without them ``/x=`` in a value begins another key.
+
+        Examples
+        --------
+        >>> Partition.from_name("ds=2013-02-08/zone=Europe/Berlin").values
+        ('2013-02-08', 'Europe/Berlin')
+        >>> Partition.from_name("path=a/b=50%25", ["path"]).values
+        ('a/b=50%25',)
+        """
+        between = "|".join(re.escape(f"{key}=") for key in keys) or "[^/=]+="
+        pairs = [step.partition("=") for step in re.split(f"/(?={between})", name)] if name else []
+        return cls(tuple(key for key, _, _ in pairs), tuple(value for _, _, value in pairs))
+
     @property
     def name(self) -> str:
         """The canonical name ``key=value/...``; empty for an unpartitioned table."""

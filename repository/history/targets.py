@@ -142,7 +142,7 @@ def placed_by_name(fresh: CheckTarget) -> CheckTarget:
     >>> placed_by_name(CheckTarget(1, "ds=2013-02-08", None)).time.isoformat()
     '2013-02-08T00:00:00+00:00'
     """
-    named = Partition.from_path(fresh.partition)
+    named = Partition.from_name(fresh.partition)
     form = recognise_time(named.keys)
     if form is None:
         return _placed(fresh, None, "")

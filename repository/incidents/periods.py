@@ -84,7 +84,7 @@ def _hours(first: datetime, last: datetime, step: timedelta | None) -> str:
 
 
 def _tells_hour(name: str) -> bool:
-    found = recognise_time(Partition.from_path(name).keys)
+    found = recognise_time(Partition.from_name(name).keys)
     return found is not None and all("%H" in form for form in found.formats)
 
 

@@ -83,7 +83,7 @@ class Record:
         HistoryError
             If a name is not written as ``key=value/...``, or the partitions' keys differ.
         """
-        found = [self.known.get(name) or Partition.from_path(name) for name in self.numbers]
+        found = [self.known.get(name) or Partition.from_name(name) for name in self.numbers]
         keys = {partition.keys for partition in found}
         if len(keys) > 1 or any(p.name != n for p, n in zip(found, self.numbers, strict=True)):
             msg = (

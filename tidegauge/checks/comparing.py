@@ -155,7 +155,7 @@ class Comparer:
         if not spark.catalog.tableExists(table):
             msg = f"no dataset, table or view {table!r} to compare with"
             raise SuiteError(msg)
-        data, partitions = spark.table(table), [Partition.from_path(name) for name in names]
+        data, partitions = spark.table(table), [Partition.from_name(name) for name in names]
         keys = partitions[0].keys
         spelled = {column.casefold(): column for column in data.columns}
         unknown = [key for key in keys if key.casefold() not in spelled]
@@ -214,7 +214,7 @@ class Comparer:
             return f"queries are run on whole partitions, not on a segment ({self.segment})"
         data = self.read(name)
         views = Views(data.sparkSession)
-        partition = Partition.from_path(name)
+        partition = Partition.from_name(name)
         try:
             views.add(DATA, data)
             queries = (with_keys(text, partition) for text in (constraint.query, constraint.other))

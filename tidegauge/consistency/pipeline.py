@@ -271,7 +271,7 @@ def _measured(
     how = canonical_json([allowed, c.k, c.longest])
     prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
     ledger = repository.store.ledger(c.dataset)
-    before = {Partition.from_path(name): known for name, known in ledger.items()}
+    before = {Partition.from_name(name): known for name, known in ledger.items()}
     # What was stored last tells what a day was compared by: hours that stayed equal keep older marks.
     last = sorted(before.items(), key=lambda item: item[1].commit)
     done = {part.value(DATE): known.fingerprint for part, known in last}

@@ -156,7 +156,7 @@ def check_table(
 
 def _read(source: Source, partition: str) -> DataFrame:
     """Return the data of one partition; of a table without keys, all of it."""
-    return source.read([Partition.from_path(partition)] if source.keys else None)
+    return source.read([Partition.from_name(partition, source.keys)] if source.keys else None)
 
 
 def _explained(
@@ -166,7 +166,7 @@ def _explained(
     failed = {one.partition for one in judged if one.result.failed_by_value} & run.changes.keys()
     if not failed:
         return list(judged)
-    partitions = [Partition.from_path(name) for name in failed]
+    partitions = [Partition.from_name(name, source.keys) for name in failed]
     data = source.read(partitions if source.keys else None)
     of = [one for one in judged if one.partition in failed]
     found = iter(with_examples(of, data, private, source))

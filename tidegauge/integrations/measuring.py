@@ -61,7 +61,7 @@ def _judged_by(run: Run, partitions: str | Sequence[str]) -> Run:
     def asked(name: str) -> bool:
         if not isinstance(partitions, str):
             return name in partitions
-        partition = Partition.from_path(name)
+        partition = Partition.from_name(name)
         return parse_selection(partitions, partition.keys)(partition)
 
     return replace(run, checks={name: c for name, c in run.checks.items() if asked(name)})

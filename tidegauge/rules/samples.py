@@ -77,7 +77,8 @@ def sample_partitions(
     }
     if not looked or most <= 0:
         return
-    data = source.read([Partition.from_path(name) for name in looked] if source.keys else None)
+    partitions = [Partition.from_name(name, source.keys) for name in looked]
+    data = source.read(partitions if source.keys else None)
     masked, whole = mask(data, tasks, by=source.keys), RecordCounts.merge(looked.values())
     yield from sample_charged(masked, whole, most, (), source.keys, private)
 

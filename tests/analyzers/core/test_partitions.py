@@ -26,6 +26,13 @@ def test_hive_names_are_decoded_and_values_stay_text():
     assert Partition.from_path("country=New York").only(["country"]).name == "country=New York"
 
 
+@given(st.lists(st.text("a/=%5 é", max_size=8), min_size=2, max_size=2))
+def test_names_are_read_as_they_are_written(values):
+    partition = Partition(("ds", "kind"), tuple(values))
+    assert Partition.from_name(partition.name, partition.keys) == partition
+    assert Partition.from_name("").keys == ()
+
+
 @pytest.mark.parametrize(
     ("keys", "values", "time"),
     [
