@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from tidegauge.files.rules import RulesFile
     from tidegauge.repository.repository import Repository
+    from tidegauge.suite import Suite
 
 T = TypeVar("T")
 
@@ -175,7 +177,7 @@ def run_suites(
         If a file cannot be read as a suite.
     """
     files = load_suites(patterns)
-    spark = session()
+    spark, started = session(), datetime.now(UTC)
     progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
     summary = Summary(url=_dashboard())
     tables: list[SuiteFile] = []
@@ -203,24 +205,42 @@ def run_suites(
         except Exception as error:  # noqa: BLE001 - the other tables continue
             return failure_text(one, error)
 
+    failed: list[Suite] = []
     for one, found in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
         if isinstance(found, str):
             summary.failed.append(found)
+            failed.append(one.suite)
         else:
             run, checked = found
             summary.runs.append((one, run))
             summary.checked += checked
-    _detect_and_notify(repository, summary)
+    _detect_and_notify(repository, summary, failed, started)
     return summary
 
 
-def _detect_and_notify(repository: Repository, summary: Summary) -> None:
-    """Detect anomalies in the datasets that were measured, and add them and notices to the summary."""
+def _detect_and_notify(
+    repository: Repository, summary: Summary, failed: Sequence[Suite], started: datetime
+) -> None:
+    """Detect anomalies in the datasets that were measured, and add them and notices to the summary.
+
+    A table that failed may have committed partitions before: the next run does not measure them again, so
+    they are judged now.
+    """
     scanned: dict[str, set[str]] = {}
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
+    sinks = sinks_of(summary.runs)
+    for suite in failed:
+        scanned.setdefault(suite.dataset, set())
+        sinks.setdefault(suite.dataset, []).extend(suite.notify)
+    failing = {suite.dataset for suite in failed}
     for dataset, partitions_of in scanned.items():
         try:
+            if dataset in failing:
+                if dataset not in repository.datasets():
+                    continue
+                ledger = repository.partitions(dataset)
+                partitions_of |= set(ledger["partition"][ledger["measured_at"] >= started])
             if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
                 summary.timeless.append(dataset)
             found = repository.detect(dataset)
@@ -228,7 +248,7 @@ def _detect_and_notify(repository: Repository, summary: Summary) -> None:
             summary.failed.append(f"detection in {dataset}: {message_of(error)}")
         else:
             summary.anomalies.append(found[found["partition"].isin(partitions_of)])
-    summary.notices = notify_all(repository, sinks_of(summary.runs))
+    summary.notices = notify_all(repository, sinks)
 
 
 def failure_text(one: SuiteFile, error: Exception) -> str:

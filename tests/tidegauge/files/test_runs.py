@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from tidegauge.repository.detection import detect
 from tidegauge.repository.repository import Repository
+from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tidegauge.files import check_runs, runs
@@ -108,3 +109,22 @@ def test_a_detector_that_fails_stops_only_its_dataset(measured, tmp_path, monkey
         assert len(summary.anomalies) == 1
         with pytest.raises(tg.HistoryError, match="1 of 2 .* 'a': ZeroDivisionError"):
             repo.detect()
+
+
+def test_what_a_failed_table_committed_is_judged_the_same_night(measured, tmp_path, monkeypatch):
+    """The next run finds these partitions measured, and would not tell of them."""
+    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
+    with Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
+
+        def analyze(*_, **__):
+            commit(repo, day(28, rows=10))
+            message = "executor lost"
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(runs, "analyze", analyze)
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        assert summary.failed == [f"{tmp_path}/d.yml: RuntimeError: executor lost"]
+        (found,) = summary.anomalies
+        assert found["partition"].unique().tolist() == ["ds=2013-01-28"]
+        assert summary.status(fail_on_anomaly=True) == 1
