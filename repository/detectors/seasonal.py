@@ -6,7 +6,7 @@ weekday's deviations from a running median, used as far as it explains anything;
 median of the last few points, with the window that would have predicted best; the spread is that of
 such predictions' errors, and never below what the number of rows behind the value implies; and the
 tail is Student's t, heavier where little is known. Nearly constant series are scored by how rarely
-they leave their value.
+they leave their value, among the points that the season makes alike: nights say nothing of office hours.
 """
 
 from __future__ import annotations

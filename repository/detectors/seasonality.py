@@ -130,12 +130,13 @@ def _of_months(walk: Walk, noise: Floats) -> Iterator[tuple[int, str, float]]:
     An effect is told if most of its days in the last months agree; of ways to count that name nearly
     the same days, the one on which most do.
     """
-    if not days_within(walk.grid) or not len(walk.days):
+    dated = walk.days[~np.isnat(walk.days)]
+    if not days_within(walk.grid) or not len(dated):
         return
-    recent = walk.days >= walk.days.max() - np.timedelta64(days_within(walk.grid), "D")
+    recent = walk.days >= dated.max() - np.timedelta64(days_within(walk.grid), "D")
     found = []
     for way, slots in enumerate(walk.dates.month):
-        for slot in np.unique(slots[slots >= 0]).tolist():
+        for slot in np.unique(slots[recent & (slots >= 0)]).tolist():
             days = np.flatnonzero(recent & (slots == slot))
             sizes, agree = _of_whole_days(walk.dates, days, noise)
             found += [

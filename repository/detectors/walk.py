@@ -205,7 +205,7 @@ class Walk:
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
         self.told = np.zeros(shape, dtype=bool)
         self.seen = self.y  # but for what labels exclude
-        if history.muted is not None and self.extremes.size:
+        if history.muted is not None:
             self.seen = self.y.copy()
             self.seen[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
         self.shifts: list[tuple[int, int, int]] = []
@@ -345,7 +345,7 @@ class Walk:
         score = np.maximum(score, moving)
         atoms, constant = tails.score_constants(
             score,
-            self.y[:, past],
+            self._alike(past, now, expected),
             y,
             alarms,
             expected.least,
@@ -379,6 +379,26 @@ class Walk:
             shown = (fit & ~drifts & ~atoms)[few]
             bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
+
+    def _alike(self, past: slice, now: Forecast, expected: _Expected) -> Floats:
+        """Return the past without what labels exclude; where it repeats, what the season makes alike.
+
+        An hour of the day is not constant by the nights, nor a Wednesday by the weekends.
+        """
+        seen = self.seen[:, past]
+        apart = np.ptp(self.effects, axis=1) > expected.width
+        some = np.flatnonzero(apart & tails.repeats(seen))
+        if not some.size:
+            return seen
+        other = self.effects[some].take(np.maximum(self.slot[past], 0), axis=1)
+        effect, centre = now.effect[some, None], now.centre[some, None]
+        reach = np.maximum(expected.width, 2 * expected.least)[some, None]
+        alike = np.abs(other - effect) <= reach
+        by_one = np.abs(np.expm1(centre + other - effect) - np.expm1(centre)) < tails.ONE
+        alike |= self.counts[some, None] & by_one
+        seen = seen.copy()
+        seen[some] = np.where(alike, seen[some], np.nan)
+        return seen
 
     def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> None:
         """Cap scores of extremes that had as extreme values twice, in all of the past that is known.
@@ -473,9 +493,9 @@ class Walk:
 
         A week of the year begins up to six days earlier or later than it did in other years.
         """
-        if not self.seasons or self.grid.step != WEEK:
-            return centre
         slot = self.slot[c]
+        if not self.seasons or self.grid.step != WEEK or slot < 0:
+            return centre
         near = self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS] - self.effects[:, [slot]]
         between = np.clip(y, centre + near.min(axis=1), centre + near.max(axis=1))
         return np.where(np.abs(y - centre) > SURPRISE * spread, between, centre)
@@ -567,8 +587,10 @@ class Walk:
         again = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
         self.told[:, c] = explained | again
         teaches = ~alarm & ~explained & ~(self.free[t] & (score >= HOLIDAY_TEACHES_BELOW))
-        if muted is not None:
+        if muted is not None:  # neither an example of the tail, nor of a new level
             teaches &= ~muted[:, t]
+            self.told[:, c] |= muted[:, t]
+            self.open[:, c] = np.where(muted[:, t], 0, self.open[:, c])
         self.usable[:, c] = np.where(teaches, y, np.nan)
         self.filled[:, c] = np.where(by_date, np.nan, np.where(alarm, centre, y))
         return alarm, teaches

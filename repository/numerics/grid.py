@@ -138,7 +138,7 @@ class Grid:
 
         The day and the week of parts of a day, the week of days, the year of weeks and of months.
         Shorter seasons come first. A week belongs to the year of its middle; what is left of a
-        year after 52 weeks is one with the last.
+        year after 52 weeks is one with the last. A partition without a time has the slot -1.
 
         Examples
         --------
@@ -149,6 +149,10 @@ class Grid:
         >>> [(count, slot.tolist()) for count, slot in Grid.from_times(weeks).slots(weeks)]
         [(52, [50, 51, 51, 0, 1])]
         """
+        unknown = np.isnat(times)
+        return [(count, np.where(unknown, -1, slot)) for count, slot in self._slots(times)]
+
+    def _slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         if self.step == WEEK:
             middle = times.astype("M8[D]") + np.timedelta64(WEEKDAYS // 2, "D")
             of_year = (middle - middle.astype("M8[Y]").astype("M8[D]")).astype(np.int64)

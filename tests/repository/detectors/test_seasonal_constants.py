@@ -1,0 +1,88 @@
+"""Series that a season makes constant for a part of the time: empty nights, weekends without values."""
+
+import numpy as np
+import pytest
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.detectors.base import History
+from tidegauge.repository.detectors.seasonal import Seasonal
+
+ALARM = 3.66
+"""Score from which a series alone is an anomaly by default: 450 tests at a rate of a tenth."""
+
+
+def last_score(step, busy, value, quiet, found, *, scale=Scale.COUNT, noise=0.03):
+    """Return the score of a last point ``found`` after values where busy, and ``quiet`` where not."""
+    draw = np.random.default_rng(5).normal(size=len(busy))
+    values = np.where(busy, value * np.exp(noise * draw), quiet)
+    values = values.round() if scale is Scale.COUNT else values
+    values[-1] = found
+    times = (np.datetime64("2025-01-06T00") + step * np.arange(len(busy))).astype("M8[s]")
+    rows = np.full((1, len(busy)), 1000.0)
+    return float(Seasonal().score(History(times, values[None], rows, [scale])).score[0, -1])
+
+
+def hours(until):
+    """Return whether the hours of eleven weeks, and part of a day, are those of an office."""
+    hour = np.arange(77 * 24 + until) % 24
+    return (hour >= 9) & (hour < 17)
+
+
+def days(weekday):
+    """Return the weekdays of 25 weeks that end with one; 0 is Monday."""
+    return np.arange(24 * 7 + weekday + 1) % 7
+
+
+@pytest.mark.parametrize("found", [0.0, 100.0])
+def test_an_outage_in_office_hours_of_a_table_that_is_empty_at_night(found):
+    assert last_score(np.timedelta64(1, "h"), hours(12), 1000, 0, found) > ALARM
+    assert last_score(np.timedelta64(1, "h"), hours(12), 1000, 0, 1000.0) < 2
+
+
+def test_an_empty_night_is_nothing_and_rows_at_night_are():
+    assert last_score(np.timedelta64(1, "h"), hours(3), 1000, 0, 0.0) == 0
+    assert last_score(np.timedelta64(1, "h"), hours(3), 1000, 0, 1000.0) > 3
+
+
+@pytest.mark.parametrize(("weekday", "found"), [(6, 0.0), (6, 100.0), (2, 1000.0)])
+def test_rows_on_weekends_only(weekday, found):
+    week = days(weekday)
+    assert last_score(np.timedelta64(24, "h"), week >= 5, 1000, 0, found) > ALARM
+
+
+@pytest.mark.parametrize("quiet", [0.0, 0.4])
+def test_a_column_that_is_filled_on_working_days_and_is_not_on_one(quiet):
+    week = days(2)
+    assert (
+        last_score(
+            np.timedelta64(24, "h"), week < 5, 1.0, quiet, quiet, scale=Scale.RATIO, noise=0.0
+        )
+        > ALARM
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_days_labelled_bad_are_no_examples(noise):
+    """Unlabelled, five days at half the level make a sixth no news; by labels, they say nothing."""
+    draw = np.random.default_rng(3).normal(size=100)
+    values = (10_000 * np.exp(noise * draw)).round()
+    values[[50, 58, 67, 75, 84, 99]] = 5000.0
+    times = np.arange(100).astype("M8[D]").astype("M8[s]")
+    muted = np.zeros((1, 100), dtype=bool)
+    muted[0, [50, 58, 67, 75, 84]] = True
+
+    def score(**more):
+        history = History(times, values[None], values[None], [Scale.COUNT], **more)
+        return float(Seasonal().score(history).score[0, -1])
+
+    assert score() < 2
+    assert score(muted=muted) > ALARM
+
+
+def test_days_labelled_bad_are_no_new_level():
+    values = np.where(np.arange(60) >= 50, 500.0, 1000.0)[None]
+    times = np.arange(60).astype("M8[D]").astype("M8[s]")
+    muted = np.zeros((1, 60), dtype=bool)
+    muted[0, 50:59] = True
+    found = Seasonal().score(History(times, values, values, [Scale.COUNT], muted=muted))
+    assert found.score[0, -1] > ALARM
+    assert found.expected[0, -1] == pytest.approx(1000, rel=0.01)
