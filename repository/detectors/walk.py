@@ -63,7 +63,7 @@ RECOVERY = 4
 WHOLE = 1e-6
 """Distance from a whole number within which a count is one."""
 SETTLED, CALMER = 28, 3.0
-"""Points from which a count's spread is at most so many times the observed one."""
+"""Points from which a count's spread is at most so many times the observed one, and a season's value constant."""
 _DRIFT, _CALENDAR, _RECOVERY = map(int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY))
 """As numbers: arrays of them are compared with thousands of times."""
 WEEK_UNKNOWN = 0.25
@@ -383,7 +383,8 @@ class Walk:
     def _alike(self, past: slice, now: Forecast, expected: _Expected) -> Floats:
         """Return the past without what labels exclude; where it repeats, what the season makes alike.
 
-        An hour of the day is not constant by the nights, nor a Wednesday by the weekends.
+        An hour of the day is not constant by the nights, nor a Wednesday by the weekends; and nothing is
+        by a few points, such as the Sundays of 14 weeks.
         """
         seen = self.seen[:, past]
         apart = np.ptp(self.effects, axis=1) > expected.width
@@ -396,6 +397,7 @@ class Walk:
         alike = np.abs(other - effect) <= reach
         by_one = np.abs(np.expm1(centre + other - effect) - np.expm1(centre)) < tails.ONE
         alike |= self.counts[some, None] & by_one
+        alike &= ((alike & ~np.isnan(seen[some])).sum(axis=1) >= SETTLED)[:, None]
         seen = seen.copy()
         seen[some] = np.where(alike, seen[some], np.nan)
         return seen
