@@ -383,8 +383,8 @@ class Walk:
     def _alike(self, past: slice, now: Forecast, expected: _Expected) -> Floats:
         """Return the past without what labels exclude; where it repeats, what the season makes alike.
 
-        An hour of the day is not constant by the nights, nor a Wednesday by the weekends; and nothing is
-        by a few points, such as the Sundays of 14 weeks.
+        An hour of the day is not constant by the nights, nor a Wednesday by the weekends. Of a few
+        points, such as the Sundays of 14 weeks, none is constant, unless all of the past is, at what is expected.
         """
         seen = self.seen[:, past]
         apart = np.ptp(self.effects, axis=1) > expected.width
@@ -397,7 +397,9 @@ class Walk:
         alike = np.abs(other - effect) <= reach
         by_one = np.abs(np.expm1(centre + other - effect) - np.expm1(centre)) < tails.ONE
         alike |= self.counts[some, None] & by_one
-        alike &= ((alike & ~np.isnan(seen[some])).sum(axis=1) >= SETTLED)[:, None]
+        few = (alike & ~np.isnan(seen[some])).sum(axis=1) < SETTLED
+        usual = np.abs(median(seen[some]) - now.centre[some]) <= reach[:, 0]
+        alike[few] = usual[few, None]
         seen = seen.copy()
         seen[some] = np.where(alike, seen[some], np.nan)
         return seen
