@@ -64,6 +64,18 @@ FROM newest_metric, number WHERE series_id = 1
 """Copies of the first series, as recording would write them; recording a hundred million takes hours."""
 
 
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its children, Java's among them."""
+    own, total = psutil.Process(), 0.0
+    for process in (own, *own.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
 class Growth:
     """The sizes of one quantity, each measured.
 
@@ -94,24 +106,13 @@ class Growth:
     def _timed(self, work) -> dict:
         tries = []
         for _ in range(2):
-            started, used = time.perf_counter(), self._cpu()
+            started, used = time.perf_counter(), cpu_seconds()
             work()
-            tries.append((time.perf_counter() - started, self._cpu() - used))
+            tries.append((time.perf_counter() - started, cpu_seconds() - used))
         return {
             "seconds": round(min(wall for wall, _ in tries), 3),
             "cpu": round(min(cpu for _, cpu in tries), 3),
         }
-
-    def _cpu(self) -> float:
-        """Return the CPU seconds of this process and its children, Java's among them."""
-        total = 0.0
-        for process in (self.process, *self.process.children(recursive=True)):
-            try:
-                times = process.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += times.user + times.system
-        return total
 
     def _table(self, rows: int, columns: int = NUMBERS, partitions: int = 0) -> Path:
         """Write rows of hashed numbers as Parquet, in folders by day if there are partitions."""

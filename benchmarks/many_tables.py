@@ -16,28 +16,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 # Another script here is named as a package of ours, which is the one to be found.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-import psutil
 from rich.console import Console
 from rich.table import Table
 
 import tidegauge as tg
-from benchmarks.growth import NUMBERS, some_analyzers
+from benchmarks.growth import NUMBERS, cpu_seconds, some_analyzers
 from tidegauge.files.runs import run_suites
 
 WARM_UP = 10
 ANALYZERS = 20
-
-
-def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its children, Java's among them."""
-    own = psutil.Process()
-    used = (process.cpu_times() for process in (own, *own.children(recursive=True)))
-    return sum(times.user + times.system for times in used)
+STEPS = {"first run": None, "nothing new": 0, "one new partition": 1}
+"""Runs, and the partitions of each table that they measure; None for all."""
 
 
 class Warehouse:
@@ -67,28 +62,27 @@ class Warehouse:
                 f"CREATE EXTERNAL TABLE {name} ({columns}, ds STRING) USING parquet"
                 f" PARTITIONED BY (ds) LOCATION '{self.folder / name}'"
             )
-            self.change("ADD", name, self.days[:-1])
+            self.add_partitions(name, self.days[:-1])
             text = f"dataset: {name}\ntable: {name}\nanalyzers:\n{texts}\n"
             (suites / f"{name}.yml").write_text(text)
         return names
 
-    def change(self, verb: str, table: str, days: list[str]) -> None:
-        """Add partitions to a table, or drop them."""
-        told = [f"PARTITION (ds='{day}')" for day in days]
-        if verb == "DROP":
-            self.spark.sql(f"ALTER TABLE {table} DROP {', '.join(told)}")
-            return
-        for place, day in enumerate(days):
-            source = self.folder / "data" / f"ds={day}"
-            if self.scattered:
-                told[place] += f" LOCATION '{source}'"
-                continue
-            target = self.folder / table / f"ds={day}"
-            target.mkdir(parents=True, exist_ok=True)
-            for file in source.glob("*.parquet"):
-                if not (target / file.name).exists():
+    def add_partitions(self, table: str, days: list[str]) -> None:
+        """Add partitions to a table, whose files are those of all tables."""
+        told = []
+        for day in days:
+            source, target = (self.folder / of / f"ds={day}" for of in ("data", table))
+            place = source if self.scattered else target
+            told.append(f"PARTITION (ds='{day}') LOCATION '{place}'")
+            if not self.scattered and not target.exists():
+                target.mkdir(parents=True)
+                for file in source.glob("*.parquet"):
                     (target / file.name).hardlink_to(file)
         self.spark.sql(f"ALTER TABLE {table} ADD {' '.join(told)}")
+
+    def drop_newest(self, table: str) -> None:
+        """Drop a table's newest partition; its files stay."""
+        self.spark.sql(f"ALTER TABLE {table} DROP PARTITION (ds='{self.days[-1]}')")
 
     def bare(self, tables: list[str]) -> None:
         """Run two jobs for each table, the rows and aggregates of its columns by partition."""
@@ -141,19 +135,16 @@ def main() -> None:
         house.bare(first)
         found["two bare jobs"] = measured(lambda: house.bare(tables), asked.tables)
         for jobs in asked.jobs:
-            label = f"--jobs {jobs}"
-
-            def step(what: str, partitions: int, jobs: int = jobs, label: str = label) -> None:
-                work = lambda: run("table", jobs, partitions * asked.tables)  # noqa: E731
-                found[f"{what}, {label}"] = measured(work, asked.tables)
-
-            step("first run", asked.partitions)
-            step("nothing new", 0)
+            for what, partitions in STEPS.items():
+                if what == "one new partition":
+                    for table in tables:
+                        house.add_partitions(table, house.days[-1:])
+                expected = (asked.partitions if partitions is None else partitions) * asked.tables
+                found[f"{what}, --jobs {jobs}"] = measured(
+                    partial(run, "table", jobs, expected), asked.tables
+                )
             for table in tables:
-                house.change("ADD", table, house.days[-1:])
-            step("one new partition", 1)
-            for table in tables:
-                house.change("DROP", table, house.days[-1:])
+                house.drop_newest(table)
         spark.stop()
     shown = Table(
         title=f"{asked.tables} tables of {asked.partitions} partitions, {ANALYZERS} analyzers"
