@@ -395,7 +395,7 @@ class Walk:
         effect, centre = now.effect[some, None], now.centre[some, None]
         reach = np.maximum(expected.width, 2 * expected.least)[some, None]
         alike = np.abs(other - effect) <= reach
-        by_one = np.abs(np.expm1(centre + other - effect) - np.expm1(centre)) < tails.ONE
+        by_one = np.abs(np.expm1(centre + other - effect) - np.expm1(centre)) < tails.BY_ONE
         alike |= self.counts[some, None] & by_one
         few = (alike & ~np.isnan(seen[some])).sum(axis=1) < SETTLED
         usual = np.abs(median(seen[some]) - now.centre[some]) <= reach[:, 0]

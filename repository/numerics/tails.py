@@ -33,7 +33,7 @@ EXPONENT, PRIOR, POINTS = 4.0, 4.0, 60.0
 """Exponent of a tail before errors are known in it, its weight in errors, and in points."""
 ATOM = 0.6
 """Share of a single value from which a series is nearly constant and scored by its departures."""
-ONE = 1.5
+BY_ONE = 1.5
 """Difference below which counts differ by one, at most."""
 UNSEEN = 2.0
 """Score added for the size of the first departure from a constant."""
@@ -217,7 +217,7 @@ def score_constants(
     constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
     bound[constant] = np.minimum(bound[constant], LITTLE)
     told, near = np.expm1(value[some]), (usual, centre[some])
-    one = counts[some] & np.any([np.abs(told - np.expm1(to)) < ONE for to in near], axis=0)
+    one = counts[some] & np.any([np.abs(told - np.expm1(to)) < BY_ONE for to in near], axis=0)
     rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))
     seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(
@@ -249,7 +249,7 @@ def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:
 
 def _widened_by_one(band: Floats, near: Sequence[Floats]) -> Floats:
     """Return bands of counts that hold those that differ by one from some others."""
-    around = np.log1p(np.maximum(np.expm1(near)[..., None] + [-ONE, ONE], 0))
+    around = np.log1p(np.maximum(np.expm1(near)[..., None] + [-BY_ONE, BY_ONE], 0))
     lower, upper = around[..., 0].min(axis=0), around[..., 1].max(axis=0)
     return np.stack([np.minimum(band[:, 0], lower), np.maximum(band[:, 1], upper)], axis=1)
 
