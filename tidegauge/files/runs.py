@@ -16,6 +16,7 @@ from tidegauge.analysis import Run, analyze
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     TidegaugeError,
+    UnknownDatasetError,
     message_of,
 )
 from tidegauge.analyzers.core.sql import quote
@@ -231,16 +232,18 @@ def _detect_and_notify(
         scanned.setdefault(run.dataset, set()).update(run.changes)
     sinks = sinks_of(summary.runs)
     for suite in failed:
-        scanned.setdefault(suite.dataset, set())
         sinks.setdefault(suite.dataset, []).extend(suite.notify)
-    failing = {suite.dataset for suite in failed}
+        try:
+            ledger = repository.partitions(suite.dataset)
+        except UnknownDatasetError:  # it failed before it was ever measured
+            continue
+        except Exception as error:  # noqa: BLE001 - the other datasets continue
+            summary.failed.append(f"detection in {suite.dataset}: {message_of(error)}")
+            continue
+        committed = ledger["partition"][ledger["measured_at"] >= started]
+        scanned.setdefault(suite.dataset, set()).update(committed)
     for dataset, partitions_of in scanned.items():
         try:
-            if dataset in failing:
-                if dataset not in repository.datasets():
-                    continue
-                ledger = repository.partitions(dataset)
-                partitions_of |= set(ledger["partition"][ledger["measured_at"] >= started])
             if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
                 summary.timeless.append(dataset)
             found = repository.detect(dataset)
