@@ -57,6 +57,7 @@ from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.distributions.drift import drifts
 from tidegauge.repository.distributions.stored import StoredColumn
+from tidegauge.repository.numerics.together import EARLIER
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.artifacts import Artifacts
@@ -322,7 +323,7 @@ class DetectionJob(DetectionScope):
         """Score the partitions of one partition segment from an index on."""
         grid = grid_of(self.known[1], places)
         reach = None if self.teaching.restarts else detector.reach(grid)
-        first = 0 if reach is None else max(start - reach, 0)
+        first = 0 if reach is None else max(start - max(reach, EARLIER), 0)
         ids = [self._id(place) for place in places]
         connection = reader.connection
         one = matrix(
@@ -335,10 +336,11 @@ class DetectionJob(DetectionScope):
         )
         start -= first
         past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
-        scores = detector.score(one.history, start, known_scores(one, past, start))
+        known = known_scores(one, past, start)
+        scores = detector.score(one.history, start, known)
         may = alerting_mask(one, start, self.teaching)
         before = _sides(connection, one, start, found.detector)
-        flags, grave = decided(monitors, one, scores, start, may, before)
+        flags, grave = decided(monitors, one, scores, start, may, before, known.score)
         flags &= window_mask(one, start, self.window)
         found.partitions += ids[first:][start:]
         new = points_of(one, scores, start, ids[first:])

@@ -89,6 +89,7 @@ def decided(
     start: int,
     may: NDArray[np.bool_],
     before: Floats | None = None,
+    earlier: Floats | None = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
     """Return which points are anomalies by any of a detector's monitors, and their highest severity.
 
@@ -103,6 +104,8 @@ def decided(
         False for points that are excluded from alerting.
     before : array of float, shape (series,), optional
         As for `DecisionRule.decide`.
+    earlier : array of float, shape (series, partitions before), optional
+        As for `Monitor.decide`.
 
     Returns
     -------
@@ -124,7 +127,8 @@ def decided(
             step = list(Severity).index(Severity(monitor.severity))
             steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
             weights = None
-        flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last, weights)
+        past = None if earlier is None else earlier[rows]
+        flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last, weights, past)
         gravest[rows] = np.maximum(gravest[rows], np.where(flags, steps, -1))
     return gravest >= 0, gravest
 

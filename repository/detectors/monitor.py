@@ -197,6 +197,7 @@ class Monitor:
         may: NDArray[np.bool_] | None = None,
         before: Floats | None = None,
         weights: Floats | None = None,
+        earlier: Floats | None = None,
     ) -> NDArray[np.bool_]:
         """Return a mask of the anomalies; all arrays are of shape (series, partitions).
 
@@ -211,6 +212,9 @@ class Monitor:
         weights : array of float, optional
             How much more a departure matters than others: its p-value is divided by it, if the
             rule is one that weighs.
+        earlier : array of float, optional
+            Scores of the partitions before, none if not given: `FalseDiscoveryRate` learns from them
+            and from these which series depart together.
         """
         assert self.rule is not None
         may = np.ones(values.shape, dtype=bool) if may is None else may.copy()
@@ -225,7 +229,11 @@ class Monitor:
             if weights is not None and self.rule.weighted:
                 score = np.where(score > 0, np.maximum(score + np.log10(weights), 0.0), score)
         score = np.where(may, score, np.minimum(score, 0.0))
-        return self.rule.decide(values, replace(scores, score=score), before) & may
+        weighed = replace(scores, score=score)
+        if not isinstance(self.rule, FalseDiscoveryRate):
+            return self.rule.decide(values, weighed, before) & may
+        past = scores.score if earlier is None else np.hstack([earlier, scores.score])
+        return self.rule.decide(values, weighed, before, past) & may
 
     def to_dict(self) -> dict[str, Any]:
         """Return the monitor as a suite stores it; defaults are omitted.

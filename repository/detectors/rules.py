@@ -16,6 +16,7 @@ from tidegauge.analyzers.core.description import Description
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.registry import Registry
 from tidegauge.repository.detectors.base import Scores
+from tidegauge.repository.numerics.together import depart_together
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +69,8 @@ def rule(cls: R) -> R:
 
 LASTING = 4
 """Number of tests that a series counts for if it was an anomaly in the partition before."""
+TOGETHER = 10
+"""Series as of which a partition is rejected for what departs together, at most."""
 
 
 @rule
@@ -156,14 +159,16 @@ class FalseDiscoveryRate(DecisionRule):
 
     It decides on each partition in two steps. First the partition is tested as a whole, as if at
     least ``least`` series were monitored: so that with few series not one normal day in ten has an
-    anomaly. If it is rejected, its series are tested among themselves only: a series that moved
-    with others needs less evidence (Benjamini and Bogomolov 2014). Series that were anomalies in
+    anomaly. It is rejected, too, if its three largest departures together are no chance, given how
+    these series were related before: see `depart_together`. If it is rejected, its series are
+    tested among themselves only: a series that moved with others needs less evidence (Benjamini and
+    Bogomolov 2014). Series that were anomalies in
     the partition before, to the same side, are also tested separately, at a quarter of the rate: a
     continuing anomaly needs less evidence than a new one.
 
     Where a monitor sets no severity, it weighs the hypotheses (Genovese, Roeder, Wasserman 2006):
     p-values are halved for departures that would be an error, and count four times for those that
-    would be information, ten times for a number, such as a mean, that departs alone: of five other
+    would be information, twenty times for a number, such as a mean, that departs alone: of five other
     series or more of the monitor none has a p-value of 0.01. The weights go by the departure itself, so the rate is that of small and
     large departures together; of errors alone it is at most twice as high.
 
@@ -193,8 +198,23 @@ class FalseDiscoveryRate(DecisionRule):
             msg = f"{self!r}: rate is between 0 and 1, least is at least 1"
             raise IllegalAnalyzerParameterError(msg)
 
-    def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:
-        """Flag the discoveries of each partition."""
+    def decide(
+        self,
+        values: Floats,
+        scores: Scores,
+        before: Floats | None = None,
+        earlier: Floats | None = None,
+    ) -> Flags:
+        """Flag the discoveries of each partition.
+
+        Parameters
+        ----------
+        values, scores, before
+            As of all rules.
+        earlier : array of float, optional
+            Scores of the partitions before, and of these, by which it is known which series depart
+            together; of shape (series, before + partitions). Without them no departures count together.
+        """
         known = ~np.isnan(scores.score)
         p = np.where(known, 10.0 ** -np.nan_to_num(scores.score), 1.0)
         with np.errstate(invalid="ignore"):
@@ -205,7 +225,12 @@ class FalseDiscoveryRate(DecisionRule):
         for t in range(p.shape[1]):
             if unlikely[t]:
                 tests = int(known[:, t].sum())
-                if self._limit(p[:, t], max(tests, self.least)) > 0:
+                rejected = self._limit(p[:, t], max(tests, self.least)) > 0
+                if not rejected and earlier is not None:
+                    end = earlier.shape[1] - p.shape[1] + t
+                    level = self.rate * min(tests, TOGETHER) / max(tests, self.least)
+                    rejected = depart_together(scores.score[:, t], earlier[:, :end], level)
+                if rejected:
                     flags[:, t] = np.less_equal(p[:, t], self._limit(p[:, t], tests))
                 goes_on = np.flatnonzero(last * side[:, t] > 0)
                 limit = self._limit(p[goes_on, t], LASTING * len(goes_on))

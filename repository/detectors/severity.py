@@ -27,7 +27,7 @@ NUMBERS = 0.5
 """Departure of other numbers, relative to the smaller of the two, from which it is a warning."""
 WEIGHTS = np.array([0.25, 1.0, 2.0])
 """Weights in the decision of departures that would be information, a warning and an error."""
-ALONE, OTHERS, STIRRED = 0.1, 5, 2.0
+ALONE, OTHERS, STIRRED = 0.05, 5, 2.0
 """Weight of a number that departs alone: of so many others, none has a score of so much."""
 
 

@@ -67,8 +67,8 @@ def together(series, scores):
 @pytest.mark.parametrize(
     ("series", "scores", "anomalies"),
     [
-        pytest.param(MEAN, [4.6, 0.3, 1.3, 0.2, 0.1, 0.0], 0, id="alone"),
-        pytest.param(MEAN, [4.7, 0.3, 1.3, 0.2, 0.1, 0.0], 1, id="alone, unlikelier"),
+        pytest.param(MEAN, [4.9, 0.3, 1.3, 0.2, 0.1, 0.0], 0, id="alone"),
+        pytest.param(MEAN, [5.0, 0.3, 1.3, 0.2, 0.1, 0.0], 1, id="alone, unlikelier"),
         pytest.param(MEAN, [3.7, 0.3, 2.1, 0.2, 0.1, 0.0], 2, id="in company"),
         pytest.param(MEAN, [3.7, 0.3, 1.3, 0.2, 0.1], 1, id="of few"),
         pytest.param(MEAN, [3.7, 0.3, 1.3, 0.2, 0.1, np.nan], 1, id="of few that are known"),
