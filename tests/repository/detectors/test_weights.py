@@ -63,7 +63,7 @@ def together(series, scores):
     return found[:, 0].tolist()
 
 
-# A tenth of the weight: from a score of 4.653. Rows that double are an error whoever else does.
+# A twentieth of the weight: from a score of 4.954. Rows that double are an error whoever else does.
 @pytest.mark.parametrize(
     ("series", "scores", "anomalies"),
     [

@@ -1,0 +1,120 @@
+"""Joint test of a partition's largest departures. Pure."""
+
+import numpy as np
+import pytest
+import tidegauge as tg
+from scipy import special
+from tidegauge.repository.detectors.base import Scores
+from tidegauge.repository.detectors.rules import FalseDiscoveryRate
+from tidegauge.repository.numerics.together import depart_together
+
+APART = np.array([[(t >> bit) & 1 for t in range(64)] for bit in range(5)], dtype=float)
+"""Scores of five series whose correlations are exactly 0."""
+
+
+def chance(seed, series, partitions):
+    """Return scores of independent p-values."""
+    return np.random.default_rng(seed).exponential(1 / np.log(10), (series, partitions))
+
+
+# Fisher's statistic of three p-values of 0.01 is 27.63; by its distribution with six degrees of
+# freedom the probability of so much is exp(-13.816) (1 + 13.816 + 13.816^2 / 2) = 1.103e-4.
+@pytest.mark.parametrize(("limit", "found"), [(1.11e-4, True), (1.09e-4, False)])
+def test_three_series_are_tested_by_fishers_product(limit, found):
+    assert depart_together(np.array([2.0, 2.0, 2.0]), APART[:3], limit) is found
+
+
+# Of n choices of three the likeliest was taken, so that of five series ten times as much is chance, at
+# most: 1.103e-3.
+def test_the_largest_of_more_series_are_likelier_to_be_chance():
+    score = np.array([2.0, 0.1, 2.0, 0.2, 2.0])
+    assert not depart_together(score, APART, 2.0 * 1.103e-4)
+    assert depart_together(score, APART, 10.0 * 1.103e-4)
+
+
+# Three series that are always equal are one: 0.01 is then the probability, but for one standard
+# error of the correlations, 1/8.
+@pytest.mark.parametrize(("limit", "found"), [(0.011, True), (0.004, False)])
+def test_series_that_depart_together_as_a_rule_are_evidence_once(limit, found):
+    same = APART[[0, 0, 0]]
+    assert depart_together(np.array([2.0, 2.0, 2.0]), same, limit) is found
+
+
+def test_an_earlier_incident_makes_no_relation():
+    past = chance(1, 3, 98)
+    score = np.full(3, 2.4)
+    assert depart_together(score, past, 1e-4)
+    past[:, 50] = 200.0
+    assert depart_together(score, past, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("score", "earlier"),
+    [
+        pytest.param([9.0, 9.0], APART[:2], id="two series"),
+        pytest.param([9.0, 9.0, np.nan], APART[:3], id="two that are known"),
+        pytest.param([9.0, 9.0, 9.0], APART[:3, :27], id="a short past"),
+        pytest.param([9.0, 9.0, 9.0], np.where(APART[:3] > 0, 1.0, np.nan), id="few common days"),
+        pytest.param([], np.zeros((0, 64)), id="nothing"),
+    ],
+)
+def test_what_is_not_known_is_no_evidence(score, earlier):
+    assert not depart_together(np.array(score), earlier, 0.5)
+
+
+@pytest.mark.parametrize("series", [3, 5, 14, 40])
+def test_as_many_false_alarms_as_accepted(series):
+    past = chance(2, series, 98)
+    newest = chance(3, 20_000, series)
+    found = np.mean([depart_together(one, past, 0.02) for one in newest])
+    assert 0.013 < found < 0.024
+
+
+@pytest.mark.parametrize("shared", [0.5, 0.8, 1.0])
+def test_no_more_false_alarms_of_related_series(shared):
+    """Groups of series that share their noise: rows, bytes and distinct values of a table."""
+    draws = np.random.default_rng(4)
+    common = draws.normal(size=(4, 20_098)).repeat(3, axis=0)
+    z = np.sqrt(shared) * common + np.sqrt(1 - shared) * draws.normal(size=common.shape)
+    score = -np.log10(2 * special.ndtr(-np.abs(z)))
+    found = np.mean([depart_together(one, score[:, :98], 0.02) for one in score[:, 98:].T])
+    assert found < 0.03
+
+
+def said(score):
+    scores = Scores.unscored(score.shape)
+    scores.score[:], scores.expected[:] = score, 0.0
+    return scores
+
+
+# Fourteen series of which three have p-values of 0.002: each alone had to be 2.2e-4, and the third 6.7e-4.
+def test_a_partition_is_rejected_for_what_departs_together():
+    past = chance(5, 14, 98)
+    score = np.full((14, 1), 0.3)
+    score[[2, 5, 11]] = 2.7
+    rule, values = FalseDiscoveryRate(), np.ones((14, 1))
+    now = np.hstack([past, score])
+    found = rule.decide(values, said(score), None, now)
+    assert np.flatnonzero(found[:, 0]).tolist() == [2, 5, 11]
+    assert not rule.decide(values, said(score)).any()
+    past[[5, 11]] = past[2]
+    assert not rule.decide(values, said(score), None, np.hstack([past, score])).any()
+
+
+def test_day_by_day_as_in_a_replay():
+    draws = np.random.default_rng(9)
+    days = [f"ds={day}" for day in np.arange("2024-01-01", "2024-04-30", dtype="M8[D]")]
+    values = 100 * np.exp(draws.normal(0, 0.15, (8, len(days))))
+    values[[1, 4, 6], -1] = 50  # some four deviations
+    columns = ["partition", "name", "score", "severity", "explanation"]
+    with tg.Repository("sqlite://") as repo:
+        for until in (len(days) - 1, len(days)):
+            for i, row in enumerate(values):
+                known = dict(zip(days[:until], row[:until], strict=True))
+                repo.record("d", f"mean {i}", known, scale="positive")
+            found = repo.detect("d")
+        again = repo.detect("d", replay=True)
+    last = found[found["partition"] == days[-1]]
+    assert sorted(last["name"]) == ["mean 1", "mean 4", "mean 6"]
+    assert last["explanation"].str.contains("2 other metrics are unusual, too").all()
+    assert again[columns].values.tolist() == found[columns].values.tolist()
