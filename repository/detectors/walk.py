@@ -464,7 +464,8 @@ class Walk:
         whole = np.isnan(seen) | (np.abs(seen - np.round(seen)) < WHOLE)
         some = some[whole.all(axis=1)]
         found = CountForecast.from_past(
-            np.maximum(np.expm1(now.flat[some] + now.effect[some, None]), 0)
+            np.maximum(np.expm1(now.flat[some] + now.effect[some, None]), 0),
+            ~np.isnan(self.centre[some, past]),
         )
         return some[found.small], found.taken(found.small)
 

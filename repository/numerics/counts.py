@@ -27,6 +27,8 @@ WEEKS, LONG = 28, 98
 """Points whose mean is expected, and those whose variance is."""
 ENOUGH = 14
 """Points from which mean and variance are known well enough."""
+FAR, OTHERS = 10.0, 7
+"""Deviations of so many others, at least, beyond which a point that was never scored is no example."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,18 @@ class CountForecast:
     small: NDArray[np.bool_]
 
     @classmethod
-    def from_past(cls, past: Floats) -> CountForecast:
+    def from_past(cls, past: Floats, scored: NDArray[np.bool_]) -> CountForecast:
         """Forecast counts from their past.
 
         Parameters
         ----------
         past : array of float, shape (series, memory)
             Earlier counts, NaN where unknown, without their season.
+        scored : array of bool, same shape
+            Which of them were scored, and so are no anomalies. The first of a series were not: a
+            table's first load may hold the rows of years.
         """
+        past = np.where(_first_loads(past, scored), np.nan, past)
         mean = _mean(past[:, -WEEKS:])
         long = past[:, -LONG:]
         points = (~np.isnan(long)).sum(axis=1)
@@ -130,6 +136,16 @@ def poisson_limit(score: float, mean: Floats) -> Floats:
         below = poisson_score(middle, mean) < score
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return low
+
+
+def _first_loads(past: Floats, scored: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which points that were never scored are far from all that were."""
+    others = np.where(scored, past, np.nan)
+    mean = _mean(others)[:, None]
+    variance = np.maximum(_mean(np.square(others - mean))[:, None], np.maximum(mean, 1))
+    enough = (~np.isnan(others)).sum(axis=1) >= OTHERS
+    found: NDArray[np.bool_] = np.abs(past - mean) > FAR * np.sqrt(variance)
+    return found & ~scored & enough[:, None]
 
 
 def _mean(values: Floats) -> Floats:

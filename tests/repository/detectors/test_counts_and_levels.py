@@ -79,13 +79,36 @@ def test_a_poisson_count_of_a_few_rows_is_judged_as_one():
 
 def test_small_counts_are_forecast_as_negative_binomial():
     past = np.tile([2.0, 4, 6, 4], 25)[None, :]  # mean 4, variance 2: less than a Poisson count's
-    forecast = CountForecast.from_past(past)
+    scored = np.ones(past.shape, dtype=bool)
+    forecast = CountForecast.from_past(past, scored)
     variance = 4 * (1 + 1 / 28)
     size, share = 16 / (variance - 4), 4 / variance
     above = stats.nbinom.sf(14, size, share)
     assert forecast.score(np.array([15.0]))[0] == pytest.approx(-np.log10(2 * above), rel=1e-6)
     assert forecast.quantile(0.9995)[0] == stats.nbinom.ppf(0.9995, size, share)
-    assert not CountForecast.from_past(np.full((1, 98), 40.0)).small[0]  # 30 and more are not small
+    more = np.full(past.shape, 40.0)
+    assert not CountForecast.from_past(more, scored).small[0]  # 30 and more are not small
+
+
+@pytest.mark.parametrize("first", [1000, 10_000_000])
+def test_small_counts_forget_a_first_load_of_years(first):
+    values = np.random.default_rng(2).poisson(8, 100).astype(float)
+    values[0] = np.nan
+    without = judged(values)[0]
+    values[0] = first
+    scores, found = judged(values)
+    assert found == []
+    for name in ("score", "lower", "upper"):
+        assert getattr(scores, name)[0, 30:] == pytest.approx(getattr(without, name)[0, 30:])
+    assert scores.upper[0, 30:].max() < 30  # of a Poisson count of 8 one in 10,000 exceeds 20
+
+
+def test_first_days_within_what_the_others_are_remain_examples():
+    values = np.random.default_rng(3).poisson(8, 60).astype(float)
+    values[2] = 25  # six deviations
+    usual = judged(values)[0].upper[0, 40]
+    values[2] = np.nan
+    assert usual > judged(values)[0].upper[0, 40]
 
 
 def test_a_poisson_limit_is_the_last_count_below_the_score_whatever_the_mean():
