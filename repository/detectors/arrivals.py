@@ -74,15 +74,13 @@ class MissingPartition(PartitionDetector):
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
         grid = _grid(history)
-        last = t == len(history.times) - 1
-        overdue = _overdue(history, grid) if last else 0
-        before = sum(
-            len(gap.columns) for gap in gaps(history) if gap.place == t and not gap.overdue
-        )
+        here = [gap for gap in gaps(history) if gap.place == t]
+        before = sum(len(gap.times) for gap in here if not gap.overdue)
         told = f"follows a gap of {_many(before, 'partition')}"
-        if not overdue:
+        if not here or not here[-1].overdue:
             return told
-        since = grid.after(history.times[t], 1).astype("M8[us]").item()
+        times = here[-1].times
+        overdue, since = len(times), times[0].astype("M8[us]").item()
         assert isinstance(since, datetime)
         moment = f"{since.day} {since:%b %Y}" + (f" {since:%H:%M}" if grid.within_days else "")
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
@@ -93,9 +91,9 @@ class MissingPartition(PartitionDetector):
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
         told, longest = 0, 0
         for number, gap in enumerate(gaps(history)):
-            rare, length = gap.rarest, len(gap.columns)
+            rare, length = gap.rarest, len(gap.times)
             if told and length >= longest + LONGER:
-                rare = max(rare, np.log10((gap.columns[0] + 2) / (number + 1))) + UNSEEN
+                rare = max(rare, np.log10((gap.begin + 3) / (number + 1))) + UNSEEN
             elif not told:
                 rare += UNSEEN
             count[gap.place] += length
@@ -116,16 +114,16 @@ def _many(count: int, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Gap:
-    """A gap: consecutive calendar positions that are missing though they usually are not.
+    """A gap: consecutive calendar positions of which some are missing though they usually are not.
 
     Attributes
     ----------
     place : int
         Index of the reported partition: the one after the gap, or the last if they are overdue.
-    columns : tuple of int
-        Missing columns of the grid.
-    times : tuple of datetime64
-        Times of the missing partitions.
+    begin : int
+        Column of the partition before the gap.
+    times : array of datetime64
+        Times of the missing partitions, without those that are often missing.
     rarest : float
         -log10 of the frequency at which the rarest of these positions was missing before.
     overdue : bool
@@ -133,8 +131,8 @@ class Gap:
     """
 
     place: int
-    columns: tuple[int, ...]
-    times: tuple[np.datetime64, ...]
+    begin: int
+    times: NDArray[np.datetime64]
     rarest: float
     overdue: bool
 
@@ -142,23 +140,21 @@ class Gap:
 def gaps(history: History) -> Iterator[Gap]:
     """Yield the gaps in the calendar of a history in order, overdue partitions last."""
     grid = _grid(history)
-    columns = grid.column
-    if grid.period == 1 or len(columns) < 2:
+    if grid.period == 1 or len(grid.column) < 2:
         return
-    there = np.zeros(int(columns[-1]) + 1, dtype=bool)
-    there[columns] = True
-    due = _overdue(history, grid)
-    ends = np.append(columns[1:], columns[-1] + due + 1)
-    for t in np.flatnonzero(ends > columns + 1).tolist():
-        begin, end = int(columns[t]), int(ends[t])
-        seen = min(end, begin + 1 + CYCLES * grid.period)
-        rates = {c: _rate(there, c, grid.period) for c in range(begin + 1, seen)}
-        rare = {c: -np.log10(rate) for c, rate in rates.items() if rate < OFTEN}
-        if rare:
-            missing = (*rare, *range(seen, end))
-            times = tuple(grid.after(history.times[t], c - begin) for c in missing)
-            last = t + 1 == len(columns)
-            yield Gap(t if last else t + 1, missing, times, max(rare.values()), overdue=last)
+    there = np.zeros(int(grid.column[-1]) + 1, dtype=bool)
+    there[grid.column] = True
+    absent = np.cumsum(~there)
+    steps = np.append(grid.steps(history.times), _overdue(history, grid) + 1)
+    for t in np.flatnonzero(steps > 1).tolist():
+        begin, ahead = int(grid.column[t]), np.arange(1, steps[t])
+        overall = (absent[begin] + 1) / (begin + 3)
+        rates = _rates(there, begin, grid.period, float(overall))[(ahead - 1) % grid.period]
+        rare = rates < OFTEN
+        if rare.any():
+            last = t + 1 == len(grid.column)
+            times = grid.after(history.times[t], ahead[rare])
+            yield Gap(t if last else t + 1, begin, times, -np.log10(rates.min()), overdue=last)
 
 
 OFTEN = 0.5
@@ -171,12 +167,13 @@ def _grid(history: History) -> Grid:
     return history.grid or Grid.from_times(history.times)
 
 
-def _rate(there: NDArray[np.bool_], column: int, period: int) -> float:
-    """Return the smoothed frequency of earlier gaps at a column's position in the season."""
-    before = there[:column]
-    alike = ~before[column % period :: period][-CYCLES:]
-    overall = ((~before).sum() + 1) / (len(before) + 2)
-    return float((alike.sum() + overall) / (len(alike) + 1))
+def _rates(there: NDArray[np.bool_], begin: int, period: int, overall: float) -> Floats:
+    """Return the smoothed frequencies of gaps before a column at each position of a season after it."""
+    before = begin + np.arange(1, period + 1)[:, None] - period * np.arange(1, CYCLES + 1)
+    known = before >= 0
+    missing = (known & ~there[np.maximum(before, 0)]).sum(axis=1)
+    rates: Floats = (missing + overall) / (known.sum(axis=1) + 1)
+    return rates
 
 
 def _overdue(history: History, grid: Grid) -> int:
@@ -192,8 +189,7 @@ def _overdue(history: History, grid: Grid) -> int:
     ) > RECENT_DELAYS * step / np.timedelta64(1, "s"):
         return 0
     slowest = max(known.max(), np.timedelta64(0, "s"))
-    late = ledger.now - (history.times[-1] + step) - 2 * slowest
-    return max(int(late / step), 0)
+    return grid.passed(history.times[-1], ledger.now - 2 * slowest)
 
 
 def delays_of(history: History) -> NDArray[np.timedelta64]:
@@ -203,7 +199,7 @@ def delays_of(history: History) -> NDArray[np.timedelta64]:
     """
     if history.ledger is None:
         return np.full(len(history.times), np.timedelta64("NaT", "s"))
-    ends = history.times + _grid(history).length
+    ends = _grid(history).after(history.times)
     delays: NDArray[np.timedelta64] = (history.ledger.arrived - ends).astype("m8[s]")
     return delays
 

@@ -144,8 +144,9 @@ def _first_loads(past: Floats, scored: NDArray[np.bool_]) -> NDArray[np.bool_]:
     mean = _mean(others)[:, None]
     variance = np.maximum(_mean(np.square(others - mean))[:, None], np.maximum(mean, 1))
     enough = (~np.isnan(others)).sum(axis=1) >= OTHERS
-    found: NDArray[np.bool_] = np.abs(past - mean) > FAR * np.sqrt(variance)
-    return found & ~scored & enough[:, None]
+    far = np.abs(past - mean) > FAR * np.sqrt(variance)
+    found: NDArray[np.bool_] = far & ~scored & enough[:, None]
+    return found
 
 
 def _mean(values: Floats) -> Floats:

@@ -71,26 +71,42 @@ class Grid:
         count = len(times)
         if count < 2 or np.isnat(times[: FIRST_STEPS + 1]).any():
             return cls(np.arange(count), count, 1)
-        seconds = np.diff(times).astype("m8[s]").astype(np.float64)
-        seconds[np.isnat(times[1:])] = np.nan
-        usual = float(np.median(seconds[:FIRST_STEPS]))
+        usual = float(np.median(np.diff(times[: FIRST_STEPS + 1]).astype("m8[s]").astype(float)))
         if MONTH[0] <= usual <= MONTH[1]:
-            months = times.astype("M8[M]").astype(np.int64)
-            steps = np.where(np.isnat(times[1:]), 1, np.diff(months))
-            return cls._from_steps(steps, MONTHS, 0)
+            return cls._from_period(times, MONTHS, 0)
         step = min(STEPS, key=lambda one: abs(np.log(max(usual, 1) / one)))
         if not 1 / NEAR < usual / step < NEAR:
             return cls(np.arange(count), count, 1)
-        period = WEEKDAYS if step == DAY else max(DAY // step, 1)
-        return cls._from_steps(np.nan_to_num(np.rint(seconds / step), nan=1), period, step)
+        return cls._from_period(times, WEEKDAYS if step == DAY else max(DAY // step, 1), step)
 
     @classmethod
-    def _from_steps(cls, steps: NDArray[Any], period: int, step: int) -> Grid:
+    def _from_period(cls, times: NDArray[np.datetime64], period: int, step: int) -> Grid:
         longest = CYCLES * period
-        whole = steps.astype(np.intp)
-        whole = np.where(whole > longest, longest + whole % period, np.maximum(whole, 1))
-        column = np.concatenate([[0], np.cumsum(whole)])
+        steps = cls(np.empty(0, dtype=np.intp), 0, period, step).steps(times)
+        column = np.zeros(len(times), dtype=np.intp)
+        column[1:] = np.cumsum(np.where(steps > longest, longest + steps % period, steps))
         return cls(column, int(column[-1]) + 1, period, step)
+
+    def steps(self, times: NDArray[np.datetime64]) -> NDArray[np.intp]:
+        """Return the steps from each partition to the next: 1, and more over a gap, however long.
+
+        1 where one has no time, or where there is no regular step.
+
+        Examples
+        --------
+        >>> days = np.array(["2013-01-01", "2013-01-02", "2013-01-03", "2014-01-03"], "M8[s]")
+        >>> Grid.from_times(days).steps(days).tolist()
+        [1, 1, 365]
+        """
+        if self.months:
+            found = np.diff(times.astype("M8[M]")).astype(np.int64).astype(np.float64)
+        elif self.step:
+            found = np.rint(np.diff(times).astype("m8[s]").astype(np.float64) / self.step)
+        else:
+            found = np.ones(max(len(times) - 1, 0))
+        unknown = np.isnat(times[1:]) | np.isnat(times[:-1])
+        whole: NDArray[np.intp] = np.where(unknown, 1, np.maximum(found, 1)).astype(np.intp)
+        return whole
 
     @property
     def cycle(self) -> int:
@@ -102,7 +118,12 @@ class Grid:
     @property
     def yearly(self) -> bool:
         """Whether the longest season is a year."""
-        return self.step == WEEK or (self.period == MONTHS and not self.step)
+        return self.step == WEEK or self.months
+
+    @property
+    def months(self) -> bool:
+        """Whether partitions are months."""
+        return self.period == MONTHS and not self.step
 
     @property
     def daily(self) -> bool:
@@ -117,21 +138,40 @@ class Grid:
     @property
     def length(self) -> np.timedelta64:
         """Time that a partition spans, at most; a day where there is no regular step."""
-        return np.timedelta64(self.step or (MONTH[1] if self.period == MONTHS else DAY), "s")
+        return np.timedelta64(self.step or (MONTH[1] if self.months else DAY), "s")
 
-    def after(self, time: np.datetime64, columns: int) -> np.datetime64:
-        """Return the time of the partition so many columns after that of a time.
+    def after(
+        self,
+        time: np.datetime64 | NDArray[np.datetime64],
+        columns: int | NDArray[np.integer[Any]] = 1,
+    ) -> NDArray[np.datetime64]:
+        """Return the times of the partitions so many columns after others; of the next, their ends.
 
         Examples
         --------
         >>> months = np.arange("2013-01", "2013-09", dtype="M8[M]").astype("M8[s]")
-        >>> print(Grid.from_times(months).after(months[0], 2))
-        2013-03-01T00:00:00
+        >>> print(Grid.from_times(months).after(months[:2]))
+        ['2013-02-01T00:00:00' '2013-03-01T00:00:00']
         """
-        if self.period == MONTHS and not self.step:
-            found: np.datetime64 = (time.astype("M8[M]") + columns).astype("M8[s]")
-            return found
-        return time + columns * self.length
+        times = np.asarray(time)
+        if self.months:
+            return (times.astype("M8[M]") + columns).astype("M8[s]")
+        return np.asarray(times + columns * self.length)
+
+    def passed(self, time: np.datetime64, now: np.datetime64) -> int:
+        """Return the number of partitions after that of a time that have ended by another; 0 at least.
+
+        Examples
+        --------
+        >>> months = np.arange("2013-01", "2013-09", dtype="M8[M]").astype("M8[s]")
+        >>> Grid.from_times(months).passed(months[-1], np.datetime64("2013-11-02T00:00:00"))
+        2
+        """
+        if self.months:
+            whole = int((now.astype("M8[M]") - time.astype("M8[M]")).astype(np.int64))
+        else:
+            whole = int((now - time) / self.length)
+        return max(whole - 1, 0)
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.

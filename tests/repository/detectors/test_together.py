@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-import tidegauge as tg
 from scipy import special
 from tidegauge.repository.detectors.base import Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate
 from tidegauge.repository.numerics.together import depart_together
+
+import tidegauge as tg
 
 APART = np.array([[(t >> bit) & 1 for t in range(64)] for bit in range(5)], dtype=float)
 """Scores of five series whose correlations are exactly 0."""

@@ -387,6 +387,48 @@ def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
     assert days[2][1].startswith("follows a gap of 1 partition, and is the newest, 2 days overdue")
 
 
+def gap(days, now=None):
+    """Return what is said of the newest of some days, which came an hour after their ends."""
+    times = np.asarray(days, "M8[D]").astype("M8[s]")
+    came = times + np.timedelta64(25, "h")
+    end = np.datetime64("NaT", "s") if now is None else np.datetime64(now, "s")
+    ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=end)
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    detector = MissingPartition()
+    return detector.measure(history)[-1], detector.explanation(history, len(times) - 1)
+
+
+@pytest.mark.parametrize("length", [1, 40, 56, 57, 98, 99, 200])
+def test_a_gap_has_its_whole_length_and_is_no_precedent_of_itself(length):
+    before = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
+    after = before[-1] + np.timedelta64(length + 1, "D")
+    many = "partition" if length == 1 else "partitions"
+    assert gap([*before, after]) == (length, f"follows a gap of {length} {many}")
+
+
+def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():
+    days = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
+    before = days[np.is_busday(days)]  # the last is a Friday
+    after = np.busday_offset(before[-1], 61)
+    assert gap([*before, after]) == (60, "follows a gap of 60 partitions")
+    # On the Wednesday after at noon, Monday and Tuesday are over.
+    assert gap(before, "2013-07-03T12:00") == (2, "is the newest, 2 days overdue since 1 Jul 2013")
+
+
+def test_months_end_with_their_last_day():
+    months = np.arange("2012-01", "2013-11", dtype="M8[M]")
+    times, ends = months.astype("M8[s]"), (months + 1).astype("M8[s]")
+    came = ends + np.timedelta64(6, "h")
+    now = np.datetime64("2014-02-02T00:00:00")
+    ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    assert tg.Late().measure(history).tolist() == [6.0] * len(times)
+    # November, December and January are over.
+    assert tg.MissingPartition().measure(history)[-1] == 3
+
+
 def test_nothing_is_overdue_if_nobody_knows_when_it_came():
     unknown = np.full(40, "NaT", "M8[s]")
     assert (overdue(30, arrived=unknown)[0] == 0).all()
