@@ -78,7 +78,7 @@ def _tail_of_related(nats: float, past: Floats) -> float:
     It is gamma distributed, with the mean and the variance that it has by the correlations.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        known: Floats = np.corrcoef(past)
+        known = np.atleast_2d(np.corrcoef(past))
     correlations = np.nan_to_num(known, nan=1.0)  # what never varied tells nothing
     pairs = correlations[np.triu_indices(LARGEST, 1)] - 1 / math.sqrt(past.shape[1])
     variance = LARGEST + 2 * float(np.clip(pairs, 0, 1).sum())
