@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ def write_incidents(
 
     An incident keeps its id as long as one of its anomalies was in it before, or its first one is
     the same. It is resolved once its series have later values without an anomaly, and reopened when
-    another anomaly joins it.
+    another anomaly joins it. While one of them goes on in a wider incident, it is not over.
     """
     places, newest, ends, steps = _places(connection, dataset)
     found = _anomalies(connection, dataset, places)
@@ -91,6 +92,9 @@ def write_incidents(
         for row in connection.execute(sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset))
     }
     groups = group_anomalies(found)
+    odd: dict[int, list[int]] = {}
+    for series, place in sorted({(one.series, one.place) for one in found}):
+        odd.setdefault(series, []).append(place)
     # A group claims the incident of its own first anomaly before others can, so that no id is used
     # twice.
     named = [min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups]
@@ -99,7 +103,9 @@ def write_incidents(
     kept: list[tuple[int, list[Anomaly], _Course]] = []
     for group, own in zip(groups, named, strict=True):
         told = headline(group, steps[group[0].within], group_bys)
-        course = _course(group, told, newest, ends)
+        # Series of partition-level detectors have no metrics; their newest partition stands in.
+        until = {a.series: newest.get(a.series, ends.get(a.within, -1)) for a in group}
+        course = _course(group, told, until, odd)
         others = {a.incident for a in group if a.incident is not None} - taken
         of = own if own is not None else min(others, default=None)
         if of is None:
@@ -127,20 +133,25 @@ def write_incidents(
 
 
 def _course(
-    group: Sequence[Anomaly], told: str, newest: Mapping[int, int], ends: Mapping[str, int]
+    group: Sequence[Anomaly], told: str, until: Mapping[int, int], odd: Mapping[int, Sequence[int]]
 ) -> _Course:
+    """Return the course of an incident, given each series' newest partition, and those with anomalies."""
     last = group[-1]
     severities = list(Severity)
     gravest = max(severities.index(Severity(a.severity)) for a in group)
-    # Series of partition-level detectors have no metrics; their newest partition stands in.
-    over = any(newest.get(a.series, ends.get(a.within, -1)) > last.place for a in group)
+    later = [
+        (newest - last.place, len(odd[series]) - bisect_right(odd[series], last.place))
+        for series, newest in until.items()
+    ]
+    back = any(partitions > unusual for partitions, unusual in later)
+    goes_on = any(0 < partitions == unusual for partitions, unusual in later)
     return _Course(
         headline=told,
         severity=str(severities[gravest]),
         first_partition_id=group[0].partition,
         last_partition_id=last.partition,
         series=len({a.series for a in group}),
-        is_over=int(over),
+        is_over=int(back and not goes_on),
     )
 
 

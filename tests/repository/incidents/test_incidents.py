@@ -160,6 +160,24 @@ def test_an_incident_is_as_grave_as_its_gravest(repo):
 # a life
 
 
+def test_an_incident_that_goes_on_in_a_wider_one_is_not_over(repo):
+    others = [f"m{n}" for n in range(6)]
+    record(repo, "x", [1, 1, 500])
+    repo.detect("d", LIMIT)
+    for name in ("x", *others):
+        record(repo, name, [500], first=4)
+    repo.detect("d", LIMIT)
+    assert spans(repo) == [(3, 3), (4, 4)]  # a seventh of the metrics is not alike
+    assert statuses(repo) == ["open", "open"]
+    for name in others:
+        record(repo, name, [1], first=5)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["open", "resolved"]  # of x nothing new is known
+    record(repo, "x", [1], first=5)
+    repo.detect("d", LIMIT)
+    assert statuses(repo) == ["resolved", "resolved"]
+
+
 def test_an_incident_is_resolved_when_the_series_is_back_and_reopened_when_it_goes_on(repo):
     record(repo, "x", [1, 1, 500])
     repo.detect("d", LIMIT)
