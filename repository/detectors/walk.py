@@ -87,6 +87,13 @@ def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
     return tiny
 
 
+def _limit(freedom: Floats) -> Floats:
+    """Return the limits of the band in spreads; most series have the same degrees of freedom."""
+    kinds, of = np.unique(freedom, return_inverse=True)
+    limits: Floats = np.asarray(special.stdtrit(kinds, 1 - BAND / 2), dtype=np.float64)
+    return limits[of]
+
+
 def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
     """Return whether a season of a grid is among those to look for."""
     name = "week" if slots == grid.cycle else "day"
@@ -343,9 +350,11 @@ class Walk:
         moving[some[self._are_new(some, c, SURE_WEEKS)]] = 0  # a weekend is no drift
         drifts = moving > score
         score = np.maximum(score, moving)
+        repeating = tails.repeats(self.seen[:, past])
         atoms, constant = tails.score_constants(
             score,
-            self._alike(past, now, expected),
+            self._alike(past, np.flatnonzero(repeating), expected),
+            repeating,
             y,
             alarms,
             expected.least,
@@ -368,7 +377,7 @@ class Walk:
         reason = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
         reason = np.where(fit & expected.calendar, Reason.CALENDAR, reason)
         scores.reason[:, k] = np.where(fit & expected.recovered, Reason.RECOVERY, reason)
-        limit = special.stdtrit(now.freedom, 1 - BAND / 2)
+        limit = _limit(now.freedom)
         far = limit.copy()
         far[heavy] = np.maximum(limit[heavy], tail.limit(BAND))
         reach = np.where(drifts, step * limit, width * far)
@@ -380,15 +389,14 @@ class Walk:
             bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
-    def _alike(self, past: slice, now: Forecast, expected: _Expected) -> Floats:
-        """Return the past without what labels exclude; where it repeats, what the season makes alike.
+    def _alike(self, past: slice, some: NDArray[np.intp], expected: _Expected) -> Floats:
+        """Return the past without what labels exclude; of some series, what the season makes alike.
 
         An hour of the day is not constant by the nights, nor a Wednesday by the weekends. Of a few
         points, such as the Sundays of 14 weeks, none is constant, unless all of the past is, at what is expected.
         """
-        seen = self.seen[:, past]
-        apart = np.ptp(self.effects, axis=1) > expected.width
-        some = np.flatnonzero(apart & tails.repeats(seen))
+        now, seen = expected.now, self.seen[:, past]
+        some = some[np.ptp(self.effects[some], axis=1) > expected.width[some]]
         if not some.size:
             return seen
         other = self.effects[some].take(np.maximum(self.slot[past], 0), axis=1)

@@ -10,7 +10,7 @@ from scipy import special
 
 from tidegauge.repository.numerics.arrays import CAP, zero_if_nan
 from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
-from tidegauge.repository.numerics.medians import forward_fill, median, quantiles, running, runnings
+from tidegauge.repository.numerics.medians import forward_fill, median, newest, quantiles, runnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,6 +146,7 @@ def repeats(past: Floats) -> NDArray[np.bool_]:
 def score_constants(
     score: Floats,
     past: Floats,
+    repeating: NDArray[np.bool_],
     value: Floats,
     alarms: NDArray[np.bool_],
     least: Floats,
@@ -166,6 +167,8 @@ def score_constants(
     ----------
     score : array of float, shape (series,)
     past : array of float, shape (series, memory)
+    repeating : array of bool, shape (series,)
+        Those that have a value twice in succession; others have no constant.
     value : array of float, shape (series,)
     alarms : array of bool, shape (series, memory)
         Points that alarmed; excluded from earlier departures if fewer than `OFTEN`.
@@ -185,7 +188,7 @@ def score_constants(
     """
     atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
     band = np.full((len(score), 2), np.nan)
-    some = np.flatnonzero(repeats(past))  # others have no constant
+    some = np.flatnonzero(repeating)
     past, alarms = past[some], alarms[some]
     known = ~np.isnan(past)
     usual = median(past)  # where one value fills over half, the median is that value
@@ -285,11 +288,11 @@ def drift(
     """
     count = len(value)
     score, start, spread = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
-    newest = (value - now.effect)[:, None]
-    some = np.flatnonzero(_moved(now, newest[:, 0]))
+    flat = value - now.effect
+    some = np.flatnonzero(_moved(now, flat))
     if not some.size:
         return score, start, spread
-    path = forward_fill(np.concatenate([now.flat[some], newest[some]], axis=1))
+    path = forward_fill(np.concatenate([now.flat[some], flat[some, None]], axis=1))
     week, before = runnings(path, (7, BASELINE))
     before = np.where(np.isnan(before), week, before)
     ways = week[:, LAG:] - before[:, :-LAG]
@@ -307,7 +310,7 @@ def drift(
     farther = sizes[:, -1] > zero_if_nan(sizes[:, -1 - LAG : -1]).max(axis=1)
     lately = alarms[some, -(LAG + BASELINE) :]
     told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
-    own = newest[some, 0] - before[:, -1 - LAG]
+    own = flat[some] - before[:, -1 - LAG]
     odd = (own * ways[:, -1] > 0) & (np.abs(own) > ODD * now.spread[some])
     score[some] = np.where(farther & ~told & odd & (found >= LOOK), found, 0.0)
     start[some] = before[:, -1 - LAG] + now.effect[some]
@@ -331,12 +334,11 @@ def _joint_freedom(wander: Floats, noise: Floats, freedom: Floats) -> Floats:
     return joint
 
 
-def _moved(now: Forecast, newest: Floats) -> NDArray[np.bool_]:
+def _moved(now: Forecast, value: Floats) -> NDArray[np.bool_]:
     """Return a mask of series that may have drifted, by a bound that is cheap to compute."""
-    path = np.concatenate([now.level[:, -LAG - BASELINE :], newest[:, None]], axis=1)
-    week = running(path[:, -7:], 7)[:, -1]
-    before = path[:, :-LAG]
-    long, short = running(before, BASELINE)[:, -1], running(before[:, -7:], 7)[:, -1]
+    path = np.concatenate([now.level[:, -LAG - BASELINE :], value[:, None]], axis=1)
+    week, before = newest(path, 7), path[:, :-LAG]
+    long, short = newest(before, BASELINE), newest(before, 7)
     way = np.abs(week - np.where(np.isnan(long), short, long))
     return way > FAR * NOISE * NOISE * now.spread
 
