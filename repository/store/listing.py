@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import AsOf, commit_as_of, dataset_id
@@ -22,6 +23,9 @@ RUN_COLUMNS = columns(
     "run_id:integer dataset status selection measured skipped failed gone"
     " started_at:time finished_at:time error tags"
 )
+
+MOST_RUNS = 1000
+"""Newest runs among which the last that measured anything is looked for."""
 
 
 def dataset_names(connection: Connection) -> list[str]:
@@ -106,3 +110,20 @@ def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, A
     for run, key, value in connection.execute(sa.select(s.run_tag)):
         tags.setdefault(run, {})[key] = value
     return [{**row, "tags": tags.get(row["run_id"], {})} for row in rows]
+
+
+def last_measuring_runs(connection: Connection, dataset: str) -> set[int]:
+    """Return the newest runs of a dataset, up to the last that measured any partition.
+
+    Those before it belong to it, up to the last that is complete: what they left it has measured.
+    """
+    r, found = s.run.c, set[int]()
+    of = dataset_id(connection, dataset)
+    query = sa.select(r.id, r.status, r.measured).where(r.dataset_id == of).order_by(r.id.desc())
+    measured = False
+    for run, status, partitions in connection.execute(query.limit(MOST_RUNS)):
+        if measured and status == RunStatus.COMPLETE:
+            break
+        found.add(run)
+        measured = measured or partitions > 0
+    return found

@@ -146,7 +146,10 @@ def run(
         int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")
     ] = 1,
     fail_on_anomaly: Annotated[
-        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
+        bool,
+        typer.Option(
+            "--fail-on-anomaly", help="Exit with 2 for anomalies in what was measured last."
+        ),
     ] = False,
 ) -> int:
     """Measure new and changed partitions of the suites' tables, and detect anomalies."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store.config import dashboard_url
+from tidegauge.repository.store.listing import last_measuring_runs
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class Summary:
     failed : list of str
         One sentence for each table that could not be measured.
     anomalies : list of DataFrame
-        Anomalies in the scanned partitions.
+        Anomalies in the scanned partitions; of a dataset without new ones those still open in the
+        partitions that were measured last.
     notices : list of Notice
         Notifications of incidents and checks, sent and failed.
     checked : list of CheckedTable
@@ -85,7 +87,7 @@ class Summary:
 
     @property
     def found(self) -> int:
-        """The number of anomalies in scanned partitions."""
+        """The number of anomalies."""
         return sum(len(frame) for frame in self.anomalies)
 
     def lines(self, options: str = "") -> list[str]:
@@ -247,11 +249,30 @@ def _detect_and_notify(
             if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
                 summary.timeless.append(dataset)
             found = repository.detect(dataset)
+            standing = _standing(repository, dataset, partitions_of)
         except Exception as error:  # noqa: BLE001 - the other datasets continue
             summary.failed.append(f"detection in {dataset}: {message_of(error)}")
         else:
             summary.anomalies.append(found[found["partition"].isin(partitions_of)])
+            if not standing.empty:
+                summary.anomalies.append(standing)
     summary.notices = notify_all(repository, sinks)
+
+
+def _standing(repository: Repository, dataset: str, scanned: Collection[str]) -> pd.DataFrame:
+    """Return the open anomalies of partitions that were measured last, but not by this run.
+
+    A run that is repeated because another table failed finds nothing new, and one that is repeated
+    because it failed itself finds the rest: what was measured before is as bad as it was.
+    """
+    found = repository.anomalies(dataset, status="open")
+    if found.empty:
+        return found
+    with repository.database.read() as connection:
+        last = last_measuring_runs(connection, dataset)
+    ledger = repository.partitions(dataset)
+    names = set(ledger["partition"][ledger["run_id"].isin(last)]) - set(scanned)
+    return found[found["partition"].isin(names)]
 
 
 def failure_text(one: SuiteFile, error: Exception) -> str:

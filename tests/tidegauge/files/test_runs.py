@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.detection import detect
 from tidegauge.repository.repository import Repository
-from tidegauge.repository.testing.samples import commit, day
+from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg
 from tidegauge.files import check_runs, runs
@@ -128,3 +129,54 @@ def test_what_a_failed_table_committed_is_judged_the_same_night(measured, tmp_pa
         (found,) = summary.anomalies
         assert found["partition"].unique().tolist() == ["ds=2013-01-28"]
         assert summary.status(fail_on_anomaly=True) == 1
+
+
+def interrupted(repo, *found):
+    """Store measured partitions in a run that fails afterwards."""
+    run = repo.store.open_run(spec())
+    repo.store.commit_batch(run, found)
+    repo.store.close_run(run, RunStatus.FAILED, {"measured": len(found)}, "executor lost")
+
+
+def test_a_run_that_is_repeated_ends_as_the_first(measured, tmp_path):
+    """Another table failed, so the scheduler runs all of them again: nothing is new, and as bad as before."""
+    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
+    with Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
+        commit(repo, day(28, rows=10))
+        repo.detect("d")
+        commit(repo)  # measures nothing
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        assert summary.found > 0
+        assert any("ds=2013-01-28" in line for line in summary.lines())
+        assert summary.status(fail_on_anomaly=False) == 0
+        assert summary.status(fail_on_anomaly=True) == 2
+        (incident,) = repo.incidents("d")["id"]
+        repo.label(int(incident), "acknowledged")
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        assert summary.status(fail_on_anomaly=True) == 0
+
+
+def test_what_a_failed_run_left_and_the_next_measured_are_judged_together(measured, tmp_path):
+    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
+    with Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
+        interrupted(repo, day(28, rows=10))
+        repo.detect("d")
+        commit(repo, day(29, rows=10))
+        repo.detect("d")
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        found = {name for frame in summary.anomalies for name in frame["partition"]}
+        assert found == {"ds=2013-01-28", "ds=2013-01-29"}
+
+
+def test_older_anomalies_do_not_count_again(measured, tmp_path):
+    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
+    with Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
+        commit(repo, day(28, rows=10))
+        repo.detect("d")
+        commit(repo, day(29, rows=1001))
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        found = {name for frame in summary.anomalies for name in frame["partition"]}
+        assert found <= {"ds=2013-01-29"}  # which is years overdue
