@@ -1585,8 +1585,8 @@ class Repository(Rendered):
         -------
         pandas.DataFrame
             One row for each sensitivity, with the columns sensitivity, per_month (incidents in thirty
-            days), found and missed (of those labelled ``bad`` or ``acknowledged``), false (anomalies on
-            points labelled ``expected`` or ``ignore``), precision, recall, f1 (NaN without labels),
+            days), found and missed (of those labelled ``bad`` or ``acknowledged``), false (those
+            labelled ``expected`` or ``ignore``), precision, recall, f1 (NaN without labels),
             suggested (True in one row).
 
         Raises
@@ -1908,6 +1908,7 @@ class Repository(Rendered):
         label : str
             ``expected`` or ``bad``: exclude the points from training. ``ignore``: exclude them from
             training and from alerting. ``rebaseline``: a new level begins with the first point.
+            ``reopened``: take back earlier labels. The newest label of a point counts.
         since, until
             Bounds on the partition's time, both inclusive; one of them may be left open.
         name, instance, segment : str, optional

@@ -135,6 +135,12 @@ class BacktestResult:
             "per_month": _per_month(len(groups), past),
         }
 
+    def false_incidents(self, past: BacktestHistory) -> int:
+        """Return the number of incidents of which people said that they are none."""
+        said = self._judged(past)[0]
+        groups = [{said[place] for place in group} for group in self.groups]
+        return sum(-1 in group and 1 not in group for group in groups)
+
     def details(self, past: BacktestHistory) -> list[Record]:
         """Return one row for each finding, by incident and time."""
         said = self._judged(past)[0]

@@ -349,7 +349,7 @@ class DetectionJob(DetectionScope):
         earlier = _earlier(connection, one, {int(i) for i, _ in places_of}, first, ids)
         severities = list(Severity)
         after = gone_before(flags, before)
-        weighed = any(monitor.severity is None for monitor in monitors)
+        weighed = any(monitor.weighs for monitor in monitors)
         found.findings += [
             finding(
                 found.detector,
@@ -501,22 +501,32 @@ def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRo
 def read_ledger(
     connection: Connection, partitions: Sequence[PartitionRow], now: datetime
 ) -> PartitionLedger:
-    """Return arrival times, versions and schemas of some partitions."""
+    """Return arrival times, versions and schemas of some partitions.
+
+    A partition arrived with its first version; one that is restated is not late.
+    """
     v, t = s.partition_version.c, s.table_schema.c
     ids = [row["id"] for row in partitions]
     found: dict[int, Any] = {}
+    first: dict[int, Any] = {}
     for some in chunks(ids):
         query = sa.select(v.partition_id, v.version, v.arrived_at, v.table_schema_id).where(
             v.partition_id.in_(some), s.holds(s.partition_version)
         )
         found.update({row.partition_id: row for row in connection.execute(query)})
+        arrivals = (
+            sa.select(v.partition_id, sa.func.min(v.arrived_at))
+            .where(v.partition_id.in_(some))
+            .group_by(v.partition_id)
+        )
+        first.update({row[0]: row[1] for row in connection.execute(arrivals)})
     schemas: dict[int, dict[str, str]] = {}
     for some in chunks(sorted({row.table_schema_id for row in found.values()})):
         query = sa.select(t.id, t.columns).where(t.id.in_(some))
         schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
     rows = [found.get(of) for of in ids]
     return PartitionLedger(
-        np.array([to_datetime64(row and row.arrived_at) for row in rows], dtype="M8[s]"),
+        np.array([to_datetime64(row and first[row.partition_id]) for row in rows], dtype="M8[s]"),
         np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
         [{} if row is None else schemas[row.table_schema_id] for row in rows],
         now=to_datetime64(now),
@@ -613,7 +623,7 @@ def find(
             flags &= window_mask(one, 0, window)
             points.append(points_of(one, scores, 0, [ids[place] for place in places]))
             after = gone_before(flags)
-            weighed = any(monitor.severity is None for monitor in of)
+            weighed = any(monitor.weighs for monitor in of)
             for i, t in zip(*np.nonzero(flags), strict=True):
                 told = finding(
                     repr(detector),

@@ -11,7 +11,7 @@ from tidegauge.repository.detection.detect import find, read_ledger, stored_suit
 from tidegauge.repository.detection.findings import Finding, judge_partitions, points_of
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger
 from tidegauge.repository.detectors.holidays import suite_holidays
-from tidegauge.repository.detectors.matrices import group_by_segment, matrix
+from tidegauge.repository.detectors.matrices import Matrix, group_by_segment, matrix
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.feedback import feedback_labels, incidents_of
@@ -23,6 +23,8 @@ from tidegauge.repository.store.rows import SeriesRow
 from tidegauge.repository.store.scorebook import Points
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
     from tidegauge.repository.store.label_effects import LabelEffect
@@ -115,13 +117,28 @@ def _wholes(
             detector,
             [monitor],
             replace(one, series=[series_of(detector, within)]),
-            past.ledgers[within],
+            replace(past.ledgers[within], muted=_muted(past, detector, within, one)),
             0,
             past.window,
         )
         points.append(points_of(whole, scores, 0, [row["id"] for row in whole.partitions]))
         findings += told
     return findings, Points.concatenate(points)
+
+
+def _muted(
+    past: BacktestHistory, detector: PartitionDetector, within: str, one: Matrix
+) -> NDArray[np.bool_] | None:
+    """Return a mask of the partitions that labels exclude from training of a detector."""
+    stored = (
+        row
+        for row in past.facts.series
+        if row["kind"] == Watched.__name__
+        and (row["analyzer"], row["segment"]) == (repr(detector), within)
+    )
+    own = next(stored, series_of(detector, within))
+    muted = past.teaching.muted([own], one.partitions)
+    return None if muted is None else muted[0]
 
 
 def _nothing(row: SeriesRow) -> bool:

@@ -19,7 +19,7 @@ SENSITIVITY_COLUMNS = columns(
     " precision:number recall:number f1:number suggested:flag"
 )
 LEAST = 5
-"""Labelled incidents and false anomalies from which another sensitivity than the default is suggested."""
+"""Labelled incidents, real and false, from which another sensitivity than the default is suggested."""
 _ORDER = (Sensitivity.NORMAL, Sensitivity.LOW, Sensitivity.HIGH)
 """The sensitivities, the one first that is preferred to others that are as good."""
 
@@ -44,7 +44,9 @@ def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[Sensitivit
     rows: dict[Sensitivity, dict[str, Any]] = {}
     for level in Sensitivity:
         tried = replace(monitor, rule=None, sensitivity=level)
-        row = BacktestResult.from_history(past, tried).row(past)
+        result = BacktestResult.from_history(past, tried)
+        row = result.row(past)
+        row["false"] = result.false_incidents(past)
         rows[level] = fields_of(row, (name for name in SENSITIVITY_COLUMNS if name in row))
         rows[level] |= {"sensitivity": str(level), "f1": _f1(row["precision"], row["recall"])}
     best = _best(rows)

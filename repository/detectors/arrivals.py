@@ -138,23 +138,27 @@ class Gap:
 
 
 def gaps(history: History) -> Iterator[Gap]:
-    """Yield the gaps in the calendar of a history in order, overdue partitions last."""
-    grid = _grid(history)
-    if grid.period == 1 or len(grid.column) < 2:
+    """Yield the gaps in the calendar of a history in order, overdue partitions last.
+
+    Partitions without a time come after the others, and have no place in it.
+    """
+    grid, times = _grid(history), history.times[~np.isnat(history.times)]
+    column = grid.column[: len(times)]
+    if grid.period == 1 or len(column) < 2:
         return
-    there = np.zeros(int(grid.column[-1]) + 1, dtype=bool)
-    there[grid.column] = True
+    there = np.zeros(int(column[-1]) + 1, dtype=bool)
+    there[column] = True
     absent = np.cumsum(~there)
-    steps = np.append(grid.steps(history.times), _overdue(history, grid) + 1)
+    steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
     for t in np.flatnonzero(steps > 1).tolist():
-        begin, ahead = int(grid.column[t]), np.arange(1, steps[t])
+        begin, ahead = int(column[t]), np.arange(1, steps[t])
         overall = (absent[begin] + 1) / (begin + 3)
         rates = _rates(there, begin, grid.period, float(overall))[(ahead - 1) % grid.period]
         rare = rates < OFTEN
         if rare.any():
-            last = t + 1 == len(grid.column)
-            times = grid.after(history.times[t], ahead[rare])
-            yield Gap(t if last else t + 1, begin, times, -np.log10(rates.min()), overdue=last)
+            last = t + 1 == len(column)
+            missing = grid.after(times[t], ahead[rare])
+            yield Gap(t if last else t + 1, begin, missing, -np.log10(rates.min()), overdue=last)
 
 
 OFTEN = 0.5
@@ -181,15 +185,15 @@ def _overdue(history: History, grid: Grid) -> int:
     ledger = history.ledger
     if ledger is None or grid.period == 1 or np.isnat(ledger.now):
         return 0
-    step = grid.length
-    delays = delays_of(history)[-RECENT_DELAYS:]
+    step, dated = grid.length, ~np.isnat(history.times)
+    delays = delays_of(history)[dated][-RECENT_DELAYS:]
     known = delays[~np.isnat(delays)]
     if len(known) < RECENT_DELAYS or np.median(
         known.astype("m8[s]").astype(float)
     ) > RECENT_DELAYS * step / np.timedelta64(1, "s"):
         return 0
     slowest = max(known.max(), np.timedelta64(0, "s"))
-    return grid.passed(history.times[-1], ledger.now - 2 * slowest)
+    return grid.passed(history.times[dated][-1], ledger.now - 2 * slowest)
 
 
 def delays_of(history: History) -> NDArray[np.timedelta64]:

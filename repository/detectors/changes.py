@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
+from zlib import crc32
 
 import numpy as np
 
@@ -30,7 +31,7 @@ PAST, ENOUGH = 98, 28
 LEAST_SERIES = 5
 """Metrics whose noise must be known."""
 MOST_SERIES = 256
-"""Metrics by which the noise of a table is measured, at equal distances among all."""
+"""Metrics by which the noise of a table is measured, at most."""
 NOISIER = 1.5
 """Factor from which noise counts as more than usual."""
 LEAST_SPREAD = 0.05
@@ -169,6 +170,16 @@ class VolatilityShift(PartitionDetector):
         )
 
 
+def _sample(history: History) -> list[int]:
+    """Return at most `MOST_SERIES` of the series, of which others that come or go change few."""
+    every = range(len(history.values))
+    if len(every) <= MOST_SERIES:
+        return list(every)
+    names = [str(row["id"]) for row in history.series] or [str(i) for i in every]
+    order = sorted(every, key=lambda i: (crc32(names[i].encode()), i))
+    return sorted(order[:MOST_SERIES])
+
+
 def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the noise of each partition relative to the weeks before, and what is usual of it.
 
@@ -177,8 +188,7 @@ def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]
     """
     grid = history.grid or Grid.from_times(history.times)
     with np.errstate(all="ignore"):
-        series = len(history.values)
-        some = np.linspace(0, series - 1, min(series, MOST_SERIES)).astype(int).tolist()
+        some = _sample(history)
         values = transform(history.values[some], [history.scales[i] for i in some])
         ratios = noise_ratios(values, grid.period)
         enough = (~np.isnan(ratios)).sum(axis=0) >= LEAST_SERIES

@@ -175,7 +175,7 @@ def _emptied(history: History) -> Floats:
     going_on, length = np.zeros(len(some)), np.zeros(len(some), dtype=int)
     for t in range(empty.shape[1]):
         length = np.where(empty[:, t], length + 1, np.where(measured[:, t], 0, length))
-        going_on = np.where(length == 1, rare[:, t], going_on)
+        going_on = np.where(empty[:, t] & (length == 1), rare[:, t], going_on)
         score[some, t] = np.where(empty[:, t] & (length <= STAYS) & (seen[:, t] > 0), going_on, 0)
     return score
 

@@ -153,6 +153,12 @@ class Monitor:
         object.__setattr__(self, "rule", rule)
 
     @property
+    def weighs(self) -> bool:
+        """True if large departures need less evidence: no severity is set, and the rule weighs."""
+        assert self.rule is not None
+        return self.severity is None and self.rule.weighted
+
+    @property
     def has_sensitivity(self) -> bool:
         """True if the detector's rule is one that sensitivities change."""
         return isinstance(RULES.parse(self.detector.rule), FalseDiscoveryRate)

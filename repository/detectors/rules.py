@@ -224,15 +224,16 @@ class FalseDiscoveryRate(DecisionRule):
         unlikely: NDArray[np.bool_] = np.any(p <= self.rate, axis=0)
         for t in range(p.shape[1]):
             if unlikely[t]:
-                tests = int(known[:, t].sum())
-                rejected = self._limit(p[:, t], max(tests, self.least)) > 0
+                told = p[known[:, t], t]
+                tests = len(told)
+                rejected = self._limit(told, max(tests, self.least)) > 0
                 if not rejected and earlier is not None:
                     end = earlier.shape[1] - p.shape[1] + t
                     level = self.rate * min(tests, TOGETHER) / max(tests, self.least)
                     rejected = depart_together(scores.score[:, t], earlier[:, :end], level)
                 if rejected:
-                    flags[:, t] = np.less_equal(p[:, t], self._limit(p[:, t], tests))
-                goes_on = np.flatnonzero(last * side[:, t] > 0)
+                    flags[:, t] = np.less_equal(p[:, t], self._limit(told, tests))
+                goes_on = np.flatnonzero(known[:, t] & (last * side[:, t] > 0))
                 limit = self._limit(p[goes_on, t], LASTING * len(goes_on))
                 flags[goes_on, t] |= p[goes_on, t] <= limit
                 flags[:, t] &= known[:, t]

@@ -27,6 +27,7 @@ class TrainingLabels:
     Attributes
     ----------
     said : sequence of LabelEffect
+        The newest last; that of each point counts, and one that is ``reopened`` has none.
     holidays : mapping of date text to str
         Names of holidays by ISO date, such as ``2013-07-04``.
     """
@@ -66,7 +67,7 @@ class TrainingLabels:
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
     ) -> NDArray[np.bool_] | None:
         """Return a mask of the points excluded from alerting; None if no label excludes any."""
-        return self._marked({"ignore"}, series, partitions)
+        return self._marked(frozenset({"ignore"}), series, partitions)
 
     def holiday(self, partition: PartitionRow) -> str:
         """Return the name of a partition's holiday; empty if it is on none."""
@@ -90,30 +91,37 @@ class TrainingLabels:
 
         None if no label resets the baseline.
         """
-        marks = [mark & known for mark in self._marks({"rebaseline"}, series, partitions)]
-        if not marks:
-            return None
-        first = [mark & (np.cumsum(mark, axis=1) == 1) for mark in marks]
-        begun: NDArray[np.bool_] = np.any(first, axis=0)
-        return begun
+        newest = self._newest(series, partitions)
+        begun = np.zeros(known.shape, dtype=bool)
+        found = False
+        for number, one in enumerate(self.said):
+            if one.label == "rebaseline":
+                covered = known & (newest == number)
+                begun |= covered & (np.cumsum(covered, axis=1) == 1)
+                found = True
+        return begun if found else None
 
     def _marked(
         self,
-        labels: frozenset[str] | set[str],
+        labels: frozenset[str],
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
     ) -> NDArray[np.bool_] | None:
-        marks = self._marks(labels, series, partitions)
-        return np.any(marks, axis=0) if marks else None
+        """Return a mask of the points whose newest label is one of some kinds; None if there is none."""
+        some = [number for number, one in enumerate(self.said) if one.label in labels]
+        if not some:
+            return None
+        marked: NDArray[np.bool_] = np.isin(self._newest(series, partitions), some)
+        return marked
 
-    def _marks(
-        self,
-        labels: frozenset[str] | set[str],
-        series: Sequence[SeriesRow],
-        partitions: Sequence[PartitionRow],
-    ) -> list[NDArray[np.bool_]]:
-        """Return a mask of the points covered, for each label of some kinds."""
-        return [mark(one, series, partitions) for one in self.said if one.label in labels]
+    def _newest(
+        self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
+    ) -> NDArray[np.intp]:
+        """Return the number of the newest label that covers each point; -1 where none does."""
+        newest = np.full((len(series), len(partitions)), -1, dtype=np.intp)
+        for number, one in enumerate(self.said):
+            newest[mark(one, series, partitions)] = number
+        return newest
 
 
 def mark(

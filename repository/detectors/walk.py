@@ -238,9 +238,9 @@ class Walk:
             enough=1 if "month" in wanted else REPEATED,
             yearly=bool({AUTO, "year"} & set(wanted)),
         )
-        self.free = np.array(
-            [bool(day) for day in history.holidays or [""] * len(self.days)], dtype=bool
-        )
+        self.free = np.zeros(len(self.days), dtype=bool)
+        if history.holidays and not grid.yearly:  # a holiday explains no week and no month
+            self.free = np.array([bool(day) for day in history.holidays], dtype=bool)
 
     def run(self, known: Scores | None = None, *, settled: bool = False) -> Scores:
         """Score the partitions from `start` on, given the scores of those before.

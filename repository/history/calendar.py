@@ -73,6 +73,10 @@ def _known(
     """Return all partitions in order of time, with their current version if measured."""
     p, v, b = s.partition.c, s.partition_version.c, s.absence.c
     versions = (v.partition_id == p.id) & s.holds(s.partition_version, commit)
+    every = s.partition_version.alias()
+    first = sa.select(sa.func.min(every.c.arrived_at)).where(every.c.partition_id == p.id)
+    if commit is not None:
+        first = first.where(every.c.commit_id <= commit)
     query = (
         sa.select(
             p.id,
@@ -82,7 +86,7 @@ def _known(
             p.first_seen_at,
             v.version,
             v.rows,
-            v.arrived_at,
+            first.scalar_subquery().label("arrived_at"),  # one that is restated is not late
             v.measured_at,
             s.commit.c.committed_at.label("gone_at"),
         )

@@ -9,7 +9,7 @@ ratio is taken, as in Kulldorff's scan statistic, and the rest is looked at agai
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -257,7 +257,8 @@ class _Usual:
         times = self._times.get(of, [])
         found = len(times) - bisect_left(times, since - LOOKBACK)
         observed = self._begun[of[1]].days_before(since)
-        return len(self._made_from[of[1]]) * (found + 1) / (observed + PRIOR / _DAY)
+        there = self._begun[of[1]].count_before(since)
+        return there * (found + 1) / (observed + PRIOR / _DAY)
 
 
 class _Begun:
@@ -267,6 +268,10 @@ class _Begun:
         self._first = min(times)
         self._days = sorted((time - self._first) / _DAY for time in times)
         self._sums = [0.0, *accumulate(self._days)]
+
+    def count_before(self, since: datetime) -> int:
+        """Return the number of tables that have begun by a time."""
+        return bisect_right(self._days, (since - self._first) / _DAY)
 
     def days_before(self, since: datetime) -> float:
         """Return the table-time, in days, of the `LOOKBACK` before a time."""

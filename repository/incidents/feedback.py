@@ -35,7 +35,7 @@ IN_ALL = "in all"
 def feedback_labels(connection: Connection, dataset: int) -> list[LabelEffect]:
     """Return labels by users, not by tidegauge, that confirm or reject alarms, the newest last."""
     found = training_labels(connection, dataset, sorted(REAL | FALSE))
-    return [one for one in found if one.label in REAL | FALSE]
+    return [one for one in found if one.points is None or one.label in REAL | FALSE]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class FeedbackMatrix:
                 points = np.tile(columns, (len(series), 1))
             else:
                 points = mark(one, series, partitions)
-            of[points] = 1 if one.label in REAL else -1
+            of[points] = 1 if one.label in REAL else -1 if one.label in FALSE else 0
             about = one.about or ("range", 0)
             if about[0] == "anomaly" and about[1] in incidents:
                 about = ("incident", incidents[about[1]])

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import sqlalchemy as sa
 
+from tidegauge.repository.detectors.matrices import to_datetime64
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.headline import headline
 from tidegauge.repository.incidents.periods import step_of
+from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows
 from tidegauge.repository.store.consistency_series import PREFIX, group_bys_of
@@ -80,7 +83,7 @@ def write_incidents(
     the same. It is resolved once its series have later values without an anomaly, and reopened when
     another anomaly joins it. While one of them goes on in a wider incident, it is not over.
     """
-    places, newest, ends, steps = _places(connection, dataset)
+    places, newest, ends, steps, long = _places(connection, dataset)
     found = _anomalies(connection, dataset, places)
     unequal = any(one.name.startswith(PREFIX) for one in found)
     group_bys = group_bys_of(connection, dataset) if unequal else set()
@@ -129,7 +132,9 @@ def write_incidents(
         ]
         insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
         kept += new
-    _label_automatically(connection, dataset, kept, known, labels, teaching, commit)
+    by_day = [one for one in kept if one[1][0].within not in long]
+    explained = {number: explaining_holiday(group, teaching) for number, group, _ in by_day}
+    _label_automatically(connection, dataset, kept, known, labels, explained, commit)
 
 
 def _course(
@@ -161,19 +166,19 @@ def _label_automatically(
     kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
     known: Mapping[int, _Course],
     labels: Mapping[int, tuple[str, str | None]],
-    teaching: TrainingLabels,
+    explained: Mapping[int, str],
     commit: NextCommit,
 ) -> None:
-    """Label incidents automatically: as resolved, reopened, or expected on a holiday.
+    """Label incidents automatically: as resolved, reopened, or expected on a holiday that explains them.
 
     A user's label since an incident was over is left as it is.
     """
     rows = []
-    for incident, group, course in kept:
+    for incident, _, course in kept:
         said, by = labels.get(incident, (None, None))
         before = known.get(incident)
         told: tuple[str, str] | None = None
-        holiday = explaining_holiday(group, teaching)
+        holiday = explained.get(incident, "")
         was_over = before is not None and before.is_over
         longer = before is not None and before.last_partition_id != course.last_partition_id
         if holiday and said is None:
@@ -184,7 +189,7 @@ def _label_automatically(
         elif said == "resolved" and longer and not course.is_over:
             told = ("reopened", "another anomaly joined it")
         elif course.is_over and not was_over and said in {None, "acknowledged", "reopened"}:
-            told = ("resolved", "the series are back to normal")
+            told = ("resolved", "no further anomaly")
         if told:
             rows.append((dataset, incident, *told, AUTOMATIC_AUTHOR, commit.now, commit.id))
     columns = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
@@ -204,12 +209,12 @@ def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> st
 
 def _places(
     connection: Connection, dataset: int
-) -> tuple[dict[int, int], dict[int, int], dict[str, int], dict[str, timedelta | None]]:
+) -> tuple[dict[int, int], dict[int, int], dict[str, int], dict[str, timedelta | None], set[str]]:
     """Return the position of each partition, and by partition segment its newest position and step.
 
     Positions count a partition segment's partitions in order of time. The second mapping has the
-    newest position of each series, the last the step of each partition segment, as `step_of`
-    returns it.
+    newest position of each series, the fourth the step of each partition segment, as `step_of`
+    returns it; the last are those of weeks and months.
     """
     p, n = s.partition.c, s.newest_metric.c
     query = (
@@ -227,6 +232,11 @@ def _places(
         within: step_of([time for _, time in kind if time is not None], kind[0][0])
         for within, kind in kinds.items()
     }
+    long = {
+        within
+        for within, kind in kinds.items()
+        if Grid.from_times(np.array([to_datetime64(time) for _, time in kind])).yearly
+    }
     last = (
         sa.select(n.series_id, n.partition_id, p.segment)
         .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
@@ -237,7 +247,7 @@ def _places(
     for series, partition, within in connection.execute(last):
         newest[series] = places[partition]
         ends[within] = max(ends.get(within, -1), places[partition])
-    return places, newest, ends, steps
+    return places, newest, ends, steps, long
 
 
 def _anomalies(connection: Connection, dataset: int, places: Mapping[int, int]) -> list[Anomaly]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 LEAST_COUNT, LEAST_RATIO, LEAST_LOG = 0.005, 0.0025, 0.01
+LEAST_POSITIVE = 1e-12
+"""Number as which smaller positive ones count, 0 among them."""
 ROWS_UNKNOWN = 1000.0
 """Row count assumed for a ratio whose row count is unknown."""
 
@@ -107,15 +109,20 @@ def _apply(
     return out
 
 
+def _positive(y: Floats) -> Floats:
+    """Return positive numbers by their logarithms; 0 where they were no larger than the least."""
+    return np.where(y < np.log(2 * LEAST_POSITIVE), 0.0, np.exp(np.minimum(y, 709)))
+
+
 _FORWARD: dict[Scale, Callable[[Floats], Floats]] = {
     Scale.COUNT: lambda x: np.log1p(np.maximum(x, 0)),
     Scale.RATIO: lambda x: np.arcsin(np.sqrt(np.clip(x, 0, 1))),
-    Scale.POSITIVE: lambda x: np.log(np.maximum(x, 1e-12)),
+    Scale.POSITIVE: lambda x: np.log(np.maximum(x, LEAST_POSITIVE)),
     Scale.DISTANCE: lambda x: np.sqrt(np.maximum(x, 0)),
 }
 _BACK: dict[Scale, Callable[[Floats], Floats]] = {
     Scale.COUNT: lambda y: np.maximum(np.expm1(np.minimum(y, 709)), 0),
     Scale.RATIO: lambda y: np.square(np.sin(np.clip(y, 0, np.pi / 2))),
-    Scale.POSITIVE: lambda y: np.exp(np.minimum(y, 709)),
+    Scale.POSITIVE: _positive,
     Scale.DISTANCE: lambda y: np.square(np.clip(y, 0, 1e154)),
 }

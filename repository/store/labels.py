@@ -55,6 +55,8 @@ AUTOMATIC_AUTHOR = "tidegauge"
 """Author of automatic labels: an incident is over, is back, or lies on a holiday. No user's label has it."""
 TRAINING_LABELS = ("expected", "bad", "ignore", "rebaseline")
 """Labels that control what detectors may learn from; ``reopened`` revokes them."""
+RANGE_LABELS = (*TRAINING_LABELS, "reopened")
+"""Labels of ranges."""
 
 
 def author(by: str | None) -> str | None:
@@ -235,8 +237,8 @@ def add_range(
     HistoryError
         If the range has neither a beginning nor an end.
     """
-    if label not in TRAINING_LABELS:
-        raise UnknownNameError("label of a range", label, TRAINING_LABELS)
+    if label not in RANGE_LABELS:
+        raise UnknownNameError("label of a range", label, RANGE_LABELS)
     if window.since is None and window.until is None:
         msg = "a range has a beginning or an end: since=, until=, or both"
         raise HistoryError(msg)

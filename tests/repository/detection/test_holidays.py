@@ -61,3 +61,13 @@ def test_a_suite_reads_back_without_the_dates():
     suite = tg.Suite("d", [tg.Size()], holidays="US")
     text = json.dumps({**json.loads(suite.canonical()), DATES: {"2013": {}}})
     assert tg.Suite.from_json(text) == suite
+
+
+def test_a_holiday_explains_no_month(repo):
+    months = [f"ds={2010 + n // 12}-{n % 12 + 1:02}-01" for n in range(25)]
+    rows = {name: 1000.0 + n % 3 for n, name in enumerate(months)} | {"ds=2012-01-01": 100.0}
+    suite = json.dumps({"holidays": {"2012-01-01": "New Year"}})
+    commit(repo, suite=suite)
+    repo.record("d", "volume", rows, scale="count")
+    repo.detect("d", [tg.Monitor({"name": "volume"})])
+    assert repo.incidents("d")[["last", "status"]].values.tolist() == [["ds=2012-01-01", "open"]]

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.repository import Repository
 
 UNDATED = "ds=__HIVE_DEFAULT_PARTITION__"
@@ -17,6 +19,32 @@ def test_a_partition_without_a_time_stops_neither_detection_nor_seasons(step, co
         found = repo.detect("orders")
         assert f"ds={days[-1]}" in found["partition"].tolist()
         assert len(repo.seasons("orders")) == 1
+
+
+def test_a_partition_without_a_time_is_not_the_newest():
+    days = np.datetime64("2024-01-01") + np.arange(60)
+    values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)} | {UNDATED: 1001.0}
+    values[f"ds={days[-1]}"] = 100.0
+    with Repository("sqlite://") as repo:
+        repo.record("orders", "rows", values, scale="count")
+        repo.detect("orders")
+        assert repo.incidents("orders")["status"].tolist() == ["open"]
+        repo.record("orders", "rows", {"ds=2024-03-01": 1001.0}, scale="count")
+        repo.detect("orders")
+        assert repo.incidents("orders")["status"].tolist() == ["resolved"]
+
+
+def test_days_are_overdue_beside_a_partition_without_a_time():
+    days = np.arange("2013-01-01", "2013-03-01", dtype="M8[D]").astype("M8[s]")
+    times = np.append(days, np.datetime64("NaT", "s"))
+    came = times + np.timedelta64(27, "h")
+    now = np.datetime64("2013-03-06T12:00:00")
+    ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    assert MissingPartition().measure(history)[-2:].tolist() == [5.0, 0.0]
+    told = MissingPartition().explanation(history, len(times) - 2)
+    assert told == "is the newest, 5 days overdue since 1 Mar 2013"
 
 
 def test_seasons_of_a_table_whose_month_ends_are_long_past():

@@ -172,3 +172,10 @@ def test_a_weak_drift_leaves_the_band_where_it_is():
     assert not found
     assert not (scores.reason[0] == Reason.DRIFT).any()
     assert (values > scores.lower[0]).sum() == (~np.isnan(scores.lower[0])).sum()
+
+
+def test_a_positive_number_that_is_always_zero_is_expected_to_be_zero():
+    """As the standard deviation of a constant column is."""
+    scores, found = judged([0.0] * 60 + [1.5], Scale.POSITIVE)
+    assert found == [60]
+    assert (scores.expected[0, 60], scores.lower[0, 60]) == (0.0, 0.0)

@@ -6,6 +6,7 @@ from tidegauge.repository.detection.findings import decided
 from tidegauge.repository.detectors.base import History, Scores
 from tidegauge.repository.detectors.matrices import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.rules import FalseDiscoveryRate
 
 NULLS = {"kind": "Completeness", "name": "Completeness", "instance": "a", "scale": "ratio"}
 LARGEST = {"kind": "Maximum", "name": "Maximum", "instance": "a", "scale": "signed"}
@@ -79,6 +80,17 @@ def together(series, scores):
 )
 def test_a_number_that_departs_alone_needs_more_evidence(series, scores, anomalies):
     assert sum(together(series, scores)) == anomalies
+
+
+@pytest.mark.parametrize("unknown", [0, 40, 6000])
+def test_series_without_a_value_are_no_tests(unknown):
+    """Retired metrics stay in the history: nothing is known of them, and nothing is said of others."""
+    scores = Scores.unscored((3 + unknown, 1))
+    scores.score[:3, 0] = 6.0, 0.3, 0.05
+    found = FalseDiscoveryRate().decide(np.ones((3 + unknown, 1)), scores)
+    assert np.flatnonzero(found).tolist() == [0]
+    scores.score[0] = 1.1
+    assert not FalseDiscoveryRate().decide(np.ones((3 + unknown, 1)), scores).any()
 
 
 def test_a_monitor_with_a_severity_weighs_nothing():

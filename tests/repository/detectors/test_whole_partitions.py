@@ -171,6 +171,15 @@ def test_a_metric_that_becomes_nan(repo, without, told):
     assert sorted(found(repo)["partition"]) == [name(n) for n in told]
 
 
+def test_a_metric_of_every_second_day_is_told_of_as_one_of_every_day(repo):
+    values = {name(n): 10.0 + n % 3 for n in range(DAYS)}
+    repo.record("d", "y", values)
+    nothing = {name(n): float("nan") for n in (40, 42, 44, 46, 48)}
+    repo.record("d", "x", {name(n): 10.0 + n % 3 for n in range(0, 40, 2)} | nothing)
+    some = found(repo, [tg.Monitor(detector="EmptyMetrics")])
+    assert sorted(some["partition"]) == [name(n) for n in (40, 42, 44, 46)]
+
+
 def test_a_metric_that_is_often_empty_is_not_told_of(repo):
     repo.record("d", "x", {name(n): float("nan") if n % 9 == 6 else 10.0 for n in range(DAYS)})
     assert found(repo).empty

@@ -126,12 +126,20 @@ def test_early_is_a_delay_below_nothing_and_unknown_is_none(repo):
 
 
 def test_restated_and_late_both_show(repo):
-    commit(repo, *(came(n, 2 + n % 3 / 10) for n in range(1, 41)))
-    commit(repo, came(35, 30, fingerprint="b", rows=11))
+    commit(repo, *(came(n, 30 if n == 35 else 2 + n % 3 / 10) for n in range(1, 41)))
+    commit(repo, came(35, 400, fingerprint="b", rows=11))
     found = calendar(repo, until="2013-02-09")
     assert statuses(found) == {"02-04": "restated"}
     row = found.iloc[34]
     assert (row["version"], row["restated"], row["late"], row["rows"]) == (2, True, True, 11)
+
+
+def test_a_restated_partition_came_with_its_first_version(repo):
+    commit(repo, *(came(n, 2) for n in range(1, 41)))
+    commit(repo, came(35, 400, fingerprint="b", rows=11))
+    row = calendar(repo, until="2013-02-09").iloc[34]
+    assert (row["restated"], row["late"], row["delay"]) == (True, False, 2 * 3600)
+    assert repo.detect("d", [tg.Monitor(detector="Late")]).empty
 
 
 def test_gone(repo):

@@ -435,6 +435,18 @@ def test_a_bad_range_shapes_later_scores(repo):
 
 
 @pytest.mark.soak
+def test_the_newest_label_of_a_range_counts(repo):
+    record(repo, "x", [1, 1, 500])
+    repo.label_range("d", "ignore", since="2013-01-01")
+    assert repo.detect("d", LIMIT).empty
+    repo.label_range("d", "reopened", since="2013-01-01")
+    assert len(repo.detect("d", LIMIT)) == 1
+    repo.label_range("d", "ignore", since="2013-01-01")
+    assert repo.detect("d", LIMIT).empty
+    repo.label_range("d", "bad", since="2013-01-03")
+    assert len(repo.detect("d", LIMIT)) == 1
+
+
 def test_an_ignored_range_is_quiet(repo):
     noisy(repo, spike=40, factor=3)
     repo.label_range("d", "ignore", since="2013-02-09", until="2013-02-09")
