@@ -16,6 +16,7 @@ S = TypeVar("S")
 _SIGNS = re.compile(
     r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Encountered error while reading file"
     r"|Could not read (?:footer|file: )|FileNotFoundException|MALFORMED_|Malformed|is not a Parquet file"
+    r"|Input path does not exist"
 )
 """Signs of Spark's errors of single files: damaged, foreign, or gone since it listed them."""
 _OTHER_TYPES = re.compile(r"DATA_TYPE_MISMATCH|cannot be converted|ConvertNotSupported")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -153,9 +154,11 @@ def filter_partitions(
 
     The exact condition compares the values as text, and Spark prunes partitions by it. In front of it
     goes the range of each key's values, for pruning in the metastore, which is fast on a range but was
-    measured to take minutes on a list of a thousand values.
+    measured to take minutes on a list of a thousand values. The metastore's filters know plain names only.
     """
     for i, key in enumerate(keys):
+        if not _FILTERABLE.fullmatch(key):
+            continue
         found = _range({value[i] for value in values}, _kind(data, key))
         if found is not None:
             low, high = (literal(value) for value in found)
@@ -164,6 +167,11 @@ def filter_partitions(
     return data.where(one_of(together, sorted(SEPARATOR.join(value) for value in values)))
 
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_FILTERABLE = re.compile(
+    r"(?!(?:and|or|not|in|like|between)$)[a-z][a-z0-9_]*", re.ASCII | re.IGNORECASE
+)
+"""Names of columns in the grammar of Hive's filters of partitions."""
 DISTINCT_AS_TEXT = {"string", "date", "boolean", *INTEGRAL}
 """Types whose distinct values print as distinct text, except for the empty string and null."""
 
@@ -202,11 +210,19 @@ def _segment_text(schema: Schema, columns: Sequence[str]) -> str:
 
 
 def _range(values: set[str], kind: str) -> tuple[str, str] | None:
-    """Return the minimum and maximum value; None if one is null or the type's order is unknown."""
+    """Return the minimum and maximum value; None if one is null or the type's order is unknown.
+
+    None, too, if a value has quotation marks, which Hive's filters do not escape, or if a date is not
+    written as its type prints it, so that its text has another order.
+    """
     if NULL in values:
         return None
-    if kind in {"string", "date"}:
-        return min(values), max(values)
+    if kind == "string":
+        found = min(values), max(values)
+        return None if any(set(one) & set("'\"") for one in found) else found
+    if kind == "date":
+        plain = all(_DATE.fullmatch(one) for one in values)
+        return (min(values), max(values)) if plain else None
     if kind in INTEGRAL:
         return min(values, key=int), max(values, key=int)
     return None

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -40,7 +42,7 @@ from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.capabilities import session_settings
-from tidegauge.analyzers.scan.grouping import filter_partitions
+from tidegauge.analyzers.scan.grouping import filter_partitions, hive_text
 from tidegauge.analyzers.scan.scan import scan
 
 if TYPE_CHECKING:
@@ -68,7 +70,15 @@ LISTED_BY_DRIVER = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 LOCAL_FOLDERS = "10000"
 """Local folders up to which Spark's driver lists them: a folder takes it less time than a task does."""
 
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Integer types, and the characters that every such number has room for."""
+_INTEGERS = frozenset(_DIGITS)
+_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+_DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII)
+"""Dates as they are printed, but for the last of a month, of which some are none."""
+_BOOLEANS = {"boolean": ("true", "false")}
+AS_STORED = "spark.sql.legacy.skipTypeValidationOnAlterPartition"
+"""Setting by which partitions are looked up as the metastore writes them, not as their type is printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,6 +466,7 @@ class HiveTable:
     keys: tuple[str, ...]
     description: TableDescription
     _by_key: dict[Values, Partition] = field(init=False, default_factory=dict)
+    _texts: dict[tuple[str, str], str] = field(init=False, default_factory=dict)
 
     @property
     def _quoted(self) -> str:
@@ -467,16 +478,16 @@ class HiveTable:
         root = self.description.location
         in_root: dict[str, list[FileInfo]] = {}
         for file in list_files(self.spark, root):
-            folder = "/".join(step for step in file.path.split("/")[:-1] if "=" in step)
-            in_root.setdefault(folder, []).append(file)
+            in_root.setdefault(_folder(file.path), []).append(file)
         grouped: dict[Partition, list[FileInfo]] = {}
         if not self.description.partition_types:
             grouped[Partition()] = [file for files in in_root.values() for file in files]
         else:
             shown = self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect()
             is_moved = self._moved(root, len(shown))
-            for (path,) in shown:
-                partition = Partition.from_path(path)
+            every = {path: Partition.from_path(path) for (path,) in shown}
+            self._texts.update(self._texts_of(every.values()))
+            for path, partition in every.items():
                 files = in_root.get(path)
                 if files is None or is_moved(path):
                     files = self._files_of(partition)
@@ -502,18 +513,23 @@ class HiveTable:
         # A root without a scheme is of the default file system, whose name is not known here.
         form = plain_path if base.startswith("/") else comparable
         read = [form(unquote(uri)) for uri in files]
-        if all(path.startswith(base) or path + "/" == base for path in read):
+        if any(path + "/" == base for path in read):
             return lambda _path: False
-        inside = {
-            path.removeprefix(base).rpartition("/")[0] for path in read if path.startswith(base)
-        }
+        inside = {_folder(path.removeprefix(base)) for path in read if path.startswith(base)}
         return lambda path: path not in inside
 
     def _files_of(self, partition: Partition) -> list[FileInfo]:
         which = f"{self._quoted} {partition_sql(partition)}"
-        location = describe_table(self.spark, which).location
+        with self.as_stored(partition):
+            location = describe_table(self.spark, which).location
         files = list_files(self.spark, location)
         return [FileInfo(f"{partition.name}/{f.path}", f.size, f.modified) for f in files]
+
+    def as_stored(self, partition: Partition) -> AbstractContextManager[None]:
+        """Context manager: Spark looks for ``007`` where the metastore has it, not for ``7``."""
+        if self._typed(partition) == partition.values:
+            return nullcontext()
+        return session_settings(self.spark, {AS_STORED: "true"})
 
     def _index(self, partitions: Iterable[Partition]) -> dict[Values, Partition]:
         index: dict[Values, Partition] = {}
@@ -530,9 +546,31 @@ class HiveTable:
         """Return the key values as Spark prints them: ``07`` becomes ``7`` in an integer column."""
         types = self.description.partition_types
         return tuple(
-            str(int(value)) if types.get(key) in _INTEGERS and value != NULL else value
+            self._texts.get((types.get(key, ""), value), value)
             for key, value in zip(partition.keys, partition.values, strict=True)
         )
+
+    def _texts_of(self, partitions: Iterable[Partition]) -> dict[tuple[str, str], str]:
+        """Return as what text Spark reads the values that the metastore may write in another way.
+
+        Spark casts them to the column's type, in the time zone of the session: ``2024-1-5`` is a date,
+        ``1.5`` a decimal of two places, and ``ab`` a CHAR of five. What it cannot read is null.
+        """
+        types = self.description.partition_types
+        asked: dict[str, set[str]] = {}
+        for partition in partitions:
+            for key, value in zip(partition.keys, partition.values, strict=True):
+                kind = types.get(key, "string")
+                known = value == NULL or (kind, value) in self._texts
+                if not known and not _is_plain(kind, value):
+                    asked.setdefault(kind, set()).add(value)
+        found: dict[tuple[str, str], str] = {}
+        for kind, values in asked.items():
+            rows = ", ".join(f"({literal(value)})" for value in sorted(values))
+            listed = self.spark.sql(f"VALUES {rows} AS listed(v)")
+            printed = listed.selectExpr("v", hive_text(_cast_sql("v", kind))).collect()
+            found |= {(kind, value): text for value, text in printed}
+        return found
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Read the rows of the given partitions, None for all; Spark opens no files of others."""
@@ -544,6 +582,33 @@ class HiveTable:
     def partition_of(self, key: Values) -> Partition | None:
         """Return the listed partition whose key values Spark prints this way, or None."""
         return self._by_key.get(key)
+
+
+def _folder(path: str) -> str:
+    """Return the partition's folder in the path of a file, without others between."""
+    return "/".join(step for step in path.split("/")[:-1] if "=" in step)
+
+
+def _is_plain(kind: str, value: str) -> bool:
+    """Return whether a partition value is written as Spark prints its type.
+
+    Examples
+    --------
+    >>> _is_plain("int", "7"), _is_plain("int", "07"), _is_plain("date", "2024-1-5")
+    (True, False, False)
+    """
+    if kind in _INTEGERS:
+        return bool(_INTEGER.fullmatch(value)) and len(value) <= _DIGITS[kind]
+    if kind == "date":
+        return bool(_DATE.fullmatch(value))
+    return kind == "string" or kind.startswith("varchar") or value in _BOOLEANS.get(kind, ())
+
+
+def _cast_sql(value: str, kind: str) -> str:
+    """Return SQL for a text in a partition's type; a cast to CHAR would not pad."""
+    if kind.startswith("char("):
+        return f"rpad({value}, greatest(length({value}), {int(kind[5:-1])}), ' ')"
+    return f"try_cast({value} AS {kind})"
 
 
 def partition_sql(partition: Partition) -> str:

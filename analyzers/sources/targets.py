@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
@@ -34,6 +34,7 @@ from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import (
     HiveTable,
     PathSource,
+    Source,
     fingerprint,
     list_files,
     partition_sql,
@@ -185,7 +186,7 @@ class TableTarget:
         if mode == "overwrite" and isinstance(source, HiveTable) and source.keys:
             # Hive overwrites only the partitions that are written.
             there = {entry.partition for entry in source.list_partitions()}
-            self._drop(there - {source.partition_of(values) for values in holds})
+            self._drop(source, there - {source.partition_of(values) for values in holds})
 
     def _create(self, data: DataFrame, by: Sequence[str]) -> None:
         """Create the table in one step; ``saveAsTable`` may be killed between its folder and its entry."""
@@ -198,12 +199,14 @@ class TableTarget:
         """Drop partitions; missing ones are ignored."""
         source = open_table(self.spark, self._quoted)
         source.list_partitions()
-        self._drop({p for p in map(source.partition_of, partitions) if p is not None})
+        self._drop(source, {p for p in map(source.partition_of, partitions) if p is not None})
 
-    def _drop(self, partitions: Collection[Partition]) -> None:
+    def _drop(self, source: Source, partitions: Collection[Partition]) -> None:
         for partition in sorted(partitions, key=lambda p: p.name):
             which = partition_sql(partition)
-            self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {which}").collect()
+            hive = source if isinstance(source, HiveTable) else None
+            with hive.as_stored(partition) if hive else nullcontext():
+                self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {which}").collect()
 
     def is_staged(self) -> bool:
         """Return whether there is a staging table."""
