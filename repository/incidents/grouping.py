@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sqlalchemy as sa
 
+from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.matrices import to_datetime64
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
@@ -81,7 +82,8 @@ def write_incidents(
 
     An incident keeps its id as long as one of its anomalies was in it before, or its first one is
     the same. It is resolved once its series have later values without an anomaly, and reopened when
-    another anomaly joins it. While one of them goes on in a wider incident, it is not over.
+    another anomaly joins it. While one of them goes on in a wider incident, it is not over. What was
+    overdue is a gap once the next partition has come, and the same incident.
     """
     places, newest, ends, steps, long = _places(connection, dataset)
     found = _anomalies(connection, dataset, places)
@@ -95,6 +97,8 @@ def write_incidents(
         for row in connection.execute(sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset))
     }
     groups = group_anomalies(found)
+    left = known.keys() - {one.incident for one in found}
+    overdue = _overdue(connection, {i: places[known[i].last_partition_id] for i in left})
     odd: dict[int, list[int]] = {}
     for series, place in sorted({(one.series, one.place) for one in found}):
         odd.setdefault(series, []).append(place)
@@ -109,7 +113,11 @@ def write_incidents(
         # Series of partition-level detectors have no metrics; their newest partition stands in.
         until = {a.series: newest.get(a.series, ends.get(a.within, -1)) for a in group}
         course = _course(group, told, until, odd)
-        others = {a.incident for a in group if a.incident is not None} - taken
+        others = {a.incident for a in group if a.incident is not None}
+        others |= {
+            overdue[a.series, a.place - 1] for a in group if (a.series, a.place - 1) in overdue
+        }
+        others -= taken
         of = own if own is not None else min(others, default=None)
         if of is None:
             fresh.append((group, course))
@@ -135,6 +143,28 @@ def write_incidents(
     by_day = [one for one in kept if one[1][0].within not in long]
     explained = {number: explaining_holiday(group, teaching) for number, group, _ in by_day}
     _label_automatically(connection, dataset, kept, known, labels, explained, commit)
+
+
+def _overdue(connection: Connection, lasts: Mapping[int, int]) -> dict[tuple[int, int], int]:
+    """Return incidents of overdue partitions, by series and the last partition that had come.
+
+    Parameters
+    ----------
+    lasts : mapping of int to int
+        The position of the last partition of incidents that have no anomalies any more.
+    """
+    i, n, e = s.incident.c, s.anomaly.c, s.series.c
+    found = {}
+    for some in chunks(sorted(lasts)):
+        query = (
+            sa.select(i.id, n.series_id)
+            .join_from(s.incident, s.anomaly, n.id == i.anomaly_id)
+            .join(s.series, e.id == n.series_id)
+            .where(i.id.in_(some), e.name == MissingPartition.__name__)
+        )
+        for incident, series in connection.execute(query):
+            found[series, lasts[incident]] = incident
+    return found
 
 
 def _course(

@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.repository.detection import detect
 from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.store import schema as s
@@ -467,6 +469,22 @@ def test_what_stopped_long_ago_is_overdue_until_it_goes_on(repo):
     stored(repo, [partition(n) for n in range(DAYS - 5, DAYS)])
     assert found(repo).empty
     assert repo.incidents("d").empty
+
+
+def test_overdue_partitions_and_the_gap_that_they_leave_are_one_incident(repo, monkeypatch):
+    now = SimpleNamespace(now=lambda _: clock)
+    monkeypatch.setattr(detect, "datetime", now)
+    watch = [tg.Monitor(detector="MissingPartition")]
+    stored(repo, [partition(n) for n in range(DAYS)])
+    clock = moment(DAYS + 4)
+    found(repo, watch)
+    (incident,) = repo.incidents("d")["id"]
+    repo.label(int(incident), "acknowledged")
+    stored(repo, [partition(DAYS + 3)])
+    clock = moment(DAYS + 5)
+    one, told = only(repo, watch)
+    assert one["explanation"] == f"{name(DAYS + 3)} follows a gap of 3 partitions."
+    assert (told.name, told["status"]) == (incident, "acknowledged")
 
 
 # late
