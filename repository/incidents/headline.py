@@ -152,18 +152,45 @@ def _clearest(some: Sequence[Anomaly]) -> Anomaly:
 def _told(of: Topics, topics: Mapping[Topic, Sequence[Anomaly]]) -> str:
     first, some = of[0], topics[of[0]]
     whole = [one for one in some if not one.filter and not one.segment]
-    parts = sorted({_among(one) for one in some if one.filter or one.segment})
     if isinstance(first, ConsistencyTopic):
         said = first.said(whole or some)
     elif first[0] == "Completeness":
         said = _without_values([_clearest(topics[one]) for one in of])
     else:
         said = _said(_clearest(some))
-    if whole and parts:
-        said += f" ({_listed(parts)}{' alike' if len(parts) > 1 else ''})"
-    elif parts:
-        said += f" for {_listed(parts)}"
-    return said
+    return said + _of_parts(some, whole)
+
+
+def _of_parts(some: Sequence[Anomaly], whole: Sequence[Anomaly]) -> str:
+    """Return which parts of a table went the same way as what is told of it, and which another way.
+
+    Of the parts alone, the number told is that of the clearest; others are named beside it only if they
+    changed as much.
+    """
+    by_part: dict[str, list[Anomaly]] = {}
+    for one in some:
+        if one.filter or one.segment:
+            by_part.setdefault(_among(one), []).append(one)
+    if not by_part:
+        return ""
+    parts = {part: max(of, key=_departure) for part, of in sorted(by_part.items())}
+    told = _clearest(some)
+    same = [part for part, one in parts.items() if one.direction == told.direction]
+    other = [part for part, one in parts.items() if one.direction != told.direction]
+    opposite = f"; {_listed(other)} the other way" if other else ""
+    if whole:
+        alike = f"{_listed(same)}{' alike' if len(same) > 1 else ''}" if same else ""
+        return f" ({(alike + opposite).removeprefix('; ')})"
+    as_much = [part for part in same if _is_as_large(parts[part], told)]
+    rest = [part for part in same if part not in as_much]
+    alike = f" ({_listed(rest)}, too{opposite})" if rest else f" ({opposite[2:]})" if other else ""
+    return f" for {_listed(as_much)}{alike}"
+
+
+def _is_as_large(one: Anomaly, other: Anomaly) -> bool:
+    """Return whether two values changed alike: by the same factor, or if that is unknown at all."""
+    changes = [a.value / a.expected for a in (one, other) if a.value is not None and a.expected]
+    return len(changes) < 2 or abs(changes[0] - changes[1]) <= SAME
 
 
 def _departure(one: Anomaly) -> tuple[float, float]:

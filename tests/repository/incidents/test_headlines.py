@@ -334,3 +334,29 @@ def test_the_latest_time_is_told_as_one():
     assert headline([late], DAY).partition(": ")[2] == (
         "latest created_at is 2026-02-20 14:24:00 instead of 2026-02-20 23:59:59"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"": 1900, "a": 950, "b": 950}, "volume -37 % (a and b alike)"),
+        ({"": 1900, "a": 200, "b": 2550}, "volume -37 % (a; b the other way)"),
+        ({"": 1900, "b": 2550}, "volume -37 % (b the other way)"),
+        ({"a": 200, "b": 200}, "volume -87 % for a and b"),
+        ({"a": 200, "b": 900}, "volume -87 % for a (b, too)"),
+        ({"a": 200, "b": 4000}, "volume +167 % for b (a the other way)"),
+    ],
+)
+def test_parts_of_a_table_that_went_the_same_way_and_those_that_did_not(changes, said):
+    """Of 3,000 rows, and 1,500 in each part; in the last case the part that grew is the farther off."""
+    found = [
+        dataclasses.replace(
+            flights("Size", "*", value, expected, scale="count"),
+            series=n,
+            filter=f"c = '{part}'" if part else "",
+            direction="low" if value < expected else "high",
+        )
+        for n, (part, value) in enumerate(changes.items())
+        for expected in [1500.0 if part else 3000.0]
+    ]
+    assert headline(found, DAY).endswith(f": {said}")
