@@ -1,5 +1,8 @@
 """Detectors tried on the stored past, and how often each was wrong. Worked by hand. No Spark."""
 
+import datetime as dt
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sqlalchemy as sa
@@ -145,6 +148,23 @@ def test_detectors_of_whole_partitions(repo):
     repo.label(int(found["incident_id"].iloc[0]), "bad")
     row = repo.backtest("d", [monitor, "Multivariate()"], name="Size").iloc[0]
     assert (row["series"], row["found"], row["missed"], row["precision"]) == (1, 1, 0, 1)
+
+
+def test_labels_keep_partitions_from_training_a_backtest_too(repo):
+    """Ten late days that are labelled are no examples of how late is usual."""
+    came = {n: 40 if 40 <= n < 50 else 2 + n % 3 / 10 for n in range(1, 60)}
+    commit(
+        repo,
+        *(
+            replace(day(n), arrived_at=day(n).time + dt.timedelta(days=1, hours=hours))
+            for n, hours in came.items()
+        ),
+    )
+    repo.label_range("d", "bad", since="2013-02-09", until="2013-02-18")
+    monitor = tg.Monitor(detector="Late")
+    late = sorted(repo.detect("d", [monitor])["partition"])
+    assert len(late) == 10
+    assert sorted(repo.backtest("d", monitor, details=True)["partition"]) == late
 
 
 def test_errors_say_what_would_be_right(low):

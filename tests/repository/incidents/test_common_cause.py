@@ -215,3 +215,11 @@ def test_the_tag_upstream_of_a_run_names_the_tables_it_is_made_from(repo):
         commit(repo, *(day(n, rows=1000, only=[SIZE]) for n in range(1, 31)), dataset=name)
     (group,) = {repo.incident(int(number)).group for number in repo.incidents()["id"]}
     assert (group.kind, group.upstream) == ("fewer rows", "raw.orders")  # by name
+
+
+def test_tables_that_begin_later_change_no_group():
+    some = incidents(100, range(3), "missing")
+    before = group_by_cause(some, tables(10))
+    assert before
+    new = {f"n{n}": WatchedTable(on(200), frozenset()) for n in range(200)}
+    assert group_by_cause(some, tables(10) | new) == before
