@@ -1,7 +1,7 @@
 """Detector accuracy on synthetic histories of data-quality metrics.
 
     python benchmarks/histories.py [--seeds 6-20] [--tables 60] [--slow] [--mstl PYTHON] [--json FILE]
-    python benchmarks/histories.py --families [--seeds 6-7] [--tables 10] [--only NAME] [--mstl PYTHON] [--json FILE]
+    python benchmarks/histories.py --families [--seeds 6-7] [--tables 10] [--only NAME] [--alone | --mstl PYTHON] [--json FILE]
     python benchmarks/histories.py --sensitivities [--seeds 6-7] [--tables 30] [--json FILE]
 
 A table is fourteen daily metrics of one latent process, with incidents of thirteen kinds
@@ -12,7 +12,8 @@ statsforecast's MSTL (`synthetic/mstl.py`).
 
 `--families` asks instead of families of histories that differ in one thing each, such as their step, their
 seasons or their tails (`synthetic/families.py`), or of ratios that vary (`synthetic/ratios.py`), by `Seasonal` and the peers: the share of moved values that
-are found, false alarms in a thousand values, and partitions of a table with one in a thousand.
+are found, false alarms in a thousand values, and partitions of a table with one in a thousand. `--alone`
+leaves the peers out, which take most of the time.
 
 `--sensitivities` asks how many incident-metric pairs each sensitivity finds, and how many false alarms it
 raises for a table in thirty days.
@@ -122,17 +123,18 @@ Alarms = Callable[[tuple[Family, ...]], list[np.ndarray]]
 
 
 def families_table(
-    seeds: list[int], tables: int, only: str, python: str | None
+    seeds: list[int], tables: int, only: str, python: str | None, *, alone: bool = False
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Print recall, false alarms, and partitions of a table with one, by family; return them."""
     detectors: dict[str, Alarms] = {
         "Seasonal": lambda drawn: [ours(tg.Seasonal(), family) for family in drawn]
     }
-    for name in ("OnlineNormal", "BatchNormal", "Elementary"):
-        detectors[name] = lambda drawn, of=PEERS[name]: [peer(of, family) for family in drawn]
-    detectors["seasonal naive"] = lambda drawn: [
-        peer(partial(seasonal_naive, season=family.seasons[-1]), family) for family in drawn
-    ]
+    if not alone:
+        for name in ("OnlineNormal", "BatchNormal", "Elementary"):
+            detectors[name] = lambda drawn, of=PEERS[name]: [peer(of, family) for family in drawn]
+        detectors["seasonal naive"] = lambda drawn: [
+            peer(partial(seasonal_naive, season=family.seasons[-1]), family) for family in drawn
+        ]
     if python:
         detectors["MSTL"] = lambda drawn: mstl_alarms(python, drawn)
     print(f"{'':<26}" + "".join(f"{name:>20}" for name in detectors))
@@ -227,12 +229,14 @@ def main() -> None:
     parser.add_argument("--mstl", metavar="PYTHON", help="of an environment with statsforecast")
     parser.add_argument("--families", action="store_true")
     parser.add_argument("--sensitivities", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="families without the peers")
     parser.add_argument("--only", default="", help="families whose name contains this")
     options = parser.parse_args()
     if options.families or options.sensitivities:
         made: object
         if options.families:
-            made = families_table(options.seeds, options.tables, options.only, options.mstl)
+            asked = (options.seeds, options.tables, options.only, options.mstl)
+            made = families_table(*asked, alone=options.alone)
         else:
             made = sensitivities_table(options.seeds, options.tables)
         if options.json:
