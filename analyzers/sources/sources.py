@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import unquote
@@ -74,8 +74,7 @@ _DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 """Integer types, and the characters that every such number has room for."""
 _INTEGERS = frozenset(_DIGITS)
 _INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
-_DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII)
-"""Dates as they are printed, but for the last of a month, of which some are none."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _BOOLEANS = {"boolean": ("true", "false")}
 AS_STORED = "spark.sql.legacy.skipTypeValidationOnAlterPartition"
 """Setting by which partitions are looked up as the metastore writes them, not as their type is printed."""
@@ -594,14 +593,24 @@ def _is_plain(kind: str, value: str) -> bool:
 
     Examples
     --------
-    >>> _is_plain("int", "7"), _is_plain("int", "07"), _is_plain("date", "2024-1-5")
-    (True, False, False)
+    >>> _is_plain("int", "7"), _is_plain("int", "07"), _is_plain("date", "2024-01-31")
+    (True, False, True)
+    >>> _is_plain("date", "2024-1-31"), _is_plain("date", "2024-01-32"), _is_plain("boolean", "True")
+    (False, False, False)
     """
     if kind in _INTEGERS:
         return bool(_INTEGER.fullmatch(value)) and len(value) <= _DIGITS[kind]
     if kind == "date":
-        return bool(_DATE.fullmatch(value))
+        return bool(_DATE.fullmatch(value)) and _is_day(value)
     return kind == "string" or kind.startswith("varchar") or value in _BOOLEANS.get(kind, ())
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _cast_sql(value: str, kind: str) -> str:
