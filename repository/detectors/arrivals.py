@@ -38,8 +38,8 @@ class MissingPartition(PartitionDetector):
     """Detector of missing partitions: gaps in the calendar, and overdue ones after the last.
 
     A gap is reported at the partition after it, overdue partitions at the newest one. A missing
-    position scores the higher, the rarer such positions were missing before: the same weekday (or
-    hour) in the last eight seasons, and any position. So a table without weekends misses none. The
+    position scores the higher, the rarer such positions were missing before: the same weekday, or hour
+    of the week, in the last eight weeks, and any position. So a table without weekends misses none. The
     first gap counts as a hundred times rarer, and so does one that is longer than all before by two
     positions or more: a table that has stopped is reported whatever was missing in its past. A
     partition is overdue twice the longest of the last seven delays after its end, if all seven are
@@ -140,7 +140,8 @@ class Gap:
 def gaps(history: History) -> Iterator[Gap]:
     """Yield the gaps in the calendar of a history in order, overdue partitions last.
 
-    Partitions without a time come after the others, and have no place in it.
+    Partitions without a time come after the others, and have no place in it. Of parts of days neither
+    has the first week: its nights and its weekend are no gaps.
     """
     grid, times = _grid(history), history.times[~np.isnat(history.times)]
     column = grid.column[: len(times)]
@@ -149,11 +150,14 @@ def gaps(history: History) -> Iterator[Gap]:
     there = np.zeros(int(column[-1]) + 1, dtype=bool)
     there[column] = True
     absent = np.cumsum(~there)
+    season = grid.cycle if grid.within_days else grid.period
     steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
+    if grid.within_days:
+        steps[column < season - grid.period] = 1
     for t in np.flatnonzero(steps > 1).tolist():
         begin, ahead = int(column[t]), np.arange(1, steps[t])
         overall = (absent[begin] + 1) / (begin + 3)
-        rates = _rates(there, begin, grid.period, float(overall))[(ahead - 1) % grid.period]
+        rates = _rates(there, begin, season, float(overall))[(ahead - 1) % season]
         rare = rates < OFTEN
         if rare.any():
             last = t + 1 == len(column)

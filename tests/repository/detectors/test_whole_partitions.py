@@ -427,6 +427,31 @@ def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():
     assert gap(before, "2013-07-03T12:00") == (2, "is the newest, 2 days overdue since 1 Jul 2013")
 
 
+HOURS = np.arange("2024-01-01T00", "2024-04-08T00", dtype="M8[h]").astype("M8[s]")  # from a Monday
+DAYTIME = (HOURS - HOURS.astype("M8[D]")) / np.timedelta64(1, "h")
+WEEKDAY = np.is_busday(HOURS.astype("M8[D]"))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(DAYTIME >= 0, id="always"),
+        pytest.param((DAYTIME >= 9) & (DAYTIME < 17), id="office hours"),
+        pytest.param((DAYTIME >= 9) & (DAYTIME < 17) & WEEKDAY, id="office hours of weekdays"),
+        pytest.param(WEEKDAY, id="weekdays"),
+    ],
+)
+def test_hours_that_are_missing_among_those_of_their_week(kept):
+    """Neither the first nights nor the first weekend are gaps; two hours of a Tuesday at work are one."""
+    gone = np.array(["2024-03-12T10", "2024-03-12T11"], "M8[s]")
+    times = HOURS[kept & ~np.isin(HOURS, gone)]
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [])
+    (place,) = np.flatnonzero(MissingPartition().score(history).score[0] >= 3)
+    assert times[place] == np.datetime64("2024-03-12T12")
+    assert MissingPartition().explanation(history, place) == "follows a gap of 2 partitions"
+
+
 def test_months_end_with_their_last_day():
     months = np.arange("2012-01", "2013-11", dtype="M8[M]")
     times, ends = months.astype("M8[s]"), (months + 1).astype("M8[s]")
