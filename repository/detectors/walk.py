@@ -23,6 +23,7 @@ from tidegauge.repository.detectors.lookback import (
     padding_of,
     shift_rule,
 )
+from tidegauge.repository.detectors.season_effects import FEW_CYCLES, SeasonEffects
 from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import NO_COUNTS, SMALL, CountForecast
@@ -31,9 +32,7 @@ from tidegauge.repository.numerics.grid import WEEK, WEEKDAYS, WEEKS, Grid
 from tidegauge.repository.numerics.medians import median
 from tidegauge.repository.numerics.scales import LEAST_COUNT, least_spread
 from tidegauge.repository.numerics.seasons import (
-    OCCURRENCES,
     REPEATED,
-    Season,
     month_slots,
     rolled_days,
 )
@@ -70,8 +69,6 @@ WEEK_UNKNOWN = 0.25
 """Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
 INFLATION = 1.3
 """Ratio of a new point's spread to that of errors, where few points are known."""
-FEW_CYCLES = 3
-"""Cycles of a season below which its newest days count before their cycle is complete."""
 RECORDS = 2
 """Earlier values as extreme as an extreme by which it is no news."""
 LEAST_TIME = 0.01
@@ -223,10 +220,8 @@ class Walk:
         self.learning = max(LEARNING, grid.period) if grid.within_days else LEARNING
         self.shift_rules = [shift_rule(grid, new=new) for new in (False, True)]
         slots = [one for one in grid.slots(history.times) if _looked_for(one[0], grid, wanted)]
-        self.seasons = [Season(len(history.values), count) for count, _ in slots]
-        self.slot = np.full(shape[1], -1)  # in the longest season; -1 where there is no partition
-        if slots:
-            self.slot[self.column] = slots[-1][1]
+        self.by_season = SeasonEffects(self, slots)
+        self.slot = self.by_season.slot
         self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
         self.points = np.zeros(len(history.values), dtype=np.intp)
         self.days = history.times.astype("M8[D]")
@@ -297,35 +292,10 @@ class Walk:
 
     def _refresh(self, c: int) -> None:
         """Compute the effects of all slots anew, as of a column."""
-        if not self.seasons:
-            return
-        past = slice(c - self.learned, c)
-        points = self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
-        found = np.zeros((len(self.y), 1))
-        for season in self.seasons:
-            # With the cycle around it, an occurrence is learned from columns within reach.
-            season.forget(c - self.learned + season.slots // 2)
-            known = np.tile(found, season.slots // found.shape[1])
-            found = known + season.effects(points, known, self._newest(season, c))
-        self.effects = found
-
-    def _newest(self, season: Season, c: int) -> tuple[Floats, NDArray[np.bool_]] | None:
-        """Return the newest half cycle, not yet in the season, against the mean of the last cycle.
-
-        Only while some series have few cycles: later ones do not need it.
-        """
-        new = (self.points >= season.slots) & (self.points < FEW_CYCLES * season.slots)
-        if not new.any():
-            return None
-        swing = np.full((len(self.y), season.slots), np.nan)
-        alarmed = np.zeros(swing.shape, dtype=bool)
-        mean = self._mean(slice(c - season.slots, c), np.ones(season.slots))
-        for p in range(c - season.slots // 2, c):
-            if self.slot[p] >= 0:
-                slot = self.slot[p] % season.slots
-                swing[new, slot] = (self.moved[:, p] - mean)[new]
-                alarmed[new, slot] = np.isnan(self.usable[new, p])
-        return swing, alarmed
+        if self.by_season.seasons:
+            past = slice(c - self.learned, c)
+            self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
+            self.effects = self.by_season.effects(c, self.points)
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
         c = self.column[t]
@@ -494,7 +464,7 @@ class Walk:
         parts of days neither is it in the third: a first weekend that alarmed taught nothing.
         """
         centre = now.centre
-        for season in self.seasons:
+        for season in self.by_season.seasons:
             new = self.points < (FEW_CYCLES if self.grid.within_days else 2) * season.slots
             if new.any():
                 before = self.moved[:, c - season.slots]
@@ -507,7 +477,7 @@ class Walk:
         A week of the year begins up to six days earlier or later than it did in other years.
         """
         slot = self.slot[c]
-        if not self.seasons or self.grid.step != WEEK or slot < 0:
+        if not self.by_season.seasons or self.grid.step != WEEK or slot < 0:
             return centre
         near = self.effects[:, np.arange(slot - 1, slot + 2) % WEEKS] - self.effects[:, [slot]]
         between = np.clip(y, centre + near.min(axis=1), centre + near.max(axis=1))
@@ -519,7 +489,7 @@ class Walk:
         A weekend is two large errors in seven, so that of the middle one is taken.
         """
         new = (now.points > WEEKDAYS) & (now.points < 2 * WEEKDAYS)
-        if not self.grid.daily or not self.seasons or not new.any():
+        if not self.grid.daily or not self.by_season.seasons or not new.any():
             return now.spread
         past = slice(c - self.memory + 1, c)
         before = slice(past.start - WEEKDAYS, past.stop - WEEKDAYS)
@@ -546,12 +516,7 @@ class Walk:
             recent = self.open[group, first : c + 1].sum(axis=1)
             for i in group[np.abs(recent) >= alarms]:
                 self._shift(int(i), t, first)
-        for season in self.seasons:
-            for place in self._places(t, t + 1):
-                self._compare(season, place)
-                new = np.flatnonzero(self.begun == place - season.slots + 1)
-                if self.grid.daily and new.size:
-                    self._begin(season, slice(place - season.slots + 1, place + 1), new)
+        self.by_season.learn(t)
 
     def _are_new(
         self, some: NDArray[np.intp], c: int, weeks: float = NEW_WEEKS
@@ -577,9 +542,7 @@ class Walk:
             some = slice(begin, until)
             expected = centre[:, begin - first : until - first]
             self._keep(some, known.score[:, some], known.reason[:, some], expected)
-            for season in self.seasons:
-                for place in self._remembered(season, self._places(begin, until)):
-                    self._compare(season, place)
+            self.by_season.learn_together(begin, until)
 
     def _begins_day(self, t: int) -> bool:
         """Return whether a partition is the first of its day, if days have several."""
@@ -617,57 +580,6 @@ class Walk:
         if isinstance(t, slice) and c[-1] - c[0] == len(c) - 1:
             return slice(int(c[0]), int(c[-1]) + 1)
         return c
-
-    def _places(self, first: int, end: int) -> range:
-        """Return the columns of some partitions, and those between them and the one before."""
-        before = self.column[first - 1] if first else self.column[first] - 1
-        return range(int(before) + 1, int(self.column[end - 1]) + 1)
-
-    def _remembered(self, season: Season, places: range) -> list[int]:
-        """Return the columns at which a season is given what it will still remember after the last."""
-        count, found = np.zeros(season.slots, dtype=np.intp), []
-        for place in reversed(places):
-            slot = self.slot[place - season.slots // 2]
-            if slot >= 0 and count[slot % season.slots] < OCCURRENCES:
-                count[slot % season.slots] += 1
-                found.append(place)
-        return found[::-1]
-
-    def _compare(self, season: Season, c: int) -> None:
-        """Add the point half a cycle ago to a season: the cycle around it is now complete."""
-        half = season.slots // 2
-        slot = self.slot[c - half]
-        if slot < 0:
-            return
-        share = np.ones(2 * half + 1)
-        if season.slots % 2 == 0:
-            share[[0, -1]] = 0.5
-        mean = self._mean(slice(c - 2 * half, c + 1), share)
-        # The first days have no whole cycle around them: without a weekend they would be low.
-        mean[self.begun > c - 2 * half] = np.nan
-        swing = self.moved[:, c - half] - mean
-        season.push(slot % season.slots, swing, np.isnan(self.usable[:, c - half]), c - half)
-
-    def _begin(self, season: Season, first: slice, new: NDArray[np.intp]) -> None:
-        """Compare the first days of some series with the mean of their first week.
-
-        Of days only: one December that stood out would keep a year from being learned.
-        """
-        mean = self._mean(first, np.ones(season.slots))
-        for p in range(first.start, first.start + season.slots // 2):
-            if self.slot[p] >= 0:
-                swing = self.moved[:, p] - mean
-                alarmed = np.isnan(self.usable[:, p])
-                season.push(self.slot[p] % season.slots, swing, alarmed, p, new)
-
-    def _mean(self, columns: slice, share: Floats) -> Floats:
-        """Return the weighted means of columns; NaN where less than half of a cycle is known."""
-        around = self.filled[:, columns]
-        known = ~np.isnan(around)
-        count = known @ share
-        mean = np.where(known, around, 0) @ share / np.maximum(count, 1)
-        found: Floats = np.where(2 * count >= share.sum(), mean, np.nan)
-        return found
 
     def _shift(self, i: int, t: int, first: int) -> None:
         """Accept a level shift since some column: move the past to the new level, keeping season and spread."""
