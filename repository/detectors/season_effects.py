@@ -19,7 +19,7 @@ FEW_CYCLES = 3
 """Cycles of a season below which its newest days count before their cycle is complete."""
 
 
-class Walked(Protocol):
+class SeasonalWalk(Protocol):
     """State of a walk that its seasons depend on; arrays are as in `Walk`.
 
     Attributes
@@ -47,7 +47,7 @@ class SeasonEffects:
 
     Parameters
     ----------
-    walk : Walked
+    walk : SeasonalWalk
     slots : sequence of (int, array of int)
         The slots in a cycle of each season, and the slot of each partition, as `Grid.slots` returns them.
 
@@ -58,7 +58,7 @@ class SeasonEffects:
         The slot of each column in the longest season; -1 where there is no partition.
     """
 
-    def __init__(self, walk: Walked, slots: Sequence[tuple[int, NDArray[np.intp]]]) -> None:
+    def __init__(self, walk: SeasonalWalk, slots: Sequence[tuple[int, NDArray[np.intp]]]) -> None:
         self.walk = walk
         series, columns = walk.moved.shape
         self.seasons = [Season(series, count) for count, _ in slots]
