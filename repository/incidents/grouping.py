@@ -274,9 +274,24 @@ def _places(
     )
     newest: dict[int, int] = {}
     ends: dict[str, int] = {}
+    undated: list[int] = []
     for series, partition, within in connection.execute(last):
+        dated = kinds[within][0][1] is not None  # those without a time come last
+        if dated and kinds[within][places[partition]][1] is None:
+            undated.append(series)
+            continue
         newest[series] = places[partition]
         ends[within] = max(ends.get(within, -1), places[partition])
+    m = s.metric.c
+    for some in chunks(undated):
+        of_days = (
+            sa.select(m.series_id, m.partition_id, p.segment)
+            .join_from(s.metric, s.partition, p.id == m.partition_id)
+            .where(m.series_id.in_(some), p.time.is_not(None), s.holds(s.metric))
+        )
+        for series, partition, within in connection.execute(of_days):
+            newest[series] = max(newest.get(series, -1), places[partition])
+            ends[within] = max(ends.get(within, -1), places[partition])
     return places, newest, ends, steps, long
 
 

@@ -78,8 +78,7 @@ def keep_newest(
 def find_newest(connection: Connection, series: Sequence[int]) -> None:
     """Recompute the newest metric of some series from all facts."""
     m, p = s.metric.c, s.partition.c
-    # A partition without a time is the newest only where none has one.
-    order = (p.time.is_(None), p.time.desc(), p.name.desc())
+    order = (p.time.is_(None).desc(), p.time.desc(), p.name.desc())
     for some in chunks(sorted(series)):
         ranked = (
             sa.select(
@@ -110,5 +109,5 @@ def _places(connection: Connection, partitions: Iterable[int]) -> dict[int, tupl
         for id_, time, name in connection.execute(
             sa.select(p.id, p.time, p.name).where(p.id.in_(some))
         ):
-            found[id_] = (time is not None, time.timestamp() if time else 0.0, name)
+            found[id_] = (time is None, time.timestamp() if time else 0.0, name)
     return found

@@ -270,7 +270,9 @@ class MemoryRepository(MemoryVerdicts):
         places = {row["partition"]: n for n, row in enumerate(facts.partitions)}
         newest: dict[Any, int] = {}
         for i, p in zip(facts.of_series.tolist(), facts.of_partition.tolist(), strict=True):
-            newest[cast("_SeriesRow", facts.series[i])["of"]] = p
+            of = cast("_SeriesRow", facts.series[i])["of"]
+            if of not in newest or facts.partitions[p]["time"] is not None:
+                newest[of] = p
         found = sorted((places[key[1]], key) for key, a in data.anomalies.items() if a.found)
         groups: list[list[tuple[int, Any]]] = []
         for place in sorted({place for place, _ in found}):

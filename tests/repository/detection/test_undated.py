@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.base import History, PartitionLedger
+from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.repository import Repository
 
 UNDATED = "ds=__HIVE_DEFAULT_PARTITION__"
@@ -32,6 +33,7 @@ def test_a_partition_without_a_time_is_not_the_newest():
         repo.record("orders", "rows", {"ds=2024-03-01": 1001.0}, scale="count")
         repo.detect("orders")
         assert repo.incidents("orders")["status"].tolist() == ["resolved"]
+        assert check(repo.database, repo.artifacts) == []
 
 
 def test_days_are_overdue_beside_a_partition_without_a_time():
