@@ -27,7 +27,7 @@ class TrainingLabels:
     Attributes
     ----------
     said : sequence of LabelEffect
-        The newest last; that of each point counts, and one that is ``reopened`` has none.
+        The newest last. That of each point counts, ``rebaseline`` apart; ``reopened`` takes all back.
     holidays : mapping of date text to str
         Names of holidays by ISO date, such as ``2013-07-04``.
     """
@@ -91,15 +91,16 @@ class TrainingLabels:
 
         None if no label resets the baseline.
         """
-        newest = self._newest(series, partitions)
+        if not self.restarts:
+            return None
         begun = np.zeros(known.shape, dtype=bool)
-        found = False
-        for number, one in enumerate(self.said):
+        for one in self.said:
             if one.label == "rebaseline":
-                covered = known & (newest == number)
+                covered = known & mark(one, series, partitions)
                 begun |= covered & (np.cumsum(covered, axis=1) == 1)
-                found = True
-        return begun if found else None
+            elif one.label == "reopened":
+                begun &= ~mark(one, series, partitions)
+        return begun
 
     def _marked(
         self,
@@ -117,10 +118,14 @@ class TrainingLabels:
     def _newest(
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
     ) -> NDArray[np.intp]:
-        """Return the number of the newest label that covers each point; -1 where none does."""
+        """Return the number of the newest label that covers each point; -1 where none does.
+
+        A new level says nothing of the points after its first.
+        """
         newest = np.full((len(series), len(partitions)), -1, dtype=np.intp)
         for number, one in enumerate(self.said):
-            newest[mark(one, series, partitions)] = number
+            if one.label != "rebaseline":
+                newest[mark(one, series, partitions)] = number
         return newest
 
 

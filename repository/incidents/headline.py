@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from math import nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.formatting import measured, one_line, percent
@@ -181,16 +181,17 @@ def _of_parts(some: Sequence[Anomaly], whole: Sequence[Anomaly]) -> str:
     if whole:
         alike = f"{_listed(same)}{' alike' if len(same) > 1 else ''}" if same else ""
         return f" ({(alike + opposite).removeprefix('; ')})"
-    as_much = [part for part in same if _is_as_large(parts[part], told)]
+    as_much = [part for part in same if parts[part] is told or _changed_alike(parts[part], told)]
     rest = [part for part in same if part not in as_much]
     alike = f" ({_listed(rest)}, too{opposite})" if rest else f" ({opposite[2:]})" if other else ""
     return f" for {_listed(as_much)}{alike}"
 
 
-def _is_as_large(one: Anomaly, other: Anomaly) -> bool:
-    """Return whether two values changed alike: by the same factor, or if that is unknown at all."""
+def _changed_alike(one: Anomaly, other: Anomaly) -> bool:
+    """Return whether two values changed by the same factor, as far as factors are known."""
     changes = [a.value / a.expected for a in (one, other) if a.value is not None and a.expected]
-    return len(changes) < 2 or abs(changes[0] - changes[1]) <= SAME
+    known = [change for change in changes if isfinite(change)]
+    return len(known) < 2 or abs(known[0] - known[1]) <= SAME
 
 
 def _departure(one: Anomaly) -> tuple[float, float]:

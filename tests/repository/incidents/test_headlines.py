@@ -360,3 +360,16 @@ def test_parts_of_a_table_that_went_the_same_way_and_those_that_did_not(changes,
         for expected in [1500.0 if part else 3000.0]
     ]
     assert headline(found, DAY).endswith(f": {said}")
+
+
+def test_a_factor_that_overflows_is_unknown():
+    found = [
+        dataclasses.replace(
+            flights("Maximum", "x", 1.7976931348623157e308, 0.5, scale="signed"),
+            series=n,
+            segment=f"c={part}",
+            direction="high",
+        )
+        for n, part in enumerate("ab")
+    ]
+    assert headline(found, DAY).endswith("for c=a and c=b")

@@ -434,7 +434,6 @@ def test_a_bad_range_shapes_later_scores(repo):
     replayed(repo)
 
 
-@pytest.mark.soak
 def test_the_newest_label_of_a_range_counts(repo):
     record(repo, "x", [1, 1, 500])
     repo.label_range("d", "ignore", since="2013-01-01")
@@ -447,6 +446,22 @@ def test_the_newest_label_of_a_range_counts(repo):
     assert len(repo.detect("d", LIMIT)) == 1
 
 
+@pytest.mark.parametrize("later", ["ignore", "rebaseline"])
+def test_a_new_level_and_labels_of_its_points_do_not_take_each_other_back(repo, later):
+    """A level begins with the first point of its range; a day after it may be ignored all the same."""
+    record(repo, "x", [1] * 20 + [50] * 20)
+    record(repo, "x", [500], first=36)
+    ranges = {"ignore": ("2013-02-05", "2013-02-05"), "rebaseline": ("2013-01-21", None)}
+    for label in sorted(ranges, key=lambda one: one == later):
+        repo.label_range("d", label, since=ranges[label][0], until=ranges[label][1])
+    assert repo.detect("d", LIMIT).empty
+    assert repo.detect("d", [tg.Monitor()]).empty
+    repo.label_range("d", "reopened", since="2013-01-21")
+    assert len(repo.detect("d", LIMIT)) == 1
+    assert "2013-01-21" in "".join(repo.detect("d", [tg.Monitor()], replay=True)["partition"])
+
+
+@pytest.mark.soak
 def test_an_ignored_range_is_quiet(repo):
     noisy(repo, spike=40, factor=3)
     repo.label_range("d", "ignore", since="2013-02-09", until="2013-02-09")
