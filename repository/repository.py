@@ -314,8 +314,8 @@ class Repository(Rendered):
 
         Missing partitions are those that the `MissingPartition` detector reports: gaps between two
         partitions, and overdue ones after the last, where partitions of the same weekday or hour usually
-        exist; none before the eighth partition, and none without an hourly or daily grid. A gap longer
-        than 14 seasons counts as 14. Late partitions are those that `Late` reports with its own rule,
+        exist; none before the eighth partition, none in the first week of parts of days, and none without a grid of
+        days, parts of days or months. Of a gap longer than 14 seasons the first 14 are listed. Late partitions are those that `Late` reports with its own rule,
         whatever monitors and labels say.
 
         Parameters

@@ -503,7 +503,8 @@ def read_ledger(
 ) -> PartitionLedger:
     """Return arrival times, versions and schemas of some partitions.
 
-    A partition arrived with its first version; one that is restated is not late.
+    A partition arrived with its first version, at an unknown time if that was cleaned away; one that is
+    restated is not late.
     """
     v, t = s.partition_version.c, s.table_schema.c
     ids = [row["id"] for row in partitions]
@@ -514,10 +515,8 @@ def read_ledger(
             v.partition_id.in_(some), s.holds(s.partition_version)
         )
         found.update({row.partition_id: row for row in connection.execute(query)})
-        arrivals = (
-            sa.select(v.partition_id, sa.func.min(v.arrived_at))
-            .where(v.partition_id.in_(some))
-            .group_by(v.partition_id)
+        arrivals = sa.select(v.partition_id, v.arrived_at).where(
+            v.partition_id.in_(some), v.version == 1
         )
         first.update({row[0]: row[1] for row in connection.execute(arrivals)})
     schemas: dict[int, dict[str, str]] = {}
@@ -526,7 +525,7 @@ def read_ledger(
         schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
     rows = [found.get(of) for of in ids]
     return PartitionLedger(
-        np.array([to_datetime64(row and first[row.partition_id]) for row in rows], dtype="M8[s]"),
+        np.array([to_datetime64(first.get(of)) for of in ids], dtype="M8[s]"),
         np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
         [{} if row is None else schemas[row.table_schema_id] for row in rows],
         now=to_datetime64(now),

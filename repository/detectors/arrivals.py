@@ -75,12 +75,11 @@ class MissingPartition(PartitionDetector):
         """Return an explanation with the number of missing partitions."""
         grid = _grid(history)
         here = [gap for gap in gaps(history) if gap.place == t]
-        before = sum(len(gap.times) for gap in here if not gap.overdue)
+        before = sum(gap.count for gap in here if not gap.overdue)
         told = f"follows a gap of {_many(before, 'partition')}"
         if not here or not here[-1].overdue:
             return told
-        times = here[-1].times
-        overdue, since = len(times), times[0].astype("M8[us]").item()
+        overdue, since = here[-1].count, here[-1].times(1)[0].astype("M8[us]").item()
         assert isinstance(since, datetime)
         moment = f"{since.day} {since:%b %Y}" + (f" {since:%H:%M}" if grid.within_days else "")
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
@@ -91,7 +90,7 @@ class MissingPartition(PartitionDetector):
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
         told, longest = 0, 0
         for number, gap in enumerate(gaps(history)):
-            rare, length = gap.rarest, len(gap.times)
+            rare, length = gap.rarest, gap.count
             if told and length >= longest + LONGER:
                 rare = max(rare, np.log10((gap.begin + 3) / (number + 1))) + UNSEEN
             elif not told:
@@ -122,19 +121,41 @@ class Gap:
         Index of the reported partition: the one after the gap, or the last if they are overdue.
     begin : int
         Column of the partition before the gap.
-    times : array of datetime64
-        Times of the missing partitions, without those that are often missing.
+    since : datetime64
+        Time of that partition.
+    steps : int
+        Positions from it to the next.
+    rare : array of bool, shape (season,)
+        Which positions of a season after it are missing, and usually are not.
     rarest : float
         -log10 of the frequency at which the rarest of these positions was missing before.
     overdue : bool
         Whether nothing came after it yet.
+    grid : Grid
     """
 
     place: int
     begin: int
-    times: NDArray[np.datetime64]
+    since: np.datetime64
+    steps: int
+    rare: NDArray[np.bool_]
     rarest: float
     overdue: bool
+    grid: Grid
+
+    @property
+    def count(self) -> int:
+        """Number of missing partitions, without those that are often missing."""
+        seasons, rest = divmod(self.steps - 1, len(self.rare))
+        return seasons * int(self.rare.sum()) + int(self.rare[:rest].sum())
+
+    def times(self, most: int | None = None) -> NDArray[np.datetime64]:
+        """Return the times of the missing partitions, or of the first so many."""
+        places, a_season = np.flatnonzero(self.rare) + 1, len(self.rare)
+        wanted = self.count if most is None else min(most, self.count)
+        seasons = np.arange(-(-wanted // len(places))) * a_season
+        ahead = (seasons[:, None] + places).ravel()[:wanted]
+        return self.grid.after(self.since, ahead)
 
 
 def gaps(history: History) -> Iterator[Gap]:
@@ -155,14 +176,15 @@ def gaps(history: History) -> Iterator[Gap]:
     if grid.within_days:
         steps[column < season - grid.period] = 1
     for t in np.flatnonzero(steps > 1).tolist():
-        begin, ahead = int(column[t]), np.arange(1, steps[t])
+        begin, many = int(column[t]), int(steps[t])
         overall = (absent[begin] + 1) / (begin + 3)
-        rates = _rates(there, begin, season, float(overall))[(ahead - 1) % season]
+        rates = _rates(there, begin, season, float(overall))
         rare = rates < OFTEN
-        if rare.any():
+        if rare[: many - 1].any():
             last = t + 1 == len(column)
-            missing = grid.after(times[t], ahead[rare])
-            yield Gap(t if last else t + 1, begin, missing, -np.log10(rates.min()), overdue=last)
+            rarest = -float(np.log10(rates[: many - 1].min()))
+            place = t if last else t + 1
+            yield Gap(place, begin, times[t], many, rare, rarest, overdue=last, grid=grid)
 
 
 OFTEN = 0.5

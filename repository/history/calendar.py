@@ -17,6 +17,7 @@ from tidegauge.repository.detectors.matrices import group_by_segment, times_of, 
 from tidegauge.repository.detectors.rules import RULES
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.listing import anomaly_rows
+from tidegauge.repository.numerics.grid import CYCLES
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
@@ -73,10 +74,8 @@ def _known(
     """Return all partitions in order of time, with their current version if measured."""
     p, v, b = s.partition.c, s.partition_version.c, s.absence.c
     versions = (v.partition_id == p.id) & s.holds(s.partition_version, commit)
-    every = s.partition_version.alias()
-    first = sa.select(sa.func.min(every.c.arrived_at)).where(every.c.partition_id == p.id)
-    if commit is not None:
-        first = first.where(every.c.commit_id <= commit)
+    first = s.partition_version.alias()  # one that is restated is not late
+    came = (first.c.partition_id == p.id) & (first.c.version == 1)
     query = (
         sa.select(
             p.id,
@@ -86,12 +85,13 @@ def _known(
             p.first_seen_at,
             v.version,
             v.rows,
-            first.scalar_subquery().label("arrived_at"),  # one that is restated is not late
+            first.c.arrived_at,
             v.measured_at,
             s.commit.c.committed_at.label("gone_at"),
         )
         .select_from(s.partition)
         .outerjoin(s.partition_version, versions)
+        .outerjoin(first, came)
         .outerjoin(s.absence, (b.partition_id == p.id) & s.holds(s.absence, commit))
         .outerjoin(s.commit, s.commit.c.id == b.commit_id)
         .where(p.dataset_id == dataset)
@@ -119,7 +119,12 @@ def _of_segment(within: str, some: Sequence[LedgerRow], now: datetime) -> list[C
         _row(within, partition, float(delay), late=bool(late))
         for partition, late, delay in zip(some, _late(history), seconds, strict=True)
     ]
-    missed = [time for gap in gaps(history) if gap.place >= MIN_PARTITIONS for time in gap.times]
+    missed = [
+        time
+        for gap in gaps(history)
+        if gap.place >= MIN_PARTITIONS
+        for time in gap.times(None if gap.overdue else CYCLES * int(gap.rare.sum()))
+    ]
     return rows + [_missing(within, time) for time in missed]
 
 

@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.repository.detection import detect
-from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.detectors.arrivals import MissingPartition, gaps
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
@@ -416,6 +416,21 @@ def test_a_gap_has_its_whole_length_and_is_no_precedent_of_itself(length):
     after = before[-1] + np.timedelta64(length + 1, "D")
     many = "partition" if length == 1 else "partitions"
     assert gap([*before, after]) == (length, f"follows a gap of {length} {many}")
+
+
+def test_a_time_in_the_far_future_costs_no_more_than_another_gap():
+    """Seventy million hours are counted, not listed."""
+    times = np.append(HOURS, np.datetime64("9999-12-31T00:00:00"))
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [])
+    hours = (times[-1] - times[-2]) // np.timedelta64(1, "h")
+    assert MissingPartition().measure(history)[-1] == hours - 1
+    (found,) = gaps(history)
+    assert found.count == hours - 1
+    assert found.times(2).tolist() == [
+        dt.datetime(2024, 4, 8, 0),  # HOURS end with the hour before
+        dt.datetime(2024, 4, 8, 1),
+    ]
 
 
 def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():

@@ -140,6 +140,10 @@ def test_a_restated_partition_came_with_its_first_version(repo):
     row = calendar(repo, until="2013-02-09").iloc[34]
     assert (row["restated"], row["late"], row["delay"]) == (True, False, 2 * 3600)
     assert repo.detect("d", [tg.Monitor(detector="Late")]).empty
+    repo.clean(versions="0d")  # when the first version came is not known any more
+    row = calendar(repo, until="2013-02-09").iloc[34]
+    assert (row["late"], np.isnan(row["delay"])) == (False, True)
+    assert repo.detect("d", [tg.Monitor(detector="Late")], replay=True).empty
 
 
 def test_gone(repo):
