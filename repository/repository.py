@@ -337,8 +337,9 @@ class Repository(Rendered):
               ``measured``;
             - late, restated: whether they apply, whatever the status;
             - version, rows, first_seen_at, arrived_at, measured_at, gone_at: as in `partitions`, missing
-              where unknown; arrived_at is when the data of this version arrived;
-            - delay: seconds from the end of the partition's hour (hourly ones) or day to its arrival,
+              where unknown; arrived_at is when the first version arrived, missing if that was
+              cleaned away;
+            - delay: seconds from the end of the partition's hour, day or month to that arrival,
               negative if it came earlier; NaN if unknown;
             - anomalies: how many are in it; worst: the highest severity among them, or None.
 

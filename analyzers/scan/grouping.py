@@ -167,7 +167,6 @@ def filter_partitions(
     return data.where(one_of(together, sorted(SEPARATOR.join(value) for value in values)))
 
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _FILTERABLE = re.compile(
     r"(?!(?:and|or|not|in|like|between)$)[a-z][a-z0-9_]*", re.ASCII | re.IGNORECASE
 )
@@ -212,17 +211,13 @@ def _segment_text(schema: Schema, columns: Sequence[str]) -> str:
 def _range(values: set[str], kind: str) -> tuple[str, str] | None:
     """Return the minimum and maximum value; None if one is null or the type's order is unknown.
 
-    None, too, if a value has quotation marks, which Hive's filters do not escape, or if a date is not
-    written as its type prints it, so that its text has another order.
+    None, too, if a text has quotation marks, which Hive's filters do not escape.
     """
     if NULL in values:
         return None
-    if kind == "string":
-        found = min(values), max(values)
-        return None if any(set(one) & set("'\"") for one in found) else found
-    if kind == "date":
-        plain = all(_DATE.fullmatch(one) for one in values)
-        return (min(values), max(values)) if plain else None
+    if kind in {"string", "date"}:
+        low, high = min(values), max(values)
+        return None if set(low + high) & set("'\"") else (low, high)
     if kind in INTEGRAL:
         return min(values, key=int), max(values, key=int)
     return None

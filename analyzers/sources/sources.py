@@ -584,8 +584,17 @@ class HiveTable:
 
 
 def _folder(path: str) -> str:
-    """Return the partition's folder in the path of a file, without others between."""
-    return "/".join(step for step in path.split("/")[:-1] if "=" in step)
+    """Return a file's folder down to the last that names a partition; empty if none does.
+
+    Examples
+    --------
+    >>> _folder("ds=1/hr=2/part-0"), _folder("ds=1/more/part-0"), _folder("archive/ds=1/part-0")
+    ('ds=1/hr=2', 'ds=1', 'archive/ds=1')
+    """
+    steps = path.split("/")[:-1]
+    while steps and "=" not in steps[-1]:
+        steps.pop()
+    return "/".join(steps)
 
 
 def _is_plain(kind: str, value: str) -> bool:

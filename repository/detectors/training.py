@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +78,8 @@ class TrainingLabels:
         """Return the name of a holiday on or within a day of a time; empty if there is none."""
         if time is None:
             return ""
-        days = (f"{time + timedelta(days=n):%Y-%m-%d}" for n in (0, -1, 1))
+        day = np.datetime64(time.date())  # which has years after 9999
+        days = (str(day + n) for n in (0, -1, 1))
         return next((self.holidays[day] for day in days if day in self.holidays), "")
 
     def _restarts(

@@ -48,7 +48,7 @@ class TidegaugeOperator(BaseOperator):
     tags : mapping of str to str, optional
         Tags of the runs, besides ``dag_id``, ``task_id`` and ``dag_run_id``. Templated.
     fail_on_anomaly : bool
-        Whether anomalies fail the task.
+        Whether anomalies fail the task, open ones of what was measured last among them.
     dashboard_url : str, optional
         Address of the dashboard, for the link on the task. Templated.
     session : callable

@@ -66,7 +66,7 @@ def asset_checks(
     db, artifacts : str, optional
         As for `Repository`.
     fail_on_anomaly : bool
-        Whether anomalies are errors; else they are warnings.
+        Whether anomalies are errors, open ones of what was measured last among them; else they are warnings.
     blocking : bool
         Whether assets downstream wait for the checks, and are not made if one is an error.
     dashboard_url : str, optional

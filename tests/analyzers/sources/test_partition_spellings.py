@@ -118,12 +118,13 @@ def test_an_empty_folder_whose_number_has_zeros_in_front(spark, table):
     assert found == {"k=1": True, "k=007": False}
 
 
-def test_a_partition_that_moved_within_its_table(spark, table, tmp_path):
+@pytest.mark.parametrize("folder", ["second", "archive/k=a", "k=c"])
+def test_a_partition_that_moved_within_its_table(spark, table, tmp_path, folder):
     name = table("STRING", {"a": 1, "b": 2})
-    put(f"{tmp_path}/{name}/second", 3)
+    put(f"{tmp_path}/{name}/{folder}", 3)
     source = open_table(spark, name)
     before = {one.partition.name: one.fingerprint for one in source.list_partitions()}
-    spark.sql(f"ALTER TABLE {name} PARTITION (k='a') SET LOCATION '{tmp_path}/{name}/second'")
+    spark.sql(f"ALTER TABLE {name} PARTITION (k='a') SET LOCATION '{tmp_path}/{name}/{folder}'")
     after = {one.partition.name: one.fingerprint for one in source.list_partitions()}
     assert before["k=a"] != after["k=a"]
     assert before["k=b"] == after["k=b"]

@@ -1,4 +1,4 @@
-"""Partitions without a time, beside those of days and weeks; and days that are long past."""
+"""Partitions without a time, beside those of days and weeks; and days that are far away."""
 
 import numpy as np
 import pytest
@@ -57,3 +57,13 @@ def test_seasons_of_a_table_whose_month_ends_are_long_past():
         values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)}
         repo.record("orders", "rows", values, scale="count")
         assert len(repo.seasons("orders")) == 1
+
+
+def test_a_day_of_the_last_year_that_there_is_stops_nothing():
+    days = np.arange("2024-01-01", "2024-04-10", dtype="M8[D]")
+    values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)}
+    with Repository("sqlite://") as repo:
+        repo.record("orders", "rows", values | {"ds=9999-12-31": 5.0}, scale="count")
+        assert repo.detect("orders")["partition"].tolist() == ["ds=9999-12-31"]
+        # The days themselves, and the first fourteen weeks of the gap.
+        assert len(repo.calendar("orders")) == len(values) + 1 + 98
