@@ -57,7 +57,7 @@ from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.distributions.drift import drifts
 from tidegauge.repository.distributions.stored import StoredColumn
-from tidegauge.repository.numerics.together import EARLIER
+from tidegauge.repository.numerics.joint_test import EARLIER
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.artifacts import Artifacts

@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.description import Description
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.registry import Registry
 from tidegauge.repository.detectors.base import Scores
-from tidegauge.repository.numerics.together import depart_together
+from tidegauge.repository.numerics.joint_test import jointly_significant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,8 +69,8 @@ def rule(cls: R) -> R:
 
 LASTING = 4
 """Number of tests that a series counts for if it was an anomaly in the partition before."""
-TOGETHER = 10
-"""Series as of which a partition is rejected for what departs together, at most."""
+JOINT = 10
+"""Series as of which a partition is rejected by the joint test, at most."""
 
 
 @rule
@@ -160,7 +160,7 @@ class FalseDiscoveryRate(DecisionRule):
     It decides on each partition in two steps. First the partition is tested as a whole, as if at
     least ``least`` series were monitored: so that with few series not one normal day in ten has an
     anomaly. It is rejected, too, if its three largest departures together are no chance, given how
-    these series were related before: see `depart_together`. If it is rejected, its series are
+    these series were related before: see `jointly_significant`. If it is rejected, its series are
     tested among themselves only: a series that moved with others needs less evidence (Benjamini and
     Bogomolov 2014). Series that were anomalies in
     the partition before, to the same side, are also tested separately, at a quarter of the rate: a
@@ -228,9 +228,11 @@ class FalseDiscoveryRate(DecisionRule):
                 tests = len(told)
                 rejected = self._limit(told, max(tests, self.least)) > 0
                 if not rejected and earlier is not None:
-                    end = earlier.shape[1] - p.shape[1] + t
-                    level = self.rate * min(tests, TOGETHER) / max(tests, self.least)
-                    rejected = depart_together(scores.score[:, t], earlier[:, :end], level)
+                    now = earlier.shape[1] - p.shape[1] + t
+                    level = self.rate * min(tests, JOINT) / max(tests, self.least)
+                    # The weights of errors multiply by three: as they are, they are evidence enough.
+                    score = np.fmin(scores.score[:, t], earlier[:, now])
+                    rejected = jointly_significant(score, earlier[:, :now], level)
                 if rejected:
                     flags[:, t] = np.less_equal(p[:, t], self._limit(told, tests))
                 goes_on = np.flatnonzero(known[:, t] & (last * side[:, t] > 0))

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 from tidegauge.repository.detectors.base import Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate
-from tidegauge.repository.numerics.together import depart_together
+from tidegauge.repository.numerics.joint_test import jointly_significant
 
 import tidegauge as tg
 
@@ -22,31 +22,31 @@ def chance(seed, series, partitions):
 # freedom the probability of so much is exp(-13.816) (1 + 13.816 + 13.816^2 / 2) = 1.103e-4.
 @pytest.mark.parametrize(("limit", "found"), [(1.11e-4, True), (1.09e-4, False)])
 def test_three_series_are_tested_by_fishers_product(limit, found):
-    assert depart_together(np.array([2.0, 2.0, 2.0]), APART[:3], limit) is found
+    assert jointly_significant(np.array([2.0, 2.0, 2.0]), APART[:3], limit) is found
 
 
 # Of n choices of three the likeliest was taken, so that of five series ten times as much is chance, at
 # most: 1.103e-3.
 def test_the_largest_of_more_series_are_likelier_to_be_chance():
     score = np.array([2.0, 0.1, 2.0, 0.2, 2.0])
-    assert not depart_together(score, APART, 2.0 * 1.103e-4)
-    assert depart_together(score, APART, 10.0 * 1.103e-4)
+    assert not jointly_significant(score, APART, 2.0 * 1.103e-4)
+    assert jointly_significant(score, APART, 10.0 * 1.103e-4)
 
 
 # Three series that are always equal are one: 0.01 is then the probability, but for one standard
 # error of the correlations, 1/8.
 @pytest.mark.parametrize(("limit", "found"), [(0.011, True), (0.004, False)])
-def test_series_that_depart_together_as_a_rule_are_evidence_once(limit, found):
+def test_series_that_jointly_significant_as_a_rule_are_evidence_once(limit, found):
     same = APART[[0, 0, 0]]
-    assert depart_together(np.array([2.0, 2.0, 2.0]), same, limit) is found
+    assert jointly_significant(np.array([2.0, 2.0, 2.0]), same, limit) is found
 
 
 def test_an_earlier_incident_makes_no_relation():
     past = chance(1, 3, 98)
     score = np.full(3, 2.4)
-    assert depart_together(score, past, 1e-4)
+    assert jointly_significant(score, past, 1e-4)
     past[:, 50] = 200.0
-    assert depart_together(score, past, 1e-4)
+    assert jointly_significant(score, past, 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_an_earlier_incident_makes_no_relation():
     ],
 )
 def test_what_is_not_known_is_no_evidence(score, earlier):
-    assert not depart_together(np.array(score), earlier, 0.5)
+    assert not jointly_significant(np.array(score), earlier, 0.5)
 
 
 @pytest.mark.parametrize("series", [3, 5, 14, 40])
 def test_as_many_false_alarms_as_accepted(series):
     past = chance(2, series, 98)
     newest = chance(3, 8_000, series)
-    found = np.mean([depart_together(one, past, 0.02) for one in newest])
+    found = np.mean([jointly_significant(one, past, 0.02) for one in newest])
     assert 0.012 < found < 0.026
 
 
@@ -78,8 +78,19 @@ def test_no_more_false_alarms_of_related_series(shared):
     common = draws.normal(size=(4, 8_098)).repeat(3, axis=0)
     z = np.sqrt(shared) * common + np.sqrt(1 - shared) * draws.normal(size=common.shape)
     score = -np.log10(2 * special.ndtr(-np.abs(z)))
-    found = np.mean([depart_together(one, score[:, :98], 0.02) for one in score[:, 98:].T])
+    found = np.mean([jointly_significant(one, score[:, :98], 0.02) for one in score[:, 98:].T])
     assert found < 0.03
+
+
+@pytest.mark.parametrize("shared", [0.2, 0.35, 0.5])
+def test_false_alarms_of_moderately_related_series_are_bounded(shared):
+    """Twelve series with one factor at the level that is used: less than five times it."""
+    draws = np.random.default_rng(7)
+    common = draws.normal(size=(1, 12_098))
+    z = np.sqrt(shared) * common + np.sqrt(1 - shared) * draws.normal(size=(12, 12_098))
+    score = -np.log10(2 * special.ndtr(-np.abs(z)))
+    found = np.mean([jointly_significant(one, score[:, :98], 1 / 450) for one in score[:, 98:].T])
+    assert found < 5 / 450
 
 
 def said(score):
@@ -100,6 +111,18 @@ def test_a_partition_is_rejected_for_what_departs_together():
     assert not rule.decide(values, said(score)).any()
     past[[5, 11]] = past[2]
     assert not rule.decide(values, said(score), None, np.hstack([past, score])).any()
+
+
+def test_the_weights_of_errors_count_once():
+    """Three p-values of 0.008 are chance among fourteen, though as errors each has half of it."""
+    past, score = chance(5, 14, 98), np.full((14, 1), 0.3)
+    score[[2, 5, 11]] = 2.1
+    weighed, now = score + np.log10(2), np.hstack([past, score])
+    values = np.ones((14, 1))
+    assert not FalseDiscoveryRate().decide(values, said(weighed), None, now).any()
+    assert (
+        FalseDiscoveryRate().decide(values, said(weighed), None, np.hstack([past, weighed])).any()
+    )
 
 
 def test_day_by_day_as_in_a_replay():

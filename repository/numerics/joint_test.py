@@ -21,14 +21,18 @@ POINTS = (np.arange(100) + 0.5) / 100
 """Probabilities at which a distribution is integrated."""
 
 
-def depart_together(score: Floats, earlier: Floats, limit: float) -> bool:
-    """Return whether the largest scores of a partition are too large together to be chance.
+def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
+    """Return whether the largest scores of a partition are significant together.
 
     Fisher's product of the `LARGEST` smallest of n p-values is tested at a significance level (the
     rank truncated product of Dudbridge and Koeleman 2003). Series that depart together as a rule, as
     a number of rows and a sum, are no evidence twice: the product's distribution is that of fewer
     independent p-values, by the correlations of earlier scores (Brown 1975; of observed ones Poole et
     al. 2016), from which one standard error is taken, as chance correlates all of them somewhat.
+
+    Independent series keep the level. Of series that share a fifth to a half of their variance false
+    alarms are two to three and a half times as many: they depart far together more often than their
+    usual scores tell.
 
     Parameters
     ----------
@@ -51,9 +55,9 @@ def depart_together(score: Floats, earlier: Floats, limit: float) -> bool:
     >>> chance = np.random.default_rng(1)
     >>> apart = chance.exponential(1 / np.log(10), (6, 60))
     >>> newest = np.array([0.1, 2.7, 0.3, 2.7, 2.7, 0.5])
-    >>> depart_together(newest, apart, 0.001)
+    >>> jointly_significant(newest, apart, 0.001)
     True
-    >>> depart_together(newest, apart[[0] * 6], 0.001)
+    >>> jointly_significant(newest, apart[[0] * 6], 0.001)
     False
     """
     known = np.flatnonzero(~np.isnan(score))
