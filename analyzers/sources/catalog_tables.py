@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import NoSuchTableError, nearest
 from tidegauge.analyzers.core.sql import table_name, table_sql
-from tidegauge.analyzers.sources.sources import (
-    FILE_FORMATS,
-    FrameSource,
-    HiveTable,
-    Source,
-    check_keys,
-    describe_table,
-)
+from tidegauge.analyzers.sources.hive_table import HiveTable, describe_table
+from tidegauge.analyzers.sources.sources import FILE_FORMATS, FrameSource, Source, check_keys
 from tidegauge.analyzers.sources.table_formats import logged_table
 
 if TYPE_CHECKING:

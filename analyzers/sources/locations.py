@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.filesystems import absolute, file_system
 from tidegauge.analyzers.core.sql import parts, quote
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import HiveTable
+from tidegauge.analyzers.sources.hive_table import HiveTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,12 +28,8 @@ from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
-from tidegauge.analyzers.sources.sources import (
-    FrameSource,
-    ListedPartition,
-    TableDescription,
-    list_files,
-)
+from tidegauge.analyzers.sources.hive_table import TableDescription
+from tidegauge.analyzers.sources.sources import FrameSource, ListedPartition, list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,14 +31,8 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import parts, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import (
-    HiveTable,
-    PathSource,
-    Source,
-    fingerprint,
-    list_files,
-    partition_sql,
-)
+from tidegauge.analyzers.sources.hive_table import HiveTable, partition_sql
+from tidegauge.analyzers.sources.sources import PathSource, Source, fingerprint, list_files
 from tidegauge.analyzers.sources.table_formats import LoggedTable
 
 if TYPE_CHECKING:
@@ -204,8 +198,7 @@ class TableTarget:
     def _drop(self, source: Source, partitions: Collection[Partition]) -> None:
         for partition in sorted(partitions, key=lambda p: p.name):
             which = partition_sql(partition)
-            hive = source if isinstance(source, HiveTable) else None
-            with hive.as_stored(partition) if hive else nullcontext():
+            with source.as_stored(partition) if isinstance(source, HiveTable) else nullcontext():
                 self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {which}").collect()
 
     def is_staged(self) -> bool:

@@ -2,8 +2,9 @@
 
 from types import SimpleNamespace
 
-from tidegauge.analyzers.sources import sources
-from tidegauge.analyzers.sources.sources import FileInfo, HiveTable, TableDescription
+from tidegauge.analyzers.sources import hive_table
+from tidegauge.analyzers.sources.hive_table import HiveTable, TableDescription
+from tidegauge.analyzers.sources.sources import FileInfo
 
 OLD, NEW = "s3a://old/lake/t", "s3a://new/lake/t"
 
@@ -20,8 +21,8 @@ class Lake:
     def __init__(self, monkeypatch, read):
         self.sizes = {f"{OLD}/ds=1": 10, f"{NEW}/ds=1": 99, f"{OLD}/ds=2": 20}
         self.described = []
-        monkeypatch.setattr(sources, "list_files", lambda _, root: list(self._files(root)))
-        monkeypatch.setattr(sources, "describe_table", self._describe)
+        monkeypatch.setattr(hive_table, "list_files", lambda _, root: list(self._files(root)))
+        monkeypatch.setattr(hive_table, "describe_table", self._describe)
         session = Session(
             catalog=SimpleNamespace(refreshTable=lambda _: None),
             conf=SimpleNamespace(isModifiable=lambda _: False),

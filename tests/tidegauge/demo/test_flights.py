@@ -23,7 +23,7 @@ def kept(path):
 def folder(spark, flights):
     """The table's folder."""
     from tidegauge.analyzers.core.filesystems import plain_path
-    from tidegauge.analyzers.sources.sources import describe_table
+    from tidegauge.analyzers.sources.hive_table import describe_table
 
     return plain_path(describe_table(spark, flights).location)
 

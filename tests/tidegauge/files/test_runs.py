@@ -49,6 +49,15 @@ def measured(monkeypatch):
     return found
 
 
+@pytest.fixture
+def ordinary(tmp_path):
+    """A suite of a table, and a repository with 27 ordinary days of it."""
+    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
+    with Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
+        yield repo
+
+
 def session():
     """Return a session of which only the catalog is asked."""
     return SimpleNamespace(catalog=Catalog())
@@ -112,23 +121,22 @@ def test_a_detector_that_fails_stops_only_its_dataset(measured, tmp_path, monkey
             repo.detect()
 
 
-def test_what_a_failed_table_committed_is_judged_the_same_night(measured, tmp_path, monkeypatch):
+def test_what_a_failed_table_committed_is_judged_the_same_night(
+    measured, ordinary, tmp_path, monkeypatch
+):
     """The next run finds these partitions measured, and would not tell of them."""
-    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
-    with Repository("sqlite://") as repo:
-        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
 
-        def analyze(*_, **__):
-            commit(repo, day(28, rows=10))
-            message = "executor lost"
-            raise RuntimeError(message)
+    def analyze(*_, **__):
+        commit(ordinary, day(28, rows=10))
+        message = "executor lost"
+        raise RuntimeError(message)
 
-        monkeypatch.setattr(runs, "analyze", analyze)
-        summary = runs.run_suites([str(tmp_path)], repo, session=session)
-        assert summary.failed == [f"{tmp_path}/d.yml: RuntimeError: executor lost"]
-        (found,) = summary.anomalies
-        assert found["partition"].unique().tolist() == ["ds=2013-01-28"]
-        assert summary.status(fail_on_anomaly=True) == 1
+    monkeypatch.setattr(runs, "analyze", analyze)
+    summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
+    assert summary.failed == [f"{tmp_path}/d.yml: RuntimeError: executor lost"]
+    (found,) = summary.anomalies
+    assert found["partition"].unique().tolist() == ["ds=2013-01-28"]
+    assert summary.status(fail_on_anomaly=True) == 1
 
 
 def interrupted(repo, *found):
@@ -138,45 +146,38 @@ def interrupted(repo, *found):
     repo.store.close_run(run, RunStatus.FAILED, {"measured": len(found)}, "executor lost")
 
 
-def test_a_run_that_is_repeated_ends_as_the_first(measured, tmp_path):
+def test_a_run_that_is_repeated_ends_as_the_first(measured, ordinary, tmp_path):
     """Another table failed, so the scheduler runs all of them again: nothing is new, and as bad as before."""
-    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
-    with Repository("sqlite://") as repo:
-        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
-        commit(repo, day(28, rows=10))
-        repo.detect("d")
-        commit(repo)  # measures nothing
-        summary = runs.run_suites([str(tmp_path)], repo, session=session)
-        assert summary.found > 0
-        assert any("ds=2013-01-28" in line for line in summary.lines())
-        assert summary.status(fail_on_anomaly=False) == 0
-        assert summary.status(fail_on_anomaly=True) == 2
-        (incident,) = repo.incidents("d")["id"]
-        repo.label(int(incident), "acknowledged")
-        summary = runs.run_suites([str(tmp_path)], repo, session=session)
-        assert summary.status(fail_on_anomaly=True) == 0
+    commit(ordinary, day(28, rows=10))
+    ordinary.detect("d")
+    commit(ordinary)  # measures nothing
+    summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
+    assert summary.found > 0
+    assert any("ds=2013-01-28" in line for line in summary.lines())
+    assert summary.status(fail_on_anomaly=False) == 0
+    assert summary.status(fail_on_anomaly=True) == 2
+    (incident,) = ordinary.incidents("d")["id"]
+    ordinary.label(int(incident), "acknowledged")
+    summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
+    assert summary.status(fail_on_anomaly=True) == 0
 
 
-def test_what_a_failed_run_left_and_the_next_measured_are_judged_together(measured, tmp_path):
-    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
-    with Repository("sqlite://") as repo:
-        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
-        interrupted(repo, day(28, rows=10))
-        repo.detect("d")
-        commit(repo, day(29, rows=10))
-        repo.detect("d")
-        summary = runs.run_suites([str(tmp_path)], repo, session=session)
-        found = {name for frame in summary.anomalies for name in frame["partition"]}
-        assert found == {"ds=2013-01-28", "ds=2013-01-29"}
+def test_what_a_failed_run_left_and_the_next_measured_are_judged_together(
+    measured, ordinary, tmp_path
+):
+    interrupted(ordinary, day(28, rows=10))
+    ordinary.detect("d")
+    commit(ordinary, day(29, rows=10))
+    ordinary.detect("d")
+    summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
+    found = {name for frame in summary.anomalies for name in frame["partition"]}
+    assert found == {"ds=2013-01-28", "ds=2013-01-29"}
 
 
-def test_older_anomalies_do_not_count_again(measured, tmp_path):
-    (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
-    with Repository("sqlite://") as repo:
-        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
-        commit(repo, day(28, rows=10))
-        repo.detect("d")
-        commit(repo, day(29, rows=1001))
-        summary = runs.run_suites([str(tmp_path)], repo, session=session)
-        found = {name for frame in summary.anomalies for name in frame["partition"]}
-        assert found <= {"ds=2013-01-29"}  # which is years overdue
+def test_older_anomalies_do_not_count_again(measured, ordinary, tmp_path):
+    commit(ordinary, day(28, rows=10))
+    ordinary.detect("d")
+    commit(ordinary, day(29, rows=1001))
+    summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
+    found = {name for frame in summary.anomalies for name in frame["partition"]}
+    assert "ds=2013-01-28" not in found

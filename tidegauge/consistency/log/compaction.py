@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import describe_table
+from tidegauge.analyzers.sources.hive_table import describe_table
 from tidegauge.consistency.log.flatten import remember_compaction
 from tidegauge.consistency.log.joined_files import finish, join_files, joinable, sizes
 from tidegauge.consistency.log.query import partition_folder

@@ -15,7 +15,8 @@ from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import ListedPartition, describe_table
+from tidegauge.analyzers.sources.hive_table import describe_table
+from tidegauge.analyzers.sources.sources import ListedPartition
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.log.decoding import BadRecord, DayCounts, Decoded, decode
 from tidegauge.consistency.log.joined_files import finish

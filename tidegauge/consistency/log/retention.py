@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.filesystems import file_system
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.sources.sources import describe_table, partition_sql
+from tidegauge.analyzers.sources.hive_table import describe_table, partition_sql
 from tidegauge.consistency.log.query import is_day
 from tidegauge.consistency.log.table import (
     DEFAULT_RETENTION,

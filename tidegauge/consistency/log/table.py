@@ -10,7 +10,7 @@ from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, Suite
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
-from tidegauge.analyzers.sources.sources import describe_table
+from tidegauge.analyzers.sources.hive_table import describe_table
 from tidegauge.consistency.log.query import FIRST_MS, LAST_MS, LOG_COLUMNS
 from tidegauge.consistency.log.schemas import FOLDER, LogSchema, LogSchemas
 
