@@ -7,17 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.repository.detectors.arrivals import MissingPartition
-from tidegauge.repository.detectors.matrices import to_datetime64
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.headline import headline
-from tidegauge.repository.incidents.periods import step_of
-from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.incidents.positions import Positions
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows
 from tidegauge.repository.store.consistency_series import PREFIX, group_bys_of
@@ -25,8 +22,6 @@ from tidegauge.repository.store.database import NextCommit, next_findings
 from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR, last_status_labels
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
     from sqlalchemy.engine import Connection
 
 GAP = 1
@@ -85,8 +80,9 @@ def write_incidents(
     another anomaly joins it. While one of them goes on in a wider incident, it is not over. What was
     overdue is a gap once the next partition has come, and the same incident.
     """
-    places, newest, ends, steps, long = _places(connection, dataset)
-    found = _anomalies(connection, dataset, places)
+    at = Positions.read(connection, dataset)
+    found = _anomalies(connection, dataset, at.of)
+    at.find_newest(connection, {one.series for one in found})
     unequal = any(one.name.startswith(PREFIX) for one in found)
     group_bys = group_bys_of(connection, dataset) if unequal else set()
     known = _courses(connection, dataset)
@@ -98,7 +94,7 @@ def write_incidents(
     }
     groups = group_anomalies(found)
     left = known.keys() - {one.incident for one in found}
-    overdue = _overdue(connection, {i: places[known[i].last_partition_id] for i in left})
+    overdue = _overdue(connection, {i: at.of[known[i].last_partition_id] for i in left})
     odd: dict[int, list[int]] = {}
     for series, place in sorted({(one.series, one.place) for one in found}):
         odd.setdefault(series, []).append(place)
@@ -109,9 +105,9 @@ def write_incidents(
     fresh: list[tuple[list[Anomaly], _Course]] = []
     kept: list[tuple[int, list[Anomaly], _Course]] = []
     for group, own in zip(groups, named, strict=True):
-        told = headline(group, steps[group[0].within], group_bys)
+        told = headline(group, at.steps[group[0].within], group_bys)
         # Series of partition-level detectors have no metrics; their newest partition stands in.
-        until = {a.series: newest.get(a.series, ends.get(a.within, -1)) for a in group}
+        until = {a.series: at.newest.get(a.series, at.ends.get(a.within, -1)) for a in group}
         course = _course(group, told, until, odd)
         others = {a.incident for a in group if a.incident is not None}
         others |= {
@@ -140,7 +136,7 @@ def write_incidents(
         ]
         insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
         kept += new
-    by_day = [one for one in kept if one[1][0].within not in long]
+    by_day = [one for one in kept if one[1][0].within not in at.long]
     explained = {number: explaining_holiday(group, teaching) for number, group, _ in by_day}
     _label_automatically(connection, dataset, kept, known, labels, explained, commit)
 
@@ -235,64 +231,6 @@ def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> st
         total[one.partition] = total.get(one.partition, 0.0) + one.score
     clearest = max(total, key=lambda partition: total[partition])
     return teaching.explains(next(one.time for one in group if one.partition == clearest))
-
-
-def _places(
-    connection: Connection, dataset: int
-) -> tuple[dict[int, int], dict[int, int], dict[str, int], dict[str, timedelta | None], set[str]]:
-    """Return the position of each partition, and by partition segment its newest position and step.
-
-    Positions count a partition segment's partitions in order of time. The second mapping has the
-    newest position of each series, the fourth the step of each partition segment, as `step_of`
-    returns it; the last are those of weeks and months.
-    """
-    p, n = s.partition.c, s.newest_metric.c
-    query = (
-        sa.select(p.id, p.segment, p.name, p.time)
-        .where(p.dataset_id == dataset)
-        .order_by(p.segment, p.time.is_(None), p.time, p.name)
-    )
-    places: dict[int, int] = {}
-    kinds: dict[str, list[tuple[str, datetime | None]]] = {}
-    for partition, within, *named in connection.execute(query):
-        kind = kinds.setdefault(within, [])
-        places[partition] = len(kind)
-        kind.append((named[0], named[1]))
-    steps = {
-        within: step_of([time for _, time in kind if time is not None], kind[0][0])
-        for within, kind in kinds.items()
-    }
-    long = {
-        within
-        for within, kind in kinds.items()
-        if Grid.from_times(np.array([to_datetime64(time) for _, time in kind])).yearly
-    }
-    last = (
-        sa.select(n.series_id, n.partition_id, p.segment)
-        .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
-        .where(p.dataset_id == dataset)
-    )
-    newest: dict[int, int] = {}
-    ends: dict[str, int] = {}
-    undated: list[int] = []
-    for series, partition, within in connection.execute(last):
-        dated = kinds[within][0][1] is not None  # those without a time come last
-        if dated and kinds[within][places[partition]][1] is None:
-            undated.append(series)
-            continue
-        newest[series] = places[partition]
-        ends[within] = max(ends.get(within, -1), places[partition])
-    m = s.metric.c
-    for some in chunks(undated):
-        of_days = (
-            sa.select(m.series_id, m.partition_id, p.segment)
-            .join_from(s.metric, s.partition, p.id == m.partition_id)
-            .where(m.series_id.in_(some), p.time.is_not(None), s.holds(s.metric))
-        )
-        for series, partition, within in connection.execute(of_days):
-            newest[series] = max(newest.get(series, -1), places[partition])
-            ends[within] = max(ends.get(within, -1), places[partition])
-    return places, newest, ends, steps, long
 
 
 def _anomalies(connection: Connection, dataset: int, places: Mapping[int, int]) -> list[Anomaly]:
