@@ -176,14 +176,14 @@ def test_partitions_without_a_time_come_last_and_only_without_bounds(repo):
     assert repo.calendar("e", since="2013-01-01").empty
 
 
-@pytest.mark.soak
 def test_hourly(repo):
-    commit(repo, *(hour(n) for n in range(96) if n != 50))
-    found = repo.calendar("d", until="2013-01-04T23:59")
+    # Of the two that are missing, one is in the first week, before it is known which hours are usual.
+    commit(repo, *(hour(n) for n in range(240) if n not in {50, 200}))
+    found = repo.calendar("d", until="2013-01-10T23:59")
     gap = found[found["status"] == "missing"]
-    assert gap["time"].tolist() == [pd.Timestamp("2013-01-03T02:00Z")]
+    assert gap["time"].tolist() == [pd.Timestamp("2013-01-09T08:00Z")]
     assert set(found["delay"].dropna()) == {1800.0}
-    assert len(found) == 96
+    assert len(found) == 239
 
 
 def test_segments_have_calendars_of_their_own(repo):
