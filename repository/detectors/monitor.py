@@ -36,7 +36,7 @@ class Sensitivity(StrEnum):
 
     False anomalies expected for a table of fourteen daily metrics in a month, and the share of
     incidents found, on the synthetic histories of ``benchmarks/histories.py`` (seeds 6 and 7,
-    30 tables each, ``--sensitivities``): low 0.03 and 81 %, normal 0.16 and 92 %, high 0.82 and 97 %.
+    30 tables each, ``--sensitivities``): low 0.03 and 81 %, normal 0.15 and 92 %, high 0.80 and 97 %.
     """
 
     LOW = "low"
