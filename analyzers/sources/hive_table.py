@@ -11,14 +11,8 @@ from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote
 
-from tidegauge.analyzers.core.errors import (
-    PartitionColumnError,
-)
-from tidegauge.analyzers.core.filesystems import (
-    comparable,
-    local_path,
-    plain_path,
-)
+from tidegauge.analyzers.core.errors import PartitionColumnError
+from tidegauge.analyzers.core.filesystems import comparable, local_path, plain_path
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
