@@ -217,7 +217,6 @@ class DetectionJob(DetectionScope):
     calendar: Calendar
     replay: bool
     whole_series: Mapping[tuple[str, str], SeriesRow]
-    now: datetime
 
     @classmethod
     def from_database(

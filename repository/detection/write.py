@@ -19,6 +19,8 @@ from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.scorebook import Points
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sqlalchemy.engine import Connection
 
 
@@ -40,6 +42,8 @@ class DetectionScope:
         Only points in it can become anomalies or cease to be one.
     alone : bool
         Whether the monitors are the dataset's own, so that anomalies of other detectors are withdrawn.
+    now : datetime
+        When the history was read.
     """
 
     id: int
@@ -48,6 +52,7 @@ class DetectionScope:
     teaching: TrainingLabels
     window: Window
     alone: bool
+    now: datetime
 
 
 @dataclass
@@ -94,7 +99,7 @@ def write(connection: Connection, scope: DetectionScope, found: Sequence[Detecto
         for one in found
     ]
     upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
-    write_incidents(connection, scope.id, scope.teaching, commit)
+    write_incidents(connection, scope.id, scope.teaching, commit, scope.now)
     return True
 
 

@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.contents import UNSEEN
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.grid import DAY, HOUR, MONTH, WEEK, Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,6 @@ MIN_PARTITIONS = 7
 """Number of partitions from which gaps are scored."""
 LONGER = 2
 """Positions by which a gap is longer than all before from which on it is unlike them."""
-HOUR = 3600.0
 LEAST_DELAY = 0.1
 """Minimum delay in hours; shorter delays count as this."""
 TWICE = 2.0
@@ -39,11 +38,12 @@ class MissingPartition(PartitionDetector):
 
     A gap is reported at the partition after it, overdue partitions at the newest one. A missing
     position scores the higher, the rarer such positions were missing before: the same weekday, or hour
-    of the week, in the last eight weeks, and any position. So a table without weekends misses none. The
+    of the week, in the last eight weeks, and any that is usually there; an outage counts once, however
+    long it was. So a table without weekends misses none. The
     first gap counts as a hundred times rarer, and so does one that is longer than all before by two
     positions or more: a table that has stopped is reported whatever was missing in its past. A
     partition is overdue twice the longest of the last seven delays after its end, if all seven are
-    known and their median is at most seven steps (days or hours).
+    known and their median is at most seven steps (hours, days, weeks or months).
 
     Examples
     --------
@@ -74,7 +74,7 @@ class MissingPartition(PartitionDetector):
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
         grid = _grid(history)
-        here = [gap for gap in gaps(history) if gap.place == t]
+        here = list(gaps(history, only=t))
         before = sum(gap.count for gap in here if not gap.overdue)
         told = f"follows a gap of {_many(before, 'partition')}"
         if not here or not here[-1].overdue:
@@ -103,7 +103,7 @@ class MissingPartition(PartitionDetector):
         return count, score
 
 
-_UNITS = {86_400: "day", 3_600: "hour"}
+_UNITS = {HOUR: "hour", DAY: "day", WEEK: "week", MONTH[1]: "month"}
 """Names of lengths of partitions, in seconds."""
 
 
@@ -158,32 +158,33 @@ class Gap:
         return self.grid.after(self.since, ahead)
 
 
-def gaps(history: History) -> Iterator[Gap]:
+def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
     """Yield the gaps in the calendar of a history in order, overdue partitions last.
 
-    Partitions without a time come after the others, and have no place in it. Of parts of days neither
-    has the first week: its nights and its weekend are no gaps.
+    Partitions without a time come after the others, and have no place in it, nor have those far in the
+    future. Of parts of days neither has the first week: its nights and its weekend are no gaps.
+    ``only`` selects those of one place.
     """
-    grid, times = _grid(history), history.times[~np.isnat(history.times)]
+    grid = _grid(history)
+    times = history.times[: _current(history, grid)]
     column = grid.column[: len(times)]
-    if grid.period == 1 or len(column) < 2:
+    if not grid.is_regular or len(column) < 2:
         return
-    there = np.zeros(int(column[-1]) + 1, dtype=bool)
-    there[column] = True
-    absent = np.cumsum(~there)
     season = grid.cycle if grid.within_days else grid.period
+    absences = _Absences.count(column, season)
     steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
     if grid.within_days:
-        steps[column < season - grid.period] = 1
+        steps[column + 1 < season] = 1
     for t in np.flatnonzero(steps > 1).tolist():
+        last = t + 1 == len(column)
+        place = t if last else t + 1
+        if only is not None and place != only:
+            continue
         begin, many = int(column[t]), int(steps[t])
-        overall = (absent[begin] + 1) / (begin + 3)
-        rates = _rates(there, begin, season, float(overall))
+        rates = absences.rates(begin)
         rare = rates < OFTEN
         if rare[: many - 1].any():
-            last = t + 1 == len(column)
             rarest = -float(np.log10(rates[: many - 1].min()))
-            place = t if last else t + 1
             yield Gap(place, begin, times[t], many, rare, rarest, overdue=last, grid=grid)
 
 
@@ -197,29 +198,80 @@ def _grid(history: History) -> Grid:
     return history.grid or Grid.from_times(history.times)
 
 
-def _rates(there: NDArray[np.bool_], begin: int, period: int, overall: float) -> Floats:
-    """Return the smoothed frequencies of gaps before a column at each position of a season after it."""
-    before = begin + np.arange(1, period + 1)[:, None] - period * np.arange(1, CYCLES + 1)
-    known = before >= 0
-    missing = (known & ~there[np.maximum(before, 0)]).sum(axis=1)
-    rates: Floats = (missing + overall) / (known.sum(axis=1) + 1)
-    return rates
+@dataclass(frozen=True)
+class _Absences:
+    """Absent positions of a calendar, for each position of the season.
+
+    Attributes
+    ----------
+    season : int
+    gaps : array of float
+        By column: gaps at this column and at those whole seasons before it, where each absent position
+        is its part of a gap, so that an outage counts once however long it was.
+    lately : array of int
+        By column: absent positions among the same columns of the last `CYCLES` seasons.
+    """
+
+    season: int
+    gaps: Floats
+    lately: NDArray[np.int64]
+
+    @classmethod
+    def count(cls, column: NDArray[np.intp], season: int) -> _Absences:
+        """Count the absent positions of a calendar, up to its last partition."""
+        seasons = int(column[-1]) // season + 1
+        steps = np.diff(column)
+        parts = np.zeros(seasons * season)
+        parts[: column[-1]] = np.repeat(1 / np.maximum(steps - 1, 1), steps)
+        parts[column] = 0.0
+        so_far = np.zeros((CYCLES + seasons, season), dtype=np.int64)
+        np.cumsum((parts > 0).reshape(seasons, season), axis=0, out=so_far[CYCLES:])
+        lately = so_far[CYCLES:] - so_far[:-CYCLES]
+        gaps = np.cumsum(parts.reshape(seasons, season), axis=0)
+        return cls(season, gaps.ravel(), lately.ravel())
+
+    def rates(self, begin: int) -> Floats:
+        """Return the frequencies of absences before a column at each position of a season after it.
+
+        They are smoothed by the frequency of gaps among positions that are usually there. Those that
+        usually are not, such as nights, say nothing of the others.
+        """
+        before = np.arange(max(begin + 1 - self.season, 0), begin + 1)
+        counts = np.zeros((3, self.season))
+        counts[:, self.season - len(before) :] = (
+            before // self.season + 1,
+            self.gaps[before],
+            self.lately[before],
+        )
+        known, gaps, lately = counts
+        recent = np.minimum(known, CYCLES)
+        usual = lately < OFTEN * recent
+        overall = (gaps[usual].sum() + 1) / (known[usual].sum() + 3)
+        rates: Floats = (lately + overall) / (recent + 1)
+        return rates
 
 
 def _overdue(history: History, grid: Grid) -> int:
     """Return the number of partitions that are overdue after the last."""
     ledger = history.ledger
-    if ledger is None or grid.period == 1 or np.isnat(ledger.now):
+    if ledger is None or not grid.is_regular or np.isnat(ledger.now):
         return 0
-    step, dated = grid.length, ~np.isnat(history.times)
-    delays = delays_of(history)[dated][-RECENT_DELAYS:]
+    step, last = grid.length, _current(history, grid) - 1
+    delays = delays_of(history)[: last + 1][-RECENT_DELAYS:]
     known = delays[~np.isnat(delays)]
     if len(known) < RECENT_DELAYS or np.median(
         known.astype("m8[s]").astype(float)
     ) > RECENT_DELAYS * step / np.timedelta64(1, "s"):
         return 0
     slowest = max(known.max(), np.timedelta64(0, "s"))
-    return grid.passed(history.times[dated][-1], ledger.now - 2 * slowest)
+    return grid.passed(history.times[last], ledger.now - 2 * slowest)
+
+
+def _current(history: History, grid: Grid) -> int:
+    """Return the number of partitions that have a time, without those far in the future."""
+    dated = history.times[~np.isnat(history.times)]
+    now = np.datetime64("NaT", "s") if history.ledger is None else history.ledger.now
+    return grid.current(dated, now)
 
 
 def delays_of(history: History) -> NDArray[np.timedelta64]:

@@ -48,7 +48,7 @@ class TrainingLabels:
     ) -> dict[str, Any]:
         """Return keyword arguments for `History`; ``known`` masks the points that have a value."""
         muted = self.muted(series, partitions)
-        restarts = self._restarts(series, partitions, known)
+        restarts = self._restarts(series, partitions, known if muted is None else known & ~muted)
         holidays = [self.holiday(partition) for partition in partitions]
         return {
             "muted": muted,
@@ -86,18 +86,18 @@ class TrainingLabels:
         self,
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
-        known: NDArray[np.bool_],
+        trains: NDArray[np.bool_],
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of baseline resets, at the first point with a value of each label and series.
+        """Return a mask of baseline resets, at the first point of each label and series that trains.
 
         None if no label resets the baseline.
         """
         if not self.restarts:
             return None
-        begun = np.zeros(known.shape, dtype=bool)
+        begun = np.zeros(trains.shape, dtype=bool)
         for one in self.said:
             if one.label == "rebaseline":
-                covered = known & mark(one, series, partitions)
+                covered = trains & mark(one, series, partitions)
                 begun |= covered & (np.cumsum(covered, axis=1) == 1)
             elif one.label == "reopened":
                 begun &= ~mark(one, series, partitions)

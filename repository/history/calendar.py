@@ -76,6 +76,8 @@ def _known(
     versions = (v.partition_id == p.id) & s.holds(s.partition_version, commit)
     first = s.partition_version.alias()  # one that is restated is not late
     came = (first.c.partition_id == p.id) & (first.c.version == 1)
+    if commit is not None:
+        came &= first.c.commit_id <= commit
     query = (
         sa.select(
             p.id,
@@ -123,7 +125,7 @@ def _of_segment(within: str, some: Sequence[LedgerRow], now: datetime) -> list[C
         time
         for gap in gaps(history)
         if gap.place >= MIN_PARTITIONS
-        for time in gap.times(None if gap.overdue else CYCLES * int(gap.rare.sum()))
+        for time in gap.times(CYCLES * int(gap.rare.sum()))
     ]
     return rows + [_missing(within, time) for time in missed]
 

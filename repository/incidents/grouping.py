@@ -22,6 +22,8 @@ from tidegauge.repository.store.database import NextCommit, next_findings
 from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR, last_status_labels
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sqlalchemy.engine import Connection
 
 GAP = 1
@@ -45,15 +47,17 @@ def group_anomalies(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
     for one in sorted(anomalies, key=lambda a: (a.within, a.place, a.id)):
         by_partition.setdefault((one.within, one.place), []).append(one)
     groups: list[list[Anomaly]] = []
+    before: set[tuple[str, str]] = set()
     for (within, place), some in by_partition.items():
         topics = {(one.name, one.instance) for one in some}
-        last = groups[-1] if groups else []
-        near = bool(last) and last[-1].within == within and place - last[-1].place <= GAP + 1
-        before = {(one.name, one.instance) for one in last} if near else set()
-        if len(topics & before) >= ALIKE * len(topics):
+        last = groups[-1][-1] if groups else None
+        near = last is not None and last.within == within and place - last.place <= GAP + 1
+        if near and len(topics & before) >= ALIKE * len(topics):
             groups[-1] += some
+            before |= topics
         else:
             groups.append(some)
+            before = topics
     return groups
 
 
@@ -71,7 +75,11 @@ _COURSE = ("headline", "severity", "first_partition_id", "last_partition_id", "s
 
 
 def write_incidents(
-    connection: Connection, dataset: int, teaching: TrainingLabels, commit: NextCommit
+    connection: Connection,
+    dataset: int,
+    teaching: TrainingLabels,
+    commit: NextCommit,
+    now: datetime,
 ) -> None:
     """Bring the incidents of a dataset up to date with its anomalies.
 
@@ -80,7 +88,7 @@ def write_incidents(
     another anomaly joins it. While one of them goes on in a wider incident, it is not over. What was
     overdue is a gap once the next partition has come, and the same incident.
     """
-    at = Positions.read(connection, dataset)
+    at = Positions.read(connection, dataset, now)
     found = _anomalies(connection, dataset, at.of)
     at.find_newest(connection, {one.series for one in found})
     unequal = any(one.name.startswith(PREFIX) for one in found)

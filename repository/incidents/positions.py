@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+APART = 3
+"""Positions between the newest partition and those far in the future or without a time, which are no neighbours."""
+
 
 @dataclass
 class Positions:
@@ -28,10 +31,11 @@ class Positions:
     Attributes
     ----------
     of : dict of int to int
-        By the partition's id; those without a time come last.
+        By the partition's id; those far in the future and those without a time come last, `APART`
+        from the others.
     newest : dict of int to int
-        Position of the newest partition with a metric, by the series' id. One without a time is the
-        newest only where none has one.
+        Position of the newest partition with a metric, by the series' id. One without a time, or far in
+        the future, is the newest only where there is no other.
     ends : dict of str to int
         The same of all series, by partition segment.
     steps : dict of str to timedelta or None
@@ -45,28 +49,29 @@ class Positions:
     ends: dict[str, int] = field(default_factory=dict)
     steps: dict[str, timedelta | None] = field(default_factory=dict)
     long: set[str] = field(default_factory=set)
-    _undated: set[int] = field(default_factory=set)
+    _aside: set[int] = field(default_factory=set)
 
     @classmethod
-    def read(cls, connection: Connection, dataset: int) -> Positions:
-        """Read the positions of a dataset's partitions."""
+    def read(cls, connection: Connection, dataset: int, now: datetime) -> Positions:
+        """Read the positions of a dataset's partitions at a time."""
         p, n, found = s.partition.c, s.newest_metric.c, cls()
         query = (
             sa.select(p.id, p.segment, p.name, p.time)
             .where(p.dataset_id == dataset)
             .order_by(p.segment, p.time.is_(None), p.time, p.name)
         )
-        kinds: dict[str, list[tuple[str, datetime | None]]] = {}
+        kinds: dict[str, list[tuple[int, str, datetime | None]]] = {}
         for partition, within, name, time in connection.execute(query):
-            kind = kinds.setdefault(within, [])
-            found.of[partition] = len(kind)
-            kind.append((name, time))
-        dated: dict[str, int] = {}
+            kinds.setdefault(within, []).append((partition, name, time))
+        current: dict[str, int] = {}
         for within, kind in kinds.items():
-            times = [time for _, time in kind if time is not None]
-            dated[within] = len(times)
-            found.steps[within] = step_of(times, kind[0][0])
-            if Grid.from_times(np.array([to_datetime64(time) for time in times], "M8[s]")).yearly:
+            dated = [time for _, _, time in kind if time is not None]
+            times = np.array([to_datetime64(time) for time in dated], "M8[s]")
+            grid = Grid.from_times(times)
+            count = current[within] = grid.current(times, to_datetime64(now))
+            found.of |= {of: n if n < count else n + APART for n, (of, _, _) in enumerate(kind)}
+            found.steps[within] = step_of(dated, kind[0][1])
+            if grid.yearly:
                 found.long.add(within)
         last = (
             sa.select(n.series_id, n.partition_id, p.segment)
@@ -75,22 +80,24 @@ class Positions:
         )
         for series, partition, within in connection.execute(last):
             place = found.of[partition]
-            if 0 < dated[within] <= place:
-                found._undated.add(series)
-                place = dated[within] - 1
+            if 0 < current[within] <= place:
+                found._aside.add(series)
+                place = current[within] - 1
             else:
                 found.newest[series] = place
             found.ends[within] = max(found.ends.get(within, -1), place)
         return found
 
     def find_newest(self, connection: Connection, series: Collection[int]) -> None:
-        """Look the newest partition of some series up where that of their newest metric has no time."""
+        """Look the newest partition of some series up where that of their newest metric stands aside."""
         m, p = s.metric.c, s.partition.c
-        for some in chunks(sorted(self._undated.intersection(series))):
+        for some in chunks(sorted(self._aside.intersection(series))):
             query = (
-                sa.select(m.series_id, m.partition_id)
+                sa.select(m.series_id, m.partition_id, p.segment)
                 .join_from(s.metric, s.partition, p.id == m.partition_id)
                 .where(m.series_id.in_(some), p.time.is_not(None), s.holds(s.metric))
             )
-            for one, partition in connection.execute(query):
-                self.newest[one] = max(self.newest.get(one, -1), self.of[partition])
+            for one, partition, within in connection.execute(query):
+                place = self.of[partition]
+                if place <= self.ends[within]:
+                    self.newest[one] = max(self.newest.get(one, -1), place)

@@ -26,7 +26,9 @@ NEAR = 1.5
 FIRST_STEPS = 7
 """Steps that determine the grid: those before the first point that is ever scored."""
 CYCLES = 14
-"""Seasons to which a longer gap is shortened, keeping its phase."""
+"""Seasons to which a longer gap is shortened, keeping its phase in the longest season."""
+APART = 8
+"""Positions from which a future partition does not go on from the one before."""
 WEEKDAYS = 7
 WEEKS, MONTHS = 52, 12
 """Weeks and months of a year."""
@@ -81,10 +83,11 @@ class Grid:
 
     @classmethod
     def _from_period(cls, times: NDArray[np.datetime64], period: int, step: int) -> Grid:
-        longest = CYCLES * period
-        steps = cls(np.empty(0, dtype=np.intp), 0, period, step).steps(times)
+        empty = cls(np.empty(0, dtype=np.intp), 0, period, step)
+        steps, longest, cycle = empty.steps(times), CYCLES * period, empty.cycle
         column = np.zeros(len(times), dtype=np.intp)
-        column[1:] = np.cumsum(np.where(steps > longest, longest + steps % period, steps))
+        shortened = longest + (steps - longest) % cycle
+        column[1:] = np.cumsum(np.where(steps > longest, shortened, steps))
         return cls(column, int(column[-1]) + 1, period, step)
 
     def steps(self, times: NDArray[np.datetime64]) -> NDArray[np.intp]:
@@ -114,6 +117,11 @@ class Grid:
         if self.step == WEEK:
             return WEEKS
         return WEEKDAYS * self.period if self.within_days else self.period
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether there is a regular step."""
+        return self.months or self.step > 0
 
     @property
     def yearly(self) -> bool:
@@ -172,6 +180,22 @@ class Grid:
         else:
             whole = int((now - time) / self.length)
         return max(whole - 1, 0)
+
+    def current(self, times: NDArray[np.datetime64], now: np.datetime64) -> int:
+        """Return the number of partitions without those far in the future, which say nothing of the present.
+
+        As ``9999-12-31``: one that begins a day after a time or later, `APART` positions or more after
+        the partition before; and all after it. The partitions of a table of the future are current.
+
+        Examples
+        --------
+        >>> days = np.array(["2013-01-01", "2013-01-02", "2013-01-03", "9999-12-31"], "M8[s]")
+        >>> Grid.from_times(days).current(days, np.datetime64("2013-01-04T02:00:00"))
+        3
+        """
+        future = times[1:] > now + np.timedelta64(DAY, "s")
+        far = np.flatnonzero(future & (self.steps(times) >= APART))
+        return int(far[0]) + 1 if len(far) else len(times)
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:
         """Return the seasons of the grid: the slots in a cycle, and the slot of each partition.

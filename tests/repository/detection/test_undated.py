@@ -1,4 +1,4 @@
-"""Partitions without a time, beside those of days and weeks; and days that are far away."""
+"""Partitions without a time or far in the future, beside those of days and weeks."""
 
 import numpy as np
 import pytest
@@ -36,9 +36,28 @@ def test_a_partition_without_a_time_is_not_the_newest():
         assert check(repo.database, repo.artifacts) == []
 
 
-def test_days_are_overdue_beside_a_partition_without_a_time():
+@pytest.mark.parametrize("aside", [UNDATED, "ds=9999-12-31"])
+def test_an_anomaly_of_the_newest_day_is_apart_from_partitions_aside(aside):
+    """It stays an incident of its own, and open until the next day has come."""
+    days = np.datetime64("2024-01-01") + np.arange(60)
+    values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)} | {aside: 3.0}
+    with Repository("sqlite://") as repo:
+        repo.record("orders", "rows", values, scale="count")
+        repo.detect("orders")
+        repo.record("orders", "rows", {"ds=2024-03-01": 100.0}, scale="count")
+        repo.detect("orders")
+        told = "1 Mar 2024: rows -90 %"
+        assert told in repo.incidents("orders", status="open")["headline"].tolist()
+        for day in ("2024-03-02", "2024-03-03"):
+            repo.record("orders", "rows", {f"ds={day}": 1001.0}, scale="count")
+            repo.detect("orders")
+        assert told in repo.incidents("orders", status="resolved")["headline"].tolist()
+
+
+@pytest.mark.parametrize("aside", ["NaT", "9999-12-31T00:00:00"])
+def test_days_are_overdue_beside_a_partition_aside(aside):
     days = np.arange("2013-01-01", "2013-03-01", dtype="M8[D]").astype("M8[s]")
-    times = np.append(days, np.datetime64("NaT", "s"))
+    times = np.append(days, np.datetime64(aside, "s"))
     came = times + np.timedelta64(27, "h")
     now = np.datetime64("2013-03-06T12:00:00")
     ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
@@ -64,6 +83,5 @@ def test_a_day_of_the_last_year_that_there_is_stops_nothing():
     values = {f"ds={day}": 1000.0 + n % 5 for n, day in enumerate(days)}
     with Repository("sqlite://") as repo:
         repo.record("orders", "rows", values | {"ds=9999-12-31": 5.0}, scale="count")
-        assert repo.detect("orders")["partition"].tolist() == ["ds=9999-12-31"]
-        # The days themselves, and the first fourteen weeks of the gap.
-        assert len(repo.calendar("orders")) == len(values) + 1 + 98
+        assert repo.detect("orders").empty
+        assert len(repo.calendar("orders")) == len(values) + 1

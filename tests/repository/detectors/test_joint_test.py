@@ -36,7 +36,7 @@ def test_the_largest_of_more_series_are_likelier_to_be_chance():
 # Three series that are always equal are one: 0.01 is then the probability, but for one standard
 # error of the correlations, 1/8.
 @pytest.mark.parametrize(("limit", "found"), [(0.011, True), (0.004, False)])
-def test_series_that_jointly_significant_as_a_rule_are_evidence_once(limit, found):
+def test_related_series_are_evidence_once(limit, found):
     same = APART[[0, 0, 0]]
     assert jointly_significant(np.array([2.0, 2.0, 2.0]), same, limit) is found
 

@@ -467,6 +467,47 @@ def test_hours_that_are_missing_among_those_of_their_week(kept):
     assert MissingPartition().explanation(history, place) == "follows a gap of 2 partitions"
 
 
+@pytest.mark.parametrize("weeks", [2, 3, 6, 12])
+@pytest.mark.parametrize("until", [11, 17, 24])
+def test_a_table_of_some_hours_that_stops_is_reported(weeks, until):
+    """Whose nights and weekends are always missing, and say nothing of its hours."""
+    hours = HOURS[(DAYTIME >= 9) & (DAYTIME < until) & WEEKDAY]
+    last = HOURS[0] + np.timedelta64(7 * weeks, "D")
+    times = hours[hours < last]
+    came = times + np.timedelta64(90, "m")
+    now = last + np.timedelta64(14, "D")  # after two weeks
+    ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    assert np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist() == [
+        len(times) - 1
+    ]
+    told = f"is the newest, {10 * (until - 9)} hours overdue since"
+    assert MissingPartition().explanation(history, len(times) - 1).startswith(told)
+
+
+def test_an_outage_counts_once_however_long_it_was():
+    """A week without data is no habit: another day is missing among 400 that came."""
+    days = np.arange("2013-01-01", "2014-03-01", dtype="M8[D]")
+    gone = np.isin(days, [*np.arange("2013-05-05", "2013-05-12", dtype="M8[D]"), days[400]])
+    times = days[~gone].astype("M8[s]")
+    nothing = np.empty((0, len(times)))
+    score = MissingPartition().score(History(times, nothing, nothing, [])).score[0]
+    assert times[score >= 3].astype("M8[D]").tolist() == [dt.date(2013, 5, 12), dt.date(2014, 2, 6)]
+
+
+def test_weeks_can_be_missing_and_overdue():
+    weeks = np.arange("2013-01-07", "2013-11-04", 7, dtype="M8[D]").astype("M8[s]")
+    times = np.delete(weeks, 30)
+    came, now = times + np.timedelta64(8, "D"), np.datetime64("2013-11-26T00:00:00")
+    ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    assert np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist() == [30]
+    told = MissingPartition().explanation(history, len(times) - 1)
+    assert told == "is the newest, 2 weeks overdue since 4 Nov 2013"
+
+
 def test_months_end_with_their_last_day():
     months = np.arange("2012-01", "2013-11", dtype="M8[M]")
     times, ends = months.astype("M8[s]"), (months + 1).astype("M8[s]")

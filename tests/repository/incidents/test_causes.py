@@ -314,9 +314,8 @@ def test_what_moved_along_is_told(repo):
 def test_a_finding_of_a_whole_partition_is_told(repo):
     commit(repo, *(day(n) for n in (*range(1, 20), *range(25, 40))))
     repo.detect("d", [tg.Monitor(detector="MissingPartition()")])
-    anomalies = repo.anomalies("d")
-    assert len(anomalies)
-    found = repo.incident(int(anomalies["incident_id"].iloc[0]))
+    anomalies = repo.anomalies("d").set_index("partition")
+    found = repo.incident(int(anomalies.loc["ds=2013-01-25", "incident_id"]))
     assert found.causes.moves == ()
     assert "follows a gap of 5 partitions" in found.explain()
 

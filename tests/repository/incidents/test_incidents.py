@@ -461,6 +461,17 @@ def test_a_new_level_and_labels_of_its_points_do_not_take_each_other_back(repo, 
     assert "2013-01-21" in "".join(repo.detect("d", [tg.Monitor()], replay=True)["partition"])
 
 
+@pytest.mark.parametrize("label", ["ignore", "bad", "expected"])
+def test_a_new_level_begins_after_days_that_do_not_train(repo, label):
+    record(repo, "x", [1000.0 + n % 5 for n in range(60)], scale="count")
+    record(repo, "x", [2000.0 + n % 5 for n in range(10)], first=61, scale="count")
+    record(repo, "x", [500.0], first=61, scale="count")
+    repo.label_range("d", "rebaseline", since=ds(61)[3:])
+    repo.label_range("d", label, since=ds(61)[3:], until=ds(61)[3:])
+    found = repo.detect("d", [tg.Monitor()])["partition"].tolist()
+    assert found == ([] if label == "ignore" else [ds(61)])
+
+
 @pytest.mark.soak
 def test_an_ignored_range_is_quiet(repo):
     noisy(repo, spike=40, factor=3)
