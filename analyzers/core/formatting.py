@@ -15,6 +15,8 @@ WIDE = 60
 """Characters of a table cell, at most."""
 _MOST_DIGITS = 6
 """Decimal places of a percentage, at most."""
+_LONGEST = 1e15
+"""Numbers from which on powers of ten are told."""
 _LARGEST_SHARE = 100
 """Larger values of ratios are told as numbers."""
 
@@ -132,8 +134,10 @@ def number(value: float) -> str:
     --------
     >>> number(1234567.8), number(0.123456), number(3.0)
     ('1,234,568', '0.1235', '3')
+    >>> number(2.5e300)
+    '2.5e+300'
     """
-    if abs(value) >= 1000:
+    if 1000 <= abs(value) < _LONGEST:
         return f"{value:,.0f}"
     return f"{value:.4g}"
 

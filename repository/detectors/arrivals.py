@@ -52,7 +52,7 @@ class MissingPartition(PartitionDetector):
     >>> np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist()
     [30]
     >>> MissingPartition().explanation(history, 30)
-    'follows a gap of 2 partitions'
+    'follows a gap of 2 days from 31 Jan 1970 on'
     """
 
     needs_values: ClassVar[bool] = False
@@ -73,18 +73,20 @@ class MissingPartition(PartitionDetector):
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of missing partitions."""
-        grid = _grid(history)
-        here = list(gaps(history, only=t))
-        before = sum(gap.count for gap in here if not gap.overdue)
-        told = f"follows a gap of {_many(before, 'partition')}"
-        if not here or not here[-1].overdue:
-            return told
-        overdue, since = here[-1].count, here[-1].times(1)[0].astype("M8[us]").item()
-        assert isinstance(since, datetime)
-        moment = f"{since.day} {since:%b %Y}" + (f" {since:%H:%M}" if grid.within_days else "")
+        grid, here = _grid(history), list(gaps(history, only=t))
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
-        late = f"is the newest, {_many(overdue, unit)} overdue since {moment}"
-        return f"{told}, and {late}" if before else late
+        told = []
+        for gap in here:
+            first = gap.times(1)[0].astype("M8[us]").item()
+            assert isinstance(first, datetime)
+            since = f"{first.day} {first:%b %Y}" + (f" {first:%H:%M}" if grid.within_days else "")
+            many = _many(gap.count, unit)
+            if gap.overdue:
+                told.append(f"is the newest, {many} overdue since {since}")
+            else:
+                when = f", {since}" if gap.count == 1 else f" from {since} on"
+                told.append(f"follows a gap of {many}{when}")
+        return ", and ".join(told) or "follows no gap"
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))

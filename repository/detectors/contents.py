@@ -35,8 +35,9 @@ class StalePartition(PartitionDetector):
     """Detector of stale partitions that repeat the one before: a load reread yesterday's data.
 
     It measures the share of metrics exactly equal to those of the partition before, among metrics
-    that do not usually repeat. From ``share`` on, the score is the sum over the repeated ones of
-    -log10 of how often each repeated so far, at most 4 each (one in ten thousand).
+    that do not usually repeat. From ``share`` on, the score is -log10 of the probability that as many
+    repeat, or as rarely repeating ones, by how often each did so far (Chernoff's bound). Where all
+    repeat it is the product of these frequencies.
 
     Parameters
     ----------
@@ -83,10 +84,11 @@ class StalePartition(PartitionDetector):
         """Score each partition by how rarely its metrics repeated before."""
         share = self.measure(history)
         repeats, rate = _repeats(history.values)
-        telling = (repeats == 1) & (rate < USUAL)
-        weight = np.minimum(-np.log10(np.where(telling, rate, 1)), 4.0)
-        total = np.minimum(np.where(telling, weight, 0).sum(axis=0), CAP)
-        score = np.where(share >= self.share, total, 0.0)
+        telling = ~np.isnan(repeats) & (rate < USUAL)
+        score = np.zeros(len(share))
+        for t in np.flatnonzero(share >= self.share):
+            some = telling[:, t]
+            score[t] = _repeat_score(repeats[some, t] == 1, rate[some, t])
         return _row(score, ~np.isnan(share), Reason.COPY, upper=self.share, start=start)
 
     def explanation(self, history: History, t: int) -> str:
@@ -94,6 +96,8 @@ class StalePartition(PartitionDetector):
         return f"repeats the previous partition in {self.measure(history)[t]:.0%} of its metrics"
 
 
+TILTS = np.geomspace(0.05, 50, 60)[:, None]
+"""Exponents among which the one of Chernoff's bound is sought."""
 USUAL = 0.5
 """Frequency of repeats from which a metric is ignored."""
 REACH = 91
@@ -111,6 +115,24 @@ def _repeats(values: Floats) -> tuple[Floats, Floats]:
     before = _lately(~np.isnan(repeats))
     same = _lately(np.nan_to_num(repeats))
     return repeats, (same + 1) / (before + 2)
+
+
+def _repeat_score(repeats: NDArray[np.bool_], rate: Floats) -> float:
+    """Return -log10 of a bound of the probability of such repeats, given the frequency of each.
+
+    Each counts by the logarithm of its frequency. The sum exceeds s with a probability of at most
+    E[exp(t (sum - s))] for every t > 0 (Chernoff 1952).
+
+    Examples
+    --------
+    >>> _repeat_score(np.array([True, True, True]), np.array([0.1, 0.1, 0.01])).__round__(2)
+    4.0
+    >>> _repeat_score(np.arange(14) < 9, np.full(14, 0.31)).__round__(1)
+    1.4
+    """
+    weight = -np.log(rate)
+    terms = np.log1p(rate * np.expm1(TILTS * weight)) - TILTS * np.where(repeats, weight, 0.0)
+    return float(np.clip(-terms.sum(axis=1).min() / np.log(10), 0, CAP))
 
 
 def _lately(events: NDArray[Any]) -> Floats:

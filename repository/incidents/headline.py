@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import isfinite, nan
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import measured, one_line, percent
+from tidegauge.analyzers.core.formatting import measured, number, one_line, percent
 from tidegauge.analyzers.core.metric_names import metric_text
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.periods import DAY, span
@@ -30,9 +30,10 @@ Topics = list[Topic]
 _PLAIN = frozenset({"Completeness", "Size"})
 _ROWS = {"Size": "volume"}
 VOLUME = ("Size", "*")
-_WITH_ROWS = frozenset({"Sum", "ZerosCount"})
 SAME = 0.1
-"""Difference of two factors that are said to be the same change."""
+"""Difference of two factors that are said to be the same change; of increases, relative to the smaller."""
+MANY_TIMES = 10
+"""Factor from which on an increase is told as one, not in per cent."""
 _VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
 
 
@@ -44,8 +45,9 @@ def headline(
     """Return an incident's time span and its most significant metrics.
 
     Segments that lost all of their rows come first, unless the whole table did. A metric is listed once,
-    at its largest departure, with the filters and segments that share the anomaly. Columns that lack values in as many rows are listed together. Sums and counts that changed
-    as the number of rows did say nothing more than that.
+    at its largest departure, with the filters and segments that share the anomaly. Columns that lack values in as
+    many rows are listed together. Sums and counts that changed as the number of rows did say nothing
+    more than that.
     Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
     follow from them.
 
@@ -191,7 +193,18 @@ def _changed_alike(one: Anomaly, other: Anomaly) -> bool:
     """Return whether two values changed by the same factor, as far as factors are known."""
     changes = [a.value / a.expected for a in (one, other) if a.value is not None and a.expected]
     known = [change for change in changes if isfinite(change)]
-    return len(known) < 2 or abs(known[0] - known[1]) <= SAME
+    return len(known) < 2 or _same(*known)
+
+
+def _same(one: float, other: float) -> bool:
+    """Return whether two factors are the same change.
+
+    Examples
+    --------
+    >>> _same(0.62, 0.63), _same(6.3, 6.2), _same(0.6, 0.9), _same(6.3, 4.0)
+    (True, True, False, False)
+    """
+    return abs(one - other) <= SAME * max(1.0, min(one, other))
 
 
 def _departure(one: Anomaly) -> tuple[float, float]:
@@ -211,10 +224,10 @@ def _factor(some: Sequence[Anomaly]) -> float | None:
 
 def _follows(volume: float | None, some: Sequence[Anomaly]) -> bool:
     """Return whether a sum or count changed as the number of rows did."""
-    if volume is None or not some or some[0].name not in _WITH_ROWS:
+    if volume is None or not some or (some[0].scale != "count" and some[0].name != "Sum"):
         return False
     factor = _factor(some)
-    return factor is not None and abs(factor - volume) <= SAME
+    return factor is not None and _same(factor, volume)
 
 
 def _said(one: Anomaly) -> str:
@@ -229,6 +242,8 @@ def _said(one: Anomaly) -> str:
     subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
     if expected is None:
         return f"{subject} is {measured(value, one.scale)}"
+    if one.scale == "count" and expected > 0 and value / expected >= MANY_TIMES:
+        return f"{subject} {number(round(value / expected, 0))} times as high"
     if one.scale == "count" and expected > 0:
         return f"{subject} {(value / expected - 1) * 100:+.0f} %"
     return f"{subject} is {measured(value, one.scale)} instead of {measured(expected, one.scale)}"

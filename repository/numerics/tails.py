@@ -13,8 +13,6 @@ from tidegauge.repository.numerics.counts import poisson_limit, poisson_score
 from tidegauge.repository.numerics.medians import forward_fill, median, newest, quantiles, runnings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
@@ -35,6 +33,8 @@ ATOM = 0.6
 """Share of a single value from which a series is nearly constant and scored by its departures."""
 BY_ONE = 1.5
 """Difference below which counts differ by one, at most."""
+EQUAL, FEW = 0.5, 10
+"""Difference below which counts are equal, and the constant below which one more or less counts."""
 UNSEEN = 2.0
 """Score added for the size of the first departure from a constant."""
 SHIFT_REPORTED_ALARMS = 2
@@ -206,21 +206,20 @@ def score_constants(
     few = alarms.sum(axis=1) < OFTEN
     away[alarms & few[:, None]] = np.nan
     examples = (~np.isnan(away)).sum(axis=1)
-    n = np.maximum(examples, 1)
-    mean, spread = _moments(away, n)
+    freedom = np.clip(examples, 1, 12).astype(float)
+    mean, spread = _moments(away, np.maximum(examples, 1))
     off = np.abs(value[some] - usual)
     beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
     part = LARGE * np.abs(usual)
     large = np.log10(np.maximum(off / np.where(part > 0, part, np.inf), 1))
-    size = np.where(
-        examples > 0, student_score(beyond, np.clip(n, 1, 12).astype(float)), UNSEEN + large
-    )
+    size = np.where(examples > 0, student_score(beyond, freedom), UNSEEN + large)
     rare = np.log10((points + 2) / (count + 1)) + size
     bound = np.where(least[some] > 0, least[some], LITTLE * np.abs(usual))
     constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
     bound[constant] = np.minimum(bound[constant], LITTLE)
-    told, near = np.expm1(value[some]), (usual, centre[some])
-    one = counts[some] & np.any([np.abs(told - np.expm1(to)) < BY_ONE for to in near], axis=0)
+    near = np.expm1(np.stack([usual, centre[some]]))
+    step = np.where((usual > close) & (near[0] < FEW), EQUAL, BY_ONE)
+    one = counts[some] & (np.abs(np.expm1(value[some]) - near) < step).any(axis=0)
     rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))
     seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(
@@ -232,12 +231,11 @@ def score_constants(
     need = np.maximum(limit - np.log10((points + 2) / (count + 1)), 0.0)
     first = np.where(need > UNSEEN, part * np.power(10.0, need - UNSEEN), 0.0)
     first[(need > UNSEEN) & (part <= 0)] = np.inf
-    freedom = np.clip(n, 1, 12).astype(float)
     another = mean + spread * special.stdtrit(freedom, 1 - np.power(10.0, -need) / 2)
     reach = np.maximum(np.where(examples > 0, another, first), 2 * bound)[:, None]
     band[some] = usual[:, None] + reach * [-1, 1]
     whole = np.flatnonzero(counts[some])
-    band[some[whole]] = _widened_by_one(band[some[whole]], [to[whole] for to in near])
+    band[some[whole]] = _widened(band[some[whole]], near[:, whole], step[whole])
     zero = np.log1p(poisson_limit(limit, usually))
     band[some[none], 1] = np.maximum(band[some[none], 1], zero)
     return atom, band
@@ -250,10 +248,10 @@ def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:
     return mean, np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
 
 
-def _widened_by_one(band: Floats, near: Sequence[Floats]) -> Floats:
-    """Return bands of counts that hold those that differ by one from some others."""
-    around = np.log1p(np.maximum(np.expm1(near)[..., None] + [-BY_ONE, BY_ONE], 0))
-    lower, upper = around[..., 0].min(axis=0), around[..., 1].max(axis=0)
+def _widened(band: Floats, near: Floats, step: Floats) -> Floats:
+    """Return bands of counts, as logarithms of one more, that hold all within a step of some counts."""
+    lower = np.log1p(np.maximum(near - step, 0)).min(axis=0)
+    upper = np.log1p(near + step).max(axis=0)
     return np.stack([np.minimum(band[:, 0], lower), np.maximum(band[:, 1], upper)], axis=1)
 
 

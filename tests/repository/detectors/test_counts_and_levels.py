@@ -21,13 +21,28 @@ def judged(values, scale=Scale.COUNT, rows=1e6):
     return scores, np.flatnonzero(Monitor().decide(values, scores)[0]).tolist()
 
 
-@pytest.mark.parametrize(("usual", "new"), [(3, 6), (3, 9), (0, 2), (0, 6), (50, 65), (1000, 1060)])
+@pytest.mark.parametrize(
+    ("usual", "new"),
+    [
+        (3, 6),
+        (3, 9),
+        (3, 4),
+        (3, 2),
+        (2, 1),
+        (1, 0),
+        (9, 8),
+        (0, 2),
+        (0, 6),
+        (50, 65),
+        (1000, 1060),
+    ],
+)
 def test_a_count_that_was_constant_may_not_change(usual, new):
     assert judged([usual] * 200 + [new])[1] == [200]
 
 
-@pytest.mark.parametrize(("usual", "new"), [(0, 1), (2, 1), (16, 15), (1000, 1001)])
-def test_a_constant_count_changes_by_more_than_one(usual, new):
+@pytest.mark.parametrize(("usual", "new"), [(0, 1), (10, 9), (16, 15), (1000, 1001)])
+def test_a_constant_of_ten_or_more_changes_by_more_than_one(usual, new):
     assert judged([usual] * 200 + [new])[1] == []
 
 

@@ -144,6 +144,16 @@ def test_two_metrics_alone_tell_of_no_copy(repo):
     assert found(repo, watch)["partition"].tolist() == [name(40)]
 
 
+@pytest.mark.parametrize("usual", [0.5, 0.7, 1.0])
+def test_small_counts_that_repeat_by_chance_are_no_copy(repo, usual):
+    """Of 14 counts, nine or more are those of the day before on one day in a hundred."""
+    random = np.random.default_rng(5)
+    for metric in range(14):
+        counts = random.poisson(usual, 300).tolist()
+        repo.record("d", f"x{metric}", {name(n): v for n, v in enumerate(counts)}, scale="count")
+    assert len(found(repo, [tg.Monitor(detector="StalePartition")])) <= 1
+
+
 # empty metrics
 
 
@@ -320,7 +330,8 @@ def test_a_gap(repo):
     clean(repo, [n for n in range(DAYS) if n not in {40, 41}])
     one, incident = only(repo)
     assert (one["partition"], one["detector"], one["value"]) == (name(42), "MissingPartition()", 2)
-    assert one["explanation"] == f"{name(42)} follows a gap of 2 partitions."
+    since = f"{moment(40).day} {moment(40):%b %Y}"
+    assert one["explanation"] == f"{name(42)} follows a gap of 2 days from {since} on."
     assert incident["status"] == "resolved"
     stored(repo, [partition(40), partition(41)])
     assert found(repo).empty  # they came after all
@@ -394,8 +405,9 @@ def test_a_table_that_has_stopped_is_told_of_whatever_was_missing_before():
 def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
     days = [stopped([88], ago) for ago in (1, 2, 3, 10)]
     assert all(score >= 3 for score, _ in days)
-    assert days[0][1] == "follows a gap of 1 partition"
-    assert days[2][1].startswith("follows a gap of 1 partition, and is the newest, 2 days overdue")
+    told = "follows a gap of 1 day, 30 Mar 1970"
+    assert days[0][1] == told
+    assert days[2][1] == f"{told}, and is the newest, 2 days overdue since 1 Apr 1970"
 
 
 def gap(days, now=None):
@@ -414,8 +426,8 @@ def gap(days, now=None):
 def test_a_gap_has_its_whole_length_and_is_no_precedent_of_itself(length):
     before = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
     after = before[-1] + np.timedelta64(length + 1, "D")
-    many = "partition" if length == 1 else "partitions"
-    assert gap([*before, after]) == (length, f"follows a gap of {length} {many}")
+    many = "1 day, 1 Jul 2013" if length == 1 else f"{length} days from 1 Jul 2013 on"
+    assert gap([*before, after]) == (length, f"follows a gap of {many}")
 
 
 def test_a_time_in_the_far_future_costs_no_more_than_another_gap():
@@ -437,7 +449,7 @@ def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():
     days = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
     before = days[np.is_busday(days)]  # the last is a Friday
     after = np.busday_offset(before[-1], 61)
-    assert gap([*before, after]) == (60, "follows a gap of 60 partitions")
+    assert gap([*before, after]) == (60, "follows a gap of 60 days from 1 Jul 2013 on")
     # On the Wednesday after at noon, Monday and Tuesday are over.
     assert gap(before, "2013-07-03T12:00") == (2, "is the newest, 2 days overdue since 1 Jul 2013")
 
@@ -464,14 +476,15 @@ def test_hours_that_are_missing_among_those_of_their_week(kept):
     history = History(times, nothing, nothing, [])
     (place,) = np.flatnonzero(MissingPartition().score(history).score[0] >= 3)
     assert times[place] == np.datetime64("2024-03-12T12")
-    assert MissingPartition().explanation(history, place) == "follows a gap of 2 partitions"
+    told = "follows a gap of 2 hours from 12 Mar 2024 10:00 on"
+    assert MissingPartition().explanation(history, place) == told
 
 
 @pytest.mark.parametrize("weeks", [2, 3, 6, 12])
 @pytest.mark.parametrize("until", [11, 17, 24])
 def test_a_table_of_some_hours_that_stops_is_reported(weeks, until):
     """Whose nights and weekends are always missing, and say nothing of its hours."""
-    hours = HOURS[(DAYTIME >= 9) & (DAYTIME < until) & WEEKDAY]
+    hours = HOURS[(DAYTIME >= 9) & (until > DAYTIME) & WEEKDAY]
     last = HOURS[0] + np.timedelta64(7 * weeks, "D")
     times = hours[hours < last]
     came = times + np.timedelta64(90, "m")
@@ -564,7 +577,8 @@ def test_overdue_partitions_and_the_gap_that_they_leave_are_one_incident(repo, m
     stored(repo, [partition(DAYS + 3)])
     clock = moment(DAYS + 5)
     one, told = only(repo, watch)
-    assert one["explanation"] == f"{name(DAYS + 3)} follows a gap of 3 partitions."
+    since = f"{moment(DAYS).day} {moment(DAYS):%b %Y}"
+    assert one["explanation"] == f"{name(DAYS + 3)} follows a gap of 3 days from {since} on."
     assert (told.name, told["status"]) == (incident, "acknowledged")
 
 

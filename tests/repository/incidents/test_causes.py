@@ -317,7 +317,7 @@ def test_a_finding_of_a_whole_partition_is_told(repo):
     anomalies = repo.anomalies("d").set_index("partition")
     found = repo.incident(int(anomalies.loc["ds=2013-01-25", "incident_id"]))
     assert found.causes.moves == ()
-    assert "follows a gap of 5 partitions" in found.explain()
+    assert "follows a gap of 5 days from 20 Jan 2013 on" in found.explain()
 
 
 def test_unknown_ids_are_said(fell):
