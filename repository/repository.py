@@ -12,7 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.errors import DatabaseAccessError, HistoryError, UnknownNameError
+from tidegauge.analyzers.core.errors import (
+    DatabaseAccessError,
+    HistoryError,
+    SuiteError,
+    UnknownNameError,
+)
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.runs.verdicts import Case, VerdictKey
@@ -85,9 +90,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import sqlalchemy as sa
 
-    from tidegauge.repository.detection.backtest import Candidate
     from tidegauge.repository.detectors.base import Detector
-    from tidegauge.repository.detectors.monitor import Monitor
+    from tidegauge.repository.detectors.monitor import MonitorLike
     from tidegauge.repository.detectors.rules import DecisionRule
     from tidegauge.repository.distributions.drift import Drifted
     from tidegauge.repository.distributions.drift import Side as DriftSide
@@ -315,7 +319,7 @@ class Repository(Rendered):
         Missing partitions are those that the `MissingPartition` detector reports: gaps between two
         partitions, and overdue ones after the last, where partitions of the same weekday or hour usually
         exist; none before the eighth partition, none in the first week of parts of days, and none without a grid of
-        days, parts of days or months. Of a gap longer than 14 seasons the first 14 are listed. Late partitions are those that `Late` reports with its own rule,
+        days, parts of days, weeks or months. Of a gap, or of overdue partitions, the first 14 seasons are listed. Late partitions are those that `Late` reports with its own rule,
         whatever monitors and labels say.
 
         Parameters
@@ -1297,7 +1301,7 @@ class Repository(Rendered):
     def detect(
         self,
         dataset: str | None = None,
-        monitors: Sequence[Monitor] | None = None,
+        monitors: MonitorLike | Sequence[MonitorLike] | None = None,
         *,
         since: Moment = None,
         until: Moment = None,
@@ -1311,9 +1315,10 @@ class Repository(Rendered):
         ----------
         dataset : str, optional
             Default: one after the other, all.
-        monitors : sequence of Monitor, optional
-            Which detector watches which series. Default: those of the dataset's last suite, and the
-            seasonal detector on everything if it has none.
+        monitors : Monitor, Detector, str, or sequence of these, optional
+            Which detector watches which series; a detector or its text alone watches all. Default: those
+            of the dataset's last suite, and the seasonal detector on everything if it has none. Of those
+            that watch no series a `RepositoryWarning` tells.
         since, until
             Only points in this window can become anomalies; all earlier ones still train detectors.
         replay : bool
@@ -1340,13 +1345,15 @@ class Repository(Rendered):
         [['ds=2026-01-29', 7.0, 'low']]
         """
         from tidegauge.repository.detection.detect import detect, detect_each
+        from tidegauge.repository.detectors.monitor import monitors_of
 
         window = Window.between(since, until)
+        watching = None if monitors is None else monitors_of(monitors)
         if dataset is None:
             names = self.datasets()
-            detect_each(self.database, self.artifacts, names, monitors, window, replay=replay)
+            detect_each(self.database, self.artifacts, names, watching, window, replay=replay)
         else:
-            detect(self.database, self.artifacts, dataset, monitors, window, replay=replay)
+            detect(self.database, self.artifacts, dataset, watching, window, replay=replay)
         return self.anomalies(dataset, since=since, until=until)
 
     @series_filter(HistoryFilter)
@@ -1482,7 +1489,7 @@ class Repository(Rendered):
     def backtest(
         self,
         dataset: str,
-        detectors: Candidate | Sequence[Candidate],
+        detectors: MonitorLike | Sequence[MonitorLike],
         *,
         since: Moment = None,
         until: Moment = None,
@@ -1546,8 +1553,12 @@ class Repository(Rendered):
         """
         from tidegauge.repository.detection import backtest
         from tidegauge.repository.detection.replay import BacktestHistory
+        from tidegauge.repository.detectors.monitor import monitors_of
 
-        monitors = backtest.monitors_of(detectors, rule)
+        monitors = monitors_of(detectors, rule)
+        if not monitors:
+            msg = "a backtest tries at least one detector, such as 'Seasonal()'"
+            raise SuiteError(msg)
         with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             past = BacktestHistory.read(connection, dataset, query)
         replays = [backtest.BacktestResult.from_history(past, monitor) for monitor in monitors]

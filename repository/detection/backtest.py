@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
 
 import numpy as np
 
-from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.repository.detection.findings import Finding
 from tidegauge.repository.detection.replay import BacktestHistory, series_of
-from tidegauge.repository.detectors.base import Detector, PartitionDetector
+from tidegauge.repository.detectors.base import PartitionDetector
 from tidegauge.repository.detectors.matrices import group_by_segment
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.rules import RULES, DecisionRule
 from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.feedback import FeedbackMatrix, share
 from tidegauge.repository.incidents.grouping import group_anomalies
@@ -23,9 +21,6 @@ from tidegauge.repository.store.facts import Facts
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.rows import BacktestRow, Record
 from tidegauge.repository.store.scorebook import Points
-
-Candidate = Detector | Monitor | str
-"""A detector, its text, or a monitor to backtest."""
 
 BACKTEST_COLUMNS = columns(
     "detector rule series points anomalies:integer per_1000:number incidents found missed"
@@ -39,45 +34,6 @@ DETAIL_COLUMNS = columns(
 MONTH = 30
 """Days of a month, for the number of incidents of one."""
 _SAID = {1: "real", -1: "false", 0: None}
-
-
-def monitors_of(
-    given: Candidate | Sequence[Candidate], rule: DecisionRule | str | None
-) -> list[Monitor]:
-    """Return detectors, their texts and monitors as monitors.
-
-    Parameters
-    ----------
-    given : Detector, Monitor, str, or sequence of these
-    rule : DecisionRule or str, optional
-        Replaces the rule of each monitor.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such detector or rule; names the nearest match.
-    SuiteError
-        If nothing, or something else, was given.
-
-    Examples
-    --------
-    >>> [str(monitor.rule) for monitor in monitors_of(["OnlineNormal(2, 2)", "Seasonal"], None)]
-    ['OutsideBand()', 'FalseDiscoveryRate()']
-    """
-    several = [given] if isinstance(given, Detector | Monitor | str) else list(given)
-    if not several:
-        msg = "a backtest tries at least one detector, such as 'Seasonal()'"
-        raise SuiteError(msg)
-    chosen = RULES.parse(rule) if isinstance(rule, str) else rule
-    found = []
-    for one in several:
-        if not isinstance(one, Detector | Monitor | str):
-            msg = f"a backtest tries detectors, their texts or monitors, not {one!r}"
-            raise SuiteError(msg)
-        # Monitor parses a detector's text.
-        monitor = one if isinstance(one, Monitor) else Monitor(detector=one)  # type: ignore[arg-type]
-        found.append(monitor if chosen is None else replace(monitor, rule=chosen, sensitivity=None))
-    return found
 
 
 @dataclass(frozen=True)

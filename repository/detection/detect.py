@@ -234,6 +234,8 @@ class DetectionJob(DetectionScope):
         suite = stored_suite(connection, of)
         watching = stored_monitors(suite) if monitors is None else monitors
         known = dimensions_of(connection, of, MetricQuery())
+        if monitors is not None:
+            _warn_of_idle(monitors, dataset, known[0])
         m = s.scored.c
         query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == of)
         return cls(
@@ -537,6 +539,16 @@ def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
     for monitor in monitors:
         found.setdefault(monitor.detector, []).append(monitor)
     return found
+
+
+def _warn_of_idle(monitors: Sequence[Monitor], dataset: str, series: Sequence[SeriesRow]) -> None:
+    """Warn of monitors that watch no series, such as those of a misspelt name."""
+    for monitor in monitors:
+        if monitor.series and not any(monitor.watches(row) for row in series):
+            text = (
+                f"{dataset!r} has no series of {dict(monitor.series)}, so that nothing is watched"
+            )
+            warnings.warn(text, RepositoryWarning, stacklevel=2)
 
 
 def _watched_by(monitors: Sequence[Monitor]) -> Callable[[SeriesRow], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -320,3 +320,44 @@ def selects(wanted: str, found: str) -> bool:
 @lru_cache(maxsize=1024)
 def _pattern(wanted: str) -> Callable[[str], re.Match[str] | None]:
     return re.compile(".*".join(map(re.escape, wanted.split("*"))), re.DOTALL).fullmatch
+
+
+MonitorLike = Detector | Monitor | str
+"""A monitor, or a detector or its text, which stands for a monitor of all series."""
+
+
+def monitors_of(
+    given: MonitorLike | Iterable[MonitorLike], rule: DecisionRule | str | None = None
+) -> list[Monitor]:
+    """Return detectors, their texts and monitors as monitors.
+
+    Parameters
+    ----------
+    given : Monitor, Detector, str, or iterable of these
+    rule : DecisionRule or str, optional
+        Replaces the rule of each monitor.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such detector or rule; names the nearest match.
+    SuiteError
+        If something else was given.
+
+    Examples
+    --------
+    >>> [str(monitor.rule) for monitor in monitors_of(["OnlineNormal(2, 2)", "Seasonal"])]
+    ['OutsideBand()', 'FalseDiscoveryRate()']
+    """
+    if isinstance(given, Detector | Monitor | str) or not isinstance(given, Iterable):
+        given = [given]
+    chosen = RULES.parse(rule) if isinstance(rule, str) else rule
+    found = []
+    for one in given:
+        if not isinstance(one, Detector | Monitor | str):
+            msg = f"monitors are given as Monitor, detectors or their texts, not as {one!r}"
+            raise SuiteError(msg)
+        # Monitor parses a detector's text.
+        monitor = one if isinstance(one, Monitor) else Monitor(detector=one)  # type: ignore[arg-type]
+        found.append(monitor if chosen is None else replace(monitor, rule=chosen, sensitivity=None))
+    return found

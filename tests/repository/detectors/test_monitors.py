@@ -1,6 +1,9 @@
 """Series that monitors select."""
 
+import re
+
 import pytest
+from tidegauge.analyzers.core.errors import RepositoryWarning, SuiteError, UnknownNameError
 
 import tidegauge as tg
 
@@ -24,7 +27,6 @@ def repo():
         ({"instance": "items[0].*"}, ["items[0].n"]),  # nothing but * is special
         ({"instance": "*"}, ["*"]),  # the instance of whole datasets
         ({"name": "ra*", "instance": "*e*"}, ["prices.index", "prices.of.day", "pricesX", "items[0].n"]),
-        ({"name": "ra?e"}, []),
         ({}, [*INSTANCES]),
     ],
     ids=str,
@@ -32,3 +34,21 @@ def repo():
 def test_a_star_within_a_selector_stands_for_any_text(repo, series, selected):
     found = repo.detect("d", monitors=[tg.Monitor(series, "SimpleThreshold(0.1)")])
     assert set(found["instance"]) == set(selected)
+
+
+def test_monitors_that_watch_no_series_are_told(repo):
+    for name in ("ra?e", "rte"):  # ? is no star
+        told = f"'d' has no series of {{'name': '{name}'}}"
+        with pytest.warns(RepositoryWarning, match=re.escape(told)):
+            assert repo.detect("d", [tg.Monitor({"name": name}, "SimpleThreshold(0.1)")]).empty
+
+
+def test_detectors_and_their_texts_stand_for_monitors_of_all_series(repo):
+    text = "SimpleThreshold(0.1)"
+    found = repo.detect("d", [tg.Monitor(detector=text)])
+    for monitors in (text, [text], tg.SimpleThreshold(0.1), tg.Monitor(detector=text)):
+        assert repo.detect("d", monitors)["id"].tolist() == found["id"].tolist() != []
+    with pytest.raises(SuiteError, match="detectors or their texts, not as 3"):
+        repo.detect("d", 3)
+    with pytest.raises(UnknownNameError, match="did you mean 'Seasonal'"):
+        repo.detect("d", "Sesonal()")
