@@ -525,6 +525,7 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Return each series at its newest partition, with the columns of `metrics`.
 
+        A partition without a time is the newest only of series that have no other.
         Fast: the newest value of each series is kept apart. With ``as_of`` the whole history is read.
 
         Parameters

@@ -544,7 +544,7 @@ def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
 def _warn_of_idle(monitors: Sequence[Monitor], dataset: str, series: Sequence[SeriesRow]) -> None:
     """Warn of monitors that watch no series, such as those of a misspelt name."""
     for monitor in monitors:
-        if monitor.series and not any(monitor.watches(row) for row in series):
+        if series and monitor.series and not any(monitor.watches(row) for row in series):
             text = (
                 f"{dataset!r} has no series of {dict(monitor.series)}, so that nothing is watched"
             )

@@ -17,6 +17,7 @@ from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.database import Database, head_revision
+from tidegauge.repository.store.newest import newest_first
 from tidegauge.repository.store.verdicts import hash_of
 
 if TYPE_CHECKING:
@@ -152,9 +153,8 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
 def _newest(connection: Connection) -> Iterator[str]:
     """Check that the copy of newest metrics holds exactly the newest fact of each series."""
     m, n, p = s.metric.c, s.newest_metric.c, s.partition.c
-    order = (p.time.is_(None).desc(), p.time.desc(), p.name.desc())
     names = ("series_id", "partition_id", "version", "value", "status")
-    place = sa.func.row_number().over(partition_by=m.series_id, order_by=order)
+    place = sa.func.row_number().over(partition_by=m.series_id, order_by=newest_first())
     ranked = (
         sa.select(*(m[c] for c in names), place.label("place"))
         .join_from(s.metric, s.partition, p.id == m.partition_id)

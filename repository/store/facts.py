@@ -92,9 +92,11 @@ class Facts:
         return ResultFrame(columns, copy=False)
 
     def newest(self) -> Facts:
-        """Return only the last fact of each series."""
+        """Return only the newest fact of each series, as `keep_newest` defines it."""
+        undated = np.array([row["time"] is None for row in self.partitions], dtype=bool)
+        order = np.argsort(~undated[self.of_partition], kind="stable")  # those without a time first
         last = np.full(len(self.series), -1, dtype=np.intp)
-        last[self.of_series] = np.arange(len(self))  # of equal indices, the last assignment stays
+        last[self.of_series[order]] = order  # of equal indices, the last assignment stays
         return self.taken(np.sort(last[last >= 0]))
 
     def taken(self, some: npt.NDArray[np.intp]) -> Facts:

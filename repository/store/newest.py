@@ -1,7 +1,7 @@
 """The newest metric of each series: a small copy of facts, updated with every write.
 
-The newest partition is the last by time, then by name where times are equal or missing. Partitions
-without a time sort last, as in every listing.
+The newest partition is the last by time, then by name where times are equal or missing. One without
+a time, such as Hive's default partition, is the newest only of series that have no other.
 """
 
 from __future__ import annotations
@@ -75,10 +75,15 @@ def keep_newest(
     find_newest(connection, left)
 
 
+def newest_first() -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the order of partitions of which the first is the newest."""
+    p = s.partition.c
+    return p.time.is_(None), p.time.desc(), p.name.desc()
+
+
 def find_newest(connection: Connection, series: Sequence[int]) -> None:
     """Recompute the newest metric of some series from all facts."""
-    m, p = s.metric.c, s.partition.c
-    order = (p.time.is_(None).desc(), p.time.desc(), p.name.desc())
+    m, p, order = s.metric.c, s.partition.c, newest_first()
     for some in chunks(sorted(series)):
         ranked = (
             sa.select(
@@ -109,5 +114,5 @@ def _places(connection: Connection, partitions: Iterable[int]) -> dict[int, tupl
         for id_, time, name in connection.execute(
             sa.select(p.id, p.time, p.name).where(p.id.in_(some))
         ):
-            found[id_] = (time is None, time.timestamp() if time else 0.0, name)
+            found[id_] = (time is not None, time.timestamp() if time else 0.0, name)
     return found

@@ -26,6 +26,7 @@ from tidegauge.analyzers.core.errors import (
     NoSuchColumnError,
     UnknownDatasetError,
 )
+from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches, Size
 from tidegauge.analyzers.measures.sums import Mean, SumAndCount
@@ -269,6 +270,21 @@ class RepositoryContract:
         latest = repository.latest("d").set_index("analyzer")["partition"]
         assert latest["Size()"] == "ds=2013-01-03"
         assert latest["Completeness('x')"] == "ds=2013-01-04"
+
+    def test_a_partition_without_a_time_is_the_latest_of_series_without_others(
+        self, repository: Any
+    ) -> None:
+        """Whatever came first; Hive's default partition is that of rows without a key."""
+        undated = replace(day(1), partition=Partition(("ds",), (NULL,)), time=None)
+        commit(repository, replace(undated, measurements=day(1, only=[SIZE]).measurements))
+        assert set(repository.latest("d")["partition"]) == {f"ds={NULL}"}
+        first = commit(repository, day(1, only=[SIZE]))
+        commit(repository, undated)
+        for as_of in (None, first):
+            latest = repository.latest("d", as_of=as_of).set_index("analyzer")["partition"]
+            assert latest["Size()"] == "ds=2013-01-01"
+        latest = repository.latest("d").set_index("analyzer")["partition"]
+        assert latest["Mean('x')"] == f"ds={NULL}"
 
     def test_newest_values_by_name_and_instance(self, repository: Any) -> None:
         """Of all series without a filter; failures and empty metrics have no value."""

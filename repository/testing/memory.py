@@ -104,7 +104,9 @@ class MemoryRepository(MemoryVerdicts):
     def latest(self, dataset: str, **asked: Any) -> pd.DataFrame:
         """Return the metric of each series in its newest partition."""
         frame = self.metrics(dataset, **asked)
-        return frame.groupby(["segment", "analyzer", "name", "instance"]).tail(1)
+        frame = frame.sort_values("time", kind="stable", na_position="first")
+        found = frame.groupby(["segment", "analyzer", "name", "instance"]).tail(1)
+        return found.sort_index()
 
     def merge(
         self,

@@ -52,7 +52,7 @@ BEFORE = {"label": ["detect", "d"]}
 """What has to be done before a command can be tried."""
 MIGRATIONS = {
     "upgrade": ("0005", ["db", "upgrade"]),
-    "downgrade": ("0006", ["db", "downgrade", "0005"]),
+    "downgrade": ("0007", ["db", "downgrade", "0005"]),
 }
 """Kept revisions, and the commands that leave them."""
 

@@ -224,7 +224,7 @@ def test_a_run_tells_the_ten_gravest_anomalies_and_where_the_others_are(url, rep
 
 def test_db_commands(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
-    assert capsys.readouterr().out == "0006 (newest: 0006)\n"
+    assert capsys.readouterr().out == "0007 (newest: 0007)\n"
     assert run_command(["db", "check", "--db", url]) == 0
     assert "sound" in capsys.readouterr().out
     assert run_command(["db", "upgrade", "--db", url]) == 0
@@ -240,7 +240,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
     assert "empty" in capsys.readouterr().out
     assert not (tmp_path / "new.db").exists()
     assert run_command(["db", "upgrade", "--db", url]) == 0
-    assert "upgraded from None to 0006" in capsys.readouterr().out
+    assert "upgraded from None to 0007" in capsys.readouterr().out
     assert run_command(["db", "check", "--db", url]) == 0
 
 
