@@ -162,7 +162,7 @@ OPTION_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "float | None": ("a number or nothing", _number_or_none),
     "int": ("a whole number", _integer),
     "bool": ("true or false", _flag),
-    "tuple[str, ...]": ("a column or a list of columns", _names),
+    "tuple[str, ...]": ("a name or a list of names", _names),
     "tuple[float, ...]": ("a list of numbers", _numbers),
 }
 

@@ -308,7 +308,8 @@ class Registry(Generic[D]):
             positional = [_literal(argument) for argument in node.args]
             options = {str(k.arg): _literal(k.value) for k in node.keywords}
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            msg = f"cannot read {text!r} as an {self.kind}; write it as in Name('column', option=1)"
+            article = "an" if self.kind[0] in "aeiou" else "a"
+            msg = f"cannot read {text!r} as {article} {self.kind}; write it as in Name('column', option=1)"
             raise SuiteError(msg) from error
         return self.build(node.func.id, options, positional)
 

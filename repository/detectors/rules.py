@@ -141,9 +141,9 @@ class PValue(DecisionRule):
     p: float = 0.001
 
     def check_parameters(self) -> None:
-        """Validate that `p` is a probability above 0."""
+        """Validate that `p` is a probability above 0, of at most 1."""
         if not 0 < self.p <= 1:
-            msg = f"{self!r}: p is a probability above 0"
+            msg = f"{self!r}: p is a probability above 0, of at most 1"
             raise IllegalAnalyzerParameterError(msg)
 
     def decide(self, values: Floats, scores: Scores, before: Floats | None = None) -> Flags:

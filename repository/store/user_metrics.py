@@ -37,11 +37,27 @@ Values = float | Mapping[str, float] | Mapping[Partition, float]
 def values_by_partition_name(
     value: Values, partition: str | None
 ) -> tuple[dict[str, float], dict[str, Partition]]:
-    """Return values by partition name, and the keys given as `Partition` objects by name."""
+    """Return values by partition name, and the keys given as `Partition` objects by name.
+
+    Raises
+    ------
+    HistoryError
+        If a value is no number.
+    """
     if not isinstance(value, Mapping):
-        return {partition or "": value}, {}
+        return {partition or "": _number(value, partition)}, {}
     known = {p.name: p for p in value if isinstance(p, Partition)}
-    return {p.name if isinstance(p, Partition) else p: v for p, v in value.items()}, known
+    names = {p: p.name if isinstance(p, Partition) else p for p in value}
+    return {names[p]: _number(v, names[p]) for p, v in value.items()}, known
+
+
+def _number(value: float, partition: str | None) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        where = f" for {partition}" if partition else ""
+        msg = f"numbers are recorded, NaN where there is none, not {value!r}{where}"
+        raise HistoryError(msg) from error
 
 
 @dataclass(frozen=True)

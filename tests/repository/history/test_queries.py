@@ -740,7 +740,9 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
-    assert "is no revision before 0007; there are: 0005, 0006" in said("downgrade", "0008", *db, status=1)
+    assert "is no revision before 0007; there are: 0005, 0006" in said(
+        "downgrade", "0008", *db, status=1
+    )
     assert "has revision 0007 already" in said("downgrade", "0007", *db)
     assert "lost, but in the backup: 0 rows of verdict_notice" in said("downgrade", "0005", *db)
     said("restore", copy, *db)

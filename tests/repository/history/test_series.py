@@ -49,6 +49,14 @@ def test_one_value_of_a_partition_of_several_keys():
         assert repo.value("d", "Size", partition="ds=2013-01-01/country=US") == 11.0
 
 
+@pytest.mark.parametrize("wrong", ["abc", None, [1.0]])
+def test_what_is_recorded_is_a_number(repo, wrong):
+    with pytest.raises(tg.HistoryError, match=r"not .* for ds=2013-01-02"):
+        repo.record("r", "n", {"ds=2013-01-01": 1.0, "ds=2013-01-02": wrong})
+    with pytest.raises(tg.HistoryError, match="numbers are recorded, NaN where there is none"):
+        repo.record("r", "n", wrong)
+
+
 def test_a_recorded_value_may_give_its_partition_a_time(repo):
     repo.record("r", "n", 1.0, partition="x=1")
     assert repo.metrics("r")["time"].isna().all()
