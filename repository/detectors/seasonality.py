@@ -28,7 +28,7 @@ TOLD = 2.0
 ALIKE = 0.2
 """Relative difference within which neighbouring effects are told as one."""
 MOST = 5
-"""Effects told of a series, the largest first."""
+"""Effects told of a series, the largest first; of others only how many there are."""
 TIMES = 2.0
 """Ratio from which an increase is told as a multiple."""
 _WEEKDAYS = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
@@ -91,6 +91,8 @@ def learned_seasons(history: History, detector: Seasonal) -> list[str]:
             told = [
                 f"{one.label} {_change(one.size, float(usual), some.scales[i])}" for one in largest
             ]
+            if len(of) > len(told):
+                told.append(f"and {len(of) - len(told)} more")
             found.append("; ".join(told))
     return found
 

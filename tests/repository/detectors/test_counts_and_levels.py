@@ -46,6 +46,14 @@ def test_a_constant_of_ten_or_more_changes_by_more_than_one(usual, new):
     assert judged([usual] * 200 + [new])[1] == []
 
 
+def test_zeros_have_no_upper_limit_while_no_number_would_be_an_anomaly():
+    scores, found = judged([0] * 30)
+    assert found == []
+    assert np.isnan(scores.upper[0]).all()
+    assert scores.lower[0, 20] == scores.expected[0, 20] == 0
+    assert judged([0] * 60)[0].upper[0, -1] == pytest.approx(1.5)
+
+
 @pytest.mark.parametrize(("saturday", "found"), [(13, []), (12, [201])])
 def test_a_count_that_is_one_lower_on_saturdays_changes_by_more_than_one(saturday, found):
     values = np.full(202, 15)
