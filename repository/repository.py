@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,6 +16,7 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
     HistoryError,
+    RepositoryWarning,
     SuiteError,
     UnknownNameError,
 )
@@ -1352,9 +1354,15 @@ class Repository(Rendered):
         watching = None if monitors is None else monitors_of(monitors)
         if dataset is None:
             names = self.datasets()
-            detect_each(self.database, self.artifacts, names, watching, window, replay=replay)
+            idle = detect_each(
+                self.database, self.artifacts, names, watching, window, replay=replay
+            )
         else:
-            detect(self.database, self.artifacts, dataset, watching, window, replay=replay)
+            idle = detect(self.database, self.artifacts, dataset, watching, window, replay=replay)
+        for one in idle:
+            where = "no dataset has a" if dataset is None else f"{dataset!r} has no"
+            text = f"{where} series of {dict(one.series)}, so that {one.detector!r} watches nothing"
+            warnings.warn(text, RepositoryWarning, stacklevel=2)
         return self.anomalies(dataset, since=since, until=until)
 
     @series_filter(HistoryFilter)

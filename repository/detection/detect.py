@@ -85,8 +85,8 @@ def detect(
     window: Window,
     *,
     replay: bool = False,
-) -> None:
-    """Detect anomalies in new and changed metrics of a dataset.
+) -> list[Monitor]:
+    """Detect anomalies in new and changed metrics of a dataset; return monitors that watch no series.
 
     Scores, anomalies and incidents are stored in one commit. Unchanged results are not written
     again. A point that is no longer an anomaly is withdrawn; if it becomes one again, it keeps its
@@ -115,6 +115,7 @@ def detect(
                 continue
             found = work.find(connection)
         done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
+    return [m for m in monitors or () if m.series and not any(map(m.watches, work.known[0]))]
 
 
 def detect_each(
@@ -125,8 +126,8 @@ def detect_each(
     window: Window,
     *,
     replay: bool = False,
-) -> None:
-    """Detect anomalies in several datasets; parameters as for `detect`.
+) -> list[Monitor]:
+    """Detect anomalies in several datasets; parameters and result as for `detect`.
 
     Raises
     ------
@@ -134,9 +135,11 @@ def detect_each(
         If some cannot be scored, with the reason for each; the others are.
     """
     failed: dict[str, Exception] = {}
+    idle = list(monitors or ())
     for dataset in datasets:
         try:
-            detect(database, artifacts, dataset, monitors, window, replay=replay)
+            left = detect(database, artifacts, dataset, monitors, window, replay=replay)
+            idle = [one for one in idle if one in left]
         except (DatabaseAccessError, ReadOnlyError):  # of the repository, not of a dataset
             raise
         except Exception as error:  # noqa: BLE001 - the other datasets are still scored
@@ -147,6 +150,7 @@ def detect_each(
         )
         msg = f"{len(failed)} of {len(datasets)} datasets cannot be compared with their past: {reasons}"
         raise HistoryError(msg) from next(iter(failed.values()))
+    return idle
 
 
 def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
@@ -234,8 +238,6 @@ class DetectionJob(DetectionScope):
         suite = stored_suite(connection, of)
         watching = stored_monitors(suite) if monitors is None else monitors
         known = dimensions_of(connection, of, MetricQuery())
-        if monitors is not None:
-            _warn_of_idle(monitors, dataset, known[0])
         m = s.scored.c
         query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == of)
         return cls(
@@ -539,16 +541,6 @@ def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
     for monitor in monitors:
         found.setdefault(monitor.detector, []).append(monitor)
     return found
-
-
-def _warn_of_idle(monitors: Sequence[Monitor], dataset: str, series: Sequence[SeriesRow]) -> None:
-    """Warn of monitors that watch no series, such as those of a misspelt name."""
-    for monitor in monitors:
-        if series and monitor.series and not any(monitor.watches(row) for row in series):
-            text = (
-                f"{dataset!r} has no series of {dict(monitor.series)}, so that nothing is watched"
-            )
-            warnings.warn(text, RepositoryWarning, stacklevel=2)
 
 
 def _watched_by(monitors: Sequence[Monitor]) -> Callable[[SeriesRow], bool]:

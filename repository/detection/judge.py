@@ -117,7 +117,8 @@ class PointJudge:
         known = self.teaching.of(rows, partitions, ~np.isnan(values))
         scales = [analyzer.scale_of(analyzer.name) for analyzer in self.analyzers]
         times = times_of(partitions)
-        history = History(times, values, weights, scales, extremes=extremes_of(rows), **known)
+        extremes = extremes_of(rows)
+        history = History(times, values, weights, scales, extremes=extremes, series=rows, **known)
         ignored = self.teaching.ignored(rows, partitions)
         may = np.ones(shape, dtype=bool) if ignored is None else ~ignored
         scores = detector.score(history)

@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.contents import UNSEEN
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.numerics.grid import DAY, HOUR, MONTH, WEEK, Grid
+from tidegauge.repository.numerics.grid import DAY, FIRST_STEPS, HOUR, MONTH, WEEK, WEEKDAYS, Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -170,10 +170,10 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
     grid = _grid(history)
     times = history.times[: _current(history, grid)]
     column = grid.column[: len(times)]
-    if not grid.is_regular or len(column) < 2:
+    if not _is_regular(grid, times) or len(column) < 2:
         return
     season = grid.cycle if grid.within_days else grid.period
-    absences = _Absences.count(column, season)
+    absences = _Absences.count(column, season, grid.period if grid.within_days else 1)
     steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
     if grid.within_days:
         steps[column + 1 < season] = 1
@@ -196,8 +196,22 @@ RECENT_DELAYS = 7
 """Recent delays examined for overdue partitions, and the maximum of their median in steps."""
 
 
+REGULAR = 0.8
+"""Share of the first steps of a grid of weeks that are whole weeks, to a day: ten days are no calendar."""
+FEW_SEASONS = 3
+"""Earlier seasons below which a position is usual if its time of the day is, on all days."""
+
+
 def _grid(history: History) -> Grid:
     return history.grid or Grid.from_times(history.times)
+
+
+def _is_regular(grid: Grid, times: NDArray[np.datetime64]) -> bool:
+    """Return whether partitions have regular steps, so that it is known which are missing."""
+    if grid.step != WEEK:
+        return grid.months or grid.step > 0
+    days = np.diff(times[: FIRST_STEPS + 1]).astype("m8[D]").astype(np.int64)
+    return bool(np.mean((days + 1) % WEEKDAYS <= 2) >= REGULAR)
 
 
 @dataclass(frozen=True)
@@ -206,31 +220,38 @@ class _Absences:
 
     Attributes
     ----------
-    season : int
+    season, day : int
+        Positions of a season, and of a part of it that repeats: a day, or 1.
     gaps : array of float
-        By column: gaps at this column and at those whole seasons before it, where each absent position
-        is its part of a gap, so that an outage counts once however long it was.
+        By column: gaps at this column and at those whole seasons before it. Each absent position is its
+        part of a gap, so that an outage counts once however long it was.
     lately : array of int
         By column: absent positions among the same columns of the last `CYCLES` seasons.
     """
 
     season: int
+    day: int
     gaps: Floats
     lately: NDArray[np.int64]
 
     @classmethod
-    def count(cls, column: NDArray[np.intp], season: int) -> _Absences:
+    def count(cls, column: NDArray[np.intp], season: int, day: int) -> _Absences:
         """Count the absent positions of a calendar, up to its last partition."""
         seasons = int(column[-1]) // season + 1
-        steps = np.diff(column)
-        parts = np.zeros(seasons * season)
-        parts[: column[-1]] = np.repeat(1 / np.maximum(steps - 1, 1), steps)
-        parts[column] = 0.0
+        absent = np.ones(seasons * season, dtype=bool)
+        absent[column] = False
+        absent[column[-1] :] = False  # what is not over is not absent
         so_far = np.zeros((CYCLES + seasons, season), dtype=np.int64)
-        np.cumsum((parts > 0).reshape(seasons, season), axis=0, out=so_far[CYCLES:])
+        np.cumsum(absent.reshape(seasons, season), axis=0, out=so_far[CYCLES:])
         lately = so_far[CYCLES:] - so_far[:-CYCLES]
+        before = np.concatenate([np.zeros((1, season), dtype=np.int64), lately[:-1]])
+        known = np.minimum(np.arange(seasons), CYCLES)[:, None]
+        usual = (known < FEW_SEASONS) | (before < OFTEN * known)
+        parts = (absent & usual.ravel()).astype(np.float64)
+        in_gap = np.add.reduceat(parts, column[:-1])
+        parts[: column[-1]] /= np.repeat(np.maximum(in_gap, 1), np.diff(column))
         gaps = np.cumsum(parts.reshape(seasons, season), axis=0)
-        return cls(season, gaps.ravel(), lately.ravel())
+        return cls(season, day, gaps.ravel(), lately.ravel())
 
     def rates(self, begin: int) -> Floats:
         """Return the frequencies of absences before a column at each position of a season after it.
@@ -247,7 +268,10 @@ class _Absences:
         )
         known, gaps, lately = counts
         recent = np.minimum(known, CYCLES)
-        usual = lately < OFTEN * recent
+        by_day = lately.reshape(-1, self.day).sum(axis=0)
+        daily = by_day < OFTEN * recent.reshape(-1, self.day).sum(axis=0)
+        new = (recent < FEW_SEASONS) & np.tile(daily, self.season // self.day)
+        usual = new | (lately < OFTEN * recent)
         overall = (gaps[usual].sum() + 1) / (known[usual].sum() + 3)
         rates: Floats = (lately + overall) / (recent + 1)
         return rates
@@ -256,7 +280,7 @@ class _Absences:
 def _overdue(history: History, grid: Grid) -> int:
     """Return the number of partitions that are overdue after the last."""
     ledger = history.ledger
-    if ledger is None or not grid.is_regular or np.isnat(ledger.now):
+    if ledger is None or not _is_regular(grid, history.times) or np.isnat(ledger.now):
         return 0
     step, last = grid.length, _current(history, grid) - 1
     delays = delays_of(history)[: last + 1][-RECENT_DELAYS:]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 EXTREMES = frozenset({"Maximum", "MaxLength", "MaxTime", "Minimum", "MinLength", "MinTime"})
 """Metrics that a single row can move."""
+DISTINCT = frozenset({"CountDistinct", "ApproxCountDistinct", "ColumnCount", "Recorded"})
+"""Metrics that count values or columns, not rows; what is recorded may be either."""
 SHARES = (0.01, 0.1)
 """Departures of shares from which they are a warning, and an error."""
 COUNTS = (0.1, 0.5)
@@ -139,3 +141,16 @@ def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
     if scale is Scale.RATIO or scale is Scale.COUNT:
         return *(SHARES if scale is Scale.RATIO else COUNTS), 2
     return NUMBERS, inf, 1
+
+
+def counts_values(kind: str, name: str) -> bool:
+    """Return whether a metric counts values, of which one more or less may be news, and not rows.
+
+    Examples
+    --------
+    >>> counts_values("CountDistinct", "CountDistinct"), counts_values("Histogram", "Histogram.bins")
+    (True, True)
+    >>> counts_values("Size", "Size"), counts_values("Histogram", "Histogram.abs.AS")
+    (False, False)
+    """
+    return kind in DISTINCT or name.endswith(".bins")

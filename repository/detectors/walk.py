@@ -24,6 +24,7 @@ from tidegauge.repository.detectors.lookback import (
     shift_rule,
 )
 from tidegauge.repository.detectors.season_effects import FEW_CYCLES, SeasonEffects
+from tidegauge.repository.detectors.severity import counts_values
 from tidegauge.repository.detectors.units import Units
 from tidegauge.repository.numerics import tails
 from tidegauge.repository.numerics.counts import NO_COUNTS, SMALL, CountForecast
@@ -188,6 +189,9 @@ class Walk:
         self.column = padding + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
+        self.of_values = np.ones(len(self.counts), dtype=bool)
+        if history.series:
+            self.of_values &= [counts_values(row["kind"], row["name"]) for row in history.series]
         # Counts and shares of rows have tails of their own; a storm among them is no noise.
         positive = np.array([scale is Scale.POSITIVE for scale in history.scales], dtype=bool)
         of_one_row = np.zeros(len(positive), dtype=bool)
@@ -329,6 +333,7 @@ class Walk:
             alarms,
             expected.least,
             self.counts,
+            self.of_values,
             now.centre,
             -math.log10(BAND),
         )
@@ -354,7 +359,7 @@ class Walk:
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         usual[atoms, 1:] = constant[atoms]
         bounds = self.units.restored(np.where(fit[:, None], usual, np.nan), t)
-        bounds[np.isposinf(usual)] = np.nan  # no number is outside
+        bounds[np.isinf(usual)] = np.nan  # no number is outside
         if few.size:
             shown = (fit & ~drifts & ~atoms)[few]
             bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)

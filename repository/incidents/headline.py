@@ -193,18 +193,7 @@ def _changed_alike(one: Anomaly, other: Anomaly) -> bool:
     """Return whether two values changed by the same factor, as far as factors are known."""
     changes = [a.value / a.expected for a in (one, other) if a.value is not None and a.expected]
     known = [change for change in changes if isfinite(change)]
-    return len(known) < 2 or _same(*known)
-
-
-def _same(one: float, other: float) -> bool:
-    """Return whether two factors are the same change.
-
-    Examples
-    --------
-    >>> _same(0.62, 0.63), _same(6.3, 6.2), _same(0.6, 0.9), _same(6.3, 4.0)
-    (True, True, False, False)
-    """
-    return abs(one - other) <= SAME * max(1.0, min(one, other))
+    return len(known) < 2 or abs(known[0] - known[1]) <= SAME * max(1.0, min(known))
 
 
 def _departure(one: Anomaly) -> tuple[float, float]:
@@ -227,7 +216,22 @@ def _follows(volume: float | None, some: Sequence[Anomaly]) -> bool:
     if volume is None or not some or (some[0].scale != "count" and some[0].name != "Sum"):
         return False
     factor = _factor(some)
-    return factor is not None and _same(factor, volume)
+    return factor is not None and _same_change(factor, volume)
+
+
+def _same_change(one: float, other: float) -> bool:
+    """Return whether two factors are the same change: near each other, and nearer than to no change.
+
+    Examples
+    --------
+    >>> _same_change(0.62, 0.63), _same_change(6.3, 6.2), _same_change(0.0, 0.0)
+    (True, True, True)
+    >>> _same_change(0.08, 0.16), _same_change(0.95, 0.86), _same_change(0.95, 1.04)
+    (False, False, False)
+    """
+    apart = abs(one - other)
+    change = min(abs(one - 1), abs(other - 1))
+    return apart <= SAME * min(one, other) and apart <= change and (one < 1) == (other < 1)
 
 
 def _said(one: Anomaly) -> str:

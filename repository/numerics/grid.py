@@ -27,8 +27,8 @@ FIRST_STEPS = 7
 """Steps that determine the grid: those before the first point that is ever scored."""
 CYCLES = 14
 """Seasons to which a longer gap is shortened, keeping its phase in the longest season."""
-APART = 8
-"""Positions from which a future partition does not go on from the one before."""
+APART, LITTLE = 7, 0.05
+"""Positions in which a future partition goes on from the one before, and the share of those that do not."""
 WEEKDAYS = 7
 WEEKS, MONTHS = 52, 12
 """Weeks and months of a year."""
@@ -119,11 +119,6 @@ class Grid:
         return WEEKDAYS * self.period if self.within_days else self.period
 
     @property
-    def is_regular(self) -> bool:
-        """Whether there is a regular step."""
-        return self.months or self.step > 0
-
-    @property
     def yearly(self) -> bool:
         """Whether the longest season is a year."""
         return self.step == WEEK or self.months
@@ -184,8 +179,9 @@ class Grid:
     def current(self, times: NDArray[np.datetime64], now: np.datetime64) -> int:
         """Return the number of partitions without those far in the future, which say nothing of the present.
 
-        As ``9999-12-31``: one that begins a day after a time or later, `APART` positions or more after
-        the partition before; and all after it. The partitions of a table of the future are current.
+        As ``9999-12-31``: one that begins a day after a time or later, after a gap that is longer than a
+        season and than all before; and what follows it, if that is little. A table of bookings, most of
+        which lies in the future, keeps its partitions.
 
         Examples
         --------
@@ -193,8 +189,14 @@ class Grid:
         >>> Grid.from_times(days).current(days, np.datetime64("2013-01-04T02:00:00"))
         3
         """
+        if len(times) < 2:
+            return len(times)
+        steps = self.steps(times)
+        longest = np.concatenate([[max(self.cycle, APART)], steps[:-1]])
+        beyond = steps > np.maximum.accumulate(longest)
+        left = np.arange(len(steps), 0, -1)
         future = times[1:] > now + np.timedelta64(DAY, "s")
-        far = np.flatnonzero(future & (self.steps(times) >= APART))
+        far = np.flatnonzero(future & beyond & (left <= max(1, LITTLE * len(times))))
         return int(far[0]) + 1 if len(far) else len(times)
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:

@@ -34,7 +34,7 @@ ATOM = 0.6
 BY_ONE = 1.5
 """Difference below which counts differ by one, at most."""
 EQUAL, FEW = 0.5, 10
-"""Difference below which counts are equal, and the constant below which one more or less counts."""
+"""Difference below which counts are equal, and up to which a constant's first change by one counts."""
 UNSEEN = 2.0
 """Score added for the size of the first departure from a constant."""
 SHIFT_REPORTED_ALARMS = 2
@@ -151,6 +151,7 @@ def score_constants(
     alarms: NDArray[np.bool_],
     least: Floats,
     counts: NDArray[np.bool_],
+    of_values: NDArray[np.bool_],
     centre: Floats,
     limit: float,
 ) -> tuple[NDArray[np.bool_], Floats]:
@@ -161,7 +162,7 @@ def score_constants(
     than a Poisson count's: a first 2 is less of a surprise than a first 6. A departure below twice
     the lower bound of the spread is no anomaly; below 2 % of numbers without one, and of counts that
     were more constant than Poisson counts are; and none is of counts by one, from their constant or
-    from what a season makes of it.
+    from what a season makes of it, unless it is the first change of a count of values from 1 to 9.
 
     Parameters
     ----------
@@ -176,6 +177,8 @@ def score_constants(
         Lower bound of the spread; 0 if there is none.
     counts : array of bool, shape (series,)
         Which series are counts, of which all numbers are logarithms of one more.
+    of_values : array of bool, shape (series,)
+        Which of these count values, such as distinct ones, and not rows.
     centre : array of float, shape (series,)
         Expected value.
     limit : float
@@ -218,7 +221,9 @@ def score_constants(
     constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
     bound[constant] = np.minimum(bound[constant], LITTLE)
     near = np.expm1(np.stack([usual, centre[some]]))
-    step = np.where((usual > close) & (near[0] < FEW), EQUAL, BY_ONE)
+    step = np.where(
+        (usual > close) & (near[0] < FEW) & (count == 0) & of_values[some], EQUAL, BY_ONE
+    )
     one = counts[some] & (np.abs(np.expm1(value[some]) - near) < step).any(axis=0)
     rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))

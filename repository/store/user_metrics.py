@@ -53,8 +53,10 @@ def values_by_partition_name(
 
 def _number(value: float, partition: str | None) -> float:
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError(value)  # noqa: TRY301 - one message for all that is no number
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         where = f" for {partition}" if partition else ""
         msg = f"numbers are recorded, NaN where there is none, not {value!r}{where}"
         raise HistoryError(msg) from error

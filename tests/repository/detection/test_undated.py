@@ -5,6 +5,7 @@ import pytest
 from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.repository import Repository
 
 UNDATED = "ds=__HIVE_DEFAULT_PARTITION__"
@@ -85,3 +86,17 @@ def test_a_day_of_the_last_year_that_there_is_stops_nothing():
         repo.record("orders", "rows", values | {"ds=9999-12-31": 5.0}, scale="count")
         assert repo.detect("orders").empty
         assert len(repo.calendar("orders")) == len(values) + 1
+
+
+@pytest.mark.parametrize("hours", [range(9, 18), range(24)])
+def test_tables_of_the_future_keep_their_partitions(hours):
+    """Slots of two months, the second of which is to come, with a break of nine days."""
+    now = np.datetime64("2024-03-01T12:00:00")
+    days = np.arange("2024-02-01", "2024-04-01", dtype="M8[D]")
+    days = days[(days < np.datetime64("2024-03-10")) | (days > np.datetime64("2024-03-18"))]
+    times = np.add.outer(days.astype("M8[h]"), np.array(hours)).ravel().astype("M8[s]")
+    assert Grid.from_times(times).current(times, now) == len(times)
+    odd = np.append(times, np.datetime64("9999-12-31T00:00:00"))
+    assert Grid.from_times(odd).current(odd, now) == len(times)
+    whole = days.astype("M8[s]")
+    assert Grid.from_times(whole).current(whole, now) == len(days)

@@ -278,7 +278,8 @@ def ordinary(seed, restarts=False, least=20, most=70):
     said["empty"] = np.isnan(values) & (draw.random((k, n)) < 0.5)
     said["extremes"] = draw.random(k) < 0.3
     said["series"] = [
-        {"name": "m", "instance": f"{i}", "filter": "", "segment": ""} for i in range(k)
+        {"kind": kind, "name": kind, "instance": f"{i}", "filter": "", "segment": ""}
+        for i, kind in enumerate(draw.choice(["CountDistinct", "Size"], k))
     ]
     return History(times, values, weights, scales, ledger=ledger_of(times, seed), **said)
 

@@ -41,6 +41,10 @@ def test_monitors_that_watch_no_series_are_told(repo):
         told = f"'d' has no series of {{'name': '{name}'}}"
         with pytest.warns(RepositoryWarning, match=re.escape(told)):
             assert repo.detect("d", [tg.Monitor({"name": name}, "SimpleThreshold(0.1)")]).empty
+    repo.record("e", "x", 0.5, partition="ds=2023-01-05")
+    assert not repo.detect(monitors=[tg.Monitor({"name": "rate"}, "SimpleThreshold(0.1)")]).empty
+    with pytest.warns(RepositoryWarning, match="no dataset has a series of"):
+        repo.detect(monitors=[tg.Monitor({"name": "rte"}, "SimpleThreshold(0.1)")])
 
 
 def test_detectors_and_their_texts_stand_for_monitors_of_all_series(repo):

@@ -521,6 +521,34 @@ def test_weeks_can_be_missing_and_overdue():
     assert told == "is the newest, 2 weeks overdue since 4 Nov 2013"
 
 
+def scored(times):
+    nothing = np.empty((0, len(times)))
+    return MissingPartition().score(History(times.astype("M8[s]"), nothing, nothing, [])).score[0]
+
+
+@pytest.mark.parametrize("minutes", [5, 15, 60])
+@pytest.mark.parametrize("missing", [0.05, 0.1])
+def test_parts_of_days_that_are_missing_at_random_are_soon_usual(minutes, missing):
+    """Only the first gap after the first week is told."""
+    times = np.arange("2024-01-01", "2024-01-29", minutes, dtype="M8[m]")
+    kept = times[np.random.default_rng(1).random(len(times)) > missing]
+    assert (scored(kept) >= 3).sum() <= 2
+
+
+def test_a_gap_beside_a_night_counts_as_one_among_the_hours_that_are_usually_there():
+    """One hour in fifty is missing: another is nothing new, at nine as little as at noon."""
+    hours = HOURS[(DAYTIME >= 9) & (DAYTIME < 17)]
+    kept = hours[np.random.default_rng(2).random(len(hours)) > 0.02]
+    after = kept > HOURS[0] + np.timedelta64(28, "D")
+    assert (scored(kept)[after] >= 3).sum() == 0
+
+
+@pytest.mark.parametrize("days", [10, 11])
+def test_partitions_of_ten_days_are_no_weeks_of_which_some_are_missing(days):
+    times = np.arange("2022-01-01", "2024-01-01", days, dtype="M8[D]")
+    assert (scored(times) == 0).sum() == len(times) - 7
+
+
 def test_months_end_with_their_last_day():
     months = np.arange("2012-01", "2013-11", dtype="M8[M]")
     times, ends = months.astype("M8[s]"), (months + 1).astype("M8[s]")
