@@ -359,7 +359,7 @@ class Walk:
         usual = np.stack([centre, centre - reach, centre + reach], axis=1)
         usual[atoms, 1:] = constant[atoms]
         bounds = self.units.restored(np.where(fit[:, None], usual, np.nan), t)
-        bounds[np.isinf(usual)] = np.nan  # no number is outside
+        bounds[np.isposinf(usual) | np.isinf(bounds)] = np.nan  # no number is outside
         if few.size:
             shown = (fit & ~drifts & ~atoms)[few]
             bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
