@@ -170,7 +170,7 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
     grid = _grid(history)
     times = history.times[: _current(history, grid)]
     column = grid.column[: len(times)]
-    if not _is_regular(grid, times) or len(column) < 2:
+    if len(column) < 2 or not _is_regular(grid, times):
         return
     season = grid.cycle if grid.within_days else grid.period
     absences = _Absences.count(column, season, grid.period if grid.within_days else 1)
@@ -280,7 +280,7 @@ class _Absences:
 def _overdue(history: History, grid: Grid) -> int:
     """Return the number of partitions that are overdue after the last."""
     ledger = history.ledger
-    if ledger is None or not _is_regular(grid, history.times) or np.isnat(ledger.now):
+    if ledger is None or np.isnat(ledger.now):
         return 0
     step, last = grid.length, _current(history, grid) - 1
     delays = delays_of(history)[: last + 1][-RECENT_DELAYS:]
