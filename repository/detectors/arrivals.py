@@ -42,8 +42,8 @@ class MissingPartition(PartitionDetector):
     long it was. So a table without weekends misses none. The
     first gap counts as a hundred times rarer, and so does one that is longer than all before by two
     positions or more: a table that has stopped is reported whatever was missing in its past. A
-    partition is overdue twice the longest of the last seven delays after its end, if all seven are
-    known and their median is at most seven steps (hours, days, weeks or months).
+    partition is overdue twice the longest of the last seven delays after its end, of parts of days those
+    of a day, if all are known and their median is at most as many steps (hours, days, weeks or months).
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Gap:
     place : int
         Index of the reported partition: the one after the gap, or the last if they are overdue.
     begin : int
-        Column of the partition before the gap.
+        Column of the partition before the gap, without seasons that have no partition.
     since : datetime64
         Time of that partition.
     steps : int
@@ -173,7 +173,8 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
     if len(column) < 2 or not _is_regular(grid, times):
         return
     season = grid.cycle if grid.within_days else grid.period
-    absences = _Absences.count(column, season, grid.period if grid.within_days else 1)
+    lived = _without_empty_seasons(column, season)
+    absences = _Absences.count(lived, season, grid.period if grid.within_days else 1)
     steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
     if grid.within_days:
         steps[column + 1 < season] = 1
@@ -182,7 +183,7 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
         place = t if last else t + 1
         if only is not None and place != only:
             continue
-        begin, many = int(column[t]), int(steps[t])
+        begin, many = int(lived[t]), int(steps[t])
         rates = absences.rates(begin)
         rare = rates < OFTEN
         if rare[: many - 1].any():
@@ -193,7 +194,7 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
 OFTEN = 0.5
 """Frequency from which a position that is often missing is no gap."""
 RECENT_DELAYS = 7
-"""Recent delays examined for overdue partitions, and the maximum of their median in steps."""
+"""Recent delays examined for overdue partitions, at least, and the maximum of their median in steps."""
 
 
 REGULAR = 0.8
@@ -212,6 +213,19 @@ def _is_regular(grid: Grid, times: NDArray[np.datetime64]) -> bool:
         return grid.months or grid.step > 0
     days = np.diff(times[: FIRST_STEPS + 1]).astype("m8[D]").astype(np.int64)
     return bool(np.mean((days + 1) % WEEKDAYS <= 2) >= REGULAR)
+
+
+def _without_empty_seasons(column: NDArray[np.intp], season: int) -> NDArray[np.intp]:
+    """Return the columns of a calendar without the seasons that have no partition: outages are no habit.
+
+    Examples
+    --------
+    >>> _without_empty_seasons(np.array([0, 6, 7, 30]), 7).tolist()
+    [0, 6, 7, 16]
+    """
+    _, rank = np.unique(column // season, return_inverse=True)
+    lived: NDArray[np.intp] = rank * season + column % season
+    return lived
 
 
 @dataclass(frozen=True)
@@ -283,11 +297,14 @@ def _overdue(history: History, grid: Grid) -> int:
     if ledger is None or np.isnat(ledger.now):
         return 0
     step, last = grid.length, _current(history, grid) - 1
-    delays = delays_of(history)[: last + 1][-RECENT_DELAYS:]
+    recent, most = RECENT_DELAYS, RECENT_DELAYS
+    if grid.within_days:  # the parts of a day may all come at once
+        of_a_day = history.times[: last + 1] > history.times[last] - np.timedelta64(DAY, "s")
+        recent, most = max(recent, int(of_a_day.sum())), max(most, grid.period)
+    delays = delays_of(history)[: last + 1][-recent:]
     known = delays[~np.isnat(delays)]
-    if len(known) < RECENT_DELAYS or np.median(
-        known.astype("m8[s]").astype(float)
-    ) > RECENT_DELAYS * step / np.timedelta64(1, "s"):
+    usual = np.median(known.astype("m8[s]").astype(float)) if len(known) == recent else np.inf
+    if usual > most * step / np.timedelta64(1, "s"):
         return 0
     slowest = max(known.max(), np.timedelta64(0, "s"))
     return grid.passed(history.times[last], ledger.now - 2 * slowest)

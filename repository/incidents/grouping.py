@@ -103,9 +103,9 @@ def write_incidents(
     groups = group_anomalies(found)
     left = known.keys() - {one.incident for one in found}
     overdue = _overdue(connection, {i: at.of[known[i].last_partition_id] for i in left})
-    odd: dict[int, list[int]] = {}
-    for series, place in sorted({(one.series, one.place) for one in found}):
-        odd.setdefault(series, []).append(place)
+    odd: dict[tuple[int, str], list[int]] = {}
+    for series, within, place in sorted({(one.series, one.within, one.place) for one in found}):
+        odd.setdefault((series, within), []).append(place)
     # A group claims the incident of its own first anomaly before others can, so that no id is used
     # twice.
     named = [min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups]
@@ -115,7 +115,8 @@ def write_incidents(
     for group, own in zip(groups, named, strict=True):
         told = headline(group, at.steps[group[0].within], group_bys)
         # Series of partition-level detectors have no metrics; their newest partition stands in.
-        until = {a.series: at.newest.get(a.series, at.ends.get(a.within, -1)) for a in group}
+        lines = {(a.series, a.within) for a in group}
+        until = {line: at.newest.get(line, at.ends[line[1]]) for line in lines}
         course = _course(group, told, until, odd)
         others = {a.incident for a in group if a.incident is not None}
         others |= {
@@ -172,7 +173,10 @@ def _overdue(connection: Connection, lasts: Mapping[int, int]) -> dict[tuple[int
 
 
 def _course(
-    group: Sequence[Anomaly], told: str, until: Mapping[int, int], odd: Mapping[int, Sequence[int]]
+    group: Sequence[Anomaly],
+    told: str,
+    until: Mapping[tuple[int, str], int],
+    odd: Mapping[tuple[int, str], Sequence[int]],
 ) -> _Course:
     """Return the course of an incident, given each series' newest partition, and those with anomalies."""
     last = group[-1]

@@ -82,7 +82,9 @@ def headline(
     if more:
         told.append(f"and {more} more metric{'s' if more > 1 else ''}")
     utc = any(isinstance(of, ConsistencyTopic) for of in topics)  # consistency buckets are in UTC
-    return one_line(f"{_when(anomalies, step, utc=utc)}: {'; '.join(told)}")
+    within = anomalies[0].within
+    where = f", {within}" if within and all(one.segment != within for one in anomalies) else ""
+    return one_line(f"{_when(anomalies, step, utc=utc)}{where}: {'; '.join(told)}")
 
 
 def _vanished(anomalies: Sequence[Anomaly]) -> list[str]:

@@ -33,11 +33,12 @@ class Positions:
     of : dict of int to int
         By the partition's id; those far in the future and those without a time come last, `APART`
         from the others.
-    newest : dict of int to int
-        Position of the newest partition with a metric, by the series' id. One without a time, or far in
-        the future, is the newest only where there is no other.
+    newest : dict of (int, str) to int
+        Position of the newest partition with a metric, by the series' id and the partition segment. One
+        without a time, or far in the future, is the newest only where there is no other. Of some series
+        it is only known once `find_newest` was called.
     ends : dict of str to int
-        The same of all series, by partition segment.
+        Position of the newest partition, by partition segment.
     steps : dict of str to timedelta or None
         Length of partitions, as `step_of` returns it, by partition segment.
     long : set of str
@@ -45,11 +46,12 @@ class Positions:
     """
 
     of: dict[int, int] = field(default_factory=dict)
-    newest: dict[int, int] = field(default_factory=dict)
+    newest: dict[tuple[int, str], int] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
     steps: dict[str, timedelta | None] = field(default_factory=dict)
     long: set[str] = field(default_factory=set)
-    _aside: set[int] = field(default_factory=set)
+    _unknown: set[int] = field(default_factory=set)
+    _at: dict[tuple[str, datetime], int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, connection: Connection, dataset: int, now: datetime) -> Positions:
@@ -63,13 +65,14 @@ class Positions:
         kinds: dict[str, list[tuple[int, str, datetime | None]]] = {}
         for partition, within, name, time in connection.execute(query):
             kinds.setdefault(within, []).append((partition, name, time))
-        current: dict[str, int] = {}
         for within, kind in kinds.items():
             dated = [time for _, _, time in kind if time is not None]
             times = np.array([to_datetime64(time) for time in dated], "M8[s]")
             grid = Grid.from_times(times)
-            count = current[within] = grid.current(times, to_datetime64(now))
+            count = grid.current(times, to_datetime64(now))
             found.of |= {of: n if n < count else n + APART for n, (of, _, _) in enumerate(kind)}
+            found.ends[within] = count - 1 if count else len(kind) - 1 + APART
+            found._at |= {(within, time): n for n, time in enumerate(dated[:count])}
             found.steps[within] = step_of(dated, kind[0][1])
             if grid.yearly:
                 found.long.add(within)
@@ -80,24 +83,27 @@ class Positions:
         )
         for series, partition, within in connection.execute(last):
             place = found.of[partition]
-            if 0 < current[within] <= place:
-                found._aside.add(series)
-                place = current[within] - 1
+            if len(kinds) == 1 and place <= found.ends[within]:
+                found.newest[series, within] = place
             else:
-                found.newest[series] = place
-            found.ends[within] = max(found.ends.get(within, -1), place)
+                found._unknown.add(series)
         return found
 
     def find_newest(self, connection: Connection, series: Collection[int]) -> None:
-        """Look the newest partition of some series up where that of their newest metric stands aside."""
+        """Look up the newest partitions of some series of which `newest_metric` does not tell them.
+
+        It has one partition of each series: of several segments that of one, and maybe one that stands
+        aside.
+        """
         m, p = s.metric.c, s.partition.c
-        for some in chunks(sorted(self._aside.intersection(series))):
+        latest = max((time for _, time in self._at), default=None)
+        unknown = self._unknown.intersection(series) if latest is not None else ()
+        for some in chunks(sorted(unknown)):
             query = (
-                sa.select(m.series_id, m.partition_id, p.segment)
+                sa.select(m.series_id, p.segment, sa.func.max(p.time))
                 .join_from(s.metric, s.partition, p.id == m.partition_id)
-                .where(m.series_id.in_(some), p.time.is_not(None), s.holds(s.metric))
+                .where(m.series_id.in_(some), p.time <= latest, s.holds(s.metric))
+                .group_by(m.series_id, p.segment)
             )
-            for one, partition, within in connection.execute(query):
-                place = self.of[partition]
-                if place <= self.ends[within]:
-                    self.newest[one] = max(self.newest.get(one, -1), place)
+            for one, within, time in connection.execute(query):
+                self.newest[one, within] = self._at.get((within, time), self.ends[within])

@@ -28,7 +28,7 @@ FIRST_STEPS = 7
 CYCLES = 14
 """Seasons to which a longer gap is shortened, keeping its phase in the longest season."""
 APART, LITTLE = 7, 0.05
-"""Positions in which a future partition goes on from the one before, and the share of those that do not."""
+"""Positions in which a future partition goes on from the one before; number or share of those that do not."""
 WEEKDAYS = 7
 WEEKS, MONTHS = 52, 12
 """Weeks and months of a year."""
@@ -179,9 +179,9 @@ class Grid:
     def current(self, times: NDArray[np.datetime64], now: np.datetime64) -> int:
         """Return the number of partitions without those far in the future, which say nothing of the present.
 
-        As ``9999-12-31``: one that begins a day after a time or later, after a gap that is longer than a
-        season and than all before; and what follows it, if that is little. A table of bookings, most of
-        which lies in the future, keeps its partitions.
+        As ``9999-12-31``: one that begins a day after a time or later, after a gap that is longer than all
+        before; and what follows it, if that is little. A table of bookings, much of which lies in the
+        future, keeps its partitions.
 
         Examples
         --------
@@ -192,11 +192,11 @@ class Grid:
         if len(times) < 2:
             return len(times)
         steps = self.steps(times)
-        longest = np.concatenate([[max(self.cycle, APART)], steps[:-1]])
+        longest = np.concatenate([[APART], steps[:-1]])
         beyond = steps > np.maximum.accumulate(longest)
         left = np.arange(len(steps), 0, -1)
         future = times[1:] > now + np.timedelta64(DAY, "s")
-        far = np.flatnonzero(future & beyond & (left <= max(1, LITTLE * len(times))))
+        far = np.flatnonzero(future & beyond & (left <= max(APART, LITTLE * len(times))))
         return int(far[0]) + 1 if len(far) else len(times)
 
     def slots(self, times: NDArray[np.datetime64]) -> list[tuple[int, NDArray[np.intp]]]:

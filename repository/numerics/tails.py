@@ -172,7 +172,7 @@ def score_constants(
         Those that have a value twice in succession; others have no constant.
     value : array of float, shape (series,)
     alarms : array of bool, shape (series, memory)
-        Points that alarmed; excluded from earlier departures if fewer than `OFTEN`.
+        Points that alarmed; excluded from earlier departures if fewer than `OFTEN`, as are counts by one.
     least : array of float, shape (series,)
         Lower bound of the spread; 0 if there is none.
     counts : array of bool, shape (series,)
@@ -206,8 +206,8 @@ def score_constants(
     usual, close, points = usual[mostly], close[mostly], known.sum(axis=1)
     away = np.where(~same & known, np.abs(past - usual[:, None]), np.nan)
     count = (~np.isnan(away)).sum(axis=1)
-    few = alarms.sum(axis=1) < OFTEN
-    away[alarms & few[:, None]] = np.nan
+    told = alarms & (alarms.sum(axis=1) < OFTEN)[:, None]
+    away[told | (_rarely_by_one(past, usual) & counts[some, None])] = np.nan
     examples = (~np.isnan(away)).sum(axis=1)
     freedom = np.clip(examples, 1, 12).astype(float)
     mean, spread = _moments(away, np.maximum(examples, 1))
@@ -227,9 +227,7 @@ def score_constants(
     one = counts[some] & (np.abs(np.expm1(value[some]) - near) < step).any(axis=0)
     rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
     none = np.flatnonzero(counts[some] & (usual <= close))
-    seen = np.where(known[none] & ~(alarms & few[:, None])[none], np.expm1(past[none]), 0).sum(
-        axis=1
-    )
+    seen = np.where(known[none] & ~told[none], np.expm1(past[none]), 0).sum(axis=1)
     usually = (seen + 1) / (points[none] + 1)
     rare[none] = np.minimum(rare[none], poisson_score(np.expm1(value[some[none]]), usually))
     score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
@@ -244,6 +242,14 @@ def score_constants(
     zero = np.log1p(poisson_limit(limit, usually))
     band[some[none], 1] = np.maximum(band[some[none], 1], zero)
     return atom, band
+
+
+def _rarely_by_one(past: Floats, usual: Floats) -> NDArray[np.bool_]:
+    """Return a mask of counts by one from their constant, where there are few: no examples of more."""
+    near = np.abs(np.expm1(past) - np.expm1(usual)[:, None]) < BY_ONE
+    by_one = near & (past != usual[:, None])
+    found: NDArray[np.bool_] = by_one & (by_one.sum(axis=1) < OFTEN)[:, None]
+    return found
 
 
 def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:

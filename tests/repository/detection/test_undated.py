@@ -100,3 +100,11 @@ def test_tables_of_the_future_keep_their_partitions(hours):
     assert Grid.from_times(odd).current(odd, now) == len(times)
     whole = days.astype("M8[s]")
     assert Grid.from_times(whole).current(whole, now) == len(days)
+
+
+@pytest.mark.parametrize("sentinels", [["2099-12-31", "9999-12-31"], ["2013-04-20"]])
+def test_few_partitions_far_in_the_future_are_aside_in_a_young_table(sentinels):
+    now = np.datetime64("2013-02-10T12:00:00")
+    days = np.arange("2013-01-01", "2013-01-31", dtype="M8[D]")
+    times = np.array([*days, *np.array(sentinels, "M8[D]")]).astype("M8[s]")
+    assert Grid.from_times(times).current(times, now) == len(days)

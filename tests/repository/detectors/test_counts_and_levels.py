@@ -46,6 +46,16 @@ def test_a_constant_of_ten_or_more_changes_by_more_than_one(usual, new):
     assert judged([usual] * 200 + [new])[1] == []
 
 
+@pytest.mark.parametrize("usual", [3, 5, 12, 100])
+@pytest.mark.parametrize("odd", [[30], [30, 40]])
+def test_a_day_that_was_off_by_one_hides_no_empty_table(usual, odd):
+    for new in (0, 20 * usual):
+        counts = np.full(50, usual)
+        counts[odd] -= 1
+        counts[45] = new
+        assert 45 in judged(counts)[1], new
+
+
 def test_zeros_have_no_upper_limit_while_no_number_would_be_an_anomaly():
     scores, found = judged([0] * 30)
     assert found == []

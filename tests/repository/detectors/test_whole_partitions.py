@@ -509,6 +509,43 @@ def test_an_outage_counts_once_however_long_it_was():
     assert times[score >= 3].astype("M8[D]").tolist() == [dt.date(2013, 5, 12), dt.date(2014, 2, 6)]
 
 
+def stopped_days(days, ago):
+    """Return the score and the words of the newest day, which came a day later, so many days ago."""
+    times = np.asarray(days, "M8[D]").astype("M8[s]")
+    came, now = times + np.timedelta64(27, "h"), times[-1] + np.timedelta64(ago, "D")
+    ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
+    nothing = np.empty((0, len(times)))
+    history = History(times, nothing, nothing, [], ledger=ledger)
+    told = MissingPartition().explanation(history, len(times) - 1)
+    return MissingPartition().score(history).score[0, -1], told
+
+
+def test_a_long_outage_hides_no_table_that_stops():
+    days = np.arange("2013-01-01", "2013-09-13", dtype="M8[D]")
+    outage = (days >= np.datetime64("2013-07-20")) & (days < np.datetime64("2013-08-24"))
+    score, told = stopped_days(days[~outage], 45)
+    assert score >= 3
+    assert told == "is the newest, 43 days overdue since 13 Sep 2013"
+    score, _ = stopped_days(
+        ["1970-01-01", *np.arange("2013-01-01", "2013-02-15", dtype="M8[D]")], 100
+    )
+    assert score >= 3
+
+
+@pytest.mark.parametrize("clock", [12, 20, 23])
+def test_hours_that_come_once_a_day_are_not_overdue_before_the_next_load(clock):
+    """Each night at two those of the day before come: until the next load, those of a day are missing."""
+    times = HOURS[:-24]
+    last = times[-1].astype("M8[D]") + np.timedelta64(1, "D")
+    came = times.astype("M8[D]").astype("M8[s]") + np.timedelta64(26, "h")
+    for days, overdue in ((0, False), (1, False), (5, True)):
+        now = last.astype("M8[s]") + np.timedelta64(24 * days + clock, "h")
+        ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=now)
+        nothing = np.empty((0, len(times)))
+        history = History(times, nothing, nothing, [], ledger=ledger)
+        assert (MissingPartition().measure(history)[-1] > 0) == overdue, days
+
+
 def test_weeks_can_be_missing_and_overdue():
     weeks = np.arange("2013-01-07", "2013-11-04", 7, dtype="M8[D]").astype("M8[s]")
     times = np.delete(weeks, 30)

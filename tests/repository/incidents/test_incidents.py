@@ -461,6 +461,18 @@ def test_a_new_level_and_labels_of_its_points_do_not_take_each_other_back(repo, 
     assert "2013-01-21" in "".join(repo.detect("d", [tg.Monitor()], replay=True)["partition"])
 
 
+@pytest.mark.parametrize(("eu", "status"), [(40, "open"), (41, "resolved"), (59, "resolved")])
+def test_an_incident_of_a_region_goes_by_the_partitions_of_that_region(repo, eu, status):
+    """Whatever came of another, and however many of these there are."""
+    values = {f"{ds(n)}/region=us": 1000.0 + n % 5 for n in range(1, 61)}
+    values |= {f"{ds(n)}/region=eu": 1000.0 + n % 5 for n in range(1, eu + 1)}
+    repo.record("d", "rows", values | {f"{ds(40)}/region=eu": 100.0}, scale="count")
+    repo.detect("d")
+    (incident,) = repo.incidents("d").to_dict("records")
+    assert incident["headline"] == "9 Feb 2013, region=eu: rows -90 %"
+    assert incident["status"] == status
+
+
 @pytest.mark.parametrize("label", ["ignore", "bad", "expected"])
 def test_a_new_level_begins_after_days_that_do_not_train(repo, label):
     record(repo, "x", [1000.0 + n % 5 for n in range(60)], scale="count")
