@@ -122,7 +122,7 @@ class Gap:
     place : int
         Index of the reported partition: the one after the gap, or the last if they are overdue.
     begin : int
-        Column of the partition before the gap, without seasons that have no partition.
+        Column of the partition before the gap.
     since : datetime64
         Time of that partition.
     steps : int
@@ -173,8 +173,7 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
     if len(column) < 2 or not _is_regular(grid, times):
         return
     season = grid.cycle if grid.within_days else grid.period
-    lived = _without_empty_seasons(column, season)
-    absences = _Absences.count(lived, season, grid.period if grid.within_days else 1)
+    absences = _Absences.count(column, season, grid.period if grid.within_days else 1)
     steps = np.append(grid.steps(times), _overdue(history, grid) + 1)
     if grid.within_days:
         steps[column + 1 < season] = 1
@@ -183,7 +182,7 @@ def gaps(history: History, only: int | None = None) -> Iterator[Gap]:
         place = t if last else t + 1
         if only is not None and place != only:
             continue
-        begin, many = int(lived[t]), int(steps[t])
+        begin, many = int(column[t]), int(steps[t])
         rates = absences.rates(begin)
         rare = rates < OFTEN
         if rare[: many - 1].any():
@@ -215,19 +214,6 @@ def _is_regular(grid: Grid, times: NDArray[np.datetime64]) -> bool:
     return bool(np.mean((days + 1) % WEEKDAYS <= 2) >= REGULAR)
 
 
-def _without_empty_seasons(column: NDArray[np.intp], season: int) -> NDArray[np.intp]:
-    """Return the columns of a calendar without the seasons that have no partition: outages are no habit.
-
-    Examples
-    --------
-    >>> _without_empty_seasons(np.array([0, 6, 7, 30]), 7).tolist()
-    [0, 6, 7, 16]
-    """
-    _, rank = np.unique(column // season, return_inverse=True)
-    lived: NDArray[np.intp] = rank * season + column % season
-    return lived
-
-
 @dataclass(frozen=True)
 class _Absences:
     """Absent positions of a calendar, for each position of the season.
@@ -240,7 +226,8 @@ class _Absences:
         By column: gaps at this column and at those whole seasons before it. Each absent position is its
         part of a gap, so that an outage counts once however long it was.
     lately : array of int
-        By column: absent positions among the same columns of the last `CYCLES` seasons.
+        By column: absent positions among the same columns of the last `CYCLES` seasons, without those of
+        outages, of a season and of `CYCLES` positions or longer, which are no habit.
     """
 
     season: int
@@ -255,15 +242,18 @@ class _Absences:
         absent = np.ones(seasons * season, dtype=bool)
         absent[column] = False
         absent[column[-1] :] = False  # what is not over is not absent
+        steps = np.diff(column)
+        habit = absent.copy()
+        habit[: column[-1]] &= np.repeat(steps <= max(season, CYCLES), steps)
         so_far = np.zeros((CYCLES + seasons, season), dtype=np.int64)
-        np.cumsum(absent.reshape(seasons, season), axis=0, out=so_far[CYCLES:])
+        np.cumsum(habit.reshape(seasons, season), axis=0, out=so_far[CYCLES:])
         lately = so_far[CYCLES:] - so_far[:-CYCLES]
         before = np.concatenate([np.zeros((1, season), dtype=np.int64), lately[:-1]])
         known = np.minimum(np.arange(seasons), CYCLES)[:, None]
         usual = (known < FEW_SEASONS) | (before < OFTEN * known)
         parts = (absent & usual.ravel()).astype(np.float64)
         in_gap = np.add.reduceat(parts, column[:-1])
-        parts[: column[-1]] /= np.repeat(np.maximum(in_gap, 1), np.diff(column))
+        parts[: column[-1]] /= np.repeat(np.maximum(in_gap, 1), steps)
         gaps = np.cumsum(parts.reshape(seasons, season), axis=0)
         return cls(season, day, gaps.ravel(), lately.ravel())
 
