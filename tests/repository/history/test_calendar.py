@@ -204,6 +204,20 @@ def test_segments_have_calendars_of_their_own(repo):
     assert len(found) == 60
 
 
+def test_an_earlier_view_knows_no_later_arrival(repo):
+    first = commit(repo, *(came(n) for n in range(1, 31)))
+    repo.record("d", "own", {"ds=2013-01-31": 1.0})
+    second = commit(repo, came(32))
+    commit(repo, came(31, hours=40.0))
+    found = calendar(repo, until="2013-02-01").set_index("partition")
+    assert found.loc["ds=2013-01-31", "delay"] == 40 * 3600
+    then = calendar(repo, until="2013-02-01", as_of=second).set_index("partition")
+    one = then.loc["ds=2013-01-31"]
+    assert (one["status"], one["late"], pd.isna(one["delay"])) == ("unmeasured", False, True)
+    assert pd.isna(one["arrived_at"])
+    assert "ds=2013-01-31" not in set(calendar(repo, as_of=first)["partition"])
+
+
 def test_bounds_as_of_and_nothing(repo):
     first = commit(repo, *(came(n) for n in range(1, 11)))
     commit(repo, came(5, fingerprint="b", rows=11), came(11))
