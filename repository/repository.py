@@ -320,8 +320,9 @@ class Repository(Rendered):
 
         Missing partitions are those that the `MissingPartition` detector reports: gaps between two
         partitions, and overdue ones after the last, where partitions of the same weekday or hour usually
-        exist; none before the eighth partition, none in the first week of parts of days, and none without a grid of
-        days, parts of days, weeks or months. Of a gap, or of overdue partitions, the first 14 seasons are listed. Late partitions are those that `Late` reports with its own rule,
+        exist; none before the eighth partition, none in the first week of parts of days, and none
+        without a grid of days, parts of days, weeks or months. Of a gap, or of overdue partitions, the
+        first 14 seasons are listed. Late partitions are those that `Late` reports with its own rule,
         whatever monitors and labels say.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, ClassVar
@@ -33,7 +33,6 @@ LOCAL_FOLDERS = "10000"
 _DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
 """Integer types, and the characters that every such number has room for."""
 _INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 AS_STORED = "spark.sql.legacy.skipTypeValidationOnAlterPartition"
 """Setting by which partitions are looked up as the metastore writes them, not as their type is printed."""
 
@@ -203,18 +202,16 @@ def _is_canonical(kind: str, value: str) -> bool:
     if kind in _DIGITS:
         return bool(_INTEGER.fullmatch(value)) and len(value) <= _DIGITS[kind]
     if kind == "date":
-        return bool(_DATE.fullmatch(value)) and _is_day(value)
+        return _is_iso_date(value)
     if kind == "boolean":
         return value in {"true", "false"}
     return kind == "string" or kind.startswith("varchar")
 
 
-def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+def _is_iso_date(text: str) -> bool:
+    with suppress(ValueError):
+        return date.fromisoformat(text).isoformat() == text  # it reads 20240131, too
+    return False
 
 
 def _cast_sql(value: str, kind: str) -> str:

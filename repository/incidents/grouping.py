@@ -90,7 +90,7 @@ def write_incidents(
     """
     at = Positions.read(connection, dataset, now)
     found = _anomalies(connection, dataset, at.of)
-    at.find_newest(connection, {one.series for one in found})
+    newest = at.newest(connection, {one.series for one in found})
     unequal = any(one.name.startswith(PREFIX) for one in found)
     group_bys = group_bys_of(connection, dataset) if unequal else set()
     known = _courses(connection, dataset)
@@ -116,7 +116,7 @@ def write_incidents(
         told = headline(group, at.steps[group[0].within], group_bys)
         # Series of partition-level detectors have no metrics; their newest partition stands in.
         lines = {(a.series, a.within) for a in group}
-        until = {line: at.newest.get(line, at.ends[line[1]]) for line in lines}
+        until = {line: newest.get(line, at.ends[line[1]]) for line in lines}
         course = _course(group, told, until, odd)
         others = {a.incident for a in group if a.incident is not None}
         others |= {

@@ -45,10 +45,9 @@ def headline(
     """Return an incident's time span and its most significant metrics.
 
     Segments that lost all of their rows come first, unless the whole table did. A metric is listed once,
-    at its largest departure, with the filters and segments that share the anomaly. Columns that lack values in as
-    many rows are listed together. Sums and counts that changed as the number of rows did say nothing
-    more than that.
-    Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
+    at its largest departure, with the filters and segments that share the anomaly. Columns that lack
+    values in as many rows are listed together. Sums and counts that changed as the number of rows did
+    say nothing more than that. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
     follow from them.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -52,14 +53,12 @@ def values_by_partition_name(
 
 
 def _number(value: float, partition: str | None) -> float:
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError(value)  # noqa: TRY301 - one message for all that is no number
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        where = f" for {partition}" if partition else ""
-        msg = f"numbers are recorded, NaN where there is none, not {value!r}{where}"
-        raise HistoryError(msg) from error
+    if not isinstance(value, str | bytes):
+        with suppress(TypeError, ValueError, OverflowError):
+            return float(value)
+    where = f" for {partition}" if partition else ""
+    msg = f"numbers are recorded, NaN where there is none, not {value!r}{where}"
+    raise HistoryError(msg)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,256 @@
+"""Gaps in calendars of partitions, and overdue ones: hours, days, weeks and months. No database."""
+
+import datetime as dt
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tidegauge.repository.detectors.arrivals import Late, MissingPartition, gaps
+from tidegauge.repository.detectors.base import History, PartitionLedger
+
+
+def history_of(times, came=None, now=None):
+    """A history without series, of partitions that came at some times."""
+    times = np.asarray(times).astype("M8[s]")
+    ledger = None
+    if came is not None:
+        end = np.datetime64("NaT" if now is None else now, "s")
+        ledger = PartitionLedger(came, np.ones(len(times), int), [{}] * len(times), now=end)
+    nothing = np.empty((0, len(times)))
+    return History(times, nothing, nothing, [], ledger=ledger)
+
+
+def overdue(last_days_ago, count=40, delay=3, **changed):
+    """Score a daily table whose last partition ended some days ago."""
+    end = np.datetime64("2013-06-01", "s")
+    days = (last_days_ago + np.arange(count, 0, -1)).astype("m8[D]")
+    times = (np.datetime64("2013-06-01", "D") - days).astype("M8[s]")
+    arrived = times + np.timedelta64(1, "D") + np.timedelta64(delay, "h")
+    ledger = replace(PartitionLedger(arrived, np.ones(count, int), [{}] * count, end), **changed)
+    h = History(times, np.empty((0, count)), np.empty((0, count)), [], ledger=ledger)
+    detector = MissingPartition()
+    return detector.measure(h), detector.score(h).score[0], detector.explanation(h, count - 1)
+
+
+def test_what_is_overdue_is_told_of_the_last():
+    for days in (0, 1):
+        missing, score, _ = overdue(days)
+        assert (missing == 0).all()
+        assert (np.nan_to_num(score) == 0).all()
+    missing, score, told = overdue(4)
+    assert np.flatnonzero(missing).tolist() == [39]
+    assert score[39] >= 3
+    assert missing[39] in {3, 4}
+    assert told == "is the newest, 3 days overdue since 28 May 2013"
+
+
+def stopped(missing, days_ago, count=90):
+    """Return what is said of the newest of daily partitions, of which some are missing, that stopped."""
+    days = np.setdiff1d(np.arange(count), missing).astype("M8[D]").astype("M8[s]")
+    came = days + np.timedelta64(1, "D") + np.timedelta64(3, "h")
+    now = days[-1] + np.timedelta64(days_ago, "D") + np.timedelta64(12, "h")
+    history = history_of(days, came, now)
+    score = MissingPartition().score(history).score[0]
+    told = MissingPartition().explanation(history, len(days) - 1)
+    return score[-1], told
+
+
+def test_a_table_that_has_stopped_is_told_of_whatever_was_missing_before():
+    """Two days longer than the longest gap before: only then it is known to be unlike that."""
+    for missing, longest in (([45], 1), ([45, 46], 2), ([30, *range(60, 75)], 15)):
+        after = longest + 3  # two of these days are not over, or may come late
+        assert stopped(missing, after)[0] >= 3, missing
+        assert stopped(missing, 60)[0] >= 3, missing
+    score, told = stopped([45], 2)  # as long as the gap before
+    assert score < 3
+    assert "1 day overdue" in told
+
+
+def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
+    days = [stopped([88], ago) for ago in (1, 2, 3, 10)]
+    assert all(score >= 3 for score, _ in days)
+    told = "follows a gap of 1 day, 30 Mar 1970"
+    assert days[0][1] == told
+    assert days[2][1] == f"{told}, and is the newest, 2 days overdue since 1 Apr 1970"
+
+
+def gap(days, now=None):
+    """Return what is said of the newest of some days, which came an hour after their ends."""
+    times = np.asarray(days, "M8[D]").astype("M8[s]")
+    came = times + np.timedelta64(25, "h")
+    history = history_of(times, came, now)
+    detector = MissingPartition()
+    return detector.measure(history)[-1], detector.explanation(history, len(times) - 1)
+
+
+@pytest.mark.parametrize("length", [1, 40, 56, 57, 98, 99, 200])
+def test_a_gap_has_its_whole_length_and_is_no_precedent_of_itself(length):
+    before = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
+    after = before[-1] + np.timedelta64(length + 1, "D")
+    many = "1 day, 1 Jul 2013" if length == 1 else f"{length} days from 1 Jul 2013 on"
+    assert gap([*before, after]) == (length, f"follows a gap of {many}")
+
+
+def test_a_time_in_the_far_future_costs_no_more_than_another_gap():
+    """Seventy million hours are counted, not listed."""
+    times = np.append(HOURS, np.datetime64("9999-12-31T00:00:00"))
+    history = history_of(times)
+    hours = (times[-1] - times[-2]) // np.timedelta64(1, "h")
+    assert MissingPartition().measure(history)[-1] == hours - 1
+    (found,) = gaps(history)
+    assert found.count == hours - 1
+    assert found.times(2).tolist() == [
+        dt.datetime(2024, 4, 8, 0),  # HOURS end with the hour before
+        dt.datetime(2024, 4, 8, 1),
+    ]
+
+
+def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():
+    days = np.arange("2013-01-01", "2013-07-01", dtype="M8[D]")
+    before = days[np.is_busday(days)]  # the last is a Friday
+    after = np.busday_offset(before[-1], 61)
+    assert gap([*before, after]) == (60, "follows a gap of 60 days from 1 Jul 2013 on")
+    # On the Wednesday after at noon, Monday and Tuesday are over.
+    assert gap(before, "2013-07-03T12:00") == (2, "is the newest, 2 days overdue since 1 Jul 2013")
+
+
+HOURS = np.arange("2024-01-01T00", "2024-04-08T00", dtype="M8[h]").astype("M8[s]")  # from a Monday
+DAYTIME = (HOURS - HOURS.astype("M8[D]")) / np.timedelta64(1, "h")
+WEEKDAY = np.is_busday(HOURS.astype("M8[D]"))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(DAYTIME >= 0, id="always"),
+        pytest.param((DAYTIME >= 9) & (DAYTIME < 17), id="office hours"),
+        pytest.param((DAYTIME >= 9) & (DAYTIME < 17) & WEEKDAY, id="office hours of weekdays"),
+        pytest.param(WEEKDAY, id="weekdays"),
+    ],
+)
+def test_hours_that_are_missing_among_those_of_their_week(kept):
+    """Neither the first nights nor the first weekend are gaps; two hours of a Tuesday at work are one."""
+    gone = np.array(["2024-03-12T10", "2024-03-12T11"], "M8[s]")
+    times = HOURS[kept & ~np.isin(HOURS, gone)]
+    history = history_of(times)
+    (place,) = np.flatnonzero(MissingPartition().score(history).score[0] >= 3)
+    assert times[place] == np.datetime64("2024-03-12T12")
+    told = "follows a gap of 2 hours from 12 Mar 2024 10:00 on"
+    assert MissingPartition().explanation(history, place) == told
+
+
+@pytest.mark.parametrize("weeks", [2, 3, 6, 12])
+@pytest.mark.parametrize("until", [11, 17, 24])
+def test_a_table_of_some_hours_that_stops_is_reported(weeks, until):
+    """Whose nights and weekends are always missing, and say nothing of its hours."""
+    hours = HOURS[(DAYTIME >= 9) & (until > DAYTIME) & WEEKDAY]
+    last = HOURS[0] + np.timedelta64(7 * weeks, "D")
+    times = hours[hours < last]
+    came = times + np.timedelta64(90, "m")
+    now = last + np.timedelta64(14, "D")  # after two weeks
+    history = history_of(times, came, now)
+    assert np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist() == [
+        len(times) - 1
+    ]
+    told = f"is the newest, {10 * (until - 9)} hours overdue since"
+    assert MissingPartition().explanation(history, len(times) - 1).startswith(told)
+
+
+def test_an_outage_counts_once_however_long_it_was():
+    """A week without data is no habit: another day is missing among 400 that came."""
+    days = np.arange("2013-01-01", "2014-03-01", dtype="M8[D]")
+    gone = np.isin(days, [*np.arange("2013-05-05", "2013-05-12", dtype="M8[D]"), days[400]])
+    times = days[~gone]
+    assert times[scored(times) >= 3].tolist() == [dt.date(2013, 5, 12), dt.date(2014, 2, 6)]
+
+
+def stopped_days(days, ago):
+    """Return the score and the words of the newest day, which came a day later, so many days ago."""
+    times = np.asarray(days, "M8[D]").astype("M8[s]")
+    came, now = times + np.timedelta64(27, "h"), times[-1] + np.timedelta64(ago, "D")
+    history = history_of(times, came, now)
+    told = MissingPartition().explanation(history, len(times) - 1)
+    return MissingPartition().score(history).score[0, -1], told
+
+
+def test_a_long_outage_hides_no_table_that_stops():
+    days = np.arange("2013-01-01", "2013-09-13", dtype="M8[D]")
+    outage = (days >= np.datetime64("2013-07-20")) & (days < np.datetime64("2013-08-24"))
+    score, told = stopped_days(days[~outage], 45)
+    assert score >= 3
+    assert told == "is the newest, 43 days overdue since 13 Sep 2013"
+    score, _ = stopped_days(
+        ["1970-01-01", *np.arange("2013-01-01", "2013-02-15", dtype="M8[D]")], 100
+    )
+    assert score >= 3
+
+
+@pytest.mark.parametrize("clock", [12, 20, 23])
+def test_hours_that_come_once_a_day_are_not_overdue_before_the_next_load(clock):
+    """Each night at two those of the day before come: until the next load, those of a day are missing."""
+    times = HOURS[:-24]
+    last = times[-1].astype("M8[D]") + np.timedelta64(1, "D")
+    came = times.astype("M8[D]").astype("M8[s]") + np.timedelta64(26, "h")
+    for days, overdue in ((0, False), (1, False), (5, True)):
+        now = last.astype("M8[s]") + np.timedelta64(24 * days + clock, "h")
+        history = history_of(times, came, now)
+        assert (MissingPartition().measure(history)[-1] > 0) == overdue, days
+
+
+def test_weeks_can_be_missing_and_overdue():
+    weeks = np.arange("2013-01-07", "2013-11-04", 7, dtype="M8[D]").astype("M8[s]")
+    times = np.delete(weeks, 30)
+    came, now = times + np.timedelta64(8, "D"), np.datetime64("2013-11-26T00:00:00")
+    history = history_of(times, came, now)
+    assert np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist() == [30]
+    told = MissingPartition().explanation(history, len(times) - 1)
+    assert told == "is the newest, 2 weeks overdue since 4 Nov 2013"
+
+
+def scored(times):
+    return MissingPartition().score(history_of(times)).score[0]
+
+
+@pytest.mark.parametrize("minutes", [5, 15, 60])
+@pytest.mark.parametrize("missing", [0.05, 0.1])
+def test_parts_of_days_that_are_missing_at_random_are_soon_usual(minutes, missing):
+    """Only the first gap after the first week is told."""
+    times = np.arange("2024-01-01", "2024-01-29", minutes, dtype="M8[m]")
+    kept = times[np.random.default_rng(1).random(len(times)) > missing]
+    assert (scored(kept) >= 3).sum() <= 2
+
+
+def test_a_gap_beside_a_night_counts_as_one_among_the_hours_that_are_usually_there():
+    """One hour in fifty is missing: another is nothing new, at nine as little as at noon."""
+    hours = HOURS[(DAYTIME >= 9) & (DAYTIME < 17)]
+    kept = hours[np.random.default_rng(2).random(len(hours)) > 0.02]
+    after = kept > HOURS[0] + np.timedelta64(28, "D")
+    assert (scored(kept)[after] >= 3).sum() == 0
+
+
+@pytest.mark.parametrize("days", [10, 11])
+def test_partitions_of_ten_days_are_no_weeks_of_which_some_are_missing(days):
+    times = np.arange("2022-01-01", "2024-01-01", days, dtype="M8[D]")
+    assert (scored(times) == 0).sum() == len(times) - 7
+
+
+def test_months_end_with_their_last_day():
+    months = np.arange("2012-01", "2013-11", dtype="M8[M]")
+    times, ends = months.astype("M8[s]"), (months + 1).astype("M8[s]")
+    came = ends + np.timedelta64(6, "h")
+    now = np.datetime64("2014-02-02T00:00:00")
+    history = history_of(times, came, now)
+    assert Late().measure(history).tolist() == [6.0] * len(times)
+    # November, December and January are over.
+    assert MissingPartition().measure(history)[-1] == 3
+
+
+def test_nothing_is_overdue_if_nobody_knows_when_it_came():
+    unknown = np.full(40, "NaT", "M8[s]")
+    assert (overdue(30, arrived=unknown)[0] == 0).all()
+    assert (overdue(30, now=np.datetime64("NaT", "s"))[0] == 0).all()
+
+
+def test_a_slow_table_is_overdue_later():
+    assert overdue(6, delay=100)[0][-1] == 0
+    assert overdue(30, delay=100)[0][-1] > 0
