@@ -7,6 +7,7 @@ from .analysis import analyze as analyze
 from .analyzers.core.analyzer import Analyzer as Analyzer
 from .analyzers.core.errors import CheckFailedError as CheckFailedError
 from .analyzers.core.errors import ConflictError as ConflictError
+from .analyzers.core.errors import ConflictingFilesError as ConflictingFilesError
 from .analyzers.core.errors import CorruptStateError as CorruptStateError
 from .analyzers.core.errors import DatabaseAccessError as DatabaseAccessError
 from .analyzers.core.errors import DatabaseVersionError as DatabaseVersionError
@@ -25,6 +26,7 @@ from .analyzers.core.errors import LeaseError as LeaseError
 from .analyzers.core.errors import LeftoverWarning as LeftoverWarning
 from .analyzers.core.errors import MetricError as MetricError
 from .analyzers.core.errors import MetricRuntimeError as MetricRuntimeError
+from .analyzers.core.errors import MixedTypesError as MixedTypesError
 from .analyzers.core.errors import NoColumnsSpecifiedError as NoColumnsSpecifiedError
 from .analyzers.core.errors import NoSuchColumnError as NoSuchColumnError
 from .analyzers.core.errors import NoSuchTableError as NoSuchTableError

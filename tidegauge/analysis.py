@@ -16,7 +16,8 @@ from tidegauge.analyzers.runs.ledger import Change, RunSpec
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
 from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.sources import FrameSource, PathSource, Source
+from tidegauge.analyzers.sources.path_source import PathSource
+from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
 from tidegauge.repository.detection.detect import store_holidays

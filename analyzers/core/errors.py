@@ -32,6 +32,7 @@
         NoSuchTableError
         PartitionColumnError
         PartitionSelectionError        an invalid ``partitions=`` selection
+        ConflictingFilesError          files whose types of a column have no common type
       RepositoryError
         NotOurDatabaseError
         DatabaseVersionError           schema revision older or newer than this tidegauge
@@ -41,6 +42,7 @@
         UnknownDatasetError
         DatasetMismatchError           the dataset's history belongs to another table
         HistoryError                   a query that the history cannot answer
+          MixedTypesError              states that were measured while a column had different types
         ConflictError                  labels were added since the caller last read them
       CheckFailedError                 a failed check, where failures were requested as errors
       UnsupportedSparkError            a Spark that is too old, or workers without packages
@@ -492,6 +494,28 @@ class PartitionSelectionError(SourceError, ValueError):
     """A partition selection does not parse, or names unknown keys or partitions."""
 
 
+class ConflictingFilesError(SourceError):
+    """Data files that cannot be read together: no type holds the values of a nested column in all of them.
+
+    Attributes
+    ----------
+    column : str
+    types : tuple of str
+        Two of the column's types.
+    """
+
+    def __init__(self, column: str, *types: str) -> None:
+        self.column, self.types = column, types
+        super().__init__(column, *types)
+
+    def __str__(self) -> str:
+        left, right = self.types
+        return (
+            f"column {self.column!r} is of type {left} in some files and {right} in others, and no type"
+            " holds both; rewrite the files with one type"
+        )
+
+
 class RepositoryError(TidegaugeError):
     """A repository operation failed."""
 
@@ -534,6 +558,10 @@ class DatasetMismatchError(RepositoryError, ValueError):
 
 class HistoryError(RepositoryError, ValueError):
     """A query that the history cannot answer."""
+
+
+class MixedTypesError(HistoryError):
+    """States that cannot be merged, because a column had different types when they were measured."""
 
 
 class ConflictError(RepositoryError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
@@ -182,7 +183,8 @@ def run_incremental(
                     told = expected if expected.distinct and plan_cost(data).plain else UNKNOWN
                     return list(_measure(source, data, some, schema, time, sets, private, told))
 
-            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets)):
+            keys = _read_keys(source, tasks)
+            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets), keys):
                 found, unreadable = measure_readable(batch, _partition_of, measure)
                 run.leave_out(unreadable)
                 found = _without_vanished(source, batch, found)
@@ -364,7 +366,9 @@ def _with_references(
     ]
     if not tables and not nested:
         return list(listed)
-    data = source.read(None)
+    if not listed:
+        return []
+    data = source.read([listed[-1].partition])
     tables |= tables_read(data, nested)
     prints: dict[str, str] = {}
     for table in sorted(tables):
@@ -385,12 +389,27 @@ def batch_sizes(
     return tuple(map(len, _batches(tasks, BATCH_PARTITIONS, segments)))
 
 
-def _batches(tasks: Sequence[_Task], most: int, segments: int) -> Iterator[list[_Task]]:
-    """Split tasks into batches with the same analyzers, in order, within the limits."""
-    by_analyzers: dict[tuple[AnyAnalyzer, ...], list[_Task]] = {}
+def _read_keys(source: Source, tasks: Sequence[_Task]) -> Mapping[Partition, Hashable]:
+    """Return a key for each partition: partitions with equal keys have the same columns."""
+    read_keys = getattr(source, "read_keys", None)
+    if read_keys is None or not tasks:
+        return {}
+    keys: Mapping[Partition, Hashable] = read_keys([task.listed.partition for task in tasks])
+    return keys
+
+
+def _batches(
+    tasks: Sequence[_Task],
+    most: int,
+    segments: int,
+    read_keys: Mapping[Partition, Hashable] = MappingProxyType({}),
+) -> Iterator[list[_Task]]:
+    """Split tasks into batches with the same analyzers and columns, in order, within the limits."""
+    tasks_alike: dict[tuple[tuple[AnyAnalyzer, ...], Hashable], list[_Task]] = {}
     for task in tasks:
-        by_analyzers.setdefault(task.analyzers, []).append(task)
-    for analyzers, same in by_analyzers.items():
+        read_key = read_keys.get(task.listed.partition)
+        tasks_alike.setdefault((task.analyzers, read_key), []).append(task)
+    for (analyzers, _), same in tasks_alike.items():
         fixed = (1 + segments) * sum(a.state_bytes + MEASUREMENT_BYTES for a in analyzers)
         grouping = (GroupingAnalyzer, HistogramOfSums)
         columns = {a.grouping_columns for a in analyzers if isinstance(a, grouping)}

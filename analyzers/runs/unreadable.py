@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 from urllib.parse import unquote
 
-from tidegauge.analyzers.core.errors import describe
+from tidegauge.analyzers.core.errors import ConflictingFilesError, message_of
 from tidegauge.analyzers.core.partitions import Partition
 
 T = TypeVar("T")
@@ -19,14 +19,12 @@ _SIGNS = re.compile(
     r"|Input path does not exist"
 )
 """Signs of Spark's errors of single files: damaged, foreign, or gone since it listed them."""
-_OTHER_TYPES = re.compile(r"DATA_TYPE_MISMATCH|cannot be converted|ConvertNotSupported")
-"""Signs of files that are sound, but of other types than those by which they were read."""
 _STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
 
 
 def is_read_error(error: BaseException) -> bool:
     """Return whether an error says that a file could not be read, and not that the cluster failed."""
-    return bool(_SIGNS.search(str(error)))
+    return isinstance(error, ConflictingFilesError) or bool(_SIGNS.search(str(error)))
 
 
 def named_partitions(error: BaseException, among: Collection[Partition]) -> set[Partition]:
@@ -57,29 +55,13 @@ def measure_readable(
     """Measure a batch without the partitions that cannot be read; return their errors by partition.
 
     The error of the batch mostly names the file. If it does not, halves are tried, so that one
-    partition among n costs at most 2 log2 n further scans. Files whose types differ from those of the
-    batch are tried by themselves, as a batch of their own types.
+    partition among n costs at most 2 log2 n further scans.
 
     Raises
     ------
     Exception
         Any error that is not one of reading a file.
     """
-    measured, broken = _measure(tasks, partition_of, measure)
-    others = [task for task in tasks if _OTHER_TYPES.search(broken.get(partition_of(task), ""))]
-    if others and len(others) < len(tasks):
-        found, again = measure_readable(others, partition_of, measure)
-        apart = {partition_of(task) for task in others}
-        measured += found
-        broken = {part: why for part, why in broken.items() if part not in apart} | again
-    return measured, broken
-
-
-def _measure(
-    tasks: Sequence[T],
-    partition_of: Callable[[T], Partition],
-    measure: Callable[[Sequence[T]], Sequence[S]],
-) -> tuple[list[S], dict[Partition, str]]:
     broken: dict[Partition, str] = {}
     left = list(tasks)
     while left:
@@ -88,12 +70,12 @@ def _measure(
         except Exception as error:
             if not is_read_error(error):
                 raise
-            found = named_partitions(error, [partition_of(task) for task in left])
-            if not found and len(left) > 1:
+            named = named_partitions(error, [partition_of(task) for task in left])
+            if not named and len(left) > 1:
                 return _by_halves(left, partition_of, measure, broken)
-            found = found or {partition_of(left[0])}
-            broken |= dict.fromkeys(found, describe(error))
-            left = [task for task in left if partition_of(task) not in found]
+            named = named or {partition_of(left[0])}
+            broken |= dict.fromkeys(named, message_of(error))
+            left = [task for task in left if partition_of(task) not in named]
     return [], broken
 
 
@@ -106,7 +88,7 @@ def _by_halves(
     measured: list[S] = []
     middle = len(left) // 2
     for half in (left[:middle], left[middle:]):
-        found, more = _measure(half, partition_of, measure)
-        measured += found
-        broken = {**broken, **more}
+        measured_half, unreadable = measure_readable(half, partition_of, measure)
+        measured += measured_half
+        broken = {**broken, **unreadable}
     return measured, broken

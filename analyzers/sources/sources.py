@@ -1,4 +1,4 @@
-"""Data sources: what each of them has, folders of partitioned files, and DataFrames.
+"""Data sources: what each of them has, listings of files, and DataFrames.
 
 A source lists its partitions without reading rows, and gives each a fingerprint of its files, by which
 a run detects changes. DataFrames, views and formats whose files cannot be listed have no fingerprint.
@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar, Protocol
 from uuid import uuid4
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
-    NoSuchTableError,
     PartitionColumnError,
     SourceError,
     condition_of,
@@ -26,9 +24,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.filesystems import (
     absolute,
-    child,
     file_system,
-    local_path,
     plain_path,
 )
 from tidegauge.analyzers.core.frames import check_frame
@@ -40,22 +36,10 @@ from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import scan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
 """Providers whose partitions are folders of files, so that changes show in the files."""
-
-_WITH_SCHEMA = frozenset({"parquet", "orc", "avro"})
-"""Formats whose files tell their own schema. Spark takes that of a whole folder from any one of them."""
-
-_OTHER_FORMATS = frozenset({"avro", "csv", "json", "orc"})
-"""Endings of files that are no Parquet."""
-
-_CHOOSING = frozenset(
-    {"mergeschema", "modifiedafter", "modifiedbefore", "pathglobfilter", "recursivefilelookup"}
-)
-"""Options by which Spark itself chooses the files that it reads, or merges their schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +72,8 @@ class Source(Protocol):
     measured, and returns those whose rows have not changed since. A source that lists a part of its
     table has ``lists_all``, False: what it does not list is not gone. One whose ``read`` never returns
     rows of other partitions has ``reads_exactly``, True, so that one partition is aggregated as a whole.
+    One whose partitions have columns of their own has a method ``read_keys(partitions)``, which returns
+    a key for each partition: partitions with equal keys have the same columns and are read together.
     """
 
     @property
@@ -196,17 +182,6 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
     return datetime.fromtimestamp(max(f.modified for f in files) / 1000, UTC)
 
 
-def _why_no_files(name: str) -> str:
-    """Return what a local folder lacks, and its whole path; a relative one may be meant from elsewhere."""
-    path = local_path(name)
-    if path is None:
-        return ""
-    if path.exists():
-        return f" ({path} has none)"
-    siblings = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
-    return f": {path} does not exist{did_you_mean(path.name, siblings)}"
-
-
 def check_keys(
     wanted: Sequence[str] | None,
     available: Sequence[str],
@@ -306,119 +281,3 @@ def whole_fingerprint(source: Source) -> str | None:
         return None
     files = [e.fingerprint for e in source.list_partitions() if e.fingerprint is not None]
     return key_of(canonical_json(files)) if files else None
-
-
-@dataclass
-class PathSource:
-    """A folder of files, partitioned by Hive-style subfolders ``key=value``.
-
-    In a partitioned folder, what is read together has the columns and types of its newest file; older
-    files are read as far as these go.
-
-    Attributes
-    ----------
-    spark : SparkSession
-    name : str
-        The folder, as a path or URI.
-    keys : tuple of str or None
-        The partition columns; None for all that the subfolders name.
-    format : str
-        Format of the files.
-    options : mapping
-        Options of Spark's reader.
-    """
-
-    reads_exactly: ClassVar[bool] = True
-    spark: SparkSession
-    name: str
-    keys: tuple[str, ...] = None  # type: ignore[assignment]  # found in __post_init__
-    format: str = "parquet"
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
-
-    def __post_init__(self) -> None:
-        self._location = absolute(self.name)  # Java stays in the folder where it was started
-        self._require_format([self.name])
-        listed = self._list()
-        self._require_format([file.path for files in listed.values() for file in files])
-        all_keys = {partition.keys for partition in listed}
-        if not all_keys:
-            msg = f"no data files under {hide_secrets(self.name)!r}{_why_no_files(self.name)}"
-            raise NoSuchTableError(msg)
-        if len(all_keys) > 1:
-            shapes = " and ".join(sorted("/".join(k) or "no partition" for k in all_keys))
-            msg = f"{hide_secrets(self.name)!r} holds files under different partition columns: {shapes}"
-            raise PartitionColumnError(msg)
-        self._all_keys = all_keys.pop()
-        self.keys = check_keys(self.keys, self._all_keys, repr(hide_secrets(self.name)))
-
-    def _require_format(self, paths: Sequence[str]) -> None:
-        """Raise `SourceError` if all paths have the ending of another format than Parquet, the default."""
-        endings = {PurePosixPath(path.removesuffix(".gz")).suffix[1:].lower() for path in paths}
-        if self.format == "parquet" and len(endings) == 1 and endings <= _OTHER_FORMATS:
-            what = f"{hide_secrets(self.name)!r} would be read as Parquet"
-            raise SourceError(f"{what}: give the format {endings.pop()!r}")
-
-    def _list(self) -> dict[Partition, list[FileInfo]]:
-        found: dict[Partition, list[FileInfo]] = {}
-        for file in list_files(self.spark, self._location):
-            folders = [step for step in file.path.split("/")[:-1] if "=" in step]
-            found.setdefault(Partition.from_path("/".join(folders)), []).append(file)
-        return found
-
-    def list_partitions(self) -> list[ListedPartition]:
-        """List the partitions that have files now: a run may have waited for another since it began."""
-        grouped: dict[Partition, list[FileInfo]] = {}
-        for partition, files in self._list().items():
-            grouped.setdefault(partition.only(self.keys), []).extend(files)
-        return to_listed(grouped)
-
-    def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
-        """Read the rows of the given partitions, None for all; partition columns are strings."""
-        from pyspark.sql.types import StringType, StructField, StructType
-
-        if not self._all_keys:
-            return self._reader().load(self._location)
-        schema = self._schema(partitions)
-        columns = [field for field in schema.fields if field.name not in self._all_keys]
-        columns += [StructField(key, StringType()) for key in self._all_keys]
-        data = self._reader().schema(StructType(columns)).load(self._location)
-        if partitions is None or not self.keys:
-            return data
-        return filter_partitions(data, self.keys, [p.values for p in partitions])
-
-    def _reader(self) -> DataFrameReader:
-        # Spark reads columns of CSV by their place. It shall fail where a header tells otherwise.
-        defaults = {"enforceSchema": "false"} if self.format == "csv" else {}
-        return self.spark.read.format(self.format).options(**defaults | dict(self.options))
-
-    def _schema(self, partitions: Collection[Partition] | None) -> StructType:
-        """Return the schema of the newest wanted file; of text formats, what Spark infers from all files.
-
-        Where one of those is damaged, it is inferred from the wanted ones.
-        """
-        wanted = [
-            file
-            for partition, files in self._list().items()
-            if partitions is None or partition.only(self.keys) in partitions
-            for file in files
-            if file.size
-            and not file.path.startswith("/")  # which is of no folder, but of a pattern
-        ]
-        choosing = any(name.casefold() in _CHOOSING for name in self.options)
-        if wanted and self.format in _WITH_SCHEMA and not choosing:
-            newest = max(wanted, key=lambda file: (file.modified, file.path))
-            return self._schema_of([newest])
-        try:
-            return self._reader().load(self._location).schema
-        except Exception:
-            if not wanted or partitions is None:
-                raise
-            return self._schema_of(wanted)
-
-    def _schema_of(self, files: Sequence[FileInfo]) -> StructType:
-        reader = self._reader().option("basePath", self._location)
-        return reader.load([child(self._location, file.path) for file in files]).schema
-
-    def partition_of(self, key: Values) -> Partition | None:
-        """Return the partition with these key values."""
-        return Partition(self.keys, key)

@@ -32,7 +32,8 @@ from tidegauge.analyzers.core.sql import parts, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.hive_table import HiveTable, partition_sql
-from tidegauge.analyzers.sources.sources import PathSource, Source, fingerprint, list_files
+from tidegauge.analyzers.sources.path_source import PathSource
+from tidegauge.analyzers.sources.sources import Source, fingerprint, list_files
 from tidegauge.analyzers.sources.table_formats import LoggedTable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyarrow import csv, orc
 from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.unreadable import measure_readable, named_partitions
-from tidegauge.analyzers.sources.sources import PathSource
+from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.griffin.connectors.base import has_format
 
 import tidegauge as tg
@@ -125,27 +125,6 @@ def test_halves_are_tried_where_no_folder_is_named():
     assert found == [PARTS[0].name, PARTS[1].name, PARTS[3].name]
     assert set(broken) == {PARTS[2]}
     assert calls == [4, 2, 2, 1, 1]
-
-
-def test_partitions_of_other_types_are_tried_as_a_batch_of_their_own():
-    """Files of three kinds: a batch is read by the types of its last one; one file is damaged."""
-    kinds = dict(zip(PARTS, ("int", "long", "damaged", "text"), strict=True))
-    calls = []
-
-    def measure(some):
-        calls.append([kinds[part] for part in some])
-        for part in some:
-            if kinds[part] == "damaged":
-                raise ReadError(f"s3a://b/t/{part.name}/a.parquet")
-            if kinds[part] != kinds[some[-1]]:
-                path = f"s3a://b/t/{part.name}/a.parquet"
-                raise OSError(f"[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] {path}")
-        return [part.name for part in some]
-
-    found, broken = measure_readable(PARTS, lambda part: part, measure)
-    assert sorted(found) == [PARTS[n].name for n in (0, 1, 3)]
-    assert set(broken) == {PARTS[2]}
-    assert calls[-3:] == [["int", "long"], ["long"], ["int"]]
 
 
 def test_the_cause_is_told_where_spark_says_only_that_it_waited():
@@ -290,46 +269,6 @@ def values(repository, name, instance):
 
 
 @pytest.mark.spark
-def test_a_folder_has_the_columns_of_its_newest_files(spark, tmp_path):
-    """A column is added, widened, turned into text and removed, day by day and all at once."""
-    by_day = [
-        {"x": pa.array([1], pa.int32())},
-        {"x": pa.array([2], pa.int32()), "y": [1.0]},
-        {"x": pa.array([2**40], pa.int64()), "y": [None]},
-        {"x": ["a"], "y": [2.0]},
-        {"x": ["b"]},
-    ]
-    suite = tg.Suite("days", [tg.Size(), tg.Completeness("x"), tg.Completeness("y")])
-    runs = {}
-    for way in ("each", "all"):
-        folder = tmp_path / way
-        with tg.Repository(f"sqlite:///{tmp_path / way}.db") as repository:
-            for number, columns in enumerate(by_day, 1):
-                put(folder, number, file_of("parquet", columns))
-                if way == "each" or number == len(by_day):
-                    source = PathSource(spark, str(folder))
-                    run = tg.analyze(source, suite, repository=repository, spark=spark)
-                    assert run.status == "complete"
-            assert run.unreadable == {}
-            assert values(repository, "Size", "*") == dict.fromkeys(range(1, 6), 1)
-            assert values(repository, "Completeness", "x") == dict.fromkeys(range(1, 6), 1)
-            frame = repository.metrics("days", name="Completeness", instance="y")
-            runs[way] = dict(zip(frame["partition"].str[-1:], frame["status"], strict=True))
-            if way == "each":
-                found = {
-                    day: n for day, n in values(repository, "Completeness", "y").items() if n == n
-                }
-                assert found == {2: 1, 3: 0, 4: 1}
-    assert runs["each"] == {
-        "1": "failed",
-        "2": "finite",
-        "3": "finite",
-        "4": "finite",
-        "5": "failed",
-    }
-
-
-@pytest.mark.spark
 @pytest.mark.parametrize("kind", ["orc", "csv.gz", "avro"])
 def test_damage_in_other_formats_costs_its_partition(spark, tmp_path, kind):
     """Cut off, and of another kind altogether."""
@@ -354,21 +293,6 @@ def test_damage_in_other_formats_costs_its_partition(spark, tmp_path, kind):
         run, found = measured(source(), repository)
         assert set(run.changes) == {"ds=2024-01-01", "ds=2024-01-04"}
         assert found["ds=2024-01-04"] == (1, 12000)
-
-
-@pytest.mark.spark
-def test_columns_of_text_in_another_order_are_not_confused(spark, tmp_path):
-    """Spark reads columns of CSV by their place; a header that says otherwise costs its partition."""
-    folder = tmp_path / "days"
-    for number, text in enumerate(("x,s\n1,5\n", "s,x\n5,1\n", "x,s\n1,6\n"), 1):
-        put(folder, number, text.encode(), "csv")
-    options = {"header": "true", "inferSchema": "true"}
-    source = PathSource(spark, str(folder), format="csv", options=options)
-    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
-        run, found = measured(source, repository)
-        assert set(run.unreadable) == {"ds=2024-01-02"}
-        assert "CSV header does not conform to the schema" in run.unreadable["ds=2024-01-02"]
-        assert set(found) == {"ds=2024-01-01", "ds=2024-01-03"}
 
 
 @pytest.mark.spark

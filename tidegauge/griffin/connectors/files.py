@@ -14,7 +14,8 @@ from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
     condition_of,
 )
-from tidegauge.analyzers.sources.sources import PathSource, Source
+from tidegauge.analyzers.sources.path_source import PathSource
+from tidegauge.analyzers.sources.sources import Source
 from tidegauge.griffin.connectors.base import Connector, has_format
 from tidegauge.griffin.plugins import suggested
 from tidegauge.spark.schemas import schema_from_ddl
