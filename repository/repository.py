@@ -38,6 +38,7 @@ from tidegauge.repository.store.config import artifacts_of, settings
 from tidegauge.repository.store.database import MISSING, Database
 from tidegauge.repository.store.facts import read_facts, read_newest
 from tidegauge.repository.store.frames import Kind, frame_of
+from tidegauge.repository.store.generations import GENERATION_COLUMNS, generation_rows
 from tidegauge.repository.store.labels import LABEL_COLUMNS, add_label, add_range, label_rows
 from tidegauge.repository.store.listing import (
     PARTITION_COLUMNS,
@@ -58,6 +59,7 @@ from tidegauge.repository.store.queries import (
     Window,
     as_analyzer,
     check_selectors,
+    dataset_id,
     moment_of,
     partition_id,
     require_measured,
@@ -906,6 +908,34 @@ class Repository(Rendered):
         3.0
         """
         return NamedStates(self.database, self.artifacts, name)
+
+    def generations(self, dataset: str) -> pd.DataFrame:
+        """Return the generations of states: each change of a column's type starts a new one.
+
+        Distinct counts, histograms, top values and first and last times depend on the type of their
+        columns. Their states are merged only within a generation: a roll-up that holds several has no
+        value, and the total is that of the newest partition's generation. Types of numbers are one
+        generation, and so are types of text.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the columns analyzer, segment, generation, first, last, partitions: a row for each
+            sequence of partitions of one generation, in order of time. Empty if no state depends on types.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with tg.Repository("sqlite://") as repo:
+        ...     _ = commit(repo, day(1), day(2, kind="long", groups={(7,): 10}))
+        ...     found = repo.generations("d")
+        >>> found[["analyzer", "generation", "first"]].tail(2).values.tolist()
+        [["Uniqueness('s')", 's is a text', 'ds=2013-01-01'], ["Uniqueness('s')", 's is a number', 'ds=2013-01-02']]
+        """
+        with self.database.read() as connection:
+            rows = generation_rows(connection, dataset_id(connection, dataset))
+        return frame_of(rows, GENERATION_COLUMNS)
 
     def roll_up(
         self, dataset: str, windows: Sequence[str] | None = None, *, run: int | None = None

@@ -26,7 +26,12 @@ from typing import (
 
 from tidegauge.analyzers.core.deferred import resolve
 from tidegauge.analyzers.core.description import Description, canonical_json, explained
-from tidegauge.analyzers.core.errors import EmptyStateError, MetricError, SuiteError
+from tidegauge.analyzers.core.errors import (
+    EmptyStateError,
+    MetricError,
+    PreconditionError,
+    SuiteError,
+)
 from tidegauge.analyzers.core.metric import (
     Entity,
     Failure,
@@ -224,6 +229,30 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Return the number of rows behind the value; by default the state's ``count``."""
         count: float = cast("Any", state).count
         return count
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns whose values or hashes the state may hold; see `generation`."""
+        return ()
+
+    def generation(self, schema: Schema) -> str:
+        """Return the types of the columns on which the state depends; empty if it depends on none.
+
+        States of different generations are not merged: a 1 and a ``'1'`` would be two distinct values,
+        and a date has no place in a histogram of numbers. Numbers of all types are one generation, and
+        so are texts. A column that the schema does not have is ``missing``.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.histogram import Histogram
+        >>> Histogram("k").generation(Schema.from_types({"k": "integer"}))
+        'k is a number'
+        >>> Histogram("k").generation(Schema.from_types({"k": "string"}))
+        'k is a text'
+        """
+        if not self.state_type.depends_on_types:
+            return ""
+        return ", ".join(f"{column} is {_family(schema, column)}" for column in self.value_columns)
 
     def statistic(self) -> str:
         """Return the state's key: canonical JSON of everything that determines the state.
@@ -484,6 +513,11 @@ class SingleColumnAnalyzer(Filterable, Analyzer[S, T]):
         """The column's name."""
         return self.column
 
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.column,)
+
     def check_schema(self, schema: Schema) -> None:
         """Raise a `PreconditionError` if the column is missing or of an unsupported type."""
         self.field(schema)
@@ -518,6 +552,13 @@ def analyzer(cls: A) -> A:
     dataclass(frozen=True, repr=False)(cls)  # modifies the class in place
     cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
     return ANALYZERS.add(cls)
+
+
+def _family(schema: Schema, column: str) -> str:
+    try:
+        return f"a {schema.field(column).family}"
+    except PreconditionError:
+        return "missing"
 
 
 def _loaded(owner: Analyzer[Any, Any], source: StateLoader) -> Any:

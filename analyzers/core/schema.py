@@ -54,6 +54,20 @@ class Field:
         return str(self.type).partition("(")[0].partition(" ")[0]
 
     @property
+    def family(self) -> str:
+        """The kinds of types whose values are compared with each other: ``number``, ``text`` or the kind.
+
+        Examples
+        --------
+        >>> schema = Schema.from_types({"n": "decimal(9,2)", "s": "varchar(3)", "d": "date"})
+        >>> [schema.field(column).family for column in "nsd"]
+        ['number', 'text', 'date']
+        """
+        if self.kind in NUMERIC:
+            return "number"
+        return "text" if self.kind in TEXT else self.kind
+
+    @property
     def zero_normalized_sql(self) -> str:
         """SQL for the value, with -0.0 as 0.0 in a column of floats, so that both zeros are one group."""
         if self.kind not in {"float", "double"}:

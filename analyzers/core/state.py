@@ -50,6 +50,8 @@ class State(ABC):
 
     tag: ClassVar[str]
     layout: ClassVar[struct.Struct]
+    depends_on_types: ClassVar[bool] = False
+    """Whether the state holds values or hashes of a column, so that 1 and '1' are different in it."""
 
     @abstractmethod
     def combine(self, other: Self) -> Self:

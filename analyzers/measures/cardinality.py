@@ -34,6 +34,7 @@ class HllState(State):
     other's size.
     """
 
+    depends_on_types: ClassVar[bool] = True
     sketch: bytes = b""
     count: int = 0
     hashing: Hashing = Hashing.EITHER

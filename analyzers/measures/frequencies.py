@@ -75,10 +75,23 @@ def packed(table: pa.Table, keys: int) -> bytes:
     """
     import pyarrow.parquet as pq
 
+    table = _sorted(table, table.column_names[:keys])
     sink = io.BytesIO()
     repeating = table.column_names[keys == 1 :]
     pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
     return sink.getvalue()
+
+
+def _sorted(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Sort a table by its keys, so that equal groups have equal bytes, in whatever order Spark gave them."""
+    import pyarrow as pa
+
+    if table.num_rows < 2:
+        return table
+    try:
+        return table.sort_by([(key, "ascending") for key in keys])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # keys of a type without an order
+        return table
 
 
 def unpacked(payload: bytes) -> pa.Table:
@@ -284,6 +297,7 @@ class FrequenciesAndNumRows(State):
     ({('x',): 3, ('y',): 1}, 4, 4)
     """
 
+    depends_on_types: ClassVar[bool] = True
     frequencies: pa.Table
     num_rows: int
     num_nulls: int
@@ -440,6 +454,11 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
     @abstractmethod
     def grouping_columns(self) -> tuple[str, ...]:
         """The columns to group by."""
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns to group by."""
+        return self.grouping_columns
 
     @property
     def entity(self) -> Entity:

@@ -92,6 +92,7 @@ class GroupSums(State):
     [('x', (3, Decimal('1180591620717411303434'))), (None, (1, Decimal('1')))]
     """
 
+    depends_on_types: ClassVar[bool] = True
     table: pa.Table
 
     def __init__(self, table: pa.Table | None = None) -> None:
@@ -266,6 +267,11 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
     def grouping_columns(self) -> tuple[str, ...]:
         """Both columns; their size bounds that of the states."""
         return (self.column, self.summed)
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The column of the bins; sums are numbers whatever the type of the summed column."""
+        return (self.column,)
 
     @property
     def entity(self) -> Entity:

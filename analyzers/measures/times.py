@@ -28,6 +28,7 @@ _NEVER = -(1 << 63)
 class TimeRangeState(State):
     """Earliest and latest time, in microseconds, and the number of values."""
 
+    depends_on_types: ClassVar[bool] = True
     layout: ClassVar[Struct] = Struct("<qqq")
     earliest: int = 0
     latest: int = 0
@@ -49,6 +50,7 @@ class TimeRangeState(State):
 class FreshnessState(State):
     """Latest time, the reference time to compare it with, and the number of values."""
 
+    depends_on_types: ClassVar[bool] = True
     layout: ClassVar[Struct] = Struct("<qqq")
     latest: int = _NEVER
     until: int = _NEVER

@@ -51,6 +51,7 @@ class FrequentItemsState(State):
     any size merge; their errors add.
     """
 
+    depends_on_types: ClassVar[bool] = True
     sketch: bytes = b""
 
     @classmethod

@@ -50,6 +50,7 @@ class TupleState(State):
     other's.
     """
 
+    depends_on_types: ClassVar[bool] = True
     sketch: bytes = b""
     count: int = 0
     lg_k: int = 0
@@ -151,6 +152,11 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
 
     columns: tuple[str, ...]
     lg_k: int = 10
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns whose values are sampled."""
+        return self.columns
 
     @property
     def entity(self) -> Entity:

@@ -9,14 +9,21 @@ that windows and unsettled anomalies still need is kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import HistoryError, StateError
+from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
+from tidegauge.analyzers.core.errors import (
+    HistoryError,
+    IllegalAnalyzerParameterError,
+    StateError,
+    SuiteError,
+)
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.rollups.compute import keep_folds
 from tidegauge.repository.rollups.folding import merged
@@ -25,6 +32,7 @@ from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import recorded_series
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.generations import Generations, fold_generation
 from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs, encode_inputs
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.leases import oldest_running_start
@@ -54,6 +62,8 @@ class Cleaned:
         The number of each.
     kept_for_anomalies, kept_for_windows : int
         Versions, and partitions with their states, that were old enough but were kept.
+    kept_unmerged : int
+        States that were old enough but were kept, because they cannot be added to each other.
     dry_run : bool
         True if nothing was actually removed.
 
@@ -77,6 +87,7 @@ class Cleaned:
     files: int = 0
     kept_for_anomalies: int = 0
     kept_for_windows: int = 0
+    kept_unmerged: int = 0
     dry_run: bool = False
 
     def __str__(self) -> str:
@@ -171,6 +182,15 @@ def _remove_files(connection: Connection, artifacts: Artifacts) -> None:
         artifacts.remove(name)
 
 
+@dataclass(frozen=True)
+class _Fold:
+    """States that were cleaned away, added up, with their partition versions and generation."""
+
+    state: State | None
+    inputs: dict[int, int]
+    generation: str | None
+
+
 class _Cleaner:
     """Removes old rows inside one transaction and counts them."""
 
@@ -178,6 +198,7 @@ class _Cleaner:
         self, connection: Connection, artifacts: Artifacts, counts: dict[str, int]
     ) -> None:
         self.connection, self.artifacts, self.counts = connection, artifacts, counts
+        self._generations = Generations(connection)
 
     def versions(self, cutoff: datetime | None) -> None:
         if cutoff is None:
@@ -284,27 +305,75 @@ class _Cleaner:
         versions = dict(going)
         t = s.statistic.c
         statistics = sa.select(t.id).where(t.dataset_id == dataset).order_by(t.id)
-        folds = []
+        folds: dict[str, list[tuple[int, State, str]]] = {}
         for statistic in self.connection.execute(statistics).scalars().all():
-            found = dict(self._states(statistic, versions))
-            if not found:
+            states = dict(self._states(statistic, versions))
+            if not states:
                 continue
-            before, inputs = self._removed(statistic)
-            # States restated after they were folded stay: a fold does not support subtraction.
-            new = {p: state for p, state in found.items() if p not in inputs}
-            gone = new.keys() | {p for p in found if inputs.get(p) == versions[p]}
-            if new:
-                inputs.update({partition: versions[partition] for partition in new})
-                total = merged([*before, *new.values()])
-                assert total is not None
-                folds.append((statistic, total, encode_inputs(inputs)))
-            for some in chunks(sorted(gone)):
-                c = s.state.c
-                of = (c.statistic_id == statistic) & c.partition_id.in_(some)
-                self._delete(s.state, of, "states")
+            by_generation: dict[str, dict[int, State]] = {}
+            for partition, generation in self._generations_of(statistic, list(states)).items():
+                by_generation.setdefault(generation, {})[partition] = states[partition]
+            taken = self._removed(statistic)
+            for generation, own in by_generation.items():
+                self._fold_generation(statistic, generation, own, versions, taken, folds)
         if folds:
             commit, _ = next_commit(self.connection, None)
-            keep_folds(self.connection, self.artifacts, REMOVED, folds, commit)
+            for name, some in folds.items():
+                keep_folds(self.connection, self.artifacts, name, some, commit)
+
+    def _fold_generation(
+        self,
+        statistic: int,
+        generation: str,
+        states: dict[int, State],
+        versions: Mapping[int, int],
+        taken: dict[str, _Fold],
+        folds: dict[str, list[tuple[int, State, str]]],
+    ) -> None:
+        """Add states of one generation to the fold of their like, and remove them."""
+        name = next((n for n, fold in taken.items() if fold.generation in {None, generation}), None)
+        if name is None:
+            name = REMOVED if not taken else f"{REMOVED} {len(taken) + 1}"
+        before = taken.get(name, _Fold(None, {}, generation))
+        # States restated after they were folded stay: a fold does not support subtraction.
+        new = {p: state for p, state in states.items() if p not in before.inputs}
+        gone = new.keys() | {p for p in states if before.inputs.get(p) == versions[p]}
+        if new:
+            known = [] if before.state is None else [before.state]
+            try:
+                total = merged([*known, *new.values()])
+            except StateError:  # they stay, and the other series are cleaned
+                self.counts["kept_unmerged"] = self.counts.get("kept_unmerged", 0) + len(new)
+                return
+            assert total is not None
+            inputs = before.inputs | {partition: versions[partition] for partition in new}
+            taken[name] = _Fold(total, inputs, generation)
+            folds.setdefault(name, []).append((statistic, total, encode_inputs(inputs)))
+        for some in chunks(sorted(gone)):
+            c = s.state.c
+            of = (c.statistic_id == statistic) & c.partition_id.in_(some)
+            self._delete(s.state, of, "states")
+
+    def _generations_of(self, statistic: int, partitions: Sequence[int]) -> dict[int, str]:
+        """Return the generation of a statistic's state in each partition."""
+        v = s.partition_version
+        schemas: dict[int, int] = {}
+        for some in chunks(sorted(partitions)):
+            query = sa.select(v.c.partition_id, v.c.table_schema_id).where(
+                v.c.partition_id.in_(some), s.holds(v)
+            )
+            schemas.update((row[0], row[1]) for row in self.connection.execute(query))
+        generations = self._generations.find(self._analyzer_of(statistic), schemas.values())
+        return {partition: generations[schema] for partition, schema in schemas.items()}
+
+    def _analyzer_of(self, statistic: int) -> AnyAnalyzer | None:
+        """Return an analyzer that reads a statistic; None if the package that defines it is gone."""
+        a = s.analyzer.c
+        texts = sa.select(a.text).where(a.statistic_id == statistic)
+        for text in self.connection.execute(texts).scalars():
+            with suppress(SuiteError, IllegalAnalyzerParameterError):
+                return ANALYZERS.parse(text)
+        return None
 
     def _states(self, statistic: int, versions: dict[int, int]) -> Iterator[tuple[int, State]]:
         c = s.state.c
@@ -319,17 +388,22 @@ class _Cleaner:
                     except StateError:
                         continue  # it stays, so that `db check` reports it
 
-    def _removed(self, statistic: int) -> tuple[list[State], dict[int, int]]:
+    def _removed(self, statistic: int) -> dict[str, _Fold]:
+        """Return the folds of removed states by name."""
         f = s.folded_state.c
         query = (
-            sa.select(f.tag, f.payload, f.artifact, f.checksum, s.input_set.c.inputs)
+            sa.select(f.fold, f.tag, f.payload, f.artifact, f.checksum, s.input_set.c.inputs)
             .join_from(s.folded_state, s.input_set)
-            .where(f.statistic_id == statistic, f.fold == REMOVED)
+            .where(f.statistic_id == statistic, f.fold.startswith(REMOVED))
+            .order_by(f.fold)
         )
-        row = self.connection.execute(query).one_or_none()
-        if row is None:
-            return [], {}
-        return [self.artifacts.unpack(Payload(*row[:4]))], decode_inputs(row[4])
+        analyzer = self._analyzer_of(statistic)
+        folds = {}
+        for name, *payload, text in self.connection.execute(query).all():
+            inputs = decode_inputs(text)
+            generation = fold_generation(self.connection, self._generations, analyzer, inputs)
+            folds[name] = _Fold(self.artifacts.unpack(Payload(*payload)), inputs, generation)
+        return folds
 
     def runs(self, cutoff: datetime | None) -> None:
         if cutoff is None:

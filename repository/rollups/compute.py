@@ -4,12 +4,19 @@ Only windows that contain a partition whose states changed since the last roll-u
 The total continues from its own stored state, so it reads only what is new, unless a partition was
 restated. Results are compared with the stored ones and only differences are written, so a roll-up
 can be interrupted anywhere and restarted.
+
+States of different generations (`tidegauge.repository.store.generations`) are never added up. A window
+that holds several fails with the reason; the total is that of the newest partition's generation.
+
+States that were cleaned away cannot be subtracted. If one of their partitions is restated later, the
+last good values of the windows and of the total stay, with a note, until the states are there again.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -36,6 +43,11 @@ from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import Dimensions
+from tidegauge.repository.store.generations import (
+    Generations,
+    fold_generation,
+    mixed_types_text,
+)
 from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs, encode_inputs
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
@@ -49,17 +61,22 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True)
 class _Part:
-    """A partition at its current version."""
+    """A partition at its current version; ``schema`` is the id of its table schema."""
 
     id: int
     version: int
     time: datetime | None
     segment: str
+    schema: int
+    name: str
 
 
 @dataclass(frozen=True)
 class _RollupResult:
-    """The metric of one analyzer over one window, with its inputs."""
+    """The metric of one analyzer over one window, with its inputs.
+
+    ``note`` says what a value leaves out or counts as it was.
+    """
 
     analyzer_id: int
     analyzer: AnyAnalyzer
@@ -68,6 +85,7 @@ class _RollupResult:
     span: WindowSpan
     newest: datetime | None
     inputs: str
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +154,7 @@ def _attempt(
         statistics = _statistics(connection, of)
         last = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
     written = 0
+    outdated: set[str] = set()
     try:
         for start in range(0, len(statistics), _AT_ONCE):
             some = statistics[start : start + _AT_ONCE]
@@ -145,8 +164,12 @@ def _attempt(
             written += database.write(
                 _RollupWriter(of, seen, run, work, some, results, maker).write
             )
+            outdated |= maker.outdated
     except _OvertakenError:
         return None
+    if outdated:
+        more = f" (and {len(outdated) - 1} more)" if len(outdated) > 1 else ""
+        warnings.warn(f"{dataset}: {min(outdated)}{more}", RepositoryWarning, stacklevel=4)
     database.write(lambda connection: _mark(connection, of, list(wanted), seen, last))
     return written
 
@@ -156,7 +179,7 @@ def _work(
 ) -> dict[str, _Window]:
     p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
     query = (
-        sa.select(p.id, v.version, p.time, p.segment)
+        sa.select(p.id, v.version, p.time, p.segment, v.table_schema_id, p.name)
         .join_from(s.partition, s.partition_version)
         .where(p.dataset_id == dataset, s.holds(s.partition_version))
         .order_by(p.time.is_(None), p.time, p.name)
@@ -221,6 +244,12 @@ class _RollupComputation:
         The new totals: statistic, state and inputs.
     ends : dict
         The ends of all computed windows, by statistic and window name.
+    kept : dict
+        Why windows keep their stored values, by statistic, window name and end.
+    outdated : set
+        Notes on values that do not show a partition as it is now, as far as they are new.
+    obsolete : list
+        Statistic and name of the folds of removed states that are not needed any more.
     """
 
     def __init__(
@@ -234,7 +263,12 @@ class _RollupComputation:
         self.statistics = statistics
         self.folds: list[tuple[int, State, str]] = []
         self.ends: dict[tuple[int, str], set[datetime]] = {}
+        self.kept: dict[tuple[int, str, datetime], str] = {}
+        self.outdated: set[str] = set()
+        self.obsolete: list[tuple[int, str]] = []
         self._within: dict[tuple[str, str], list[_Part]] = {}
+        self._generations = Generations(connection)
+        self._versions_by_statistic: dict[int, dict[int, int]] = {}
 
     def results(self) -> Iterator[_RollupResult]:
         for statistic, segment in self.statistics:
@@ -261,19 +295,70 @@ class _RollupComputation:
     def _spans(self, statistic: int, window: _Window) -> list[WindowSpan]:
         """Return the spans to compute for a statistic.
 
-        An unchanged window is left as it is if states in it were cleaned away.
+        A span in which states were cleaned away is left as it is. If one of its partitions changed, a
+        note says so.
         """
         spans = window.spans_for(self.analyzers.get(statistic, ()))
-        row = self._folds.get((statistic, REMOVED))
-        if row is None or spans is window.changed or window.windows.name == TOTAL:
+        cleaned = self._cleaned(statistic)
+        if not cleaned or window.windows.name == TOTAL:
             return spans
-        removed, changed = decode_inputs(row[5]), set(window.changed)
+        changed, computed = set(window.changed), []
+        for span in spans:
+            lost = [part for part in window.parts[span.first : span.last] if part.id in cleaned]
+            if not lost:
+                computed.append(span)
+            elif span in changed:
+                note = (
+                    f"not updated: the states of {len(lost)} of its partitions (first {lost[0].name})"
+                    " were cleaned away before a partition was measured again"
+                )
+                self.kept[statistic, window.windows.name, span.end] = note
+        return computed
+
+    def _cleaned(self, statistic: int) -> set[int]:
+        """Return the partitions whose states were cleaned away and are not there again."""
+        cleaned = {
+            partition
+            for _, fold_inputs in self._removed_folds(statistic)
+            for partition in fold_inputs
+        }
+        return cleaned - self._stored_versions(statistic).keys() if cleaned else cleaned
+
+    def _removed_folds(self, statistic: int) -> list[tuple[str, dict[int, int]]]:
+        """Return name and inputs of each fold of removed states; there is one for each generation."""
         return [
-            span
-            for span in spans
-            if span in changed
-            or not any(part.id in removed for part in window.parts[span.first : span.last])
+            (name, decode_inputs(row[5]))
+            for (owner, name), row in self._folds.items()
+            if owner == statistic and name.startswith(REMOVED)
         ]
+
+    def _stored_versions(self, statistic: int) -> dict[int, int]:
+        """Return the partitions that have a state of their current version, and the version."""
+        if statistic not in self._versions_by_statistic:
+            self._versions_by_statistic[statistic] = self._read_stored_versions(statistic)
+        return self._versions_by_statistic[statistic]
+
+    def _read_stored_versions(self, statistic: int) -> dict[int, int]:
+        t, v = s.state.c, s.partition_version
+        query = (
+            sa.select(t.partition_id, t.version)
+            .join_from(
+                s.state,
+                v,
+                (v.c.partition_id == t.partition_id) & (v.c.version == t.version) & s.holds(v),
+            )
+            .where(t.statistic_id == statistic)
+        )
+        return {row[0]: row[1] for row in self.connection.execute(query)}
+
+    def _analyzer_of(self, statistic: int) -> AnyAnalyzer | None:
+        analyzers = self.analyzers.get(statistic)
+        return analyzers[0][1] if analyzers else None
+
+    def _generation_by_part(self, statistic: int, parts: Sequence[_Part]) -> dict[int, str]:
+        schemas = {part.schema for part in parts}
+        generations = self._generations.find(self._analyzer_of(statistic), schemas)
+        return {part.id: generations[part.schema] for part in parts}
 
     def _windows(
         self,
@@ -288,18 +373,21 @@ class _RollupComputation:
         states, errors = self._states(statistic, needed)
         if not states and not errors:
             return
-        sums = fold([states.get(part.id) for part in parts], spans, rolling=windows.rolling)
-        for span, total in zip(spans, sums, strict=True):
+        generations = self._generation_by_part(statistic, parts)
+        totals = _window_totals(states, parts, spans, generations, rolling=windows.rolling)
+        for span, total in zip(spans, totals, strict=True):
             members = parts[span.first : span.last]
             have = [part for part in members if part.id in states]
             damaged = [errors[part.id] for part in members if part.id in errors]
             if have or damaged:
-                problem = (
-                    damaged[0] if damaged else _missing(len(members) - len(have), len(members))
-                )
+                problem = next(iter(damaged), None)
+                if isinstance(total, MetricError):
+                    problem = problem or total
+                problem = problem or _missing(len(members) - len(have), len(members))
                 newest = max((p.time for p in members if p.time is not None), default=None)
                 inputs = encode_inputs({part.id: part.version for part in have})
-                yield from _results(analyzers, total, problem, (windows.name, span, newest, inputs))
+                state = None if isinstance(total, MetricError) else total
+                yield from _results(analyzers, state, problem, (windows.name, span, newest, inputs))
 
     def _total(
         self,
@@ -308,36 +396,90 @@ class _RollupComputation:
         parts: Sequence[_Part],
         span: WindowSpan,
     ) -> Iterator[_RollupResult]:
-        versions = {part.id: part.version for part in parts}
+        members, notes = self._members_of_total(statistic, parts)
+        versions = {part.id: part.version for part in members}
         problem: MetricError | None = None
         base = None
-        try:
+        with suppress(StateError):  # a damaged total is computed again from the stored states
             base = self._folded(statistic, TOTAL)
-        except StateError:
-            base = None  # to be recomputed from the stored states
         if base is not None and not _inputs_are_current(base[1], versions):
-            base = None  # a partition in it was restated
-        try:
-            base = base or self._folded(statistic, REMOVED)
-        except StateError as error:
-            problem = MetricError.from_exception(error)
+            base = None  # a partition in it was restated, or has another generation
+        if base is None:
+            try:
+                base = self._removed_base(statistic, members)
+            except StateError as error:
+                problem = MetricError.from_exception(error)
         known = base[1] if base else {}
+        # A removed state cannot be subtracted, so its partition counts as it was.
+        outdated = [p for p, version in known.items() if versions.get(p) != version]
+        if outdated:
+            names = {part.id: part.name for part in parts}
+            first = min(names.get(partition, "dropped since") for partition in outdated)
+            notes.append(
+                f"counts {len(outdated)} partitions (first {first}) as they were before they were measured"
+                " again, because states around them had been cleaned away; measure all partitions again"
+                " to correct it"
+            )
         wanted = sorted(versions.keys() - known.keys())
         states, errors = self._states(statistic, {i: versions[i] for i in wanted})
         have = known | {partition: versions[partition] for partition in states}
         if not have and not errors:
             return
-        if not _inputs_are_current(known, versions):
-            text = "a partition was restated after the states around it had been cleaned away"
-            problem = MetricRuntimeError(text)
         problem = problem or next(iter(errors.values()), None)
-        total = merged([*([base[0]] if base else []), *states.values()])
+        total = None
+        try:
+            total = merged([*([base[0]] if base else []), *states.values()])
+        except StateError as error:
+            problem = problem or MetricError.from_exception(error)
         inputs = encode_inputs(have)
         if total is not None and problem is None:
             self.folds.append((statistic, total, inputs))
         problem = problem or _missing(len(versions.keys() - have.keys()), len(versions))
         newest = max((part.time for part in parts if part.time is not None), default=None)
-        yield from _results(analyzers, total, problem, (TOTAL, span, newest, inputs))
+        place = (TOTAL, span, newest, inputs)
+        yield from _results(analyzers, total, problem, place, "; ".join(notes) or None)
+
+    def _members_of_total(
+        self, statistic: int, parts: Sequence[_Part]
+    ) -> tuple[Sequence[_Part], list[str]]:
+        """Return the partitions of the newest state's generation, and what they leave out."""
+        generations = self._generation_by_part(statistic, parts)
+        if len(set(generations.values())) <= 1:
+            return parts, []
+        with_state = self._stored_versions(statistic).keys() | {
+            partition for _, inputs in self._removed_folds(statistic) for partition in inputs
+        }
+        measured = [part for part in parts if part.id in with_state]
+        if not measured:
+            return parts, []
+        newest = generations[measured[-1].id]
+        others = [part for part in measured if generations[part.id] != newest]
+        # Partitions without a state are missing from the total, whatever their column's type is.
+        left_out = {part.id for part in others}
+        members = [part for part in parts if part.id not in left_out]
+        if not others:
+            return members, []
+        text = mixed_types_text([generations[p.id] for p in measured], [p.name for p in measured])
+        return members, [f"leaves out {len(others)} partitions: {text}"]
+
+    def _removed_base(
+        self, statistic: int, members: Sequence[_Part]
+    ) -> tuple[State, dict[int, int]] | None:
+        """Return the added-up removed states of the members' generation, unless all are there again."""
+        stored = self._stored_versions(statistic) if self._removed_folds(statistic) else {}
+        ids = {part.id for part in members}
+        schemas = {part.schema for part in members}
+        wanted = set(self._generations.find(self._analyzer_of(statistic), schemas).values())
+        for name, inputs in self._removed_folds(statistic):
+            if (inputs.keys() & ids) <= stored.keys():
+                self.obsolete.append((statistic, name))
+                continue
+            own = fold_generation(
+                self.connection, self._generations, self._analyzer_of(statistic), inputs
+            )
+            if own is None or own in wanted:
+                return self._folded(statistic, name)
+        return None
 
     def _states(
         self, statistic: int, wanted: Mapping[int, int]
@@ -423,18 +565,59 @@ def _missing(missing: int, of: int) -> MetricError | None:
     return MetricRuntimeError(f"no state for {missing} of {of} partitions")
 
 
+def _window_totals(
+    states: Mapping[int, State],
+    parts: Sequence[_Part],
+    spans: Sequence[WindowSpan],
+    generations: Mapping[int, str],
+    *,
+    rolling: bool,
+) -> list[State | MetricError | None]:
+    """Return the sum of the states in each span; an error for a span with several generations."""
+    totals: list[State | MetricError | None] = [None] * len(spans)
+    places_by_generation: dict[str, list[int]] = {}
+    for place, span in enumerate(spans):
+        measured = [part for part in parts[span.first : span.last] if part.id in states]
+        own = [generations[part.id] for part in measured]
+        if len(set(own)) > 1:
+            text = mixed_types_text(own, [part.name for part in measured])
+            totals[place] = MetricRuntimeError(text)
+        elif own:
+            places_by_generation.setdefault(own[0], []).append(place)
+    for generation, places in places_by_generation.items():
+        own_states = [
+            states.get(part.id) if generations[part.id] == generation else None for part in parts
+        ]
+        own_spans = [spans[place] for place in places]
+        try:
+            sums: list[State | MetricError | None] = [*fold(own_states, own_spans, rolling=rolling)]
+        except StateError:  # one span's states do not fit together: the others are not concerned
+            sums = [_sum_or_error(own_states[span.first : span.last]) for span in own_spans]
+        for place, total in zip(places, sums, strict=True):
+            totals[place] = total
+    return totals
+
+
+def _sum_or_error(states: Sequence[State | None]) -> State | MetricError | None:
+    try:
+        return merged([state for state in states if state is not None])
+    except StateError as error:
+        return MetricError.from_exception(error)
+
+
 def _results(
     analyzers: Sequence[tuple[int, AnyAnalyzer]],
     total: State | None,
     problem: MetricError | None,
     where: tuple[str, WindowSpan, datetime | None, str],
+    note: str | None = None,
 ) -> Iterator[_RollupResult]:
     for number, analyzer in analyzers:
         if problem is None:
             metric = analyzer.compute_metric_from(total)
         else:
             metric = analyzer.to_failure_metric(problem)
-        yield _RollupResult(number, analyzer, metric, *where)
+        yield _RollupResult(number, analyzer, metric, *where, note)
 
 
 _ROLLUP = (
@@ -447,6 +630,24 @@ _ROLLUP = (
     *OUTCOME,
     "input_set_id",
 )
+
+
+_StoredRollup = tuple[int, Row]
+"""The statistic and the columns of a stored roll-up after its key and commit."""
+
+
+def _with_note(
+    values: tuple[float | None, str, float | None, str | None], note: str | None
+) -> tuple[float | None, str, float | None, str | None]:
+    """Return an outcome as stored, with a note unless it has an error."""
+    value, status, weight, error = values
+    return value, status, weight, note if status not in {"failed", "empty"} else error
+
+
+ERROR_COLUMN = 2 + OUTCOME.index("error")
+"""Position of the error or note in the columns of a roll-up after its key and commit."""
+NOT_CURRENT = "cleaned away"
+"""What notes on values say that do not show a partition as it is now."""
 
 
 class _RollupWriter:
@@ -468,17 +669,29 @@ class _RollupWriter:
     def write(self, connection: Connection) -> int:
         lock_clock(connection)
         _require_unchanged(connection, self.dataset, self.seen)
-        made = self._rows(connection)
         stored = self._stored(connection)
-        changed = [key for key, row in made.items() if stored.get(key) != row]
+        made = self._rows(connection) | self._kept_rows(stored)
+        current = {key: row for key, (_, row) in stored.items()}
+        changed = [key for key, row in made.items() if current.get(key) != row]
+        self.maker.outdated |= {
+            f"the roll-up {key[1]!r} {error}"
+            for key in changed
+            if (error := made[key][ERROR_COLUMN])
+            and NOT_CURRENT in error
+            and (key not in current or current[key][ERROR_COLUMN] != error)
+        }
         ended = [key for key in stored if key not in made or key in set(changed)]
-        if not changed and not ended and not self.maker.folds:
+        if not changed and not ended and not self.maker.folds and not self.maker.obsolete:
             return 0
         commit, _ = next_commit(connection, self.run)
         self._end(connection, ended, commit)
         rows = [(*key, commit, *made[key]) for key in sorted(changed)]
         insert_rows(connection, s.rollup, _ROLLUP, rows)
         self._keep_folds(connection, commit)
+        for statistic, name in self.maker.obsolete:
+            f = s.folded_state.c
+            own = (f.statistic_id == statistic) & (f.fold == name)
+            connection.execute(sa.delete(s.folded_state).where(own))
         return len(rows)
 
     def _rows(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
@@ -491,14 +704,31 @@ class _RollupWriter:
             (series[r.analyzer_id, m.name, m.instance], r.window, r.span.end): (
                 r.span.start,
                 r.newest,
-                *outcome(m),
+                *_with_note(outcome(m), r.note),
                 sets[r.inputs],
             )
             for r, m in flat
         }
 
-    def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
-        """Return the current rows of these statistics in the recomputed windows."""
+    def _kept_rows(
+        self, stored: Mapping[tuple[int, str, datetime], _StoredRollup]
+    ) -> dict[tuple[int, str, datetime], Row]:
+        """Return the rows of windows that keep their values, with the notes that say why."""
+        rows: dict[tuple[int, str, datetime], Row] = {}
+        for key, (statistic, row) in stored.items():
+            note = self.maker.kept.get((statistic, *key[1:]))
+            if note is not None:
+                start, newest, value, status, weight, error, inputs = row
+                rows[key] = (
+                    start,
+                    newest,
+                    *_with_note((value, status, weight, error), note),
+                    inputs,
+                )
+        return rows
+
+    def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], _StoredRollup]:
+        """Return the current rows of these statistics in the windows that are computed or kept."""
         u, a, e = s.rollup, s.analyzer.c, s.series.c
         found = {}
         for some in chunks([statistic for statistic, _ in self.statistics]):
@@ -509,8 +739,9 @@ class _RollupWriter:
                 .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
             )
             for statistic, series, name, end, _, *row in connection.execute(query):
-                if end in self.maker.ends[statistic, name]:
-                    found[series, name, end] = tuple(row)
+                known = (statistic, name, end) in self.maker.kept
+                if known or end in self.maker.ends[statistic, name]:
+                    found[series, name, end] = (statistic, tuple(row))
         return found
 
     def _end(

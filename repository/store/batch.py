@@ -30,7 +30,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_rows
 from tidegauge.repository.store.dimensions import Dimensions, visible
-from tidegauge.repository.store.inputs import decode_inputs
+from tidegauge.repository.store.inputs import REMOVED, decode_inputs
 from tidegauge.repository.store.newest import keep_newest
 
 if TYPE_CHECKING:
@@ -152,7 +152,12 @@ class Batch:
         """Write the batch and return the decision on each partition."""
         add_partitions(self.connection, self.dataset, found, self.now)
         stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in found])
-        decisions = [self._decide(m, stored[m.partition.name]) for m in found]
+        cleaned: list[tuple[Measurement, ...]] = []
+        decisions = []
+        for measured in found:
+            decision, cleaned_away = self._decide(measured, stored[measured.partition.name])
+            decisions.append(decision)
+            cleaned.append(cleaned_away)
         restated = [
             stored[m.partition.name].id
             for m, decision in zip(found, decisions, strict=True)
@@ -165,11 +170,24 @@ class Batch:
             for m, decision, states in zip(found, decisions, packed, strict=True)
             if decision.measurements
         ]
-        self._write_states(kept)
-        self._write_metrics(kept, restated)
+        statistics = self._write_states(kept)
+        # States that were cleaned away and have now been measured once more are stored again.
+        self._write_states(
+            [
+                (stored[m.partition.name].id, Decision(Change.ADDED, d.version, away), states)
+                for m, d, away, states in zip(found, decisions, cleaned, packed, strict=True)
+                if away and d.change is not Change.RESTATED
+            ]
+        )
+        self._write_metrics(kept, restated, statistics)
         return decisions
 
-    def _decide(self, found: MeasuredPartition, stored: StoredPartition) -> Decision:
+    def _decide(
+        self, found: MeasuredPartition, stored: StoredPartition
+    ) -> tuple[Decision, tuple[Measurement, ...]]:
+        """Return the decision on a partition, and the measurements whose states were cleaned away."""
+        cleaned_away: list[Measurement] = []
+
         @cache
         def payloads() -> dict[tuple[str, str], Payload]:
             assert stored.known is not None
@@ -182,10 +200,12 @@ class Batch:
             if payload is not None:
                 return self.artifacts.unpack(payload)
             # A state that was cleaned away is taken to agree: equal files have equal content.
-            kept = isinstance(m.outcome, Success) and stored.id in self._removed.get(key, ())
-            return m.outcome.value if kept and isinstance(m.outcome, Success) else None
+            if isinstance(m.outcome, Success) and stored.id in self._removed.get(key, ()):
+                cleaned_away.append(m)
+                return m.outcome.value
+            return None
 
-        return decide(stored.known, found, state)
+        return decide(stored.known, found, state), tuple(cleaned_away)
 
     @cached_property
     def _removed(self) -> dict[tuple[str, str], set[int]]:
@@ -195,11 +215,12 @@ class Batch:
             sa.select(of.segment, of.key, s.input_set.c.inputs)
             .join_from(s.folded_state, s.statistic)
             .join(s.input_set, s.input_set.c.id == f.input_set_id)
-            .where(of.dataset_id == self.dataset, f.fold == "removed")
+            .where(of.dataset_id == self.dataset, f.fold.startswith(REMOVED))
         )
-        return {
-            (row[0], row[1]): set(decode_inputs(row[2])) for row in self.connection.execute(query)
-        }
+        removed: dict[tuple[str, str], set[int]] = {}
+        for segment, key, inputs in self.connection.execute(query):
+            removed.setdefault((segment, key), set()).update(decode_inputs(inputs))
+        return removed
 
     def _stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
         """Return all states of a partition version by segment and the statistic's key."""
@@ -269,9 +290,9 @@ class Batch:
         )
         return {columns: ids[key_of(columns)] for columns in schemas}
 
-    def _write_states(self, kept: Sequence[_Kept]) -> None:
+    def _write_states(self, kept: Sequence[_Kept]) -> Mapping[tuple[str, str], int]:
+        """Write the states of measurements; return the ids of their statistics."""
         found: dict[bool, list[tuple[tuple[str, str], int, int, Payload]]] = {False: [], True: []}
-        self.statistics: Mapping[tuple[str, str], int] = {}
         wanted = set()
         for partition, decision, packed in kept:
             rows = found[decision.change is Change.ADDED]
@@ -280,18 +301,24 @@ class Batch:
                 wanted.add(of)
                 if isinstance(m.outcome, Success):
                     rows.append((of, partition, decision.version, packed[of]))
-        self.statistics = self.dimensions.statistics(wanted)
+        statistics = self.dimensions.statistics(wanted)
         # An added analyzer can share a state that an older analyzer has stored already.
         for added, write in ((False, insert_rows), (True, insert_missing)):
             rows_by_key: dict[tuple[int, int], Row] = {}
             for of, partition, version, p in found[added]:
-                key = (self.statistics[of], partition)
+                key = (statistics[of], partition)
                 content = (p.tag, p.payload, p.artifact, p.checksum)
                 rows_by_key[key] = (*key, version, *content, self.commit)
             columns = (*_STATE, "commit_id")
             write(self.connection, s.state, columns, [rows_by_key[k] for k in sorted(rows_by_key)])
+        return statistics
 
-    def _write_metrics(self, kept: Sequence[_Kept], restated: Sequence[int]) -> None:
+    def _write_metrics(
+        self,
+        kept: Sequence[_Kept],
+        restated: Sequence[int],
+        statistics: Mapping[tuple[str, str], int],
+    ) -> None:
         points: dict[tuple[tuple[str, str], str, str], _Point] = {}
         joining = set()
         for partition, decision, _ in kept:
@@ -307,7 +334,8 @@ class Batch:
                         point = points[key] = _Point(subject, metric)
                     point.found[partition] = (version, metric)
         rows: dict[bool, list[Row]] = {False: [], True: []}
-        for series, point in zip(self._series_ids(points), points.values(), strict=True):
+        series_ids = self._series_ids(points, statistics)
+        for series, point in zip(series_ids, points.values(), strict=True):
             for partition, (version, metric) in point.found.items():
                 row = (partition, series, version, *outcome(metric), self.commit)
                 rows[partition in joining].append(row)
@@ -331,13 +359,15 @@ class Batch:
         return [row for row in rows if row[:2] in written]
 
     def _series_ids(
-        self, points: Mapping[tuple[tuple[str, str], str, str], _Point]
+        self,
+        points: Mapping[tuple[tuple[str, str], str, str], _Point],
+        statistics: Mapping[tuple[str, str], int],
     ) -> Iterator[int]:
         """Yield the id of each point's series."""
         subjects = {of: point.subject for (of, _, _), point in points.items()}
-        statistics = {of: self.statistics[subject.state] for of, subject in subjects.items()}
+        own_statistics = {of: statistics[subject.state] for of, subject in subjects.items()}
         analyzers = {of: subject.analyzer for of, subject in subjects.items()}
-        ids = self.dimensions.analyzers(analyzers, statistics)
+        ids = self.dimensions.analyzers(analyzers, own_statistics)
         keys = [(ids[of], name, instance) for of, name, instance in points]
         about = ((point.subject.analyzer, point.metric) for point in points.values())
         series = self.dimensions.series(dict(zip(keys, about, strict=True)))

@@ -20,6 +20,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.store.database import MISSING
 from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.generations import Generations
 from tidegauge.repository.store.inputs import TOTAL, decode_inputs
 from tidegauge.repository.store.recorded import RECORDED, Recorded
 
@@ -528,7 +529,7 @@ METRIC_COLUMNS = columns(
 def current_versions(commit: int | None) -> sa.Subquery:
     """Return a subquery of each partition's version, current or as of a commit."""
     v = s.partition_version
-    query = sa.select(v.c.partition_id, v.c.version).where(s.holds(v, commit))
+    query = sa.select(v.c.partition_id, v.c.version, v.c.table_schema_id).where(s.holds(v, commit))
     return query.subquery()
 
 
@@ -564,12 +565,16 @@ def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer
 
 @dataclass(frozen=True)
 class StoredState:
-    """A reference to one partition's state in a segment; ``payload`` is None if it has none."""
+    """A reference to one partition's state in a segment; ``payload`` is None if it has none.
+
+    ``generation`` is that of the state, see `tidegauge.repository.store.generations`.
+    """
 
     partition: str
     time: datetime | None
     payload: Payload | None
     segment: str = ""
+    generation: str = ""
 
 
 _FOLDS = (
@@ -637,7 +642,13 @@ def stored_states(
     wanted = p.segment if segment is None else sa.literal(segment)
     of_segment = of_state & (s.statistic.c.segment == wanted)
     query = (
-        sa.select(p.name, p.time, wanted, t.tag, t.payload, t.artifact, t.checksum)
+        sa.select(
+            p.name,
+            p.time,
+            wanted,
+            current.c.table_schema_id,
+            *(t.tag, t.payload, t.artifact, t.checksum),
+        )
         .select_from(s.partition)
         .join(current, current.c.partition_id == p.id)
         .outerjoin(
@@ -652,7 +663,14 @@ def stored_states(
         inside = start == p.segment + "/"
         query = query.where((p.segment == "") | (p.segment == segment) | inside)
     rows = connection.execute(query).all()
+    generations = Generations(connection).find(analyzer, {row[3] for row in rows})
     return [
-        StoredState(name, time, None if stored[0] is None else Payload(*stored), own)
-        for name, time, own, *stored in rows
+        StoredState(
+            name,
+            time,
+            None if stored[0] is None else Payload(*stored),
+            within,
+            generations[schema],
+        )
+        for name, time, within, schema, *stored in rows
     ]

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import key_of
-from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning, StateError
+from tidegauge.analyzers.core.errors import (
+    HistoryError,
+    MixedTypesError,
+    RepositoryWarning,
+    StateError,
+    StateMismatchError,
+)
 from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.store import schema as s
@@ -22,6 +28,7 @@ from tidegauge.repository.store.bulk import upsert
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.facts import number_of
 from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.generations import mixed_types_text
 from tidegauge.repository.store.queries import (
     AsOf,
     StoredState,
@@ -101,7 +108,11 @@ class HistoricStates:
         Raises
         ------
         HistoryError
-            If there are no partitions, or some have no state, and ``allow_missing`` is not set.
+            If there are no partitions, or some have no state, and ``allow_missing`` is not set; or if
+            states do not fit together for another reason than types.
+        MixedTypesError
+            If the column had different types, and ``allow_missing`` is not set. With it, only states of
+            the newest type are merged, with a warning.
         CorruptStateError, UnknownStateTagError
             If a state is damaged or unreadable; with ``allow_missing`` it is skipped with a warning.
         """
@@ -135,7 +146,7 @@ class HistoricStates:
             )
 
     def total(self, analyzer: Analyzer[Any, Any], stored: Sequence[StoredState]) -> State:
-        """Merge some of the states, reading them one at a time."""
+        """Merge some of the states, reading them one at a time; see `load` for what it raises."""
         missing = [found.partition for found in stored if found.payload is None]
         if missing and not self.allow_missing:
             msg = (
@@ -144,7 +155,34 @@ class HistoricStates:
                 " away; narrow the window, or pass allow_missing=True"
             )
             raise HistoryError(msg)
-        return analyzer.state_type.merge(self._read(stored))
+        stored = self._of_one_generation(analyzer, stored)
+        try:
+            return analyzer.state_type.merge(self._read(stored))
+        except StateMismatchError as error:
+            msg = f"the states of {analyzer!r} on {self.dataset!r} cannot be merged: {error}"
+            raise HistoryError(msg) from error
+
+    def _of_one_generation(
+        self, analyzer: Analyzer[Any, Any], stored: Sequence[StoredState]
+    ) -> Sequence[StoredState]:
+        """Return the states of the newest generation; raise a `MixedTypesError` for several."""
+        measured = [state for state in stored if state.payload is not None]
+        generations = [state.generation for state in measured]
+        if len(set(generations)) <= 1:
+            return stored
+        text = mixed_types_text(generations, [state.partition for state in measured])
+        if not self.allow_missing:
+            msg = (
+                f"{analyzer!r} on {self.dataset!r}: {text}; narrow the window, or pass"
+                " allow_missing=True for the newest type only"
+            )
+            raise MixedTypesError(msg)
+        warnings.warn(
+            f"{analyzer!r} on {self.dataset!r}: {text}; only those where {generations[-1]} were merged",
+            RepositoryWarning,
+            stacklevel=2,
+        )
+        return [state for state in measured if state.generation == generations[-1]]
 
     def _read(self, stored: Sequence[StoredState]) -> Iterator[State]:
         for found in stored:
@@ -172,7 +210,10 @@ def window_rows(
     rows = []
     for span in windows.spans([found.time for found in timed if found.time is not None]):
         members = timed[span.first : span.last]
-        metric = analyzer.compute_metric_from(states.total(analyzer, members))
+        try:
+            metric = analyzer.compute_metric_from(states.total(analyzer, members))
+        except MixedTypesError as mixed:
+            metric = analyzer.to_failure_metric(mixed)
         about = {"start": span.start, "end": span.end, "partitions": len(members)}
         for flat in flatten(metric):
             value, status, weight, error = outcome(flat)

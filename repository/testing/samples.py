@@ -52,6 +52,7 @@ def day(
     extra: Iterable[Measurement] = (),
     only: Collection[AnyAnalyzer] | None = None,
     total: float | None = None,
+    kind: str = "string",
 ) -> MeasuredPartition:
     """Return a measured partition of one day in 2013, with one incomplete row.
 
@@ -69,6 +70,8 @@ def day(
         The analyzers to keep; all if not given.
     total : float, optional
         The sum of ``x``, for the mean; ``rows * number`` if not given.
+    kind : str
+        The type of ``s``, as Spark names it.
     """
     date = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=number - 1)
     groups = {("a",): rows - 1, ("b",): 1} if groups is None else groups
@@ -87,7 +90,7 @@ def day(
         time=date,
         fingerprint=fingerprint,
         arrived_at=date + dt.timedelta(hours=26),
-        schema='[["x","long"],["s","string"]]',
+        schema=f'[["x","long"],["s","{kind}"]]',
         rows=rows,
         measurements=tuple(m for m in found if only is None or m.analyzer in only),
     )

@@ -375,9 +375,10 @@ def test_cleaning_states_keeps_what_windows_need(shared):
     assert shared.metrics("d", window="7d", until="2013-02-09").equals(rolled)
     assert shared.metrics("d", name="Size", window="total")["value"].tolist() == [410]
     commit(shared, day(5, "b", rows=1))
-    shared.roll_up("d")
+    with pytest.warns(tg.RepositoryWarning, match="cleaned away"):
+        shared.roll_up("d")
     (total,) = shared.metrics("d", name="Size", window="total")["error"]
-    assert "restated after the states around it had been cleaned away" in total
+    assert total.startswith("counts 1 partitions (first ds=2013-01-05) as they were before")
 
 
 @pytest.mark.in_python
