@@ -3,6 +3,9 @@
 Values are cast to double. One NaN or infinity makes the result NaN. States hold central moments and
 merge by the pairwise formulas of Chan, Golub and LeVeque (1979) and, for the higher ones, of Pébay
 (Sandia report SAND2008-6212), which avoid cancellation.
+
+The mean of equal values is the value itself, not their sum divided by their number, which rounds: so
+the deviations of a constant column are exactly 0 after any merge.
 """
 
 from __future__ import annotations
@@ -32,6 +35,27 @@ def negligible(squares: float, count: int, mean: float) -> bool:
     return squares <= count * (16 * float_info.epsilon * abs(mean)) ** 2
 
 
+def mean_of(count: int, total: float, squares: float, largest: float) -> float:
+    """Return the mean of values, exactly if all are equal.
+
+    Parameters
+    ----------
+    count : int
+    total : float
+    squares : float
+        Sum of squared deviations; 0 if all values are equal.
+    largest : float
+    """
+    return largest if squares == 0 else total / count
+
+
+def merged_mean(count: int, mean: float, other_count: int, other_mean: float) -> float:
+    """Return the mean of two pieces of data, exactly if their means are equal."""
+    if mean == other_mean:
+        return mean
+    return (count * mean + other_count * other_mean) / (count + other_count)
+
+
 @register_state("central-moments-2/1")
 @dataclass(frozen=True, slots=True)
 class StandardDeviationState(DoubleValuedState):
@@ -55,7 +79,7 @@ class StandardDeviationState(DoubleValuedState):
             return self if self.count else other
         count = self.count + other.count
         delta = other.mean - self.mean
-        mean = (self.count * self.mean + other.count * other.mean) / count
+        mean = merged_mean(self.count, self.mean, other.count, other.mean)
         m2 = self.m2 + other.m2 + delta * delta * self.count * other.count / count
         return type(self)(count, mean, m2)
 
@@ -94,7 +118,7 @@ class HigherMomentsState(State):
         n = a.count + b.count
         d = b.mean - a.mean
         share_a, share_b = a.count / n, b.count / n
-        mean = share_a * a.mean + share_b * b.mean
+        mean = a.mean if d == 0 else share_a * a.mean + share_b * b.mean
         product = d * d * a.count * share_b
         m2 = a.m2 + b.m2 + product
         m3 = (
@@ -142,8 +166,8 @@ class CorrelationState(DoubleValuedState):
         dx, dy = other.x_mean - self.x_mean, other.y_mean - self.y_mean
         return type(self)(
             n,
-            (self.count * self.x_mean + other.count * other.x_mean) / n,
-            (self.count * self.y_mean + other.count * other.y_mean) / n,
+            merged_mean(self.count, self.x_mean, other.count, other.x_mean),
+            merged_mean(self.count, self.y_mean, other.count, other.y_mean),
             self.xy + other.xy + dx * dy * weight,
             self.xx + other.xx + dx * dx * weight,
             self.yy + other.yy + dy * dy * weight,
@@ -185,16 +209,18 @@ class _SpreadAnalyzer(_MomentAnalyzer[StandardDeviationState]):
         return StandardDeviation(self.column, where=self.where).canonical()
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return count, sum and variance of the values; `Mean` requests the same sum of doubles."""
+        """Return count, sum, variance and maximum; `Mean` requests the same sum of doubles."""
         values = self.doubles(schema)
-        return (f"count({self.values(schema)})", f"sum({values})", f"var_pop({values})")
+        functions = ("sum", "var_pop", "max")
+        return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
 
     def fold(self, cells: Sequence[Any]) -> StandardDeviationState:
         """Convert the variance back into a sum of squares, which is additive."""
-        count, total, variance = cells
+        count, total, variance, largest = cells
         if not count:
             return StandardDeviationState()
-        return StandardDeviationState(count, total / count, variance * count)
+        squares = variance * count
+        return StandardDeviationState(count, mean_of(count, total, squares, largest), squares)
 
 
 @analyzer
@@ -243,17 +269,17 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         )
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return count, sum, variance, skewness and kurtosis of the values."""
+        """Return count, sum, variance, skewness, kurtosis and maximum of the values."""
         # Spark divides by powers of the variance, which fails if they underflow to 0.
         value = f"CAST({self.field(schema).sql} AS DOUBLE)"
         sized = f"CASE WHEN abs({value}) < {_SMALLEST!r}D THEN 0D ELSE {value} END"
         values = where_holds(self.where, sized)
-        functions = ("sum", "var_pop", "skewness", "kurtosis")
+        functions = ("sum", "var_pop", "skewness", "kurtosis", "max")
         return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
 
     def fold(self, cells: Sequence[Any]) -> HigherMomentsState:
         """Convert Spark's ratios to sums of powers, which are additive; null is Spark's 0 / 0."""
-        count, total, variance, skewness, kurtosis = cells
+        count, total, variance, skewness, kurtosis, largest = cells
         if not count:
             return HigherMomentsState()
         m2 = variance * count
@@ -262,7 +288,7 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
             raise MetricRuntimeError(msg)
         m3 = (skewness or 0.0) * m2 * sqrt(variance)
         m4 = (kurtosis + 3) * variance * m2 if kurtosis is not None else 0.0
-        return HigherMomentsState(count, total / count, m2, m3, m4)
+        return HigherMomentsState(count, mean_of(count, total, m2, largest), m2, m3, m4)
 
 
 def _on_scale(moment: float, power: int, state: HigherMomentsState) -> float:
@@ -351,11 +377,12 @@ class Correlation(ScanAnalyzer[CorrelationState, float]):
         schema.numeric(self.second)
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
-        """Return count, sums and product sums of the pairs; Spark's functions take y before x."""
+        """Return count, sums, maxima and product sums of the pairs; Spark's functions take y before x."""
         sql = [schema.numeric(c).sql for c in (self.first, self.second)]
         x, y = (where_holds(self.where, f"CAST({column} AS DOUBLE)") for column in sql)
         sums = [
-            f"sum(CASE WHEN {other} IS NOT NULL THEN {value} END)"
+            f"{function}(CASE WHEN {other} IS NOT NULL THEN {value} END)"
+            for function in ("sum", "max")
             for value, other in zip((x, y), reversed(sql), strict=True)
         ]
         count, *products = (f"regr_{name}({y}, {x})" for name in ("count", "sxy", "sxx", "syy"))
@@ -363,10 +390,11 @@ class Correlation(ScanAnalyzer[CorrelationState, float]):
 
     def fold(self, cells: Sequence[Any]) -> CorrelationState:
         """Return the state of all aggregates."""
-        count, x_sum, y_sum, *products = cells
+        count, x_sum, y_sum, x_max, y_max, xy, xx, yy = cells
         if not count:
             return CorrelationState()
-        return CorrelationState(count, x_sum / count, y_sum / count, *products)
+        x_mean, y_mean = mean_of(count, x_sum, xx, x_max), mean_of(count, y_sum, yy, y_max)
+        return CorrelationState(count, x_mean, y_mean, xy, xx, yy)
 
     def measure(self, state: CorrelationState) -> float:
         """Return the coefficient."""

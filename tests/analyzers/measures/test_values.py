@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from math import isnan
 
 import pyarrow as pa
 import pytest
@@ -263,3 +264,22 @@ def test_completeness_of_whole_nested_columns(spark):
     assert found == pytest.approx([2 / 3, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
     rows = tg.row_level_results(data, {"ok": tg.Completeness("s")}).collect()
     assert [row["ok"] for row in rows] == [True, True, False]
+
+
+def test_a_constant_column_has_no_deviation_after_any_merge():
+    """Three and seven times 0.1 have sums whose quotients are not 0.1."""
+    total = sum([0.1] * 3), sum([0.1] * 7)
+    assert total[0] / 3 != total[1] / 7
+
+    def merged(analyzer, *cells):
+        state = analyzer.fold(cells[0]) + analyzer.fold(cells[1])
+        return analyzer.compute_metric_from(state + state).value
+
+    spread = [(n, x, 0.0, 0.1) for n, x in zip((3, 7), total, strict=True)]
+    assert merged(tg.StandardDeviation("x"), *spread) == 0.0
+    assert merged(tg.Variance("x"), *spread) == 0.0
+    shape = [(n, x, 0.0, None, None, 0.1) for n, x in zip((3, 7), total, strict=True)]
+    assert merged(tg.Skewness("x"), *shape) == 0.0
+    assert merged(tg.Kurtosis("x"), *shape) == 0.0
+    pairs = [(n, x, x, 0.1, 0.1, 0.0, 0.0, 0.0) for n, x in zip((3, 7), total, strict=True)]
+    assert isnan(merged(tg.Correlation("x", "y"), *pairs))
