@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +247,18 @@ def add_range(
 
     def work(connection: Connection) -> None:
         of = dataset_id(connection, dataset)
-        unknown[:] = _unknown_series(connection, of, series)
+        unknown[:] = (
+            f"{dataset!r} has no series of {what} yet"
+            for what in _unknown_series(connection, of, series)
+        )
+        if _is_empty_range(connection, of, window):
+            start = (
+                "the first partition" if window.since is None else f"{window.since:%Y-%m-%d %H:%M}"
+            )
+            unknown.append(
+                f"{dataset!r} has no partition between {start} and {window.until:%Y-%m-%d %H:%M} UTC:"
+                " the label applies to nothing yet"
+            )
         commit, now = next_commit(connection, None)
         about = {"dataset_id": of, "since": window.since, "until": window.until, "label": label}
         values = {**about, **told, "created_at": now, "commit_id": commit}
@@ -255,7 +266,7 @@ def add_range(
 
     database.write(work)
     for text in unknown:
-        warnings.warn(f"{dataset!r} has no series of {text} yet", RepositoryWarning, stacklevel=3)
+        warnings.warn(text, RepositoryWarning, stacklevel=3)
 
 
 def _unknown_series(
@@ -271,6 +282,16 @@ def _unknown_series(
         there = set(connection.execute(query.distinct()).scalars())
         if wanted not in there:
             yield f"the {what} {wanted!r}{did_you_mean(wanted, sorted(there))}"
+
+
+def _is_empty_range(connection: Connection, dataset: int, window: Window) -> bool:
+    """Return whether a range in the past holds no partition."""
+    if window.until is None or window.until > datetime.now(UTC):
+        return False
+    inside = sa.select(s.partition.c.id).where(
+        s.partition.c.dataset_id == dataset, window.condition()
+    )
+    return connection.execute(inside.limit(1)).first() is None
 
 
 def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:

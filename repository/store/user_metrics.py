@@ -43,10 +43,16 @@ def values_by_partition_name(
     Raises
     ------
     HistoryError
-        If a value is no number.
+        If a value is no number, or a partition is not given by its name.
     """
     if not isinstance(value, Mapping):
-        return {partition or "": _number(value, partition)}, {}
+        if not hasattr(value, "items"):  # which a pandas Series has
+            return {partition or "": _number(value, partition)}, {}
+        value = dict(value.items())
+    for key in value:
+        if not isinstance(key, str | Partition):
+            msg = f"partitions are given by name, such as 'ds=2026-01-05', not as {key!r}"
+            raise HistoryError(msg)
     known = {p.name: p for p in value if isinstance(p, Partition)}
     names = {p: p.name if isinstance(p, Partition) else p for p in value}
     return {names[p]: _number(v, names[p]) for p, v in value.items()}, known
