@@ -179,7 +179,7 @@ def _described(error: BaseException) -> str:
     if thrown:
         named = thrown[2].startswith("[")  # with the condition, so the class adds nothing
         return thrown[2] if named else f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"
-    line = text.splitlines()[0] if text else ""
+    line = _first_statement(text)
     name = condition_of(error)
     if name == "PYTHON_EXCEPTION" or "PythonException" in type(error).__name__:
         line = next(
@@ -188,6 +188,22 @@ def _described(error: BaseException) -> str:
     if name and line.startswith(f"[{name}]"):
         return line
     return f"{name or type(error).__name__}: {line}"
+
+
+def _first_statement(text: str) -> str:
+    r"""Return the first line of a text, with the lines that it announces by a colon at its end.
+
+    Examples
+    --------
+    >>> _first_statement("[CANNOT_MERGE_SCHEMAS] Failed merging schemas:\nInitial schema:\nx: INT\nother")
+    '[CANNOT_MERGE_SCHEMAS] Failed merging schemas: Initial schema: x: INT'
+    """
+    statement = ""
+    for line in text.splitlines():
+        statement = f"{statement} {line.strip()}".strip()
+        if not statement.endswith(":"):
+            break
+    return statement
 
 
 def thrown_class(error: BaseException) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from tidegauge.analyzers.core.durations import seconds
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.sql import column_sql, constant, literal
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
@@ -70,25 +71,28 @@ class MetricMethods(ConstraintBuilder):
         """
         return self.has(ColumnCount(), assertion, hint=hint)
 
-    def is_fresh(self, column: str, within: float, *, ahead: float = 0.0, hint: str = "") -> Self:
+    def is_fresh(
+        self, column: str, within: float | str, *, ahead: float | str = 0.0, hint: str = ""
+    ) -> Self:
         """Assert that the newest time of a column is recent, and not in the future.
 
         Parameters
         ----------
         column : str
-        within : float
-            The greatest age of the newest value, in seconds.
-        ahead : float
-            Seconds by which it may lie in the future, for clocks that differ.
+        within : float or str
+            The greatest age of the newest value: seconds, or a duration such as ``90m`` or ``1d``.
+        ahead : float or str
+            How far it may lie in the future, for clocks that differ.
         hint : str
 
         Examples
         --------
         >>> import tidegauge as tg
-        >>> tg.Check("feed").is_fresh("loaded_at", 3600, ahead=60).constraints[0].description
+        >>> tg.Check("feed").is_fresh("loaded_at", "1h", ahead=60).constraints[0].description
         "Freshness('loaded_at'): at least -60 and at most 3600"
         """
-        return self.has(Freshness(column), Between(-ahead or 0.0, within), hint=hint)
+        youngest, oldest = -seconds(ahead, "ahead") or 0.0, seconds(within, "within")
+        return self.has(Freshness(column), Between(youngest, oldest), hint=hint)
 
     def has_column(self, column: str, *, hint: str = "") -> Self:
         """Assert that a column exists.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,7 @@ import typer
 from tidegauge import __version__
 from tidegauge.analyzers.core.errors import TidegaugeError, describe
 from tidegauge.analyzers.core.filesystems import write_output
+from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.cli.anomalies import anomalies_app, backtest, detect
 from tidegauge.cli.checks import check
 from tidegauge.cli.consistency import consistency_app
@@ -62,6 +64,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     if sys.stdout.isatty():  # a pipe gets what is there, as JSON and CSV
         sys.stdout = cast("TextIO", SafeTerminal(sys.stdout))
+    warnings.showwarning = _print_warning
     sys.exit(run_command(sys.argv[1:], ends_process=True))
 
 
@@ -96,6 +99,18 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
         say(f"error: {describe(error)} (TIDEGAUGE_TRACE=1 shows where)")
         return TOOL_FAILED
     return status if isinstance(status, int) else 0
+
+
+def _print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning on one line; where in Python it was raised helps nobody at a command line."""
+    print(for_terminal(f"warning: {message}"), file=sys.stderr if file is None else file)
 
 
 def _print_version(asked: bool) -> None:
