@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.packages import require_array_packages
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -339,6 +340,7 @@ def open_source(
         if partition is None:
             return FrameSource(frame, keys)
         return FrameSource(frame, partition=_partition_of(partition, keys))
+    require_array_packages()
     session = spark or _active_session()
     if "/" in table:
         return PathSource(session, table, suite.partition_by, format, options or {})  # type: ignore[arg-type]

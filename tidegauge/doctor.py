@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.errors import (
     TidegaugeError,
     UnsupportedSparkError,
 )
+from tidegauge.analyzers.core.packages import ARRAY_PACKAGES, import_cure, import_problem
 from tidegauge.analyzers.core.plugins import load_plugins
 from tidegauge.spark.java import bundled_java, find_java, java_version
 from tidegauge.widgets import script
@@ -57,6 +58,8 @@ def examine(url: str) -> Iterator[Diagnosis]:
     """Check Python, packages, plug-ins, Java, write access, and the repository at ``url``."""
     yield Diagnosis("Tidegauge", OK, __version__)
     yield _python()
+    for package in ARRAY_PACKAGES:
+        yield _array_package(package)
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)
     yield from _plugins()
@@ -116,6 +119,15 @@ def _package(package: str, use: str, extra: str) -> Diagnosis:
         return Diagnosis(
             what, MISSING if extra else WRONG, "not installed", f"pip install {wanted}"
         )
+
+
+def _array_package(package: str) -> Diagnosis:
+    """Import a package: one that is installed may not fit the others."""
+    what = f"{package}, for measuring tables"
+    problem = import_problem(package)
+    if problem is not None:
+        return Diagnosis(what, WRONG, f"cannot be imported: {problem}", import_cure(package))
+    return Diagnosis(what, OK, version(package))
 
 
 def _script() -> Diagnosis:

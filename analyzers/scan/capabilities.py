@@ -7,6 +7,7 @@ here is concluded from a version: the session is asked, once.
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
@@ -162,8 +163,9 @@ def worker_error(error: BaseException) -> UnsupportedSparkError | None:
     if found is None:
         return None
     return UnsupportedSparkError(
-        f"Spark's Python workers have no {found[1]}: ship an environment that has it by "
-        "spark.archives, or install it on every worker; see docs/deployment.md"
+        f"Spark's Python workers have no {found[1]}. On a cluster, ship an environment that has it by"
+        " spark.archives, or install it on every worker (docs/deployment.md). In local mode, set"
+        f" PYSPARK_PYTHON={sys.executable} before Spark starts."
     )
 
 

@@ -21,6 +21,8 @@ from tests.services.environments import ENVIRONMENTS, REQUIREMENTS, environment
 
 NEWEST = "newest"
 """The environment of development, whose Spark is the newest."""
+FRESH = "spark35"
+"""The extra, and the environment, in which pip chooses all versions itself."""
 SUITE = (
     "tests/matrix",
     "tests/analyzers/measures/test_edges.py",
@@ -118,6 +120,21 @@ def run(version: str, more: list[str], formats: str) -> tuple[int, float]:
     return int(any(statuses)), (time.monotonic() - began) / 60
 
 
+def run_fresh_install() -> tuple[int, float]:
+    """Install Spark 3.5 as the documentation says, with no pins, and measure a table; see `run`."""
+    began = time.monotonic()
+    folder = ENVIRONMENTS / FRESH
+    subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+    python = folder / "bin" / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    done = subprocess.run([*pip, f"{ROOT}[spark35]"], cwd=folder, check=False)
+    if done.returncode == 0:
+        known = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "PYSPARK_PYTHON"}}
+        script = ROOT / "tests" / "matrix" / "first_table.py"
+        done = subprocess.run([python, "-I", script], cwd=folder, env=known, check=False)
+    return done.returncode, (time.monotonic() - began) / 60
+
+
 def main() -> int:
     """Run the suite on the release lines that are named, or on all and the newest."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
@@ -132,16 +149,20 @@ def main() -> int:
         help="the tests of Delta Lake and Iceberg, where they have packages",
     )
     asked = parser.parse_args()
-    there = [*versions(), NEWEST, *pythons()]
+    there = [*versions(), NEWEST, *pythons(), FRESH]
     wrong = [version for version in asked.versions if version not in there]
     if wrong:
         parser.error(f"no environment for {', '.join(wrong)}; there are: {', '.join(there)}")
     found = {}
     for name in asked.versions or there:
-        other = name.startswith("python")
-        found[name] = run_python(name) if other else run(name, asked.tests, asked.formats)
+        if name == FRESH:
+            found[name] = run_fresh_install()
+        elif name.startswith("python"):
+            found[name] = run_python(name)
+        else:
+            found[name] = run(name, asked.tests, asked.formats)
     for name, (status, minutes) in found.items():
-        kind = name if name.startswith("python") else f"Spark {name}"
+        kind = name if name.startswith(("python", FRESH)) else f"Spark {name}"
         print(f"{kind:13} {'passed' if status == 0 else 'FAILED'}  {minutes:5.1f} minutes")
     return int(any(status for status, _ in found.values()))
 

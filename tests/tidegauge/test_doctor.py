@@ -60,3 +60,22 @@ def test_no_part_of_a_password_is_told(tmp_path):
     missing = _repository(f"sqlite:///{tmp_path / 'nope.db'}")
     assert missing.found.endswith("nope.db does not exist yet; the first run creates it")
     assert not (tmp_path / "nope.db").exists()
+
+
+def test_packages_that_do_not_fit_each_other_are_named_with_the_cure(tmp_path, monkeypatch):
+    """pyarrow 26 is installed beside NumPy 1, which Spark 3.5 requires."""
+    from tidegauge.analyzers.core import packages
+
+    def import_module(name):
+        if name == "pyarrow":
+            raise ImportError("pyarrow requires NumPy 2.0 or newer, found 1.26.4")
+
+    monkeypatch.setattr(packages, "import_module", import_module)
+    monkeypatch.setattr(packages, "version", lambda name: "1.26.4")
+    by_subject = {one.what: one for one in examine(f"sqlite:///{tmp_path / 'r.db'}")}
+    pyarrow = by_subject["pyarrow, for measuring tables"]
+    assert (pyarrow.status, pyarrow.cure) == (WRONG, "pip install 'pyarrow<26'")
+    assert "NumPy 2.0 or newer" in pyarrow.found
+    assert by_subject["numpy, for measuring tables"].status == OK
+    with pytest.raises(tg.SetupError, match=r"pyarrow cannot be imported: .* Run: pip install"):
+        packages.require_array_packages.__wrapped__()
