@@ -167,7 +167,7 @@ def _unlike(
     kinds = {Schema.from_types({name: of}).field(quote(name)).kind for of in types}
     if is_time:
         if not (kinds <= INTEGRAL | {"timestamp"} or kinds == {"timestamp_ntz"}):
-            yield f"{name!r} is {' and '.join(sorted(kinds))}, not a timestamp or milliseconds"
+            yield f"{name!r} is {' and '.join(sorted(kinds))}, not a timestamp or milliseconds{_time_cure(kinds)}"
     elif not (kinds <= INTEGRAL or shape(types[0]) == shape(types[1]) if is_key else alike(types)):
         one, other = map(_type_name, types)
         if one == other:  # nested types that differ inside
@@ -175,6 +175,16 @@ def _unlike(
         yield f"{name!r} is {one} in the log and {other} in {whose}"
     elif is_key and holds(types[0], UNORDERED):
         yield f"{name!r} is {_type_name(types[0])}, by which rows cannot be joined"
+
+
+def _time_cure(kinds: set[str]) -> str:
+    """Return how to compare an instant with a wall clock; empty for other types."""
+    if not ("timestamp_ntz" in kinds and kinds - {"timestamp_ntz"} <= INTEGRAL | {"timestamp"}):
+        return ""
+    return (
+        ": convert the timestamp_ntz side to an instant, with the zone that its clock shows, such as"
+        " to_utc_timestamp(CAST(ts AS TIMESTAMP), 'Europe/Berlin')"
+    )
 
 
 def _type_name(of: Any) -> str:

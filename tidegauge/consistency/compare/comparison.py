@@ -63,6 +63,8 @@ class Comparison:
         All measures.
     groups : mapping of tuple of str to Group
         The states, by the values of the ``by`` columns.
+    uncompared : tuple of str
+        Sentences that name the columns of one side only, if the features were not given by name.
 
     Examples
     --------
@@ -82,11 +84,12 @@ class Comparison:
     by: tuple[str, ...]
     measures: tuple[AnyMeasure, ...]
     groups: Mapping[Values, Group]
+    uncompared: tuple[str, ...] = ()
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Notices for the reader: the features that were compared as floats."""
-        return compared_as_floats(Schema.from_frame(self.table))
+        """Notices for the reader: columns that were not compared, and features compared as floats."""
+        return (*self.uncompared, *compared_as_floats(Schema.from_frame(self.table)))
 
     def __repr__(self) -> str:
         """Return a summary with the numbers of features, rows and groups, and the notices."""
@@ -116,7 +119,7 @@ class Comparison:
         for values, group in self.groups.items():
             parts.setdefault(tuple(values[i] for i in at), []).append(group)
         groups = {values: self._added(some) for values, some in parts.items()}
-        return Comparison(self.table, tuple(by), self.measures, groups)
+        return Comparison(self.table, tuple(by), self.measures, groups, self.uncompared)
 
     def _added(self, groups: Sequence[Group]) -> Group:
         states: dict[AnyAnalyzer, Outcome] = {}

@@ -183,7 +183,7 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
     metric : str
         ``row_matched``, ``row_missing`` (only in the backfill), ``row_extra`` (only in the log),
         ``row_duplicate`` (beyond the first of their key, on either side), ``row_null_key`` (a null
-        in the key), or ``row_unmatched``, the share of rows that are on one side only: 0 without
+        in the key or time; a matched row counts once), or ``row_unmatched``, the share of rows that are on one side only: 0 without
         any rows, and never undefined, as the shares of matched rows are.
     group_by : str
 
@@ -233,7 +233,7 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
                 for at in ("matched", "missing", "extra")
             ),
             Aggregate(f"sum(CASE WHEN {copy} > 1 THEN {sides} END)"),
-            Aggregate(f"sum(CASE WHEN {quote(NULL_KEY)} THEN {sides} END)"),
+            Aggregate(f"count_if({quote(NULL_KEY)})"),
         )
 
     def fold(self, cells: Sequence[Any]) -> RowPresence:

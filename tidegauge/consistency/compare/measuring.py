@@ -80,7 +80,8 @@ def compare(
     time : str
         A timestamp, or milliseconds since 1970.
     group_bys : mapping of str to sequence of str, optional
-        The features of each group-by. By default all common columns, in one group-by named ``*``.
+        The features of each group-by. By default all common columns, in one group-by named ``*``;
+        `Comparison.notices` names the columns that only one side has.
     tolerance : mapping, optional
         Tolerance for numbers by feature: an absolute number, or ``{"abs": ..., "rel": ...}``. In
         arrays, maps and structs it applies to the numbers inside.
@@ -145,6 +146,8 @@ def compare(
     try:
         private = privacy_settings().of(dataset)
         found = measure(table, features, pairs.by, tolerance, k=k, longest=longest, private=private)
+        if group_bys is None:
+            found = replace(found, uncompared=tuple(_uncompared(logged, backfilled, pairs)))
     finally:
         table.unpersist()
     if repository is not None and dataset is not None:
@@ -230,6 +233,20 @@ def _features(
             if name.casefold() not in taken and logged_as.get(name, name).casefold() in served
         )
     }
+
+
+def _uncompared(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> Iterator[str]:
+    """Yield which columns of one side have no counterpart on the other."""
+    taken = {name.casefold() for name in (*pairs.keys, pairs.time, *pairs.partition_by)}
+    served = {pairs.in_log(name).casefold() for name in pairs.features}
+    compared = {name.casefold() for name in pairs.features}
+    for side, other, columns, known in (
+        ("the log", "the backfill", logged.columns, served),
+        ("the backfill", "the log", backfilled.columns, compared),
+    ):
+        alone = [name for name in columns if name.casefold() not in taken | known]
+        if alone:
+            yield f"not compared, because {other} lacks them: {', '.join(alone)} of {side}"
 
 
 def _measures(

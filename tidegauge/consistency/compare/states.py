@@ -31,7 +31,7 @@ class RowPresence(_Sums):
     duplicates : int
         Rows of either side beyond the first of their key.
     null_keys : int
-        Rows of either side with a null in their key.
+        Rows with a null in their key or time; a matched row counts once.
 
     Examples
     --------
