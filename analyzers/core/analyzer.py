@@ -11,13 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import Field as Option
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
     Protocol,
+    Self,
     TypeAlias,
     TypeVar,
     cast,
@@ -32,6 +33,7 @@ from tidegauge.analyzers.core.errors import (
     PreconditionError,
     SuiteError,
 )
+from tidegauge.analyzers.core.exact_comparisons import compare_exactly
 from tidegauge.analyzers.core.metric import (
     Entity,
     Failure,
@@ -209,6 +211,13 @@ class Analyzer(Description, ABC, Generic[S, T]):
         """Return the options that are SQL expressions, as their user wrote them."""
         options = (getattr(self, name) for name in self.sql_options)
         return tuple(text for text in options if text is not None)
+
+    def with_exact_comparisons(self, schema: Schema) -> Self:
+        """Return the analyzer with SQL options in which no comparison changes a value; see `compare_exactly`."""
+        options = {name: getattr(self, name) for name in self.sql_options}
+        exact = {n: compare_exactly(sql, schema) for n, sql in options.items() if sql is not None}
+        changed = {name: sql for name, sql in exact.items() if sql != options[name]}
+        return replace(self, **changed) if changed else self
 
     @property
     def data_name(self) -> str | None:

@@ -19,7 +19,6 @@ from tidegauge.analyzers.core.analyzer import (
     analyzer,
 )
 from tidegauge.analyzers.core.conditions import known_sql
-from tidegauge.analyzers.core.decimals import compare_exactly
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, where_holds
@@ -223,7 +222,7 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the rows where the predicate is true, where it is not null, and all rows."""
-        predicate = f"(\n{compare_exactly(self.predicate, schema)}\n)"
+        predicate = f"(\n{self.predicate}\n)"
         held = where_holds(self.where, predicate)
         known = where_holds(self.where, known_sql(predicate, schema))
         return (f"count_if({held})", f"count({known})", count_rows(self.where))

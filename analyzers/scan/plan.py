@@ -179,7 +179,7 @@ def _drop(made: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
 
 def _requests(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[Request, ...]:
     analyzer.preconditions(schema)
-    requests = analyzer.requests(schema)
+    requests = analyzer.with_exact_comparisons(schema).requests(schema)
     private.check(requests, schema)
     return requests
 

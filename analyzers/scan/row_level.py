@@ -7,7 +7,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
-from tidegauge.analyzers.core.decimals import compare_exactly
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     SuiteError,
@@ -74,12 +73,13 @@ def row_level_results(
     schema = Schema.from_frame(data)
     taken = {name.casefold() for name in schema.names}
     columns = []
-    for name, analyzer in analyzers.items():
+    for name, given in analyzers.items():
         if name.casefold() in taken:
             msg = f"there is a column {name!r} already; choose another name"
             raise SuiteError(msg)
         taken.add(name.casefold())
-        analyzer.preconditions(schema)
+        given.preconditions(schema)
+        analyzer = given.with_exact_comparisons(schema)
         outcome, is_flag = row_outcome(analyzer, schema), not isinstance(analyzer, ExtremeAnalyzer)
         if analyzer.where is not None:
             other = "true" if filtered_row == "true" and is_flag else "NULL"
@@ -107,7 +107,7 @@ def _(analyzer: Completeness, schema: Schema) -> str:
 
 @row_outcome.register
 def _(analyzer: Compliance, schema: Schema) -> str:
-    return f"coalesce((\n{compare_exactly(analyzer.predicate, schema)}\n), false)"
+    return f"coalesce((\n{analyzer.predicate}\n), false)"
 
 
 @row_outcome.register

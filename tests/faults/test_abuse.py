@@ -340,7 +340,7 @@ def test_errors_that_quote_long_values_are_read_once():
 
 def test_sql_that_opens_what_it_does_not_close_is_read_once():
     run_in_time(r"""
-        from tidegauge.analyzers.core.decimals import compare_exactly
+        from tidegauge.analyzers.core.exact_comparisons import compare_exactly
         from tidegauge.analyzers.core.schema import Schema
         from tidegauge.analyzers.core.sql import names_in, protect_names, without_filters, words_in
 

@@ -117,8 +117,7 @@ class _Asked:
 
 def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked | None:
     """Return how to find bad values; None if none explains the constraint, or they are private."""
-    analyzer = constraint.analyzer
-    columns = _columns(analyzer, schema)
+    columns = _columns(constraint.analyzer, schema)
     if not 0 < len(columns) <= MOST_COLUMNS:
         return None
     if any(private.covers(column, schema) for column in columns):
@@ -126,6 +125,7 @@ def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked |
     fields = [schema.field(column) for column in columns]
     if any(field.kind in UNPRINTABLE for field in fields):
         return None
+    analyzer = constraint.analyzer.with_exact_comparisons(schema)
     where = "true" if analyzer.where is None else f"(\n{analyzer.where}\n)"
     if isinstance(analyzer, Uniqueness):
         rule = row_predicate(constraint, "true")

@@ -247,7 +247,7 @@ class RowMethods(ConstraintBuilder):
         return self.has(DataType(column), share(at_least), hint=hint, part=DataTypeShare(kind))
 
     def is_non_negative(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that numbers are at least 0; null passes.
+        """Assert that numbers are at least 0; null passes, a text that shows no number fails.
 
         Examples
         --------
@@ -259,7 +259,7 @@ class RowMethods(ConstraintBuilder):
         return self.satisfies(rule, f"{column} is not negative", at_least, hint=hint)
 
     def is_positive(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that numbers are greater than 0; null passes.
+        """Assert that numbers are greater than 0; null passes, a text that shows no number fails.
 
         Examples
         --------
@@ -334,6 +334,9 @@ class RowMethods(ConstraintBuilder):
         hint: str = "",
     ) -> Self:
         """Assert that values are in a set or within bounds; null passes.
+
+        A column of text is compared with numbers, dates and times by what it shows: '5.9' is above 5,
+        and a text that shows no number fails.
 
         Parameters
         ----------

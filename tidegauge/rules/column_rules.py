@@ -65,6 +65,9 @@ class _ColumnRule(DQMRule):
 class BoundRule(_ColumnRule):
     """Range rule: the column lies between two bounds.
 
+    A column of text is compared with numbers, dates and times by what it shows: '5.9' is above 5, and
+    a text that shows no number breaks the rule.
+
     Parameters
     ----------
     column : str or Column

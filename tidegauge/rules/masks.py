@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.decimals import compare_exactly
 from tidegauge.analyzers.core.errors import (
     MetricError,
     RuleError,
     UnresolvedExpressionError,
     describe,
 )
+from tidegauge.analyzers.core.exact_comparisons import compare_exactly
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
 from tidegauge.analyzers.scan.parsing import unparsed
