@@ -189,6 +189,24 @@ def _(value: dt.datetime) -> str:
     return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
 
 
+def wall_clock_micros(expression: str) -> str:
+    """Return SQL for a TIMESTAMP_NTZ as microseconds since 1970-01-01 00:00, whatever the session's zone.
+
+    ``timestampdiff`` reads such times in the session's time zone, and so moves those that its clocks
+    skip.
+
+    Examples
+    --------
+    >>> wall_clock_micros("`at`").startswith("(unix_date(CAST(`at` AS DATE)) * 86400000000L + ")
+    True
+    """
+    return (
+        f"(unix_date(CAST({expression} AS DATE)) * 86400000000L + hour({expression}) * 3600000000L"
+        f" + minute({expression}) * 60000000L"
+        f" + CAST(extract(SECOND FROM {expression}) * 1000000 AS BIGINT))"
+    )
+
+
 def one_of(expression: str, values: Sequence[str]) -> str:
     """Return an SQL ``IN`` condition: true where the expression equals one of the values."""
     return f"{expression} IN ({', '.join(map(literal, values))})"

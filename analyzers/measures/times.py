@@ -1,11 +1,13 @@
 """Dates and timestamps: MinTime, MaxTime, Freshness.
 
-A time is a number of seconds since 1970 in UTC; a date is its midnight, a timestamp without time
-zone is taken as UTC. States hold whole microseconds.
+A TIMESTAMP is an instant: seconds since 1970 in UTC. A DATE and a TIMESTAMP_NTZ are wall-clock
+times without a zone: seconds from 1970-01-01 00:00 to what the clock shows, which is midnight for a
+date. Neither depends on the session's time zone. States hold whole microseconds.
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +17,14 @@ from typing import Any, ClassVar, Self
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.schema import Field, Schema
-from tidegauge.analyzers.core.sql import where_holds
+from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
+from tidegauge.analyzers.core.sql import (
+    NAMELESS,
+    quote,
+    wall_clock_micros,
+    where_holds,
+    words_in,
+)
 from tidegauge.analyzers.core.state import State, register_state
 
 _SECOND = 1_000_000
@@ -70,14 +78,57 @@ class FreshnessState(State):
 
 
 def _micros(field: Field, aggregate: str, where: str | None) -> str:
-    found = f"{aggregate}({where_holds(where, field.sql)})"
+    time = f"{aggregate}({where_holds(where, field.sql)})"
     match field.kind:
         case "date":
-            return f"CAST(unix_date({found}) AS BIGINT) * {86400 * _SECOND}"
+            return f"CAST(unix_date({time}) AS BIGINT) * {86400 * _SECOND}"
         case "timestamp":
-            return f"unix_micros({found})"
+            return f"unix_micros({time})"
         case _:
-            return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', {found})"
+            return wall_clock_micros(time)
+
+
+_ZONED_TIME = re.compile(
+    rf"""\btimestamp(?P<literal>\s*'(?!\s*[-+\d]+[T\s]+[\d:.]+\s*[-+A-Za-z])[^']*')
+      | \b(?:to_)?timestamp(?P<call>\s*\((?!\s*[-+]?\d))
+      | \bas\s+timestamp(?P<cast>\s*\))
+      | {NAMELESS} | `[^`]*`""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+"""Where SQL makes a TIMESTAMP of a text or a date that names no zone."""
+
+
+def as_wall_clock(sql: str, schema: Schema) -> str:
+    """Return SQL whose literals, casts and calls make TIMESTAMP_NTZ of times without a zone.
+
+    A TIMESTAMP without a zone is read by the clocks of the session's zone, and a time that they skip
+    is moved. A literal with a zone stays an instant. SQL that reads columns of numbers, which may be
+    seconds since 1970, stays as it is.
+
+    Examples
+    --------
+    >>> schema = Schema.from_types({"ds": "string", "seconds": "long"})
+    >>> as_wall_clock("timestamp(ds) + INTERVAL 1 DAY", schema)
+    'to_timestamp_ntz(ds) + INTERVAL 1 DAY'
+    >>> as_wall_clock("CAST(ds AS TIMESTAMP)", schema), as_wall_clock("timestamp(seconds)", schema)
+    ('CAST(ds AS TIMESTAMP_NTZ)', 'timestamp(seconds)')
+    >>> as_wall_clock("TIMESTAMP'2018-11-04 00:00:00'", schema)
+    "TIMESTAMP_NTZ'2018-11-04 00:00:00'"
+    >>> as_wall_clock("TIMESTAMP'2018-11-04 00:00:00 UTC'", schema)
+    "TIMESTAMP'2018-11-04 00:00:00 UTC'"
+    """
+    words = words_in(sql)
+    if any(schema.field(quote(n)).kind in NUMERIC for n in schema.names if n.casefold() in words):
+        return sql
+
+    def without_zone(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return f"TIMESTAMP_NTZ{match['literal']}"
+        if match["call"]:
+            return f"to_timestamp_ntz{match['call']}"
+        return f"AS TIMESTAMP_NTZ{match['cast']}" if match["cast"] else match[0]
+
+    return _ZONED_TIME.sub(without_zone, sql)
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +166,8 @@ class _TimeAnalyzer(ColumnAnalyzer[TimeRangeState, float]):
 class MinTime(_TimeAnalyzer):
     """Earliest date or timestamp, in seconds since 1970.
 
-    Nulls are ignored; empty metric if all values are null.
+    A TIMESTAMP is counted in UTC; a DATE or TIMESTAMP_NTZ as its clock shows it, whatever the
+    session's time zone. Nulls are ignored; empty metric if all values are null.
 
     Examples
     --------
@@ -132,7 +184,8 @@ class MinTime(_TimeAnalyzer):
 class MaxTime(_TimeAnalyzer):
     """Latest date or timestamp, in seconds since 1970.
 
-    Nulls are ignored; empty metric if all values are null.
+    A TIMESTAMP is counted in UTC; a DATE or TIMESTAMP_NTZ as its clock shows it, whatever the
+    session's time zone. Nulls are ignored; empty metric if all values are null.
 
     Examples
     --------
@@ -159,6 +212,17 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
         Spark SQL expression for the reference time, in place of now. For the freshness of old
         partitions use their end: ``timestamp(ds) + INTERVAL 1 DAY``.
 
+    Notes
+    -----
+    The kind of the column decides how both times are compared:
+
+    - A TIMESTAMP column holds instants. An ``until`` without a zone (a DATE, a TIMESTAMP_NTZ, a text
+      or literal such as ``TIMESTAMP'2024-01-31 12:00:00'``) is read in the session's time zone.
+    - A DATE or TIMESTAMP_NTZ column holds what a clock showed, and a date is its midnight. An
+      ``until`` without a zone is compared as it stands: from 10:00 to 12:00 are 7200 seconds in every
+      zone and on every day. An instant (now, a TIMESTAMP column, a literal with a zone) is first
+      converted to the time that the clocks of the session's time zone show.
+
     Examples
     --------
     >>> state = FreshnessState(latest=86_400_000_000, until=86_460_000_000, count=5)
@@ -175,16 +239,15 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the latest value, the reference time and the number of values."""
-        moment = (
-            "current_timestamp()"
-            if self.until is None
-            else f"CAST((\n{self.until}\n) AS TIMESTAMP)"
-        )
-        return (
-            _micros(self.field(schema), "max", self.where),
-            f"unix_micros(max({where_holds(self.where, moment)}))",
-            f"count({self.values(schema)})",
-        )
+        field = self.field(schema)
+        until = "current_timestamp()" if self.until is None else f"(\n{self.until}\n)"
+        if field.kind == "timestamp":
+            until = f"CAST({until} AS TIMESTAMP_LTZ)"
+            latest_until = f"unix_micros(max({where_holds(self.where, until)}))"
+        else:
+            until = f"CAST({as_wall_clock(until, schema)} AS TIMESTAMP_NTZ)"
+            latest_until = wall_clock_micros(f"max({where_holds(self.where, until)})")
+        return (_micros(field, "max", self.where), latest_until, f"count({self.values(schema)})")
 
     def fold(self, cells: Sequence[Any]) -> FreshnessState:
         """Return the state of both times and the count."""

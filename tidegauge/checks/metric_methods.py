@@ -76,6 +76,8 @@ class MetricMethods(ConstraintBuilder):
     ) -> Self:
         """Assert that the newest time of a column is recent, and not in the future.
 
+        A DATE or TIMESTAMP_NTZ is compared with what the clocks of the session's time zone show now.
+
         Parameters
         ----------
         column : str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.schema import INTEGRAL, Field, Schema
-from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.sql import quote, wall_clock_micros
 from tidegauge.consistency.compare.alignment import (
     BUCKET,
     DATE,
@@ -26,11 +26,6 @@ from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_MICROS = {
-    "timestamp": "unix_micros({})",
-    "timestamp_ntz": "timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {})",
-}
 
 
 def pair(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> DataFrame:
@@ -255,7 +250,9 @@ def _time(own: Schema, schemas: Sequence[Schema], name: str) -> tuple[str, str]:
     """Return SQL for the time, and for its minute since 1970."""
     mine = own.field(quote(name))
     if mine.kind not in INTEGRAL:
-        return mine.sql, _floor(_MICROS[mine.kind].format(mine.sql), 60_000_000)
+        is_instant = mine.kind == "timestamp"
+        micros = f"unix_micros({mine.sql})" if is_instant else wall_clock_micros(mine.sql)
+        return mine.sql, _floor(micros, 60_000_000)
     millis = f"CAST({mine.sql} AS BIGINT)"
     all_millis = all(schema.field(quote(name)).kind in INTEGRAL for schema in schemas)
     time = millis if all_millis else f"timestamp_millis({millis})"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import SuiteError, WrongColumnTypeError
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
-from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.sql import quote, wall_clock_micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -186,8 +186,7 @@ def _sql_text(schema: Schema, name: str) -> str:
     elif kind == "timestamp":
         text = f"CAST(unix_micros({sql}) AS STRING)"
     elif kind == "timestamp_ntz":
-        start = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
-        text = f"CAST(timestampdiff(MICROSECOND, {start}, {sql}) AS STRING)"
+        text = f"CAST({wall_clock_micros(sql)} AS STRING)"
     else:
         raise WrongColumnTypeError(name, kind, _ACCEPTED)
     return f"coalesce({text}, '\\\\N')"

@@ -9,7 +9,7 @@ from typing import Any
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL
-from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.sql import quote, wall_clock_micros
 from tidegauge.griffin.bind.expressions import Binder
 from tidegauge.griffin.bind.types import kind_of
 from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
@@ -79,6 +79,20 @@ def milliseconds_sql(node: Expression, write: Callable[[Expression], str] = expr
     return f"coalesce({number}, unix_millis(try_cast({text} AS TIMESTAMP)))"
 
 
+def times_sql(
+    items: Sequence[Expression], write: Callable[[Expression], str] = expression_sql
+) -> list[str]:
+    """Return SQL for bound times in milliseconds since 1970, null if they are none.
+
+    Times that are all without a zone (DATE or TIMESTAMP_NTZ) are taken as they stand, so that a
+    change of the clocks between them is no part of the latency. All others are instants.
+    """
+    if all(kind_of(item) in {"date", "timestamp_ntz"} for item in items):
+        times = [f"CAST({write(item)} AS TIMESTAMP_NTZ)" for item in items]
+        return [f"CAST(floor({wall_clock_micros(time)} / 1000BD) AS BIGINT)" for time in times]
+    return [milliseconds_sql(item, write) for item in items]
+
+
 def latency_sql(
     items: Sequence[Expression], write: Callable[[Expression], str] = expression_sql
 ) -> str:
@@ -91,9 +105,10 @@ def latency_sql(
     write : callable
         Writer of expressions as SQL.
     """
-    first, second = items if len(items) > 1 else (items[0], None)
-    end = quote(TMST) if second is None else milliseconds_sql(second, write)
-    return f"({end} - {milliseconds_sql(first, write)})"
+    if len(items) == 1:
+        return f"({quote(TMST)} - {milliseconds_sql(items[0], write)})"
+    begin, end = times_sql(items, write)
+    return f"({end} - {begin})"
 
 
 def step_sql(latency: str, size: int) -> str:
@@ -113,7 +128,7 @@ def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
         items.append(Binder(work.scope, (work.source,)).bind(Name(TMST)))
     if len(items) != 2:
         raise work.error(f"a rule of timeliness has one or two times, not {len(items)}")
-    begin, end = map(milliseconds_sql, items)
+    begin, end = times_sql(items)
     latency, total = (
         work.extra_column(work.option("latency", "latency")),
         work.output_column("total"),

@@ -99,10 +99,21 @@ def date_sql(text: str, kind: str, pattern: str | None, *, lenient: bool) -> str
         strict = f"CASE WHEN {text} RLIKE {literal(_ISO[kind])} THEN try_cast({text} AS {kind}) END"
     else:
         strict = f"CAST(try_to_timestamp({text}, {literal(pattern)}) AS {kind})"
+    if pattern is not None and kind == "timestamp_ntz" and not _names_zone(pattern):
+        # Parsed in UTC, whose clocks skip nothing; null where `spark.sql.timestampType` is TIMESTAMP_NTZ,
+        # with which the plain cast keeps every time.
+        in_utc = f"try_to_timestamp(concat({text}, ' Z'), {literal(pattern + ' XXX')})"
+        epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+        exact = f"{epoch} + unix_micros({in_utc}) * INTERVAL '0.000001' SECOND"
+        strict = f"coalesce({exact}, {strict})"
     if not lenient:
         return strict
     rolled = _rolled_sql(text, _numbers(pattern or _DEFAULT[kind]))
     return f"coalesce({strict}, CAST({rolled} AS {kind}))"
+
+
+def _names_zone(pattern: str) -> bool:
+    return any(m["field"] and m["field"][0] in "VzOXx" for m in _TOKEN.finditer(pattern))
 
 
 def _numbers(pattern: str) -> _Numbers:

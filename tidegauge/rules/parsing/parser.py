@@ -181,9 +181,8 @@ class ParserValidation(ValidationTask):
     the file, which is a bad structure only if the number of fields is then wrong; more than 20,480
     fields raise Spark's own error; and the text of a record with bad cells is re-serialized.
 
-    A time without zone (``timestamp_ntz``) that is parsed by a pattern is converted through the
-    session's time zone: a time in a daylight-saving gap is shifted, unless
-    ``spark.sql.timestampType`` is ``TIMESTAMP_NTZ``.
+    A time without zone (``timestamp_ntz``) is what the text shows, whatever the session's time zone.
+    Only a pattern with a zone is converted: to the time that the clocks of the session's zone show.
 
     Examples
     --------
