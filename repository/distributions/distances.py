@@ -300,8 +300,10 @@ class ChiSquare(NamedTuple):
 
     Attributes
     ----------
-    statistic, p_value : float
-        NaN if there were fewer than two categories to compare.
+    statistic : float
+        Pearson's statistic of the categories that the baseline has; NaN if there were fewer than two.
+    p_value : float
+        NaN if no current row has a category of the baseline, or there is one category in all.
     categories : int
         Number of categories after small ones were joined.
     """
@@ -314,22 +316,51 @@ class ChiSquare(NamedTuple):
 def chi_square(baseline: Mapping[str, float], current: Mapping[str, float]) -> ChiSquare:
     """Run Pearson's goodness-of-fit test of current counts against the baseline's shares.
 
-    As in Deequ, the baseline's shares count as known. Unseen categories are left out, and small
-    ones `joined`.
+    As in Deequ, the baseline's shares count as known, and small categories are `joined`. Categories
+    that the baseline lacks have no share, and Deequ leaves them out. Here their number of rows is
+    tested, too (see `unseen_p`), and the p-value is twice the smaller of both.
 
     Examples
     --------
     >>> chi_square({"a": 20, "b": 20}, {"a": 30})
     ChiSquare(statistic=30.0, p_value=4.32e-08, categories=2)
+    >>> chi_square({"a": 50, "b": 50}, {"a": 5, "b": 5, "c": 90}).p_value < 1e-9
+    True
     """
     total = sum(baseline.values())
     rows = sum(count for key, count in current.items() if baseline.get(key))
     known = {key: count for key, count in baseline.items() if count}
     if not rows:
         return ChiSquare(nan, nan, 0)
+    unseen = unseen_p(baseline, current)
     groups = joined((n / total * rows, float(current.get(key, 0))) for key, n in known.items())
     if len(groups) < 2:
-        return ChiSquare(nan, nan, len(groups))
+        return ChiSquare(nan, unseen, len(groups))
     expected, actual = np.array(groups).T
     statistic = float(np.sum((actual - expected) ** 2 / expected))
-    return ChiSquare(statistic, float(special.chdtrc(len(groups) - 1, statistic)), len(groups))
+    p_value = float(special.chdtrc(len(groups) - 1, statistic))
+    if not isnan(unseen):
+        p_value = min(1.0, 2 * min(p_value, unseen))
+    return ChiSquare(statistic, p_value, len(groups))
+
+
+def unseen_p(baseline: Mapping[str, float], current: Mapping[str, float]) -> float:
+    """Return the p-value of the number of current rows whose category the baseline lacks.
+
+    By Good and Turing (1953) the share of such rows is that of the baseline's rows whose category
+    occurs once; one is added, so that it is never 0. The number of rows is taken as Poisson. NaN if
+    there are none.
+
+    Examples
+    --------
+    >>> unseen_p({"a": 50, "b": 50}, {"a": 99, "c": 1}), unseen_p({"a": 50, "b": 50}, {"a": 90, "c": 10})
+    (0.632, 1.11e-07)
+    >>> unseen_p({"a": 50, "b": 50}, {"a": 10})
+    nan
+    """
+    rows, total = sum(current.values()), sum(baseline.values())
+    unseen = sum(count for key, count in current.items() if not baseline.get(key))
+    if not unseen or not total:
+        return nan
+    once = sum(1 for count in baseline.values() if 0 < count <= 1)
+    return float(special.gammainc(unseen, rows * (once + 1) / total))

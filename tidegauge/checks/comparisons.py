@@ -473,7 +473,7 @@ class ComparisonMethods(ConstraintBuilder):
             ``w``); or ``previous``, the partition before.
         distance : str
             ``ks``, the two-sample test of Kolmogorov and Smirnov, of numbers; ``chi_square``, Pearson's
-            test, of categories; ``psi`` or ``js`` (Jensen-Shannon, in bits) of either.
+            test, of categories, which also tests the number of rows with categories never seen before; ``psi`` or ``js`` (Jensen-Shannon, in bits) of either.
         assertion : callable, float, pair of float, or Between, optional
             On the distance; for ``chi_square`` on the p-value. Without one, ``ks`` must not be
             significant at 0.3 % beyond the errors of sketches, the p-value be at least 0.003, ``psi`` at

@@ -30,6 +30,7 @@ from tidegauge.repository.distributions.distances import (
     l_infinity,
     numeric_distances,
     psi,
+    unseen_p,
     wasserstein,
 )
 from tidegauge.repository.distributions.shapes import Quantiles, categories_of, quantiles_of
@@ -100,6 +101,24 @@ def test_small_categories_are_joined_before_the_test():
     assert joined == (pytest.approx(4 / 44 + 4 / 6), pytest.approx(stats.chi2.sf(25 / 33, 2)), 3)
     many = {str(i): 1 for i in range(20_000)}
     assert chi_square(many, many).p_value == 1.0
+
+
+def test_unseen_categories_count_in_the_test():
+    # 90 of 100 rows are new; of 1 in 101 expected, Poisson's tail beyond 90 is below 1e-130.
+    assert chi_square({"a": 50, "b": 50}, {"a": 5, "b": 5, "c": 90}).p_value < 1e-100
+    # One category before, so that nothing but new ones can be tested: P(X >= 10) for a mean of 1.
+    constant = chi_square({"a": 100}, {"a": 90, "b": 10})
+    assert math.isnan(constant.statistic)
+    assert constant.p_value == pytest.approx(stats.poisson.sf(9, 1))
+    # One new row in 100 is nothing, nor are 100 where every category before occurred once.
+    assert chi_square({"a": 50, "b": 50}, {"a": 49, "b": 50, "c": 1}).p_value == 1.0
+    tail = {"a": 900} | {f"id {i}": 1 for i in range(100)}
+    assert unseen_p(tail, {"a": 900} | {f"new {i}": 1 for i in range(100)}) > 0.4
+    # Twice the smaller p-value: new rows are as expected, but b is gone.
+    both = chi_square({"a": 50, "b": 50}, {"a": 99, "c": 1})
+    assert both.p_value == pytest.approx(2 * stats.chi2.sf(99, 1))
+    # Without new categories the p-value is Pearson's alone.
+    assert chi_square({"a": 20, "b": 20}, {"a": 30}).p_value == stats.chi2.sf(30, 1)
 
 
 # by hand
