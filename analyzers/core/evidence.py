@@ -161,11 +161,17 @@ class Measurements:
         return None
 
 
-def as_verdict(answer: object) -> bool:
+def as_verdict(answer: object, owner: str = "") -> bool:
     """Return the answer of a user's function as a verdict: True or False, NumPy's included.
 
     Other values that count as true in Python would let a check pass by accident: a text that says
     what is wrong, a share, NaN.
+
+    Parameters
+    ----------
+    answer : object
+    owner : str
+        Whose answer it is, for the error.
 
     Raises
     ------
@@ -181,11 +187,12 @@ def as_verdict(answer: object) -> bool:
         ...
     TypeError: a verdict is True or False, not 'too many'
     """
-    if isinstance(answer, bool) or type(answer).__name__ in _NUMPY_BOOLEANS:
+    kind = type(answer)
+    if isinstance(answer, bool) or (kind.__module__, kind.__name__) in _NUMPY_BOOLEANS:
         return bool(answer)
     msg = f"a verdict is True or False, not {answer!r}"
-    raise TypeError(msg)
+    raise TypeError(f"{owner}: {msg}" if owner else msg)
 
 
-_NUMPY_BOOLEANS = {"bool", "bool_"}
-"""Names of the type in NumPy 2 and before; it is not imported, which takes long."""
+_NUMPY_BOOLEANS = {("numpy", "bool"), ("numpy", "bool_")}
+"""Modules and names of the type in NumPy 2 and before; it is not imported, which takes long."""

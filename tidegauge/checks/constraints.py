@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, describe, nearest
-from tidegauge.analyzers.core.evidence import Evidence
+from tidegauge.analyzers.core.evidence import Evidence, as_verdict
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.columns import SchemaComparison
@@ -188,7 +188,7 @@ class Constraint(ABC):
         """
         number = float(value) if isinstance(value, Real) else None
         try:
-            holds = self.assertion.holds(value)
+            holds = as_verdict(self.assertion.holds(value))  # of a subclass it may be anything
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             text = f"the assertion ({self.assertion}) raised {describe(error)}"
             return self.failed(tell(text), metric, number)

@@ -176,11 +176,21 @@ class Dataset:
         made = self.function(*args, **options)
         parser = self._parser
         if parser is not None and not isinstance(parser, ValidationTask):
-            parser = parser(*args, **options)
+            parser = self._made_parser(parser(*args, **options))
         tests = self._tests(made, parser)
         if self._table is None:
             return self._ephemeral(made, tests)
         return self._persisted(made, tests, open_target(made.sparkSession, self._table))
+
+    def _made_parser(self, parser: object) -> ValidationTask:
+        """Return the parser that the user's function made."""
+        if isinstance(parser, ValidationTask):
+            return parser
+        msg = (
+            f"dataset {self.name!r}: parser= is a parser such as tg.ParserValidation(...), or a function"
+            f" that returns one, not {parser!r}"
+        )
+        raise RuleError(msg)
 
     def _tests(self, made: DataFrame, parser: ValidationTask | None) -> ValidationSet:
         tasks = [self.dqm] if parser is None else [self.dqm, parser]

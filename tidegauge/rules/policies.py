@@ -86,9 +86,15 @@ class _FunctionPolicy(DQMTaskPolicy):
         self.function = function
 
     def refuses(self, count: int, records: int) -> str | None:
-        """Return a reason if the function returns a false value."""
-        told = f"{count} of {records} records"
-        return None if self.function(count, records) else f"{told} fail {self}"
+        """Return a reason if the function returns False.
+
+        Raises
+        ------
+        TypeError
+            If it returns neither True nor False.
+        """
+        holds = as_verdict(self.function(count, records), f"policy {str(self)!r}")
+        return None if holds else f"{count} of {records} records fail {self}"
 
     def identity(self) -> list[Any]:
         """Return the function's name and a hash of its source."""
@@ -207,7 +213,8 @@ class DQMPolicy:
 
     def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
         """Return whether the policy holds; called by `refusal`."""
-        return as_verdict(self.policy(data, state) if self.needs_data else self.policy(state))
+        answer = self.policy(data, state) if self.needs_data else self.policy(state)
+        return as_verdict(answer, f"policy {self.name!r}")
 
     def refusal(self, state: DQMState, data: DataFrame | None = None) -> str | None:
         """Return the reason for failing, or None; a policy that raises fails.
@@ -221,7 +228,8 @@ class DQMPolicy:
             msg = f"policy {self.name!r} looks at the data, so it cannot be asked again from counts alone"
             raise RuleError(msg)
         try:
-            return None if self.holds(state, data) else self.message(state)
+            holds: object = self.holds(state, data)  # of a subclass it may be anything
+            return None if as_verdict(holds, f"policy {self.name!r}") else self.message(state)
         except RuleError:
             raise
         except Exception as error:  # noqa: BLE001 - users' functions may raise anything

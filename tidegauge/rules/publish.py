@@ -30,7 +30,7 @@ from tidegauge.rules.definition import DQMDefinition
 from tidegauge.rules.masks import Masked, mask
 from tidegauge.rules.outcome.recording import record
 from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.rules.outcome.validation import ValidationSet
+from tidegauge.rules.outcome.validation import ValidationSet, validated
 from tidegauge.rules.outcome.verdicts import RepositoryVerdicts
 from tidegauge.rules.samples import resolve_columns
 from tidegauge.rules.state import DQMState, Tally
@@ -158,7 +158,7 @@ class Publication:
         with ExitStack() as staging:
             staging.callback(target.unstage)
             applied = self._judged(data, target, by, keys)
-            others = [task.hiding(self._private).validate(data) for task in self.tests.tasks[1:]]
+            others = [validated(task.hiding(self._private), data) for task in self.tests.tasks[1:]]
             check = reduce(add, others, applied.check)
             run = self._record(applied, check)
             if run is None or not self._recorded_there:

@@ -10,14 +10,20 @@ import textwrap
 from datetime import date, datetime
 from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidegauge.analyzers.core.evidence import Measurements
 from tidegauge.analyzers.core.sql import literal, words_in
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.checks.assertions import Assertion
 from tidegauge.rules.code_identity import source_hash
 from tidegauge.rules.expressions import value_sql
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.validation import ValidationTask
 from tidegauge.rules.policies import DQMTaskPolicy
 from tidegauge.rules.serialization import tasks_of
 from tidegauge.rules.state import RecordCounts
@@ -476,9 +482,106 @@ def test_one_value_is_a_bound_only_where_it_is_let_through():
     assert tg.BoundFix("a", 5, 5).arms[0].value.text == "5"  # all are set to it
 
 
-@pytest.mark.parametrize("answer", ["too many", 3.5, 1, 0, None, float("nan")])
+NO_VERDICTS = ["too many", 3.5, 1, 0, None, float("nan"), pd.NA, pd.NaT, np.array([True]), []]
+
+
+@pytest.mark.parametrize("answer", NO_VERDICTS)
 def test_only_true_and_false_are_verdicts(answer):
     policy = tg.DQMPolicy(lambda state: answer, "own")
     state = tg.DQMState([])
     state.snapshot()
     assert "a verdict is True or False, not" in policy.refusal(state)
+    with pytest.raises(TypeError, match="policy 'own': a verdict is True or False, not"):
+        policy.holds(state)
+
+
+@pytest.mark.parametrize("answer", NO_VERDICTS)
+def test_a_policy_of_a_task_answers_true_or_false(answer):
+    def own_limit(count, records):
+        return answer
+
+    dqm = tg.DQM().add(tg.Rule("age < 150", "age"), own_limit)
+    state = tg.DQMState(["age"])
+    state.snapshot()
+    result = dqm.judge(state)
+    assert not result.passed
+    ((name, reason),) = result.error_messages
+    assert name == "age"
+    assert f"policy 'own_limit': a verdict is True or False, not {answer!r}" in reason
+
+
+@pytest.mark.parametrize("answer", [True, np.True_, np.bool_(1)])
+def test_truth_values_of_numpy_are_verdicts(answer):
+    state = tg.DQMState(["age"])
+    state.snapshot()
+    dqm = tg.DQM().add(tg.Rule("age < 150", "age"), lambda count, records: answer)
+    dqm = dqm.add(tg.DQMPolicy(lambda state: answer, "own"))
+    assert dqm.judge(state).passed
+
+
+class _Unsure(tg.DQMPolicy):
+    def __init__(self):
+        self.name = "unsure"
+
+    def holds(self, state, data=None):
+        return "perhaps"
+
+    def identity(self):
+        return ["unsure"]
+
+
+def test_a_policy_class_that_answers_neither_true_nor_false_fails():
+    state = tg.DQMState([])
+    state.snapshot()
+    refusal = _Unsure().refusal(state)
+    assert "policy 'unsure': a verdict is True or False, not 'perhaps'" in refusal
+
+
+class _Silent(ValidationTask):
+    name = "silent"
+    result = None
+
+    def validate(self, data):
+        return self.result
+
+    def identity(self):
+        return self.name
+
+
+@pytest.mark.parametrize("result", [None, True, "passed"])
+def test_a_validation_task_returns_a_check_result(result):
+    task = _Silent()
+    task.result = result
+    with pytest.raises(
+        tg.RuleError, match=r"_Silent 'silent': validate\(\) must return a CheckResult"
+    ):
+        tg.ValidationSet([task]).judge(None)
+    with pytest.raises(tg.RuleError, match=r"validate_written\(\) must return a CheckResult"):
+        tg.ValidationSet([task]).judge(None, has_action_yet=True)
+
+
+def test_a_check_result_is_true_or_false():
+    assert tg.CheckResult(np.True_).passed is True
+    with pytest.raises(TypeError, match="CheckResult: a verdict is True or False, not None"):
+        tg.CheckResult(None)
+    with pytest.raises(TypeError, match="outcome 'age': a verdict is True or False, not 'failed'"):
+        tg.CheckResult(True, outcomes=(("age", "failed"),))
+
+
+class _Sometimes(Assertion):
+    def holds(self, value):
+        return "sometimes"
+
+    def __str__(self):
+        return "sometimes"
+
+    def refused(self):
+        return "is not"
+
+
+def test_an_assertion_class_answers_true_or_false():
+    metric = tg.Size().compute_metric_from(NumMatches(3))
+    (constraint,) = tg.Check("rows").has_size(_Sometimes()).constraints
+    result = constraint.evaluate(Measurements({tg.Size(): metric}))
+    assert not result.passed
+    assert "a verdict is True or False, not 'sometimes'" in result.message

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.analyzers.core.errors import DQMError, RuleError
+from tidegauge.analyzers.core.evidence import as_verdict
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.display.html import Rows, card, heading, marked, sentence, table
 
@@ -57,7 +58,9 @@ class CheckResult:
         for told in ("error_messages", "warnings"):
             pairs(self, told, tuple((str(a), str(b)) for a, b in getattr(self, told)))
         pairs(self, "check_log", tuple(map(str, self.check_log)))
-        pairs(self, "outcomes", tuple((str(a), bool(b)) for a, b in self.outcomes))
+        pairs(self, "passed", as_verdict(self.passed, "CheckResult"))
+        outcomes = ((str(name), held) for name, held in self.outcomes)
+        pairs(self, "outcomes", tuple((a, as_verdict(b, f"outcome {a!r}")) for a, b in outcomes))
 
     def __add__(self, other: CheckResult) -> CheckResult:
         """Combine two verdicts: passed if both are."""

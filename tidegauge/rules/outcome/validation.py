@@ -82,6 +82,25 @@ class ValidationTask(ABC):
     """True for parsers, which count the records that could not be read."""
 
 
+def validated(task: ValidationTask, data: DataFrame, *, written: bool = False) -> CheckResult:
+    """Return a task's verdict on data, which may have been read back after it was written.
+
+    Raises
+    ------
+    RuleError
+        If a user's task returns anything but a `CheckResult`.
+    """
+    result: object = task.validate_written(data) if written else task.validate(data)
+    if not isinstance(result, CheckResult):
+        method = "validate_written" if written else "validate"
+        msg = (
+            f"{type(task).__name__} {task.name!r}: {method}() must return a CheckResult, such as"
+            f" tg.CheckResult(passed=True), not {result!r}"
+        )
+        raise RuleError(msg)
+    return result
+
+
 class ValidationSet:
     """Validation tasks on one frame, with one combined verdict.
 
@@ -177,11 +196,8 @@ class ValidationSet:
         kept = self.kept()
         if kept is not None:
             return kept
-        found = [
-            task.validate_written(data) if has_action_yet else task.validate(data)
-            for task in self.tasks
-        ]
-        result = reduce(add, found, CheckResult(passed=True))
+        results = [validated(task, data, written=has_action_yet) for task in self.tasks]
+        result = reduce(add, results, CheckResult(passed=True))
         self.keep(result)
         return result
 
