@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.analyzer import (
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State, as_state
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.analyzers.scan.scan import measure, metric_of, scan
 
 if TYPE_CHECKING:
@@ -192,9 +193,10 @@ def calculate(
     check_provider(save_states_with, "persist", "save_states_with")
     if not asked:
         return Metrics({})
-    if aggregate_with is None and save_states_with is None:
-        return Metrics(measure(data, asked), asked)
-    outcomes = dict(scan(data, asked).whole.states)
+    with explained_read_errors():
+        if aggregate_with is None and save_states_with is None:
+            return Metrics(measure(data, asked), asked)
+        outcomes = dict(scan(data, asked).whole.states)
     if aggregate_with is not None:
         known = _by_statistic(asked, aggregate_with.load)
         for analyzer, outcome in outcomes.items():

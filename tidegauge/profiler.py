@@ -35,6 +35,7 @@ from tidegauge.analyzers.measures.texts import (
 from tidegauge.analyzers.measures.times import MaxTime, MinTime
 from tidegauge.analyzers.measures.top_values import TopDistribution, TopValues
 from tidegauge.analyzers.measures.tuples import ApproxUniqueness, ApproxUniqueValueRatio
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.sampling import SAMPLE_ROWS, name_of, sample_analyzers, sample_table
 from tidegauge.suite import Suite
@@ -326,7 +327,10 @@ def profile(
     dataset = dataset or name_of(table)
     asked = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, asked, spark, format, options)
-    with sample_table(source, sample_rows, privacy_of(asked, name)) as sample:
+    with (
+        explained_read_errors(),
+        sample_table(source, sample_rows, privacy_of(asked, name)) as sample,
+    ):
         asked_of = [a for c, kind in sample.columns for a in _analyzers_of(c, kind)]
         metrics = sample.measure([Size(), *asked_of])
     rows = int(metrics[Size()].value)
@@ -383,7 +387,7 @@ class _ColumnProfile:
             yield Choice(MinTime(c), "Earliest time.")
             yield Choice(MaxTime(c), "Latest time.")
         elif kind == "boolean":
-            yield Choice(Compliance(f"{c} is true", _sql(c)), "Share of true values.")
+            yield Choice(Compliance(f"{c} is true", column_sql(c)), "Share of true values.")
 
     @property
     def _values(self) -> float:
@@ -427,7 +431,7 @@ class _ColumnProfile:
         yield Choice(StandardDeviation(c), "Standard deviation.")
         yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "Quantiles of the distribution.")
         if low is not None and low >= 0 and self.rows >= FEWEST_ROWS:
-            sql = _sql(c)
+            sql = column_sql(c)
             rule = Compliance(f"{c} is not negative", f"{sql} >= 0 OR {sql} IS NULL")
             yield Choice(rule, "No negative values in the sample.")
 
@@ -447,17 +451,6 @@ class _ColumnProfile:
             )
         yield Choice(MinLength(c), "Minimum length.")
         yield Choice(MaxLength(c), "Maximum length.")
-
-
-def _sql(column: str) -> str:
-    """Return a column's path as SQL; letters beyond ASCII have to be quoted.
-
-    Examples
-    --------
-    >>> _sql("dep_delay"), _sql("größe")
-    ('dep_delay', '`größe`')
-    """
-    return column if column.isascii() else column_sql(column)
 
 
 def _percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tidegauge.analyzers.core.errors import SourceError
@@ -33,6 +34,30 @@ def kind_of(value: Any) -> str:
     if hasattr(value, "iloc") or hasattr(value, "to_pandas"):
         return f"{named}; make one of it by spark.createDataFrame(data)"
     return named
+
+
+def check_distinct_columns(data: Any) -> None:
+    """Check that no two columns of a DataFrame have the same name, by the session's case sensitivity.
+
+    Raises
+    ------
+    SourceError
+    """
+    is_sensitive = data.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    names = list(data.columns)
+    counts = Counter(name if is_sensitive else name.casefold() for name in names)
+    name, count = next(iter(counts.most_common(1)), ("", 0))
+    if count > 1:
+        places = [
+            n
+            for n, given in enumerate(names, 1)
+            if (given if is_sensitive else given.casefold()) == name
+        ]
+        msg = (
+            f"the data has {count} columns named {names[places[0] - 1]!r}: {', '.join(map(str, places))} of"
+            f" {len(names)}. Give each a name of its own, such as data.toDF(*names), or select one of them"
+        )
+        raise SourceError(msg)
 
 
 def check_frame(value: Any, *, streaming: bool = False) -> None:

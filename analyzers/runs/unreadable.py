@@ -7,24 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 from urllib.parse import unquote
 
-from tidegauge.analyzers.core.errors import ConflictingFilesError, message_of
+from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.scan.read_errors import is_read_error
 
 T = TypeVar("T")
 S = TypeVar("S")
 
-_SIGNS = re.compile(
-    r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Encountered error while reading file"
-    r"|Could not read (?:footer|file: )|FileNotFoundException|MALFORMED_|Malformed|is not a Parquet file"
-    r"|Input path does not exist"
-)
-"""Signs of Spark's errors of single files: damaged, foreign, or gone since it listed them."""
 _STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
-
-
-def is_read_error(error: BaseException) -> bool:
-    """Return whether an error says that a file could not be read, and not that the cluster failed."""
-    return isinstance(error, ConflictingFilesError) or bool(_SIGNS.search(str(error)))
 
 
 def named_partitions(error: BaseException, among: Collection[Partition]) -> set[Partition]:

@@ -35,6 +35,7 @@ from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
 from tidegauge.analyzers.scan.jobs import ScanJob
 from tidegauge.analyzers.scan.plan import Plan, plan
 from tidegauge.analyzers.scan.query_logs import handled_errors
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -304,7 +305,8 @@ def _find_failing_groups(
 
 def state_outcome(data: DataFrame, analyzer: AnyAnalyzer) -> Outcome:
     """Compute one analyzer's state from a DataFrame, or why it has none."""
-    return scan(data, [analyzer]).whole.states[analyzer]
+    with explained_read_errors():
+        return scan(data, [analyzer]).whole.states[analyzer]
 
 
 def metric_of(analyzer: AnyAnalyzer, outcome: Outcome) -> Metric[Any]:

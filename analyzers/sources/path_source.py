@@ -14,12 +14,13 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import absolute, local_path
+from tidegauge.analyzers.core.filesystems import absolute, child, local_path
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.scan.grouping import filter_partitions
+from tidegauge.analyzers.scan.read_errors import is_merge_conflict, merge_conflict
 from tidegauge.analyzers.sources.file_schemas import (
     FileGroup,
     FolderSchemas,
@@ -147,6 +148,8 @@ class PathSource:
         ------
         ConflictingFilesError
             If a nested column has types that no common type can hold.
+        SourceError
+            If Spark is asked to merge the columns of all files, and cannot.
         Exception
             Spark's error, if the schema of a file cannot be read.
         """
@@ -253,12 +256,24 @@ class PathSource:
 
     def _read_by_spark(self, partitions: Collection[Partition] | None) -> DataFrame:
         data = self._reader().load(self._location)
+        try:
+            schema = data.schema  # Spark Connect looks at the files only here
+        except Exception as error:
+            if not is_merge_conflict(error):
+                raise
+            files = [file.path for listed in self._list().values() for file in listed]
+            raise merge_conflict(error, self.name, files, self._types_in) from error
         if not self._all_keys:
             return data
-        data = self._reader().schema(self._with_keys(data.schema)).load(self._location)
+        data = self._reader().schema(self._with_keys(schema)).load(self._location)
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [p.values for p in partitions])
+
+    def _types_in(self, file: str) -> dict[str, str]:
+        """Return the types of a file's columns as DDL."""
+        schema = self._reader().load(child(self._location, file)).schema
+        return {column.name: column.dataType.simpleString() for column in schema.fields}
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""

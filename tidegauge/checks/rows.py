@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import MetricError, SuiteError, VerdictWarning
+from tidegauge.analyzers.core.frames import check_distinct_columns
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
@@ -96,6 +97,7 @@ def _with_row_results(
 
     Constraints that cannot be evaluated are left out with a warning, so that the others are shown.
     """
+    check_distinct_columns(data)
     columns = make_unique(["tidegauge"] * len(check.constraints), [*data.columns, "tidegauge"])
     rules = {
         column: (constraint, rule)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analysis import open_source
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.measures.counts import Size
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.checks.constraints import Constraint, MetricConstraint
 from tidegauge.checks.from_data import suggest_from_data
 from tidegauge.checks.from_history import suggest_from_history
@@ -105,7 +106,8 @@ def suggest(
         return Suggestions(dataset, tuple(past), left_out)
 
     suite = Suite(dataset, [Size()], partition_by=partition_by)
-    with sample_table(open_source(table, suite, spark, format, options), sample_rows) as sample:
+    source = open_source(table, suite, spark, format, options)
+    with explained_read_errors(), sample_table(source, sample_rows) as sample:
         seen, refused = suggest_from_data(sample)
     limited = {one.constraint.analyzer for one in past if _limits(one.constraint)}
     new = [one for one in seen if one.constraint.analyzer not in limited]

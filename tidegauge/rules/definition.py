@@ -9,6 +9,7 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.core.frames import check_frame
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked, mask
 from tidegauge.rules.measures import analyzers_of
@@ -180,7 +181,8 @@ class DQMDefinition(ValidationTask):
         check_frame(data)
         if not self.needs_action:
             return Tally(RecordCounts())
-        return total(tally(data, self.tasks).values())
+        with explained_read_errors():
+            return total(tally(data, self.tasks).values())
 
     def validate(self, data: DataFrame) -> CheckResult:
         """Judge a frame that rules and fixes were not applied to yet.

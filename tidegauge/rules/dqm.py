@@ -11,6 +11,7 @@ from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.analyzers.sources.fingerprints import frame_fingerprint
 from tidegauge.analyzers.sources.locations import parent_location
 from tidegauge.repository.store.config import privacy_settings
@@ -122,7 +123,8 @@ class DQM(DQMDefinition):
         _both(repository, dataset)
         by = resolve_columns(data, partition_by)
         named = resolve_columns(data, keys)
-        tallies = tally(data, self.tasks, Groups(tuple(by)))
+        with explained_read_errors():
+            tallies = tally(data, self.tasks, Groups(tuple(by)))
         masked = mask(data, self.tasks, total(tallies.values()).failures)
         private = privacy_settings().of(dataset, tags=tags)
         applied = split(self, masked, tallies, by, named, samples, parser, private)

@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
 )
 from tidegauge.analyzers.core.exact_comparisons import compare_exactly
+from tidegauge.analyzers.core.frames import check_distinct_columns
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
 from tidegauge.analyzers.scan.parsing import unparsed
@@ -192,6 +193,7 @@ def mask(
         The partition columns, if only some partitions are read at a time: tasks that look beyond a
         record's own partition are then refused.
     """
+    check_distinct_columns(data)
     taken = [name for name in data.columns if re.fullmatch(rf"(?i){OWN}[cefopvw]\d+|{OWN}n", name)]
     if taken:
         msg = f"the data has a column {taken[0]!r}, a name that is needed for counting; rename it"

@@ -15,6 +15,7 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
+from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.analyzers.sources.locations import check_disjoint_locations
 from tidegauge.analyzers.sources.targets import (
     WriteTarget,
@@ -157,7 +158,8 @@ class Publication:
         check_not_staged(target, data)
         with ExitStack() as staging:
             staging.callback(target.unstage)
-            applied = self._judged(data, target, by, keys)
+            with explained_read_errors():
+                applied = self._judged(data, target, by, keys)
             others = [validated(task.hiding(self._private), data) for task in self.tests.tasks[1:]]
             check = reduce(add, others, applied.check)
             run = self._record(applied, check)
