@@ -255,8 +255,8 @@ class PathSource:
         return any(file.path.startswith("/") for files in self._list().values() for file in files)
 
     def _read_by_spark(self, partitions: Collection[Partition] | None) -> DataFrame:
-        data = self._reader().load(self._location)
         try:
+            data = self._reader().load(self._location)
             schema = data.schema  # Spark Connect looks at the files only here
         except Exception as error:
             if not is_merge_conflict(error):
