@@ -36,7 +36,8 @@ def pair(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> DataFram
     the row's number among those of its key; ``row_null_key``, whether a key or the time is null;
     and for each feature ``logged_<feature>`` and ``<feature>``.
 
-    Null keys equal each other. Rows with the same key are numbered by their values on each side,
+    Times are cut to milliseconds: a log of milliseconds matches a backfill of microseconds. Null keys
+    equal each other. Rows with the same key are numbered by their values on each side,
     and joined by number, so duplicates do not multiply.
 
     Raises
@@ -252,11 +253,19 @@ def _time(own: Schema, schemas: Sequence[Schema], name: str) -> tuple[str, str]:
     if mine.kind not in INTEGRAL:
         is_instant = mine.kind == "timestamp"
         micros = f"unix_micros({mine.sql})" if is_instant else wall_clock_micros(mine.sql)
-        return mine.sql, _floor(micros, 60_000_000)
+        return _in_milliseconds(mine.sql, micros), _floor(micros, 60_000_000)
     millis = f"CAST({mine.sql} AS BIGINT)"
     all_millis = all(schema.field(quote(name)).kind in INTEGRAL for schema in schemas)
     time = millis if all_millis else f"timestamp_millis({millis})"
     return time, _floor(millis, 60_000)
+
+
+def _in_milliseconds(time: str, micros: str) -> str:
+    """Return SQL for a time cut to milliseconds, of its own type.
+
+    One side may have logged milliseconds of an event whose microseconds the other side has.
+    """
+    return f"timestampadd(MICROSECOND, -CAST(pmod({micros}, 1000L) AS INT), {time})"
 
 
 def _floor(number: str, unit: int) -> str:

@@ -157,6 +157,39 @@ def test_nulls_in_keys_meet_and_duplicates_do_not_multiply(spark):
     assert found["*", "row_null_key"] == 1  # one row, on both sides
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "long"])
+def test_a_log_of_milliseconds_meets_a_backfill_of_microseconds(spark, kind):
+    """Also before 1970, where cutting goes to the earlier millisecond, as in a log."""
+    times = [at(1).replace(microsecond=123_456), dt.datetime(1969, 1, 1, 2, 0, 0, 999_999, dt.UTC)]
+    cut = [time.replace(microsecond=time.microsecond // 1000 * 1000) for time in times]
+    rows = [(1, x, x.timestamp()) for x in cut]
+    logged = spark.createDataFrame(rows, "id long, ts timestamp, x double")
+    if kind == "long":
+        logged = logged.selectExpr("id", "unix_millis(ts) AS ts", "x")
+    backfilled = spark.createDataFrame(
+        [(1, time, x) for time, (_, _, x) in zip(times, rows, strict=True)],
+        "id long, ts timestamp, x double",
+    )
+    if kind == "timestamp_ntz":
+        logged, backfilled = (
+            frame.selectExpr("id", "CAST(ts AS TIMESTAMP_NTZ) AS ts", "x")
+            for frame in (logged, backfilled)
+        )
+    found = numbers(compare(logged, backfilled, ["id"]).merged())
+    assert (found["*", "row_matched"], found["x", "mismatch"]) == (2, 0)
+
+
+def test_columns_of_one_side_are_named(spark):
+    logged = spark.createDataFrame([(1, at(1), 1, 5)], "id long, ts timestamp, x int, request int")
+    backfilled = spark.createDataFrame([(1, at(1), 1, 2)], "id long, ts timestamp, x int, y int")
+    comparison = compare(logged, backfilled, ["id"])
+    notices = (
+        "not compared, because the backfill lacks them: request of the log",
+        "not compared, because the log lacks them: y of the backfill",
+    )
+    assert comparison.notices == comparison.merged().notices == notices
+
+
 @pytest.mark.soak
 def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
     low, high = "map('a', {0}, 'b', {1})", "map('b', {1}, 'a', {0})"
