@@ -24,6 +24,7 @@ from .analyzers.core.errors import HistoryError as HistoryError
 from .analyzers.core.errors import IllegalAnalyzerParameterError as IllegalAnalyzerParameterError
 from .analyzers.core.errors import LeaseError as LeaseError
 from .analyzers.core.errors import LeftoverWarning as LeftoverWarning
+from .analyzers.core.errors import MetricEnvironmentError as MetricEnvironmentError
 from .analyzers.core.errors import MetricError as MetricError
 from .analyzers.core.errors import MetricRuntimeError as MetricRuntimeError
 from .analyzers.core.errors import MixedTypesError as MixedTypesError
@@ -45,6 +46,7 @@ from .analyzers.core.errors import SetupError as SetupError
 from .analyzers.core.errors import SinkError as SinkError
 from .analyzers.core.errors import SkippedWarning as SkippedWarning
 from .analyzers.core.errors import SourceError as SourceError
+from .analyzers.core.errors import StandingError as StandingError
 from .analyzers.core.errors import StateError as StateError
 from .analyzers.core.errors import StateMismatchError as StateMismatchError
 from .analyzers.core.errors import SuiteError as SuiteError

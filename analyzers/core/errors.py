@@ -5,7 +5,9 @@
     TidegaugeError
       MetricError                      a metric could not be computed; stored with the metric
         EmptyStateError                no data to compute it from
-        MetricRuntimeError             the computation itself failed
+        MetricRuntimeError             the computation failed, because of the data
+          MetricEnvironmentError       the computation failed for a reason outside the data
+          StandingError                the failure of an earlier run, in a partition not measured again
         PreconditionError              the schema does not fit the analyzer; nothing was computed
           NoSuchColumnError
           WrongColumnTypeError
@@ -105,18 +107,40 @@ class UnsupportedSparkError(TidegaugeError):
 
 
 class MetricError(TidegaugeError):
-    """A metric could not be computed; the error is stored and shown in place of the value."""
+    """A metric could not be computed; the error is stored and shown in place of the value.
+
+    Attributes
+    ----------
+    is_retriable : bool
+        Whether the same files can give a value later, for example once a function is registered. The
+        next run measures the analyzer again. Other failures stay until the files change.
+    """
+
+    is_retriable: bool = False
 
     @classmethod
     def from_exception(cls, error: BaseException) -> MetricError:
-        """Return a `MetricError` as it is; wrap any other error in a `MetricRuntimeError`.
+        """Return a `MetricError` as it is; wrap any other error.
 
+        An error of the data becomes a `MetricRuntimeError`, any other a `MetricEnvironmentError`.
         Errors captured from Spark keep JVM handles and whole frames alive and cannot be pickled, so
         only their text and error condition are kept.
+
+        Examples
+        --------
+        >>> MetricError.from_exception(ZeroDivisionError("division by zero")).is_retriable
+        False
+        >>> MetricError.from_exception(PermissionError("cannot read /lake/countries")).is_retriable
+        True
         """
         if isinstance(error, MetricError):
             return error
-        return MetricRuntimeError(describe(error))
+        kind = MetricRuntimeError if is_caused_by_data(error) else MetricEnvironmentError
+        return kind(describe(error))
+
+    def with_text(self, text: str) -> MetricError:
+        """Return a runtime error with another message that is retried if this one is."""
+        return (MetricEnvironmentError if self.is_retriable else MetricRuntimeError)(text)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
@@ -234,16 +258,97 @@ def condition_of(error: BaseException) -> str | None:
     return found
 
 
+_DATA_STATES = ("21", "22", "P0")
+"""SQLSTATE classes of errors that the values of rows cause: cardinality, data exceptions, raised errors."""
+_SPARKS = ("Arithmetic", "ArrayIndexOutOfBounds", "DateTime", "NumberFormat", "Runtime")
+DATA_EXCEPTIONS = frozenset(
+    {
+        *(f"org.apache.spark.Spark{kind}Exception" for kind in _SPARKS),
+        "java.lang.ArithmeticException",
+        "java.lang.NumberFormatException",
+        "java.lang.RuntimeException",  # raise_error
+        "java.time.DateTimeException",
+    }
+)
+"""Java classes of errors caused by data, where Spark gives no SQLSTATE."""
+
+
+def sql_state(error: BaseException) -> str:
+    """Return the SQLSTATE of a Spark error; empty if it has none.
+
+    Examples
+    --------
+    >>> sql_state(ValueError("no"))
+    ''
+    """
+    state = getattr(error, "getSqlState", None)
+    return (state() or "") if callable(state) else ""
+
+
+def is_caused_by_data(error: BaseException) -> bool:
+    """Return whether the values of the rows cause an error, so that the same rows cause it again.
+
+    Everything else can change while the rows stay: functions and their code, tables, permissions,
+    packages of workers, memory. Of Spark's errors only those are of the data that say so. Errors that
+    Python raises while a metric is computed from a state are of the state, unless they are of the system.
+
+    Examples
+    --------
+    >>> is_caused_by_data(OverflowError("too large")), is_caused_by_data(ImportError("no scipy"))
+    (True, False)
+    """
+    if callable(getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)):
+        state = sql_state(error)
+        if state:
+            return state[:2] in _DATA_STATES
+        return thrown_class(error) in DATA_EXCEPTIONS or "PatternSyntaxException" in str(error)
+    return not isinstance(error, (OSError, ImportError, MemoryError))
+
+
 class EmptyStateError(MetricError):
     """No data to compute the metric from."""
 
 
 class MetricRuntimeError(MetricError):
-    """The computation of the metric failed at run time."""
+    """The computation of the metric failed at run time, because of the data."""
+
+
+class MetricEnvironmentError(MetricRuntimeError):
+    """The computation of the metric failed at run time, for a reason outside the data."""
+
+    is_retriable = True
+
+
+class StandingError(MetricRuntimeError):
+    """The failure of an earlier run in a partition that a later run did not measure again.
+
+    Attributes
+    ----------
+    text : str
+        The stored error.
+    partition : str
+        The partition in which it failed; empty for a table without partitions.
+    is_retriable : bool
+    """
+
+    def __init__(self, text: str, partition: str, *, is_retriable: bool) -> None:
+        self.text, self.partition, self.is_retriable = text, partition, is_retriable
+        super().__init__(text, partition)
+
+    def __str__(self) -> str:
+        where = f"in {self.partition}, " if self.partition else ""
+        if self.is_retriable:
+            return f"{self.text} ({where}measured again by the next run)"
+        return f"{self.text} ({where}by its data: measured again when its files change)"
 
 
 class PreconditionError(MetricError):
-    """The schema or the options do not fit the analyzer, so nothing was computed."""
+    """The schema or the options do not fit the analyzer, so nothing was computed.
+
+    Checking them again reads no rows, and a table, a function or a setting may have changed.
+    """
+
+    is_retriable = True
 
 
 class NoSuchColumnError(PreconditionError):
@@ -499,7 +604,19 @@ class FileSystemError(SourceError, OSError):
 
 
 class NoSuchTableError(SourceError, LookupError):
-    """The table or path does not exist."""
+    """The table or path does not exist.
+
+    Attributes
+    ----------
+    problem : str
+        What is missing.
+    hint : str
+        The end of the message, which suggests another name; empty if there is none.
+    """
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        self.problem, self.hint = problem, hint
+        super().__init__(problem + hint)
 
 
 class PartitionColumnError(SourceError, ValueError):

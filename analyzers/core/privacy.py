@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError, PrivateColumnError
+from tidegauge.analyzers.core.errors import MetricError, PrivateColumnError
 from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import parts, without_filters, without_literals, words_in
@@ -119,7 +119,7 @@ class Privacy:
         """Return an error of the data without its message, which quotes values; its kind stays."""
         kind = _CONDITION.match(str(error))
         said = kind[0] if kind else type(error).__name__
-        return MetricRuntimeError(
+        return error.with_text(
             f"{said}: the message is left out, as it may quote values of private columns"
         )
 

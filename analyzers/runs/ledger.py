@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import SegmentSet
@@ -83,7 +84,8 @@ class LedgerEntry:
     version : int
     fingerprint : str or None
     analyzers : frozenset of str
-        Keys of all analyzers that were measured on it (`analyzer_key`).
+        Keys of all analyzers that are not measured on it again while its files are the same
+        (`analyzer_key`).
     gone : bool
         True if it was missing from the table when last listed.
     source_version : str or None
@@ -92,6 +94,10 @@ class LedgerEntry:
         Its number of rows; None if that was not measured.
     commit : int
         The commit by which this version was stored: a higher one is later.
+    failed : frozenset of str
+        Keys, among the analyzers, of those that failed because of the data.
+    retries : frozenset of str
+        Keys of analyzers that failed for another reason: the next run measures them again.
     """
 
     version: int
@@ -101,6 +107,8 @@ class LedgerEntry:
     source_version: str | None = None
     rows: int | None = None
     commit: int = 0
+    failed: frozenset[str] = frozenset()
+    retries: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,13 @@ class Measurement:
     def key(self) -> str:
         """The key under which the ledger records the measurement (`analyzer_key`)."""
         return analyzer_key(self.analyzer, self.segments)
+
+    @property
+    def error(self) -> MetricError | None:
+        """The error of a failure; None if there is a state, or a metric without one."""
+        if isinstance(self.outcome, Failure) and self.metric.failed:
+            return self.outcome.error
+        return None
 
 
 @dataclass(frozen=True)
@@ -164,8 +179,73 @@ class MeasuredPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class AnalyzerKeys:
+    """Ledger keys of the analyzers of a partition version, by how their last measurement ended.
+
+    Attributes
+    ----------
+    measured : frozenset of str
+        Those that are not measured again while the files are the same.
+    failed : frozenset of str
+        Those among the measured that failed because of the data.
+    retries : frozenset of str
+        Those that failed for another reason.
+
+    Examples
+    --------
+    >>> keys = AnalyzerKeys.from_json('["a", "!b", "~c"]')
+    >>> sorted(keys.measured), keys.failed, keys.retries
+    (['a', 'c'], frozenset({'c'}), frozenset({'b'}))
+    """
+
+    measured: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    retries: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_measurements(cls, measurements: Sequence[Measurement]) -> AnalyzerKeys:
+        """Return the keys of measurements; a key fails if it fails in any segment."""
+        keys = frozenset(m.key for m in measurements)
+        errors = [(m.key, m.error) for m in measurements if m.error is not None]
+        retries = frozenset(key for key, error in errors if error.is_retriable)
+        return cls(keys - retries, frozenset(key for key, _ in errors) - retries, retries)
+
+    @classmethod
+    def from_json(cls, text: str) -> AnalyzerKeys:
+        """Read the keys as `to_json` writes them."""
+        stored = json.loads(text)
+        failed = frozenset(key[1:] for key in stored if key[0] == _FAILED)
+        retries = frozenset(key[1:] for key in stored if key[0] == _RETRIED)
+        measured = frozenset(key for key in stored if key[0] not in {_FAILED, _RETRIED})
+        return cls(measured | failed, failed, retries)
+
+    def to_json(self) -> str:
+        """Return the keys as canonical JSON; a mark tells those that failed."""
+        failed = {_FAILED + key for key in self.failed}
+        retries = {_RETRIED + key for key in self.retries}
+        return canonical_json(sorted((self.measured - self.failed) | failed | retries))
+
+    def updated(self, later: AnalyzerKeys) -> AnalyzerKeys:
+        """Return these keys after later measurements of some analyzers."""
+        again = later.measured | later.retries
+        return AnalyzerKeys(
+            (self.measured - later.retries) | later.measured,
+            (self.failed - again) | later.failed,
+            (self.retries - again) | later.retries,
+        )
+
+
+_FAILED = "~"
+_RETRIED = "!"
+"""Marks of stored keys; those of analyzers are hexadecimal hashes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """The version and the measurements to store for a measured partition."""
+    """The version and the measurements to store for a measured partition.
+
+    An unchanged partition has measurements if analyzers failed again, perhaps with another error.
+    """
 
     change: Change
     version: int
@@ -192,9 +272,10 @@ def decide(
 ) -> Decision:
     """Decide whether a measured partition is new, restated, added to or unchanged.
 
-    Equal fingerprints mean equal content: only analyzers not measured before are added, under the
-    current version. If a repeated measurement disagrees with the stored state nevertheless, the content
-    has changed, and the partition gets a new version.
+    Equal fingerprints mean equal content: only analyzers that were not measured before, or failed,
+    are added, under the current version. If a repeated measurement disagrees with the stored state
+    nevertheless, the content has changed, and the partition gets a new version. A failure that a retry
+    can cure says nothing about the content, so the stored state stays.
 
     Parameters
     ----------
@@ -209,10 +290,13 @@ def decide(
     if found.added_to is not None and found.added_to != known.version:
         return Decision(Change.UNCHANGED, known.version, ())  # superseded; left to the next run
     if found.added_to is not None or _same_files(found, known):
-        again = [m for m in found.measurements if m.key in known.analyzers]
-        if all(_agrees(m, stored(m)) for m in again):
-            added = tuple(m for m in found.measurements if m not in again)
-            return Decision(Change.ADDED if added else Change.UNCHANGED, known.version, added)
+        settled = known.analyzers - known.failed
+        if all(_agrees(m, stored(m)) for m in found.measurements if m.key in settled):
+            added = tuple(m for m in found.measurements if m.key not in settled)
+            keys = AnalyzerKeys.from_measurements(added)
+            again = (known.failed | known.retries) & (keys.failed | keys.retries)
+            change = Change.ADDED if (keys.measured | keys.retries) - again else Change.UNCHANGED
+            return Decision(change, known.version, added)
     return Decision(Change.RESTATED, known.version + 1, found.measurements)
 
 
@@ -278,8 +362,19 @@ def _agrees(found: Measurement, stored: State | None) -> bool:
     match found.outcome:
         case Success(state):
             return stored is not None and state.agrees_with(stored)
-        case Failure():
-            return stored is None
+        case Failure(error):
+            return stored is None or error.is_retriable
+
+
+def stored_error(error: MetricError) -> str:
+    """Return an error as a store keeps it: with its class.
+
+    Examples
+    --------
+    >>> stored_error(MetricError("no rows"))
+    'MetricError: no rows'
+    """
+    return f"{type(error).__name__}: {error}"
 
 
 def mismatch_text(spec: RunSpec, source: str) -> str:
@@ -313,11 +408,22 @@ class RunStore(Protocol):
             If the dataset's history belongs to another table and ``rename`` is not set.
         """
 
+    def fail_run(self, spec: RunSpec, error: str) -> int:
+        """Store a run that failed before it could be opened, and return its id.
+
+        A dataset that is new is bound to no table and no partition columns yet.
+        """
+
     def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
         """Add tags to a run; those that it has are kept."""
 
     def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
         """Return the ledger: the current entry of each partition, by name."""
+
+    def failures(
+        self, dataset: str, partitions: Collection[str]
+    ) -> Mapping[tuple[str, str], frozenset[str]]:
+        """Return the errors of failed analyzers by partition and canonical analyzer, of all segments."""
 
     def newest_values(
         self, dataset: str, names: Collection[str]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.errors import MetricError
+from tidegauge.analyzers.core.errors import (
+    DatasetMismatchError,
+    MetricError,
+    NoSuchTableError,
+    RepositoryError,
+    SuiteError,
+)
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -46,7 +53,8 @@ class RunReport:
     gone : tuple of str
         Partitions that the ledger knows and the table no longer has.
     failed : mapping of Analyzer to MetricError
-        Analyzers that failed in some partition, with the first error.
+        Analyzers that failed in some partition, with the first error. Failures of earlier runs count
+        as long as they stand, in partitions that this run was to measure: see `StandingError`.
     unreadable : mapping of str to str
         Partitions with files that cannot be read, and why. They are not in the ledger, so the next run
         tries them again.
@@ -144,6 +152,12 @@ class Recording:
         self.report = replace(self.report, changes=changes, failed=failed)
         return decisions
 
+    def report_rest(self, names: set[str], failures: Mapping[AnyAnalyzer, MetricError]) -> None:
+        """Report which of all partitions were skipped, and failures of earlier runs that still stand."""
+        scanned = self.report.changes.keys() | self.report.unreadable.keys()
+        failed = {**failures, **self.report.failed}
+        self.report = replace(self.report, skipped=len(names - scanned), failed=failed)
+
 
 @contextmanager
 def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Iterator[Recording]:
@@ -165,7 +179,11 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
         If another run still holds the dataset then.
     """
     with store.hold(spec.dataset, wait) as fence:
-        run = store.open_run(spec, fence)
+        try:
+            run = store.open_run(spec, fence)
+        except DatasetMismatchError as error:
+            store.fail_run(spec, _message(error))
+            raise
         found = Recording(store, RunReport(run, spec.dataset, RunStatus.RUNNING))
         try:
             yield found
@@ -173,8 +191,7 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
             interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
             status = RunStatus.INTERRUPTED if interrupted else RunStatus.FAILED
             found.report = replace(found.report, status=status)
-            message = hide_secrets(f"{type(error).__name__}: {error}")
-            store.close_run(run, status, found.report.counts, message)
+            store.close_run(run, status, found.report.counts, _message(error))
             raise
         status = RunStatus.FAILED if found.errors else RunStatus.COMPLETE
         found.report = replace(found.report, status=status)
@@ -182,3 +199,36 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
         if found.errors:
             counts["failed"] = len(found.errors)
         store.close_run(run, status, counts, "\n".join(found.errors) or None)
+
+
+@contextmanager
+def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
+    """Store a failed run if the block raises: the source of a run cannot be opened.
+
+    If the table was measured before, the error suggests no other one.
+
+    Raises
+    ------
+    NoSuchTableError
+    """
+    try:
+        yield
+    except SuiteError:  # nothing was asked for that could fail
+        raise
+    except Exception as error:
+        found = error
+        if isinstance(error, NoSuchTableError) and store.ledger(spec.dataset):
+            found = NoSuchTableError(
+                error.problem,
+                f"; {spec.dataset!r} was measured before: restore the table, or retire the dataset by"
+                f" `tidegauge dataset retire {shlex.quote(spec.dataset)}`",
+            )
+        with suppress(RepositoryError):  # the repository cannot be written; the error itself counts
+            store.fail_run(spec, _message(found))
+        if found is error:
+            raise
+        raise found from error
+
+
+def _message(error: BaseException) -> str:
+    return hide_secrets(f"{type(error).__name__}: {error}")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.errors import SourceError, SuiteError
+from tidegauge.analyzers.core.errors import (
+    MetricError,
+    NoSuchColumnError,
+    SourceError,
+    StandingError,
+    SuiteError,
+)
 from tidegauge.analyzers.core.partitions import (
     Partition,
     TimeFormat,
@@ -33,6 +39,7 @@ from tidegauge.analyzers.runs.ledger import (
     analyzer_key,
     differ,
     own_part,
+    stored_error,
     with_references,
 )
 from tidegauge.analyzers.runs.progress import Progress, Silent
@@ -77,12 +84,16 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class _Task:
-    """A partition to scan, and the analyzers to run on it."""
+    """A partition to scan, and the analyzers to run on it.
+
+    ``is_retry`` is set if all of them failed in it before.
+    """
 
     listed: ListedPartition
     time: datetime | None
     analyzers: tuple[AnyAnalyzer, ...]
     added_to: int | None = None
+    is_retry: bool = False
 
 
 def run_incremental(
@@ -107,7 +118,8 @@ def run_incremental(
     analyzers : sequence of Analyzer
     store : RunStore
     partitions : str or sequence of str
-        ``new`` for new and changed partitions, and a backfill of missing analyzers on the others;
+        ``new`` for new and changed partitions, and on the others a backfill of missing analyzers and
+        a retry of those that failed for a reason outside the data;
         ``all``; a partition filter; or partition names.
     time : TimeFormat, optional
         Format of the partition time; detected from the keys' names by default.
@@ -139,9 +151,7 @@ def run_incremental(
     with recording(store, spec, wait) as run:
         try:
             listed = source.list_partitions()
-            version = getattr(source, "version", None)
-            if version is not None:
-                store.tag_run(run.run, {SOURCE_VERSION: version})
+            _tag_version(store, run.run, source)
             ledger = run.ledger()
             listed = _with_references(source, _settled(source, listed, ledger), analyzers)
             here = {entry.partition.name for entry in listed}
@@ -149,17 +159,16 @@ def run_incremental(
             gone = tuple(sorted(name for name in ledger if complete and name not in here))
             _refuse_private(segmentation, source, private)
             segments = _segment_sets(store, spec.dataset, segmentation)
-            tasks = _tasks(listed, ledger, tuple(dict.fromkeys(analyzers)), segments, chosen, time)
+            keys = _ledger_keys(tuple(dict.fromkeys(analyzers)), segments)
+            tasks = _tasks(listed, ledger, keys, chosen, time)
+            standing = _StandingFailures.from_ledger(store, spec.dataset, ledger, keys)
             run.report = replace(
                 run.report,
                 skipped=len(listed) - len(tasks),
                 uncompared=_uncompared(() if chosen else listed, tasks),
                 gone=gone,
             )
-            left = [name for name in gone if not ledger[name].gone]
-            back = [name for name, known in ledger.items() if known.gone and name in here]
-            if left or back:
-                store.mark_gone(run.run, left, back)
+            _mark_gone(store, run.run, ledger, gone, here)
             progress.start(spec.dataset, len(tasks))
 
             def read(some: Sequence[_Task]) -> DataFrame:
@@ -184,17 +193,40 @@ def run_incremental(
                     return list(_measure(source, data, some, schema, time, sets, private, told))
 
             keys = _read_keys(source, tasks)
-            for batch in _batches(tasks, batch_partitions, sum(s.size for s in sets), keys):
+            batches = _batches(tasks, batch_partitions, sum(s.size for s in sets), keys)
+            for batch in filter(None, map(standing.without_hopeless, batches)):
                 found, unreadable = measure_readable(batch, _partition_of, measure)
                 run.leave_out(unreadable)
-                found = _without_vanished(source, batch, found)
+                found = standing.settled(batch, _without_vanished(source, batch, found))
                 if found:
                     run.commit(found)
+            selected = here if chosen is None else chosen(listed)
+            run.report_rest(here, standing.errors(listed, selected, time))
             if run.errors and not run.report.changes:
                 raise SourceError("; ".join(run.errors[:3]))
         finally:
             progress.close()
     return run.report
+
+
+def _tag_version(store: RunStore, run: int, source: Source) -> None:
+    version = getattr(source, "version", None)
+    if version is not None:
+        store.tag_run(run, {SOURCE_VERSION: version})
+
+
+def _mark_gone(
+    store: RunStore,
+    run: int,
+    ledger: Mapping[str, LedgerEntry],
+    gone: Sequence[str],
+    here: Collection[str],
+) -> None:
+    """Mark partitions that left the table since the last run, and those that came back."""
+    left = [name for name in gone if not ledger[name].gone]
+    back = [name for name, known in ledger.items() if known.gone and name in here]
+    if left or back:
+        store.mark_gone(run, left, back)
 
 
 def _uncompared(listed: Sequence[ListedPartition], tasks: Sequence[_Task]) -> int:
@@ -216,12 +248,17 @@ def _without_vanished(
     them. A table with versions is read as it was listed.
     """
     sizes = {task.listed.partition: task.listed for task in batch if task.listed.size}
-    empty = [m.partition for m in found if not m.rows and m.partition in sizes]
+    empty = [m.partition for m in found if not m.rows and m.partition in sizes and _was_read(m)]
     if not empty or getattr(source, "version", None) is not None:
         return found
     now = {entry.partition: entry.fingerprint for entry in source.list_partitions()}
     gone = {p for p in empty if now.get(p) != own_part(sizes[p].fingerprint)}
     return [m for m in found if m.partition not in gone]
+
+
+def _was_read(found: MeasuredPartition) -> bool:
+    """Return whether data was read: nothing is if no analyzer fits the schema."""
+    return found.added_to is None or any(m.error is None for m in found.measurements)
 
 
 def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
@@ -290,14 +327,11 @@ def partition_filter(
 def _tasks(
     listed: Sequence[ListedPartition],
     ledger: Mapping[str, LedgerEntry],
-    analyzers: tuple[AnyAnalyzer, ...],
-    segments: Sequence[tuple[SegmentSet, bool]],
+    keys: _Keys,
     choose: PartitionFilter | None,
     time: TimeFormat | None,
 ) -> list[_Task]:
     chosen = None if choose is None else choose(listed)
-    sets = (None, *(s for s, _ in segments))
-    keys = {a: frozenset(analyzer_key(a, s) for s in sets) for a in analyzers}
     tasks = []
     for entry in listed:
         name = entry.partition.name
@@ -305,16 +339,140 @@ def _tasks(
         if chosen is None:
             wanted = _analyzers_to_run(entry, known, keys)
         else:
-            wanted = analyzers if name in chosen else ()
+            wanted = tuple(keys) if name in chosen else ()
         if wanted:
             moment = time.time_of(entry.partition) if time else None
             lacking = known is not None and chosen is None and not changed(entry, known)
             version = known.version if known is not None and lacking else None
-            tasks.append(_Task(entry, moment, wanted, version))
-    tasks.sort(
-        key=lambda t: (t.time is None, t.time and t.time.timestamp(), t.listed.partition.name)
-    )
+            retries = known.retries if known is not None and version is not None else frozenset()
+            is_retry = all(keys[a] & retries for a in wanted)
+            tasks.append(_Task(entry, moment, wanted, version, is_retry))
+    tasks.sort(key=lambda t: _place(t.listed.partition, t.time))
     return tasks
+
+
+_Keys = Mapping[AnyAnalyzer, frozenset[str]]
+"""The ledger keys of each analyzer: on whole partitions, and by each segment set."""
+
+
+def _ledger_keys(
+    analyzers: Sequence[AnyAnalyzer], segments: Sequence[tuple[SegmentSet, bool]]
+) -> _Keys:
+    sets = (None, *(s for s, _ in segments))
+    return {a: frozenset(analyzer_key(a, s) for s in sets) for a in analyzers}
+
+
+def _place(partition: Partition, time: datetime | None) -> tuple[bool, float, str]:
+    """Return the sort key of a partition: by time, those without one last, then by name."""
+    return time is None, time.timestamp() if time else 0.0, partition.name
+
+
+@dataclass
+class _StandingFailures:
+    """Failures of earlier runs: which analyzers are worth another try, and which failures still stand.
+
+    A retry begins with the newest partition. If an analyzer fails there with the same error as before,
+    partitions in which it failed with this error are not tried. So a function that nobody registers
+    does not cost a scan of the history in each run.
+
+    Attributes
+    ----------
+    ledger : mapping of str to LedgerEntry
+        The ledger at the start of the run.
+    keys : mapping of Analyzer to frozenset of str
+    stored : mapping of (str, str) to frozenset of str
+        The stored errors by partition and canonical analyzer.
+    standing : dict of str to set of Analyzer
+        The failed analyzers by partition that this run has not measured.
+    hopeless : set of (Analyzer, str)
+        Analyzers that failed again in this run, with their errors.
+    """
+
+    ledger: Mapping[str, LedgerEntry]
+    keys: _Keys
+    stored: Mapping[tuple[str, str], frozenset[str]]
+    standing: dict[str, set[AnyAnalyzer]]
+    hopeless: set[tuple[AnyAnalyzer, str]] = field(default_factory=set)
+
+    @classmethod
+    def from_ledger(
+        cls, store: RunStore, dataset: str, ledger: Mapping[str, LedgerEntry], keys: _Keys
+    ) -> _StandingFailures:
+        """Read the failures of analyzers from a store."""
+        standing = {}
+        for name, entry in ledger.items():
+            failed = entry.failed | entry.retries
+            if failed and (analyzers := {a for a, own in keys.items() if own & failed}):
+                standing[name] = analyzers
+        stored = store.failures(dataset, standing.keys()) if standing else {}
+        return cls(ledger, keys, stored, standing)
+
+    def without_hopeless(self, batch: list[_Task]) -> list[_Task]:
+        """Return a batch without retries that would fail for a reason that stands."""
+        return [task for task in batch if not (task.is_retry and self._is_hopeless(task))]
+
+    def _is_hopeless(self, task: _Task) -> bool:
+        return all(
+            {(analyzer, text) for text in self._errors(task.listed.partition.name, analyzer)}
+            <= self.hopeless
+            for analyzer in task.analyzers
+        )
+
+    def settled(
+        self, batch: Sequence[_Task], found: Sequence[MeasuredPartition]
+    ) -> list[MeasuredPartition]:
+        """Return the measured partitions to store: not retries in which all failed as before.
+
+        The new outcomes of the analyzers in them count from here on.
+        """
+        kept = []
+        for measured in found:
+            name = measured.partition.name
+            repeated = {
+                (m.analyzer, stored_error(m.error))
+                for m in measured.measurements
+                if m.error is not None and stored_error(m.error) in self._errors(name, m.analyzer)
+            }
+            analyzers = {m.analyzer for m in measured.measurements}
+            if batch[0].is_retry:
+                self.hopeless |= repeated
+                if analyzers == {analyzer for analyzer, _ in repeated}:
+                    continue
+            self.standing.get(name, set()).difference_update(analyzers)
+            kept.append(measured)
+        return kept
+
+    def errors(
+        self, listed: Sequence[ListedPartition], selected: Collection[str], time: TimeFormat | None
+    ) -> dict[AnyAnalyzer, MetricError]:
+        """Return the failures that stand in selected partitions, by analyzer: the newest of each.
+
+        A column that came later is not missing from the partitions before it.
+        """
+        values = {
+            name: {a for a, own in self.keys.items() if own <= entry.analyzers - entry.failed}
+            for name, entry in (self.ledger.items() if any(self.standing.values()) else ())
+        }
+        order = sorted(
+            (entry.partition for entry in listed),
+            key=lambda p: _place(p, time.time_of(p) if time else None),
+        )
+        found: dict[AnyAnalyzer, MetricError] = {}
+        # Analyzers that have values only in later partitions.
+        coming: set[AnyAnalyzer] = set().union(*values.values())
+        for name in (partition.name for partition in order):
+            for analyzer in self.standing.get(name, ()) if name in selected else ():
+                text = min(self._errors(name, analyzer), default="failed")
+                if analyzer in coming and text.startswith(f"{NoSuchColumnError.__name__}:"):
+                    continue
+                retried = bool(self.keys[analyzer] & self.ledger[name].retries)
+                said = text.partition(": ")[2] or text  # without the class
+                found[analyzer] = StandingError(said, name, is_retriable=retried)
+            coming -= values.get(name, set())
+        return found
+
+    def _errors(self, partition: str, analyzer: AnyAnalyzer) -> frozenset[str]:
+        return self.stored.get((partition, analyzer.canonical()), frozenset())
 
 
 def _analyzers_to_run(
@@ -404,12 +562,17 @@ def _batches(
     segments: int,
     read_keys: Mapping[Partition, Hashable] = MappingProxyType({}),
 ) -> Iterator[list[_Task]]:
-    """Split tasks into batches with the same analyzers and columns, in order, within the limits."""
-    tasks_alike: dict[tuple[tuple[AnyAnalyzer, ...], Hashable], list[_Task]] = {}
+    """Split tasks into batches with the same analyzers and columns, in order, within the limits.
+
+    The newest partition of retries comes first, alone.
+    """
+    tasks_alike: dict[tuple[tuple[AnyAnalyzer, ...], bool, Hashable], list[_Task]] = {}
     for task in tasks:
-        read_key = read_keys.get(task.listed.partition)
-        tasks_alike.setdefault((task.analyzers, read_key), []).append(task)
-    for (analyzers, _), same in tasks_alike.items():
+        key = (task.analyzers, task.is_retry, read_keys.get(task.listed.partition))
+        tasks_alike.setdefault(key, []).append(task)
+    for (analyzers, is_retry, _), same in tasks_alike.items():
+        if is_retry and len(same) > 1:
+            yield [same.pop()]
         fixed = (1 + segments) * sum(a.state_bytes + MEASUREMENT_BYTES for a in analyzers)
         grouping = (GroupingAnalyzer, HistogramOfSums)
         columns = {a.grouping_columns for a in analyzers if isinstance(a, grouping)}
@@ -476,6 +639,7 @@ def _measure(
         small=all(sizes) and sum(sizes) <= SMALL_BYTES,
         # Each segment would have the groups of all rows once more.
         expected=UNKNOWN if sets else replace(expected, rows=expected.group_rows * len(batch)),
+        needs_rows=any(task.added_to is None for task in batch),
     )
     groups: dict[Partition | None, Group] = {
         batch[0].listed.partition if alone else source.partition_of(key): group

@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from tidegauge.analyzers.core.errors import MetricError, thrown_class
+from tidegauge.analyzers.core.errors import (
+    DATA_EXCEPTIONS,
+    MetricError,
+    sql_state,
+    thrown_class,
+)
 from tidegauge.analyzers.core.metric import Failure
 
 T = TypeVar("T")
@@ -19,30 +24,18 @@ _DATA_ERROR_CLASSES = {"0A", "21", "22", "38", "39", "42", "P0"}
 exceptions, user functions, resolution, raised errors. All others are cluster failures."""
 
 
-_SPARKS = ("Arithmetic", "ArrayIndexOutOfBounds", "DateTime", "NumberFormat", "Runtime")
-_DATA_EXCEPTIONS = {
-    *(f"org.apache.spark.Spark{kind}Exception" for kind in _SPARKS),
-    "java.lang.ArithmeticException",
-    "java.lang.NumberFormatException",
-    "java.lang.RuntimeException",  # raise_error
-    "java.time.DateTimeException",
-}
-"""Java classes of errors caused by data, where Spark gives no SQLSTATE."""
-
-
 def is_data_error(error: Exception) -> bool:
     """Return whether an error was caused by the data or an expression, not by the cluster.
 
     Decided by Spark's SQLSTATE class. Errors that have none, such as those of regular expressions, and
     in Spark 3.5 all that tasks throw, are decided by their Java class.
     """
-    state = getattr(error, "getSqlState", None)
-    named = (state() or "") if callable(state) else ""
-    if named:
-        return named[:2] in _DATA_ERROR_CLASSES
+    state = sql_state(error)
+    if state:
+        return state[:2] in _DATA_ERROR_CLASSES
     if type(error).__name__ == "PythonException":  # a user's function raised an error
         return True
-    return "PatternSyntaxException" in str(error) or thrown_class(error) in _DATA_EXCEPTIONS
+    return "PatternSyntaxException" in str(error) or thrown_class(error) in DATA_EXCEPTIONS
 
 
 def find_failures(

@@ -98,6 +98,7 @@ def scan(
     *,
     small: bool = False,
     expected: Expectation = UNKNOWN,
+    needs_rows: bool = True,
 ) -> Scan:
     """Compute the states of all analyzers in one pass, grouped by partition columns.
 
@@ -119,6 +120,8 @@ def scan(
         Whether the data has no more than about `SMALL_BYTES`.
     expected : Expectation
         What is expected of the data. It decides how states are computed, not what they are.
+    needs_rows : bool
+        Whether to count rows even if no analyzer fits the schema. Otherwise no data is read then.
 
     Raises
     ------
@@ -128,6 +131,8 @@ def scan(
     check_frame(data)
     activate(data.sparkSession)
     made = plan(data, analyzers, private, small=small, expected=expected)
+    if not made.requests and not needs_rows:
+        return Scan({}, Group(0, dict(made.failures)))
     groups = Groups(tuple(by), tuple(segments))
     results = _run(data, made, groups)
     rows = _rows(results)

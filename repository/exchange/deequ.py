@@ -25,7 +25,7 @@ from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.measures.bins import Bin, BinnedDistribution, BucketDistribution
 from tidegauge.analyzers.measures.group_sums import HistogramOfSums, SumDistribution
 from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
-from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
+from tidegauge.analyzers.runs.ledger import Change, MeasuredPartition, Measurement, RunSpec
 from tidegauge.analyzers.runs.recording import recording
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def import_deequ(
         with recording(repository.store, replace(spec, tags=dict(shared))) as run:
             found = [result.measured(skipped) for result in some]
             decisions = run.commit(found)
-        new += sum(bool(decision.measurements) for decision in decisions)
+        new += sum(decision.change is not Change.UNCHANGED for decision in decisions)
         metrics += sum(len(measured.measurements) for measured in found)
     return Imported(dataset, len(results), metrics, new, tuple(dict.fromkeys(skipped)))
 

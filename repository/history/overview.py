@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 
+from tidegauge.analyzers.runs.ledger import FAILED_RUNS
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
@@ -64,7 +65,9 @@ def overview_rows(
 
 
 def _badness(row: OverviewRow) -> tuple[int, ...]:
-    return -row["errors"], -row["failing"], -row["warnings"], -row["infos"], -row["failed"]
+    completed = row["status"] not in FAILED_RUNS
+    counts = (-row["failing"], -row["warnings"], -row["infos"], -row["failed"])
+    return (-row["errors"], completed, *counts)
 
 
 def _partitions(connection: Connection) -> dict[int, dict[str, Any]]:

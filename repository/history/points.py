@@ -118,7 +118,7 @@ def stored_points(
     )
     query = sa.select(
         m.series_id, m.partition_id, m.version, m.value, m.status, s.holds(s.metric, commit)
-    ).where(m.partition_id.in_(within), m.series_id.in_(series))
+    ).where(m.partition_id.in_(within), m.series_id.in_(series), m.version > 0)
     if commit is not None:
         query = query.where(m.commit_id <= commit)
     for row in connection.execute(query):

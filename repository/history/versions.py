@@ -73,6 +73,7 @@ def restatement_rows(
         .join(s.series, e.id == m.series_id)
         .join(s.analyzer)
         .join(before, before.c.id == m.commit_id)
+        .where(m.version > 0)  # without failures that a retry replaced
         .where(m.partition_id.in_(again), e.analyzer_id.in_(sa.select(wanted.c.analyzer_id)))
         .order_by(m.partition_id, m.version)
     )
@@ -156,7 +157,8 @@ def version_rows(
         )
         .join_from(s.metric, s.series, e.id == m.series_id)
         .join(s.analyzer)
-        .where(m.partition_id == partition, a.dataset_id == of, query.series_condition())
+        .where(m.partition_id == partition, m.version > 0, a.dataset_id == of)
+        .where(query.series_condition())
         .order_by(a.segment, e.name, e.instance, e.id, m.version)
     )
     if commit is not None:

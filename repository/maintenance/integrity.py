@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import StateError
 from tidegauge.analyzers.core.segments import SegmentSet
-from tidegauge.analyzers.runs.ledger import ledger_key
+from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
@@ -144,7 +144,8 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
     def expected(dataset: int, set_id: int) -> int:
         known = made.get(dataset, {})
         # Two generations may share segments, which count once; so does an unknown key.
-        found = [known.get(key, {(key, "")}) for key in json.loads(sets[set_id])]
+        keys = AnalyzerKeys.from_json(sets[set_id])
+        found = [known.get(key, {(key, "")}) for key in keys.measured | keys.retries]
         return len(set().union(*found))
 
     return expected
@@ -186,6 +187,7 @@ def _lifetimes(connection: Connection) -> Iterator[str]:
         )
         .where(
             a.statistic_id.is_not(None),
+            m.version > 0,  # without failures that a retry replaced
             v.superseded_commit_id.is_distinct_from(m.superseded_commit_id),
         )
     )

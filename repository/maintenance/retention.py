@@ -215,6 +215,8 @@ class _Cleaner:
         self.counts["kept_for_anomalies"] = len(kept)
         for partition, version in sorted(old - kept):
             self._remove_version(partition, version)
+        replaced = (s.metric.c.version < 0) & (s.metric.c.superseded_commit_id <= horizon)
+        self._delete(s.metric, replaced, "metrics")
         self._remove_records(horizon, unsettled)
         self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
         self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)

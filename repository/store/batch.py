@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
 from math import isinf, isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -18,6 +17,7 @@ from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
+    AnalyzerKeys,
     Change,
     Decision,
     LedgerEntry,
@@ -25,6 +25,7 @@ from tidegauge.analyzers.runs.ledger import (
     Measurement,
     decide,
     merge_fingerprints,
+    stored_error,
 )
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
@@ -245,10 +246,11 @@ class Batch:
             if decision.change is Change.UNCHANGED:
                 continue
             entry = stored[measured.partition.name]
-            keys = {self.subjects.of(m).key for m in decision.measurements}
+            keys = AnalyzerKeys.from_measurements(decision.measurements)
             if decision.change is Change.ADDED and entry.known is not None:
-                keys |= entry.known.analyzers
-            names = canonical_json(sorted(keys))
+                known = entry.known
+                keys = AnalyzerKeys(known.analyzers, known.failed, known.retries).updated(keys)
+            names = keys.to_json()
             key = key_of(names)
             sets[key] = names
             if decision.change is Change.ADDED:
@@ -295,7 +297,7 @@ class Batch:
         found: dict[bool, list[tuple[tuple[str, str], int, int, Payload]]] = {False: [], True: []}
         wanted = set()
         for partition, decision, packed in kept:
-            rows = found[decision.change is Change.ADDED]
+            rows = found[not is_new_version(decision)]
             for m in decision.measurements:
                 of = self.subjects.of(m).state
                 wanted.add(of)
@@ -322,7 +324,7 @@ class Batch:
         points: dict[tuple[tuple[str, str], str, str], _Point] = {}
         joining = set()
         for partition, decision, _ in kept:
-            if decision.change is Change.ADDED:
+            if not is_new_version(decision):
                 joining.add(partition)
             version = decision.version
             for m in decision.measurements:
@@ -342,10 +344,71 @@ class Batch:
         for some in rows.values():
             some.sort(key=_row_key)
         insert_rows(self.connection, s.metric, METRIC, rows[False])
+        replaced = self._replace_failures(rows[True])
         # A segment that was chosen again is the same series as before, and may have facts already.
         insert_missing(self.connection, s.metric, METRIC, rows[True])
         new = [*rows[False], *self._inserted(rows[True])]
-        keep_newest(self.connection, self.dataset, new, restated)
+        keep_newest(self.connection, self.dataset, new, [*restated, *replaced])
+
+    def _replace_failures(self, rows: Sequence[Row]) -> list[int]:
+        """End stored failures of which new rows of the same analyzer differ; return their partitions.
+
+        A replaced failure stays under the negative number of its version, so that views of the past
+        show it, with the last of its errors.
+        """
+        m, series = s.metric.c, s.series.c
+        failed: list[Any] = []
+        for some in chunks(sorted({row[0] for row in rows})):
+            query = (
+                sa.select(
+                    m.partition_id,
+                    m.series_id,
+                    m.version,
+                    m.error,
+                    m.commit_id,
+                    m.superseded_commit_id.label("ended"),
+                    series.analyzer_id,
+                )
+                .join_from(s.metric, s.series, series.id == m.series_id)
+                .where(m.partition_id.in_(some), m.status == "failed")
+                .where(s.holds(s.metric) | (m.version < 0))
+            )
+            failed.extend(self.connection.execute(query))
+        if not failed:
+            return []
+        begun = {(r.partition_id, r.series_id, -r.version): r.commit_id for r in failed if r.ended}
+        analyzer_of: dict[int, int] = {}
+        for some in chunks(sorted({row[1] for row in rows})):
+            owners = sa.select(series.id, series.analyzer_id).where(series.id.in_(some))
+            analyzer_of.update((row[0], row[1]) for row in self.connection.execute(owners))
+        measured = {(row[0], analyzer_of[row[1]]) for row in rows}
+        errors = {row[:2]: row[METRIC.index("error")] for row in rows}
+        ended = [
+            {
+                "of_partition": row.partition_id,
+                "of_series": row.series_id,
+                "of_version": row.version,
+                "begun": begun.get((row.partition_id, row.series_id, row.version), row.commit_id),
+            }
+            for row in failed
+            if row.ended is None
+            and (row.partition_id, row.analyzer_id) in measured
+            and errors.get((row.partition_id, row.series_id)) != row.error
+        ]
+        if ended:
+            same = (m.partition_id == sa.bindparam("of_partition")) & (
+                m.series_id == sa.bindparam("of_series")
+            )
+            version: sa.BindParameter[int] = sa.bindparam("of_version")
+            self.connection.execute(sa.delete(s.metric).where(same, m.version == -version), ended)
+            change = sa.update(s.metric).where(same, m.version == version)
+            values = {
+                "version": -m.version,
+                "commit_id": sa.bindparam("begun"),
+                "superseded_commit_id": self.commit,
+            }
+            self.connection.execute(change.values(values), ended)
+        return sorted({row["of_partition"] for row in ended})
 
     def _inserted(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rows that this commit has written."""
@@ -378,6 +441,11 @@ _Kept = tuple[int, Decision, Packed]
 """A partition's id, the decision on it, and its states."""
 
 
+def is_new_version(decision: Decision) -> bool:
+    """Return whether the measurements make a new version of the partition, or join the current one."""
+    return decision.change in {Change.NEW, Change.RESTATED}
+
+
 def _row_key(row: Row) -> tuple[int, int]:
     return row[0], row[1]
 
@@ -395,7 +463,7 @@ def outcome(metric: Metric[float]) -> tuple[float | None, str, float | None, str
     found = metric.outcome
     if isinstance(found, Failure):
         status = "empty" if metric.empty else "failed"
-        return None, status, weight, visible(f"{type(found.error).__name__}: {found.error}")
+        return None, status, weight, visible(stored_error(found.error))
     value, status = stored_value(found.value)
     return value, status, weight, None
 
@@ -486,18 +554,48 @@ def ledger_of(
         known = None
         if row.version is not None:
             gone = row.commit_id is not None
-            analyzers = sets[row.analyzer_set_id]
+            keys = sets[row.analyzer_set_id]
             known = LedgerEntry(
-                row.version, row.fingerprint, analyzers, gone, row.value, row.rows, row.stored
+                row.version,
+                row.fingerprint,
+                keys.measured,
+                gone,
+                row.value,
+                row.rows,
+                row.stored,
+                keys.failed,
+                keys.retries,
             )
         found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
     return found
 
 
-def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, frozenset[str]]:
+def failures_of(
+    connection: Connection, dataset: int, names: Collection[str]
+) -> dict[tuple[str, str], frozenset[str]]:
+    """Return the errors of failed analyzers in some partitions, by partition and canonical analyzer."""
+    m, p, a = s.metric.c, s.partition.c, s.analyzer.c
+    by_key = {key_of(name): name for name in names}
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for some in chunks(sorted(by_key)):
+        query = (
+            sa.select(p.key, a.canonical, m.error)
+            .join_from(s.partition, s.metric, m.partition_id == p.id)
+            .join(s.series, s.series.c.id == m.series_id)
+            .join(s.analyzer, a.id == s.series.c.analyzer_id)
+            .where(p.dataset_id == dataset, p.key.in_(some))
+            .where(m.status == "failed", s.holds(s.metric))
+        )
+        for key, canonical, error in connection.execute(query):
+            subject = (by_key[key], canonical)
+            found[subject] = found.get(subject, frozenset()) | {error}
+    return found
+
+
+def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, AnalyzerKeys]:
     c = s.analyzer_set.c
-    found: dict[int, frozenset[str]] = {}
+    found: dict[int, AnalyzerKeys] = {}
     for some in chunks(sorted(ids)):
         for of, text in connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(some))):
-            found[of] = frozenset(json.loads(text))
+            found[of] = AnalyzerKeys.from_json(text)
     return found

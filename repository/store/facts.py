@@ -279,7 +279,7 @@ def _facts_from_columns(
         weight=np.array(raw["weight"], dtype=np.float64)[order],
         status=status[order],
         error=np.array(raw["error"], dtype=object)[order],
-        version=np.array(raw["version"], dtype=np.int64)[order],
+        version=np.abs(np.array(raw["version"], dtype=np.int64))[order],
     )
 
 

@@ -26,10 +26,21 @@ from tidegauge.analyzers.runs.ledger import (
 )
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
-from tidegauge.repository.store.batch import Batch, SubjectCache, ledger_of, packed_states
+from tidegauge.repository.store.batch import (
+    Batch,
+    SubjectCache,
+    failures_of,
+    ledger_of,
+    packed_states,
+)
 from tidegauge.repository.store.bulk import chunks, gc_paused, insert_missing
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.dimensions import dataset_for, dataset_of, visible
+from tidegauge.repository.store.dimensions import (
+    dataset_for,
+    dataset_named,
+    dataset_of,
+    visible,
+)
 from tidegauge.repository.store.leases import hold_lease, is_process_alive, require_fence
 
 if TYPE_CHECKING:
@@ -83,6 +94,32 @@ class SqlRunStore:
                 **opener,
             }
             insert = sa.insert(s.run).values(values).returning(s.run.c.id)
+            run = int(connection.execute(insert).scalar_one())
+            _add_tags(connection, run, spec.tags)
+            return run
+
+        return self.database.write(work)
+
+    def fail_run(self, spec: RunSpec, error: str) -> int:
+        """Store a run that failed before it could be opened, and return its id."""
+        now = datetime.now(UTC)
+        values = {
+            "source": spec.source,
+            "suite": spec.suite,
+            "selection": spec.selection,
+            "status": RunStatus.FAILED.value,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started_at": now,
+            "finished_at": now,
+            "failed": 1,
+            "error": visible(error),
+        }
+
+        def work(connection: Connection) -> int:
+            lock_clock(connection)
+            dataset = dataset_named(connection, spec.dataset)
+            insert = sa.insert(s.run).values(dataset_id=dataset, **values).returning(s.run.c.id)
             run = int(connection.execute(insert).scalar_one())
             _add_tags(connection, run, spec.tags)
             return run
@@ -152,6 +189,15 @@ class SqlRunStore:
             if found is None:
                 return {}
             return {n: p.known for n, p in ledger_of(connection, found).items() if p.known}
+
+    def failures(
+        self, dataset: str, partitions: Collection[str]
+    ) -> Mapping[tuple[str, str], frozenset[str]]:
+        """Return the errors of failed analyzers by partition and canonical analyzer."""
+        with self.database.read() as connection:
+            query = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
+            found = connection.execute(query).scalar_one_or_none()
+            return {} if found is None else failures_of(connection, found, partitions)
 
     def newest_values(
         self, dataset: str, names: Collection[str]

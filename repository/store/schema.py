@@ -340,6 +340,7 @@ def _version(*, key: bool = True) -> Column[int]:
 metric = Table(
     "metric",
     metadata,
+    # A failure that a retry replaced has the negative number of its version.
     # In this key order new facts are appended, a partition's facts lie together, and a series is
     # read by one lookup for each partition.
     _bare("partition", key=True),

@@ -23,6 +23,9 @@ from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
     HistoryError,
+    MetricEnvironmentError,
+    MetricError,
+    MetricRuntimeError,
     NoSuchColumnError,
     UnknownDatasetError,
 )
@@ -33,6 +36,7 @@ from tidegauge.analyzers.measures.sums import Mean, SumAndCount
 from tidegauge.analyzers.measures.uniqueness import CountDistinct
 from tidegauge.analyzers.runs.ledger import (
     Change,
+    MeasuredPartition,
     RunSpec,
     analyzer_key,
 )
@@ -72,7 +76,7 @@ class RepositoryContract:
         assert set(known) == {"ds=2013-01-01", "ds=2013-01-02"}
         entry = known["ds=2013-01-01"]
         assert (entry.version, entry.fingerprint, entry.gone, entry.rows) == (1, "a", False, 10)
-        assert len(entry.analyzers) == 6
+        assert (len(entry.analyzers), len(entry.retries)) == (5, 1)
         assert analyzer_key(SIZE) in entry.analyzers
 
     def test_the_same_again_writes_nothing(self, repository: Any) -> None:
@@ -120,14 +124,90 @@ class RepositoryContract:
         assert repository.store.ledger("d")["ds=2013-01-01"].analyzers == {analyzer_key(SIZE)}
         assert repository.metrics("d")["name"].tolist() == ["Size"]
 
-    def test_an_analyzer_that_failed_and_now_works_is_other_content(self, repository: Any) -> None:
-        """The files are the same, but the table was not."""
-        commit(repository, day(1))
-        mended = measurement(Mean("nope"), SumAndCount(3.0, 2))
-        works = day(1, only=[SIZE])
-        works = replace(works, measurements=(*works.measurements, mended))
+    def test_an_analyzer_that_failed_and_now_works_joins_its_version(self, repository: Any) -> None:
+        """The failure is replaced, and stays in views of the past."""
+        first = commit(repository, day(1))
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        nope = Mean("nope")
+        assert (entry.retries, entry.failed) == ({analyzer_key(nope)}, frozenset())
+        assert analyzer_key(nope) not in entry.analyzers
+        works = replace(
+            day(1, only=[SIZE]),
+            measurements=(
+                measurement(SIZE, NumMatches(10)),
+                measurement(nope, SumAndCount(3.0, 2)),
+            ),
+        )
         run = repository.store.open_run(spec())
-        assert changes(repository, run, works) == [Change.RESTATED]
+        assert changes(repository, run, works) == [Change.ADDED]
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        assert (entry.version, entry.retries) == (1, frozenset())
+        assert analyzer_key(nope) in entry.analyzers
+        assert values(repository, "Mean", instance="nope") == [1.5]
+        past = repository.metrics("d", analyzer=nope, as_of=first)
+        assert (past["status"].tolist(), past["version"].tolist()) == (["failed"], [1])
+        assert repository.restatements("d").empty
+        assert changes(repository, run, works) == [Change.UNCHANGED]
+        latest = repository.latest("d")
+        assert latest.set_index("analyzer").loc[repr(nope), "value"] == 1.5
+
+    def test_a_failure_of_several_numbers_is_replaced(self, repository: Any) -> None:
+        """A failed histogram is one series, its numbers are others."""
+        fails = measurement(HIST, MetricEnvironmentError("no function"))
+        first = commit(repository, replace(day(1, only=[SIZE]), measurements=(fails,)))
+        commit(repository, day(1, only=[HIST]))
+        frame = repository.metrics("d", instance="s")
+        assert set(frame["status"]) == {"finite"}
+        assert "Histogram.bins" in set(frame["name"])
+        assert repository.metrics("d", as_of=first)["status"].tolist() == ["failed"]
+        assert set(repository.latest("d")["status"]) == {"finite"}
+
+    def test_a_failure_that_stays_is_written_once(self, repository: Any) -> None:
+        """If its reason changes, only the new one is current."""
+
+        def fails(error: MetricError) -> MeasuredPartition:
+            return replace(day(1, only=[SIZE]), measurements=(measurement(MEAN, error),))
+
+        first = commit(repository, fails(MetricEnvironmentError("no function")))
+        run = repository.store.open_run(spec())
+        for error in ("no function", "no package", "no table"):
+            again = fails(MetricEnvironmentError(error))
+            assert changes(repository, run, again) == [Change.UNCHANGED]
+        assert repository.metrics("d")["error"].tolist() == ["MetricEnvironmentError: no table"]
+        assert repository.metrics("d", as_of=first)["status"].tolist() == ["failed"]
+        name = "ds=2013-01-01"
+        stored = repository.store.failures("d", [name])
+        assert stored == {(name, MEAN.canonical()): {"MetricEnvironmentError: no table"}}
+        assert repository.store.failures("d", ["ds=2013-01-02"]) == {}
+        assert repository.store.failures("other", [name]) == {}
+
+    def test_a_failure_of_the_data_is_not_to_be_measured_again(self, repository: Any) -> None:
+        """The ledger has it as measured, and knows that it failed."""
+        bad = replace(
+            day(1, only=[SIZE]),
+            measurements=(measurement(MEAN, MetricRuntimeError("no number")),),
+        )
+        commit(repository, bad)
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        key = analyzer_key(MEAN)
+        assert (entry.analyzers, entry.failed, entry.retries) == ({key}, {key}, frozenset())
+        run = repository.store.open_run(spec())
+        assert changes(repository, run, bad) == [Change.UNCHANGED]
+        assert changes(repository, run, day(1, only=[MEAN])) == [Change.ADDED]
+        assert values(repository, "Mean") == [1]
+
+    def test_a_failure_by_the_environment_keeps_the_values_of_the_same_files(
+        self, repository: Any
+    ) -> None:
+        """A timeout says nothing about the content."""
+        commit(repository, day(1, only=[SIZE]))
+        fails = replace(
+            day(1, only=[SIZE]),
+            measurements=(measurement(SIZE, MetricEnvironmentError("no time")),),
+        )
+        run = repository.store.open_run(spec())
+        assert changes(repository, run, fails) == [Change.UNCHANGED]
+        assert values(repository, "Size") == [10]
 
     def test_an_analyzer_added_without_fingerprints_joins_its_version(
         self, repository: Any
@@ -167,6 +247,17 @@ class RepositoryContract:
             store.open_run(spec(source="db.t"))
         with pytest.raises(DatasetMismatchError, match="was measured by"):
             store.open_run(RunSpec("d", None, ("hr",)))
+
+    def test_a_run_that_failed_before_it_was_opened(self, repository: Any) -> None:
+        """It is a run, of a dataset that is bound to no table; the next one may bind it."""
+        store = repository.store
+        failed = store.fail_run(spec(source="db.u"), "no table db.u")
+        assert repository.datasets() == ["d"]
+        assert dict(store.ledger("d")) == {}
+        assert store.open_run(spec()) > failed
+        assert store.fail_run(RunSpec("d", "db.u", ("hr",)), "it is another table") > failed
+        commit(repository, day(1))
+        assert values(repository, "Size") == [10]
 
     def test_datasets_do_not_touch_each_other(self, repository: Any) -> None:
         """An empty batch changes nothing either."""

@@ -171,7 +171,7 @@ class MemoryRepository(MemoryVerdicts):
         data, commit = self.store.dataset(dataset), self.store.as_of(as_of)
         known: dict[Any, dict[int, dict[Any, Fact]]] = {}
         for fact in data.facts:
-            if commit is None or fact.commit <= commit:
+            if fact.version > 0 and (commit is None or fact.commit <= commit):
                 of = (fact.partition, fact.segment, fact.measure.canonical())
                 known.setdefault(of, {}).setdefault(fact.version, {})[fact.series] = fact
         rows = []
@@ -377,7 +377,7 @@ class MemoryRepository(MemoryVerdicts):
             "weight": weight,
             "status": status,
             "error": error,
-            "version": fact.version,
+            "version": abs(fact.version),
             "run_id": run,
             "analyzed_at": at,
             "analyzer": repr(fact.measure),
@@ -460,7 +460,7 @@ def _columns(data: MemoryDataset, dataset: str, facts: Sequence[Fact]) -> Facts:
         weight=np.array([weight for *_, weight, _ in outcomes], dtype=float),
         status=np.array([status for _, status, *_ in outcomes], dtype=object),
         error=np.array([error for *_, error in outcomes], dtype=object),
-        version=np.array([f.version for f in facts], dtype=np.int64),
+        version=np.array([abs(f.version) for f in facts], dtype=np.int64),
     )
 
 

@@ -21,6 +21,7 @@ from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
+    AnalyzerKeys,
     Change,
     Decision,
     LedgerEntry,
@@ -33,7 +34,7 @@ from tidegauge.analyzers.runs.ledger import (
     mismatch_text,
 )
 from tidegauge.analyzers.runs.verdicts import Case
-from tidegauge.repository.store.batch import outcome, stored_value
+from tidegauge.repository.store.batch import is_new_version, outcome, stored_value
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.queries import AsOf
 from tidegauge.repository.store.recorded import Recorded
@@ -58,7 +59,7 @@ class Lifetime:
 
 @dataclass
 class Fact(Lifetime):
-    """A metric of one version of a partition."""
+    """A metric of one version of a partition; a replaced failure has the negative version number."""
 
     measure: Any
     segment: str
@@ -80,7 +81,7 @@ class Version(Lifetime):
     measured: MeasuredPartition
     version: int
     fingerprint: str | None
-    keys: frozenset[str]
+    keys: AnalyzerKeys
     states: dict[tuple[str, str], State] = field(default_factory=dict)
     removed: set[tuple[str, str]] = field(default_factory=set)
 
@@ -219,6 +220,15 @@ class MemoryRunStore:
         self.statuses[len(self.runs)] = RunStatus.RUNNING
         return len(self.runs)
 
+    def fail_run(self, spec: RunSpec, error: str) -> int:
+        """Store a run that failed before it could be opened, and return its id."""
+        del error  # never read here
+        self.datasets.setdefault(spec.dataset, MemoryDataset(None, None))
+        self.runs.append(spec)
+        self.begun.append(len(self.commits))
+        self.statuses[len(self.runs)] = RunStatus.FAILED
+        return len(self.runs)
+
     def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
         """Add tags to a run; those that it has are kept."""
         spec = self.runs[run - 1]
@@ -248,12 +258,27 @@ class MemoryRunStore:
                 found[name] = LedgerEntry(
                     current.version,
                     current.fingerprint,
-                    current.keys,
+                    current.keys.measured,
                     gone,
                     tags.get(SOURCE_VERSION),
                     current.measured.rows,
                     current.commit,
+                    current.keys.failed,
+                    current.keys.retries,
                 )
+        return found
+
+    def failures(
+        self, dataset: str, partitions: Collection[str]
+    ) -> Mapping[tuple[str, str], frozenset[str]]:
+        """Return the errors of failed analyzers by partition and canonical analyzer."""
+        data = self.datasets.get(dataset)
+        found: dict[tuple[str, str], frozenset[str]] = {}
+        for fact in data.facts if data else ():
+            _, status, _, error = fact.outcome
+            if fact.partition in partitions and status == "failed" and fact.holds(None):
+                subject = (fact.partition, fact.measure.canonical())
+                found[subject] = found.get(subject, frozenset()) | {str(error)}
         return found
 
     def newest_values(
@@ -332,14 +357,20 @@ class MemoryRunStore:
         current = self._current(versions)
         known = None
         if current is not None:
-            known = LedgerEntry(current.version, current.fingerprint, current.keys)
+            keys = current.keys
+            known = LedgerEntry(
+                current.version,
+                current.fingerprint,
+                keys.measured,
+                failed=keys.failed,
+                retries=keys.retries,
+            )
         decision = decide(known, found, _stored(current))
-        if decision.change is Change.UNCHANGED:
-            return decision
-        keys = frozenset(m.key for m in decision.measurements)
-        if decision.change is Change.ADDED and current is not None:
-            current.keys |= keys
-            current.fingerprint = merge_fingerprints(current.fingerprint, found.fingerprint)
+        keys = AnalyzerKeys.from_measurements(decision.measurements)
+        if current is not None and not is_new_version(decision):
+            if decision.change is Change.ADDED:
+                current.keys = current.keys.updated(keys)
+                current.fingerprint = merge_fingerprints(current.fingerprint, found.fingerprint)
             version = current
         else:
             self._supersede(data, name, current, commit)
@@ -363,6 +394,7 @@ class MemoryRunStore:
         data: MemoryDataset, version: Version, measurements: Sequence[Measurement], commit: int
     ) -> None:
         name = version.measured.partition.name
+        _replace_failures(data, version, measurements, commit)
         there = {(f.series, f.version) for f in data.facts if f.partition == name}
         for m in measurements:
             data.measures[m.segment, m.analyzer.canonical()] = m.analyzer
@@ -421,6 +453,37 @@ class MemoryRunStore:
         self._verdicts += 1
         data.verdicts.append(StoredVerdict(commit, self._verdicts, case, verdict, run))
         return self._verdicts
+
+
+def _replace_failures(
+    data: MemoryDataset, version: Version, measurements: Sequence[Measurement], commit: int
+) -> None:
+    """End stored failures of a version of which new measurements of the same analyzer differ."""
+    name = version.measured.partition.name
+    errors = {
+        (m.segment, m.analyzer.canonical(), flat.name, flat.instance): outcome(flat)[3]
+        for m in measurements
+        for flat in flatten(m.metric)
+    }
+    measured = {key[:2] for key in errors}
+    ended = [
+        fact
+        for fact in data.facts
+        if (fact.partition, fact.version) == (name, version.version)
+        and fact.holds(None)
+        and fact.outcome[1] == "failed"
+        and fact.series[:2] in measured
+        and errors.get(fact.series) != fact.outcome[3]
+    ]
+    for fact in ended:
+        before = [
+            f
+            for f in data.facts
+            if (f.partition, f.series, f.version) == (name, fact.series, -fact.version)
+        ]
+        data.facts = [f for f in data.facts if f not in before]
+        fact.commit = min([fact.commit, *(f.commit for f in before)])
+        fact.version, fact.superseded = -fact.version, commit
 
 
 def _stored(current: Version | None) -> Callable[[Measurement], State | None]:

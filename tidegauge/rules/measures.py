@@ -18,7 +18,6 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     MetricError,
-    MetricRuntimeError,
 )
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.requests import Request
@@ -422,7 +421,7 @@ def _tally(cells: Sequence[Any]) -> Tally:
 
 
 def _evaluation_error(name: str, error: MetricError) -> MetricError:
-    return MetricRuntimeError(f"{_unevaluated(name)}: {error}")
+    return error.with_text(f"{_unevaluated(name)}: {error}")
 
 
 def names_task(error: str, name: str) -> bool:
