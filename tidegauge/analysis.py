@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +15,11 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
-from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport
+from tidegauge.analyzers.runs.recording import (
+    WAIT_SECONDS,
+    RunReport,
+    recording_failed_start,
+)
 from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.path_source import PathSource
@@ -263,18 +268,10 @@ def analyze(
     >>> repo.close()
     """
     repository = as_repository(repository)
-    source = open_source(table, suite, spark, format, options, partition)
-    all_tags = {**suite.tags, **{str(k): str(v) for k, v in (tags or {}).items()}}
-    spec = RunSpec(
-        dataset=suite.dataset,
-        source=source.name and hide_secrets(source.name),
-        keys=source.keys,
-        suite=suite.canonical(),
-        selection=partitions if isinstance(partitions, str) else ", ".join(partitions),
-        tags=all_tags,
-        rename=rename,
-    )
-    private = privacy_of(suite, source.name, all_tags)
+    with recording_start(repository, suite, table, partitions, tags):
+        source = open_source(table, suite, spark, format, options, partition)
+    spec = _run_spec(suite, source.name, source.keys, partitions, tags, rename=rename)
+    private = privacy_of(suite, source.name, spec.tags)
     report = run_incremental(
         source,
         spec,
@@ -306,6 +303,52 @@ def analyze(
         return sample_partitions(source, dqm.tasks, counted, most, private)
 
     return Run(report, repository, judge_run(repository, suite.dataset, dqm, report, take_samples))
+
+
+def recording_start(
+    repository: Repository,
+    suite: Suite,
+    table: object,
+    partitions: str | Sequence[str] = "new",
+    tags: Mapping[str, str] | None = None,
+) -> AbstractContextManager[None]:
+    """Store a failed run of the suite's dataset if the table cannot be opened in the block.
+
+    Parameters
+    ----------
+    repository : Repository
+    suite : Suite
+    table : object
+        As for `analyze`.
+    partitions, tags
+        As for `analyze`.
+    """
+    if not hasattr(suite, "dataset"):  # which `open_source` refuses
+        return nullcontext()
+    name = table if isinstance(table, str) else None
+    return recording_failed_start(
+        repository.store, _run_spec(suite, name, (), partitions, tags, rename=False)
+    )
+
+
+def _run_spec(
+    suite: Suite,
+    table: str | None,
+    keys: tuple[str, ...],
+    partitions: str | Sequence[str],
+    tags: Mapping[str, str] | None,
+    *,
+    rename: bool,
+) -> RunSpec:
+    return RunSpec(
+        dataset=suite.dataset,
+        source=table and hide_secrets(table),
+        keys=keys,
+        suite=suite.canonical(),
+        selection=partitions if isinstance(partitions, str) else ", ".join(partitions),
+        tags={**suite.tags, **{str(k): str(v) for k, v in (tags or {}).items()}},
+        rename=rename,
+    )
 
 
 def privacy_of(suite: Suite, table: str | None, tags: Mapping[str, str] | None = None) -> Privacy:

@@ -35,7 +35,7 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     except AnalysisException as error:
         if _exists(spark, name):
             raise
-        raise NoSuchTableError(_no_such_table(spark, name)) from error
+        raise NoSuchTableError(*_no_such_table(spark, name)) from error
     path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
     full = table_name(path)
     if table.tableType in {"VIEW", "TEMPORARY"}:
@@ -63,13 +63,15 @@ def _exists(spark: SparkSession, name: str) -> bool:
         return False
 
 
-def _no_such_table(spark: SparkSession, name: str) -> str:
+def _no_such_table(spark: SparkSession, name: str) -> tuple[str, str]:
+    """Return that a table is missing, and a hint at what may be meant."""
+    missing = f"no table {name!r}"
     if Path(name).exists():
-        return f"no table {name!r}; to read what lies here under this name, write './{name}'"
+        return missing, f"; to read what lies here under this name, write './{name}'"
     database, _, table = name.replace("`", "").rpartition(".")
     database = database or spark.catalog.currentDatabase()
     if not spark.catalog.databaseExists(database):
         there = sorted(d.name for d in spark.catalog.listDatabases())
-        return f"no table {name!r}: no database {database!r} (there are: {', '.join(there)})"
+        return f"{missing}: no database {database!r} (there are: {', '.join(there)})", ""
     close = nearest(table, [t.name for t in spark.catalog.listTables(database)])
-    return f"no table {name!r}" + (f"; did you mean '{database}.{close}'?" if close else "")
+    return missing, f"; did you mean '{database}.{close}'?" if close else ""

@@ -89,8 +89,9 @@ class PathSource:
         self._require_format([file.path for files in listed.values() for file in files])
         all_keys = {partition.keys for partition in listed}
         if not all_keys:
-            msg = f"no data files under {hide_secrets(self.name)!r}{_why_no_files(self.name)}"
-            raise NoSuchTableError(msg)
+            why, hint = _why_no_files(self.name)
+            msg = f"no data files under {hide_secrets(self.name)!r}{why}"
+            raise NoSuchTableError(msg, hint)
         if len(all_keys) > 1:
             shapes = " and ".join(sorted("/".join(k) or "no partition" for k in all_keys))
             msg = f"{hide_secrets(self.name)!r} holds files under different partition columns: {shapes}"
@@ -296,12 +297,15 @@ def _columns_of_neighbor(
     return PartitionFiles(schema=StructType([]) if schema is None else schema)
 
 
-def _why_no_files(name: str) -> str:
-    """Return what a local folder lacks, and its whole path; a relative one may be meant from elsewhere."""
+def _why_no_files(name: str) -> tuple[str, str]:
+    """Return what a local folder lacks, with its whole path, and the closest name beside it.
+
+    A relative path may be meant from elsewhere.
+    """
     path = local_path(name)
     if path is None:
-        return ""
+        return "", ""
     if path.exists():
-        return f" ({path} has none)"
+        return f" ({path} has none)", ""
     siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    return f": {path} does not exist{did_you_mean(path.name, siblings)}"
+    return f": {path} does not exist", did_you_mean(path.name, siblings)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tidegauge.analysis import analyze
+from tidegauge.analysis import analyze, recording_start
 from tidegauge.analyzers.core.errors import (
     SuiteError,
     message_of,
@@ -152,7 +152,8 @@ def run_checks(
             summary.failed.append(f"{file.path}: {message_of(error)}")
     for one in tables:
         try:
-            source = open_file(one, spark)
+            with recording_start(repository, one.suite, one.table, partitions, tags):
+                source = open_file(one, spark)
             run = analyze(
                 source, one.suite, repository=repository, partitions=partitions, tags=tags
             )
@@ -164,5 +165,5 @@ def run_checks(
             f"{one.path}: {name} cannot be read: {why}" for name, why in run.unreadable.items()
         ]
         summary.failed += [one.explain(a, error) for a, error in run.failed.items()]
-    summary.notices = notify_all(repository, sinks_of((t.file, t.run) for t in summary.tables))
+    summary.notices = notify_all(repository, sinks_of(one.suite for one in tables))
     return summary

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegauge.analysis import Run, analyze
+from tidegauge.analysis import Run, analyze, recording_start
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
     TidegaugeError,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
-    from tidegauge.files.rules import RulesFile
     from tidegauge.repository.repository import Repository
     from tidegauge.suite import Suite
 
@@ -193,7 +192,8 @@ def run_suites(
     def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | str:
         """Measure and check one table; return its results, or what went wrong."""
         try:
-            source = open_file(one, spark)
+            with recording_start(repository, one.suite, one.table, partitions, tags):
+                source = open_file(one, spark)
             run = analyze(
                 source,
                 one.suite,
@@ -232,9 +232,7 @@ def _detect_and_notify(
     scanned: dict[str, set[str]] = {}
     for _, run in summary.runs:
         scanned.setdefault(run.dataset, set()).update(run.changes)
-    sinks = sinks_of(summary.runs)
     for suite in failed:
-        sinks.setdefault(suite.dataset, []).extend(suite.notify)
         try:
             ledger = repository.partitions(suite.dataset)
         except UnknownDatasetError:  # it failed before it was ever measured
@@ -256,7 +254,8 @@ def _detect_and_notify(
             summary.anomalies.append(found[found["partition"].isin(partitions_of)])
             if not standing.empty:
                 summary.anomalies.append(standing)
-    summary.notices = notify_all(repository, sinks)
+    suites = [*(file.suite for file, _ in summary.runs), *failed]
+    summary.notices = notify_all(repository, sinks_of(suites))
 
 
 def _standing(repository: Repository, dataset: str, scanned: Collection[str]) -> pd.DataFrame:
@@ -300,11 +299,11 @@ def _in_threads(
         yield from pool.map(work, items)
 
 
-def sinks_of(runs: Iterable[tuple[SuiteFile | RulesFile, Run]]) -> dict[str, list[str]]:
-    """Return the notification sinks that the suites of each measured dataset name."""
+def sinks_of(suites: Iterable[Suite]) -> dict[str, list[str]]:
+    """Return the notification sinks that the suites of each dataset name."""
     found: dict[str, list[str]] = {}
-    for file, run in runs:
-        found.setdefault(run.dataset, []).extend(file.suite.notify)
+    for suite in suites:
+        found.setdefault(suite.dataset, []).extend(suite.notify)
     return found
 
 

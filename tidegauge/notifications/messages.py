@@ -15,6 +15,8 @@ from tidegauge.repository.incidents.common_cause import IncidentGroup
 CLEAREST = 5
 """Maximum number of explanations, or of failures, in a message."""
 _LONG, _SHORT = 400, 100
+RUN = "run"
+"""Name under which a failed run is told as checks are."""
 _CALL = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
 """Mentions that notify all members of a chat."""
 
@@ -146,7 +148,8 @@ def verdict_message(
     - ds=2013-02-07 passes again
     See: tidegauge rules history flights --failed
     """
-    outcome = "failed" if failed else "warn" if warned else "pass again"
+    again = "is complete again" if name == RUN else "pass again"
+    outcome = "failed" if failed else "warn" if warned else again
     title = f"Tidegauge: {plain(name, _SHORT)} {outcome} in {plain(dataset, _SHORT)}"
     told = [
         f"{partition}: {message}" if partition else message
@@ -158,6 +161,8 @@ def verdict_message(
     if len(told) > CLEAREST:
         lines.append(f"and {len(told) - CLEAREST} more")
     show = f"tidegauge rules history {shlex.quote(dataset)}{' --failed' if failed or not warned else ''}"
+    if name == RUN:
+        show = "tidegauge report"
     see = dataset_address(url, dataset) if url else show
     body = [_counted(failed, warned, recovered), *lines, f"See: {plain(see, _LONG)}"]
     return title, "\n".join(line for line in body if line)

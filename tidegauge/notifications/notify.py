@@ -177,7 +177,8 @@ def notify_all(
     ----------
     repository : Repository
     sinks_of : mapping of str to collection of str
-        The sinks of each dataset, in addition to those of the settings.
+        The sinks of each dataset, in addition to those of the settings. Datasets that the repository
+        does not have are left out: nothing is known of them.
     seconds : float
         As for `notify`.
     """
@@ -185,7 +186,10 @@ def notify_all(
     try:
         everywhere = notify_settings()
         datasets_of: dict[str, list[str]] = {}
+        known = set(repository.datasets()) if sinks_of else set()
         for dataset, sinks in sinks_of.items():
+            if dataset not in known:
+                continue
             for sink in dict.fromkeys([*sinks, *everywhere]):
                 datasets_of.setdefault(sink, []).append(dataset)
         for sink, datasets in datasets_of.items():

@@ -16,8 +16,9 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.notifications.claims import is_due
-from tidegauge.notifications.messages import verdict_message
+from tidegauge.notifications.messages import RUN, verdict_message
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
@@ -206,7 +207,10 @@ def due_verdicts(
         # What passes is news only to a sink that was told, or may have been, that it fails.
         standing = [
             one
-            for one in _standing(connection, wanted, severity, told=bool(known))
+            for one in (
+                *_standing(connection, wanted, severity, told=bool(known)),
+                *_last_runs(connection, wanted),
+            )
             if _is_news(one, known, severity, now)
         ]
     for one in standing:
@@ -235,6 +239,25 @@ def _standing(
     for of, dataset, name, partition, passed, text, checked_at in connection.execute(query):
         errors, warnings = _read(text)
         yield _Standing(of, dataset, name, partition, bool(passed), errors, warnings, checked_at)
+
+
+def _last_runs(connection: Connection, datasets: Collection[int] | None) -> Iterator[_Standing]:
+    """Yield the last run of each dataset that ended by itself, as a verdict on the whole dataset."""
+    r, d = s.run.c, s.dataset.c
+    ended = r.status.in_([RunStatus.COMPLETE.value, RunStatus.FAILED.value])
+    last = sa.select(sa.func.max(r.id)).where(ended).group_by(r.dataset_id)
+    query = (
+        sa.select(d.id, d.name, r.status, r.error, r.finished_at)
+        .join_from(s.run, s.dataset, d.id == r.dataset_id)
+        .where(r.id.in_(last))
+        .order_by(d.name)
+    )
+    if datasets is not None:
+        query = query.where(d.id.in_(datasets))
+    for of, dataset, status, error, finished_at in connection.execute(query):
+        passed = status == RunStatus.COMPLETE
+        errors = [] if passed else [(RUN, error or "it failed")]
+        yield _Standing(of, dataset, RUN, "", passed, errors, (), finished_at)
 
 
 def _read(text: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:

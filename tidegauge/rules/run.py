@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidegauge.analysis import analyze, privacy_of
+from tidegauge.analysis import analyze, privacy_of, recording_start
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile, check_shared_targets, load_all_rules
@@ -73,8 +73,7 @@ def run_rules(
         except Exception as error:  # noqa: BLE001 - the other files are still run
             text = message_of(error)
             summary.failed.append(f"{file.path}: {text}")
-    sinks = sinks_of((one.file, one.run) for one in summary.runs)
-    summary.notices = notify_all(repository, sinks)
+    summary.notices = notify_all(repository, sinks_of(file.suite for file in files))
     return summary
 
 
@@ -92,7 +91,8 @@ def run_file(
     from the quarantine.
     """
     file.check_places(spark)
-    source = open_rules_source(file, spark)
+    with recording_start(repository, file.suite, file.table, partitions):
+        source = open_rules_source(file, spark)
     # Samples are taken where rejects are written, in the same pass.
     run = analyze(
         source, file.suite, repository=repository, partitions=partitions, spark=spark, samples=0

@@ -3,10 +3,15 @@
 from types import SimpleNamespace
 
 import pytest
-from tidegauge.analyzers.core.errors import NoSuchColumnError
+from tidegauge.analyzers.core.errors import (
+    DatasetMismatchError,
+    NoSuchColumnError,
+    NoSuchTableError,
+    SuiteError,
+)
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
-from tidegauge.analyzers.runs.recording import recording
+from tidegauge.analyzers.runs.recording import recording, recording_failed_start
 from tidegauge.griffin.recording import RoundRecord, keep
 from tidegauge.repository.testing.memory import MemoryRepository
 from tidegauge.repository.testing.samples import day, spec
@@ -80,3 +85,37 @@ def test_an_interrupted_round_of_griffin_is_interrupted_and_not_failed(store, mo
     with pytest.raises(KeyboardInterrupt):
         keep(found, [], set(), SimpleNamespace(store=store), lambda _, act, *of: act(*of))
     assert [closed[0] for closed in store.closed] == [RunStatus.INTERRUPTED]
+
+
+def test_a_run_that_fails_before_it_starts_is_stored(store):
+    error = NoSuchTableError("no folder 't02'", "; did you mean 't32'?")
+    for _ in range(2):
+        with (
+            pytest.raises(NoSuchTableError, match="did you mean 't32'"),  # never measured
+            recording_failed_start(store, spec()),
+        ):
+            raise error
+    assert list(store.statuses.values()) == [RunStatus.FAILED] * 2
+    with recording(store, spec()) as run:
+        run.commit([day(1)])
+    with pytest.raises(NoSuchTableError) as found, recording_failed_start(store, spec()):
+        raise error
+    assert str(found.value) == (
+        "no folder 't02'; 'd' was measured before: restore the table, or retire the dataset by"
+        " `tidegauge dataset retire d`"
+    )
+    assert list(store.statuses.values())[-2:] == [RunStatus.COMPLETE, RunStatus.FAILED]
+
+
+def test_an_invalid_suite_is_no_run(store):
+    with pytest.raises(SuiteError), recording_failed_start(store, spec()):
+        raise SuiteError
+    assert store.runs == []
+
+
+def test_a_run_on_another_table_is_stored_as_failed(store):
+    with recording(store, spec()):
+        pass
+    with pytest.raises(DatasetMismatchError), recording(store, spec(source="db.u")):
+        pass
+    assert list(store.statuses.values()) == [RunStatus.COMPLETE, RunStatus.FAILED]

@@ -284,3 +284,23 @@ def test_what_was_kept_under_another_name_is_closed(repo):
         assert found == {("checks", "ds=2"), ("dqm", "ds=3")} | still
     judged(repo, "ds=1", "size", specification="mine")
     assert len(standing_failures(repo, "flights")) == 3
+
+
+def test_a_failed_run_and_the_next_complete_one_are_told_once(repo, caplog):
+    commit(repo, day(1), dataset="flights")
+    assert tg.notify(repo, "log") == []
+    for _ in range(2):
+        repo.store.fail_run(spec("flights"), "NoSuchTableError: no folder 't02'")
+        tg.notify(repo, "log")
+    assert told(caplog) == [
+        "Tidegauge: run failed in flights\n"
+        "- run: NoSuchTableError: no folder 't02'\n"
+        "See: tidegauge report"
+    ]
+    overview = repo.overview().iloc[0]
+    assert (overview["status"], overview["failing"]) == ("failed", 0)
+    commit(repo, day(2), dataset="flights")
+    (notice,) = tg.notify(repo, "log")
+    assert str(notice) == "run of flights to log: sent"
+    assert told(caplog)[0].startswith("Tidegauge: run is complete again in flights")
+    assert tg.notify(repo, "log") == []
