@@ -30,6 +30,7 @@ from tidegauge.repository.history.versions import (
     restatement_rows,
     version_rows,
 )
+from tidegauge.repository.maintenance.dropping import Dropped, drop
 from tidegauge.repository.maintenance.forgetting import Forgotten, forget
 from tidegauge.repository.maintenance.retention import Age, Cleaned, clean
 from tidegauge.repository.rollups.compute import roll_up
@@ -46,6 +47,7 @@ from tidegauge.repository.store.listing import (
     dataset_names,
     partition_rows,
     run_rows,
+    set_retired,
 )
 from tidegauge.repository.store.queries import (
     METRIC_COLUMNS,
@@ -205,8 +207,13 @@ class Repository(Rendered):
 
     # datasets, partitions, runs
 
-    def datasets(self) -> list[str]:
+    def datasets(self, *, retired: bool | None = None) -> list[str]:
         """Return the names of all datasets, sorted.
+
+        Parameters
+        ----------
+        retired : bool, optional
+            True for those that are retired, False for those that are not.
 
         Examples
         --------
@@ -217,7 +224,7 @@ class Repository(Rendered):
         ['orders']
         """
         with self.database.read() as connection:
-            return dataset_names(connection)
+            return dataset_names(connection, retired=retired)
 
     def partitions(
         self, dataset: str, *, versions: str = "current", as_of: AsOf = None
@@ -1012,6 +1019,104 @@ class Repository(Rendered):
             dry_run=dry_run,
         )
 
+    def retire(self, dataset: str, *, note: str | None = None, by: str | None = None) -> None:
+        """Retire a dataset whose table is no longer measured.
+
+        Its history stays readable. It is left out of `overview`, `tables`, reports, notifications and
+        the detection in all datasets, its incidents are no longer open, and a run on it raises a
+        `RetiredDatasetError`. `revive` brings it back as it was.
+
+        Parameters
+        ----------
+        dataset : str
+        note : str, optional
+            Why.
+        by : str, optional
+            Who says so.
+
+        Raises
+        ------
+        UnknownDatasetError
+
+        Examples
+        --------
+        >>> with Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "revenue", 12.5, partition="ds=2026-01-01")
+        ...     repo.retire("orders", note="replaced by orders_v2")
+        ...     repo.datasets(retired=False), repo.datasets(retired=True)
+        ([], ['orders'])
+        """
+        set_retired(self.database, dataset, note, by, retired=True)
+
+    def revive(self, dataset: str, *, note: str | None = None, by: str | None = None) -> None:
+        """Bring a retired dataset back; parameters as for `retire`.
+
+        Examples
+        --------
+        >>> with Repository("sqlite://") as repo:
+        ...     _ = repo.record("orders", "revenue", 12.5, partition="ds=2026-01-01")
+        ...     repo.retire("orders")
+        ...     repo.revive("orders")
+        ...     repo.datasets(retired=True)
+        []
+        """
+        set_retired(self.database, dataset, note, by, retired=False)
+
+    def drop(
+        self,
+        dataset: str,
+        *,
+        partition: str | None = None,
+        analyzer: AnyAnalyzer | str | None = None,
+        dry_run: bool = False,
+    ) -> Dropped:
+        """Drop a dataset, or one partition or one analyzer of it, in all versions and for good.
+
+        Totals, windows, scores and incidents are computed anew from what is left. A partition whose
+        files are still in the table, and an analyzer that its suite still names, are measured again by
+        the next run.
+
+        Parameters
+        ----------
+        dataset : str
+        partition : str, optional
+            Its name, such as ``ds=2026-01-01``.
+        analyzer : Analyzer or str, optional
+            All series of an analyzer, in all segments: ``Histogram('k')``.
+        dry_run : bool
+            Only count.
+
+        Returns
+        -------
+        Dropped
+
+        Raises
+        ------
+        UnknownDatasetError, HistoryError
+            If there is nothing of this name.
+        LeaseError
+            If a run measures the dataset.
+
+        Examples
+        --------
+        >>> from tidegauge.repository.testing.samples import commit, day
+        >>> with Repository("sqlite://") as repo:
+        ...     run = commit(repo, day(1), day(2))
+        ...     dropped = repo.drop("d", partition="ds=2013-01-02")
+        ...     repo.partitions("d")["partition"].tolist(), dropped.partitions
+        (['ds=2013-01-01'], 1)
+        """
+        named = analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
+        with self.store.hold(dataset, 0):
+            return drop(
+                self.database,
+                self.artifacts,
+                dataset,
+                partition=partition,
+                analyzer=named,
+                dry_run=dry_run,
+            )
+
     def forget(self, values: str | Sequence[str], *, dry_run: bool = False) -> Forgotten:
         """Replace values of the data by tokens in states, names of series and messages.
 
@@ -1384,7 +1489,7 @@ class Repository(Rendered):
         window = Window.between(since, until)
         watching = None if monitors is None else monitors_of(monitors)
         if dataset is None:
-            names = self.datasets()
+            names = self.datasets(retired=False)
             idle = detect_each(
                 self.database, self.artifacts, names, watching, window, replay=replay
             )

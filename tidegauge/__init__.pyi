@@ -41,6 +41,7 @@ from .analyzers.core.errors import PrivateColumnError as PrivateColumnError
 from .analyzers.core.errors import ReadOnlyError as ReadOnlyError
 from .analyzers.core.errors import RepositoryError as RepositoryError
 from .analyzers.core.errors import RepositoryWarning as RepositoryWarning
+from .analyzers.core.errors import RetiredDatasetError as RetiredDatasetError
 from .analyzers.core.errors import RuleError as RuleError
 from .analyzers.core.errors import SetupError as SetupError
 from .analyzers.core.errors import SinkError as SinkError
@@ -177,6 +178,7 @@ from .repository.detectors.rules import OutsideBand as OutsideBand
 from .repository.detectors.rules import PValue as PValue
 from .repository.detectors.rules import Threshold as Threshold
 from .repository.detectors.seasonal import Seasonal as Seasonal
+from .repository.maintenance.dropping import Dropped as Dropped
 from .repository.maintenance.retention import Cleaned as Cleaned
 from .repository.repository import Repository as Repository
 from .repository.store.recorded import Recorded as Recorded

@@ -43,6 +43,7 @@
         LeaseError                     another run holds the dataset's lease, or took it over
         UnknownDatasetError
         DatasetMismatchError           the dataset's history belongs to another table
+        RetiredDatasetError            the dataset is retired, so no run measures it
         HistoryError                   a query that the history cannot answer
           MixedTypesError              states that were measured while a column had different types
         ConflictError                  labels were added since the caller last read them
@@ -687,6 +688,10 @@ class UnknownDatasetError(RepositoryError, LookupError):
 
 class DatasetMismatchError(RepositoryError, ValueError):
     """The dataset's history belongs to another table than the one to be measured."""
+
+
+class RetiredDatasetError(RepositoryError):
+    """The dataset is retired, so no run measures it."""
 
 
 class HistoryError(RepositoryError, ValueError):

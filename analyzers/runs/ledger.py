@@ -234,6 +234,11 @@ class AnalyzerKeys:
             (self.retries - again) | later.retries,
         )
 
+    def without(self, keys: Collection[str]) -> AnalyzerKeys:
+        """Return these keys without some."""
+        gone = frozenset(keys)
+        return AnalyzerKeys(self.measured - gone, self.failed - gone, self.retries - gone)
+
 
 _FAILED = "~"
 _RETRIED = "!"

@@ -36,7 +36,7 @@ def prometheus_text(repository: Repository, datasets: Sequence[str] | None = Non
     except ImportError as error:
         msg = "Prometheus' text needs a library: pip install 'tidegauge[prometheus]'"
         raise RepositoryError(msg) from error
-    names = repository.datasets() if datasets is None else list(datasets)
+    names = repository.datasets(retired=False) if datasets is None else list(datasets)
 
     class Newest(Collector):
         def collect(self) -> Iterator[Family]:

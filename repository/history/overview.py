@@ -12,6 +12,7 @@ from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import status_of, statuses
+from tidegauge.repository.store.listing import retired_datasets
 from tidegauge.repository.store.queries import Window, dataset_id
 from tidegauge.repository.store.rows import OverviewRow
 from tidegauge.repository.store.verdicts import failing_verdicts
@@ -30,7 +31,7 @@ _ARRIVALS = {"missing": "MissingPartition", "late": "Late"}
 def overview_rows(
     connection: Connection, dataset: str | None = None, window: Window | None = None
 ) -> list[OverviewRow]:
-    """Return each dataset's overview row, the worst first.
+    """Return each dataset's overview row, the worst first; of all, without those that are retired.
 
     The window limits incidents, arrivals and verdicts.
     """
@@ -39,6 +40,8 @@ def overview_rows(
     query = sa.select(d.id, d.name).order_by(d.name)
     if dataset is not None:
         query = query.where(d.id == dataset_id(connection, dataset))
+    else:
+        query = query.where(d.id.not_in(retired_datasets()))
     datasets = connection.execute(query).all()
     partitions, series = _partitions(connection), _series(connection)
     runs, failed = _runs(connection), _failed(connection)

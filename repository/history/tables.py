@@ -13,7 +13,7 @@ from tidegauge.repository.incidents.context import JOB, RUNBOOK
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
-from tidegauge.repository.store.listing import tags_of_datasets
+from tidegauge.repository.store.listing import retired_datasets, tags_of_datasets
 from tidegauge.repository.store.rows import TableRow
 from tidegauge.repository.store.verdicts import failing_verdicts
 
@@ -33,7 +33,9 @@ OWNERS = ("owner", "team")
 
 
 def table_rows(connection: Connection, now: datetime) -> list[TableRow]:
-    """Return the health of each dataset, the worst first, in two statements however many there are.
+    """Return the health of each dataset that is not retired, the worst first.
+
+    It takes two statements, however many datasets there are.
 
     Open incidents are counted by severity, without those that are snoozed at ``now``. ``failing``
     is the number of checks by which current data fails. ``rows`` and ``time`` are of the newest
@@ -41,7 +43,8 @@ def table_rows(connection: Connection, now: datetime) -> list[TableRow]:
     measured, ``completeness`` the mean and ``lowest`` the minimum over the columns of the whole table.
     """
     tags = tags_of_datasets(connection)
-    rows = [_row(found._asdict(), tags) for found in connection.execute(_query(now))]
+    query = _query(now).where(s.dataset.c.id.not_in(retired_datasets()))
+    rows = [_row(found._asdict(), tags) for found in connection.execute(query)]
     return sorted(rows, key=_badness)
 
 
@@ -49,6 +52,7 @@ def open_incidents(connection: Connection, now: datetime) -> int:
     """Return the number of open incidents of all datasets, without those that are snoozed."""
     counts = _incidents(now).c
     total = sa.select(sa.func.sum(counts.errors + counts.warnings + counts.infos))
+    total = total.where(counts.of.not_in(retired_datasets()))
     return int(connection.execute(total).scalar() or 0)
 
 

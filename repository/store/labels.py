@@ -25,6 +25,7 @@ from tidegauge.repository.store.database import Database, next_commit
 from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.label_effects import LabelEffect
+from tidegauge.repository.store.listing import retirements
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of, dataset_id
 
 if TYPE_CHECKING:
@@ -295,7 +296,10 @@ def _is_empty_range(connection: Connection, dataset: int, window: Window) -> boo
 
 
 def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:
-    """Return label id and status for each anomaly and incident whose status is set by labels."""
+    """Return label id and status for each anomaly and incident whose status is set by labels.
+
+    Nothing of a retired dataset is open: what no label settled is resolved.
+    """
     b = s.label.c
     telling = [label for label, status in STATUS_OF.items() if status is not None]
     query = sa.select(b.id, b.anomaly_id, b.incident_id, b.label).where(b.label.in_(telling))
@@ -306,6 +310,18 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
         of = incident if anomaly is None else anomaly
         if of is not None:
             found[of] = (number, str(STATUS_OF[label]))
+    retired = retirements(connection, commit)
+    if retired:
+        i, n, p = s.incident.c, s.anomaly.c, s.partition.c
+        of_anomalies = sa.select(n.id).join_from(s.anomaly, s.partition, p.id == n.partition_id)
+        for query in (
+            sa.select(i.id).where(i.dataset_id.in_(retired)),
+            of_anomalies.where(p.dataset_id.in_(retired)),
+        ):
+            for of in connection.execute(query).scalars():
+                number, status = found.get(of, (0, "open"))
+                if status == "open":
+                    found[of] = (number, "resolved")
     return found
 
 

@@ -1,14 +1,23 @@
-"""Listings of datasets, partitions and runs."""
+"""Listings of datasets, partitions and runs, and which datasets are retired.
+
+A dataset is retired, and brought back, by a label on the dataset as a whole; the last one counts. The
+history of a retired dataset stays readable, and nothing is expected of it any more.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
+from tidegauge.analyzers.core.errors import RetiredDatasetError
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.database import Database, next_commit
+from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import AsOf, commit_as_of, dataset_id
 
@@ -28,10 +37,57 @@ MOST_RUNS = 1000
 """Newest runs among which the last that measured anything is looked for."""
 
 
-def dataset_names(connection: Connection) -> list[str]:
-    """Return the names of all datasets, sorted."""
+DATASET_COLUMNS = columns(
+    "dataset source partitions:integer newest last_run:time status retired_at:time note by"
+)
+
+
+def dataset_names(connection: Connection, *, retired: bool | None = None) -> list[str]:
+    """Return the names of all datasets, sorted; or of those that are retired, or are not."""
     query = sa.select(s.dataset.c.name).order_by(s.dataset.c.name)
+    if retired is not None:
+        ended = s.dataset.c.id.in_(retired_datasets())
+        query = query.where(ended if retired else ~ended)
     return list(connection.execute(query).scalars())
+
+
+def dataset_rows(connection: Connection) -> list[Mapping[str, Any]]:
+    """Return each dataset with its table, partitions, last run, and whether it is retired."""
+    d, p, r = s.dataset.c, s.partition.c, s.run.c
+    partitions = (
+        sa.select(
+            p.dataset_id, sa.func.count().label("number"), sa.func.max(p.name).label("newest")
+        )
+        .group_by(p.dataset_id)
+        .subquery()
+    )
+    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
+    runs = sa.select(r.dataset_id, r.status, r.started_at).where(r.id.in_(last)).subquery()
+    query = (
+        sa.select(d.id, d.name, d.source, *partitions.c[1:], *runs.c[1:])
+        .select_from(s.dataset)
+        .outerjoin(partitions, partitions.c.dataset_id == d.id)
+        .outerjoin(runs, runs.c.dataset_id == d.id)
+        .order_by(d.name)
+    )
+    retired = retirements(connection)
+    found: list[Mapping[str, Any]] = []
+    for of, name, source, number, newest, status, started in connection.execute(query):
+        ended = retired.get(of)
+        found.append(
+            {
+                "dataset": name,
+                "source": source,
+                "partitions": number or 0,
+                "newest": newest,
+                "last_run": started,
+                "status": "retired" if ended else status,
+                "retired_at": ended.at if ended else None,
+                "note": ended.note if ended else None,
+                "by": ended.by if ended else None,
+            }
+        )
+    return found
 
 
 def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
@@ -127,3 +183,79 @@ def last_measuring_runs(connection: Connection, dataset: str) -> set[int]:
         found.add(run)
         measured = measured or partitions > 0
     return found
+
+
+RETIRED, REVIVED = "retired", "revived"
+"""Labels of datasets. They are none of those of anomalies and ranges."""
+
+
+class Retirement(NamedTuple):
+    """The end of a dataset: its time, reason and author."""
+
+    at: datetime
+    note: str | None
+    by: str | None
+
+
+def retired_datasets() -> sa.Select[tuple[int]]:
+    """Select the ids of the datasets that are retired now."""
+    b = s.label.c
+    last = sa.select(sa.func.max(b.id)).where(b.label.in_([RETIRED, REVIVED]))
+    of_each = last.group_by(b.dataset_id)
+    return sa.select(b.dataset_id).where(b.id.in_(of_each), b.label == RETIRED)
+
+
+def retirements(connection: Connection, commit: int | None = None) -> dict[int, Retirement]:
+    """Return the retired datasets, by id, now or as of a commit."""
+    b = s.label.c
+    query = sa.select(b.dataset_id, b.label, b.created_at, b.note, b.by).where(
+        b.label.in_([RETIRED, REVIVED])
+    )
+    if commit is not None:
+        query = query.where(b.commit_id <= commit)
+    found: dict[int, Retirement] = {}
+    for dataset, label, at, note, by in connection.execute(query.order_by(b.id)):
+        found.pop(dataset, None)
+        if label == RETIRED:
+            found[dataset] = Retirement(at, note, by)
+    return found
+
+
+def set_retired(
+    database: Database, dataset: str, note: str | None, by: str | None, *, retired: bool
+) -> None:
+    """Retire a dataset or bring it back; nothing is written if it is so already.
+
+    Raises
+    ------
+    UnknownDatasetError
+    """
+
+    def work(connection: Connection) -> None:
+        of = dataset_id(connection, dataset)
+        if (of in retirements(connection)) == retired:
+            return
+        commit, now = next_commit(connection, None)
+        values = {
+            "dataset_id": of,
+            "label": RETIRED if retired else REVIVED,
+            "note": note and visible(note),
+            "by": by and visible(by),
+            "created_at": now,
+            "commit_id": commit,
+        }
+        connection.execute(sa.insert(s.label).values(values))
+
+    database.write(work)
+
+
+def require_active(connection: Connection, dataset: int, name: str) -> None:
+    """Raise a `RetiredDatasetError` if a dataset is retired."""
+    found = retirements(connection).get(dataset)
+    if found is not None:
+        why = f" ({found.note})" if found.note else ""
+        msg = (
+            f"dataset {name!r} was retired on {found.at:%Y-%m-%d}{why}: bring it back by"
+            f" `tidegauge dataset revive {shlex.quote(name)}`, or remove its suite"
+        )
+        raise RetiredDatasetError(msg)

@@ -42,6 +42,7 @@ from tidegauge.repository.store.dimensions import (
     visible,
 )
 from tidegauge.repository.store.leases import hold_lease, is_process_alive, require_fence
+from tidegauge.repository.store.listing import require_active
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -79,6 +80,7 @@ class SqlRunStore:
             # Concurrent first runs of one dataset must not both create it.
             lock_clock(connection)
             dataset = dataset_for(connection, spec)
+            require_active(connection, dataset, spec.dataset)
             _mark_interrupted(connection, dataset)
             # If the connection broke during the commit, it may be there already.
             ours = (s.run.c[name].is_not_distinct_from(value) for name, value in opener.items())
@@ -119,6 +121,7 @@ class SqlRunStore:
         def work(connection: Connection) -> int:
             lock_clock(connection)
             dataset = dataset_named(connection, spec.dataset)
+            require_active(connection, dataset, spec.dataset)
             insert = sa.insert(s.run).values(dataset_id=dataset, **values).returning(s.run.c.id)
             run = int(connection.execute(insert).scalar_one())
             _add_tags(connection, run, spec.tags)
@@ -220,19 +223,10 @@ class SqlRunStore:
 
     def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
         """Return the newest segment set for each tuple of columns."""
-        t = s.segment_set.c
-        query = (
-            sa.select(t["columns"], t.kept, t.generation)
-            .join_from(s.segment_set, s.dataset)
-            .where(s.dataset.c.name == dataset)
-            .order_by(t.generation)
-        )
+        query = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
         with self.database.read() as connection:
-            rows = connection.execute(query).all()
-        found = (
-            SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(kept))), generation)
-            for columns, kept, generation in rows
-        )
+            of = connection.execute(query).scalar_one_or_none()
+            found = [] if of is None else stored_segment_sets(connection, of)
         return {segments.columns: segments for segments in found}
 
     def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
@@ -269,6 +263,16 @@ class SqlRunStore:
 
         with gc_paused():
             return self.database.write(work)
+
+
+def stored_segment_sets(connection: Connection, dataset: int) -> list[SegmentSet]:
+    """Return all segment sets of a dataset, those of a higher generation later."""
+    t = s.segment_set.c
+    query = sa.select(t["columns"], t.kept, t.generation).where(t.dataset_id == dataset)
+    return [
+        SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(kept))), generation)
+        for columns, kept, generation in connection.execute(query.order_by(t.generation))
+    ]
 
 
 def _add_tags(connection: Connection, run: int, tags: Mapping[str, str]) -> None:

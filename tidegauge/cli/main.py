@@ -24,6 +24,7 @@ from tidegauge.cli.anomalies import anomalies_app, backtest, detect
 from tidegauge.cli.checks import check
 from tidegauge.cli.consistency import consistency_app
 from tidegauge.cli.dashboard import dashboard
+from tidegauge.cli.datasets import datasets_app
 from tidegauge.cli.db import db_app
 from tidegauge.cli.griffin import griffin_app
 from tidegauge.cli.limits import TimeLimitReached, time_limit
@@ -451,7 +452,7 @@ PANELS = {
 }
 GROUPS = {
     "Look": {"anomalies": anomalies_app},
-    "Maintain": {"db": db_app, "import": import_app},
+    "Maintain": {"dataset": datasets_app, "db": db_app, "import": import_app},
     "Other jobs": {"rules": rules_app, "griffin": griffin_app, "consistency": consistency_app},
 }
 """Commands and groups of commands, as ``--help`` shows them."""

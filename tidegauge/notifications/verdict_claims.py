@@ -22,6 +22,7 @@ from tidegauge.notifications.messages import RUN, verdict_message
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
+from tidegauge.repository.store.listing import retirements
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.verdicts import standing_verdicts
 from tidegauge.rules.outcome.result import WARNINGS, CheckResult
@@ -203,6 +204,7 @@ def due_verdicts(
     found: dict[tuple[str, str], VerdictNews] = {}
     with database.read() as connection:
         wanted = None if datasets is None else [dataset_id(connection, d) for d in datasets]
+        retired = retirements(connection)
         known = _notices(connection, sink)
         # What passes is news only to a sink that was told, or may have been, that it fails.
         standing = [
@@ -211,7 +213,7 @@ def due_verdicts(
                 *_standing(connection, wanted, severity, told=bool(known)),
                 *_last_runs(connection, wanted),
             )
-            if _is_news(one, known, severity, now)
+            if one.dataset_id not in retired and _is_news(one, known, severity, now)
         ]
     for one in standing:
         news = found.setdefault((one.dataset, one.name), VerdictNews(database, sink, severity))

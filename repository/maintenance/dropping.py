@@ -1,0 +1,328 @@
+"""Drop a dataset, a partition or an analyzer from a repository: all of it, in all versions.
+
+What was made of it is made again: totals, windows, scores and incidents are removed as far as they
+hold it, and the next roll-up and detection compute them from what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.errors import HistoryError, did_you_mean
+from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.artifacts import Artifacts
+from tidegauge.repository.store.batch import hashed_ids
+from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs
+from tidegauge.repository.store.newest import find_newest
+from tidegauge.repository.store.queries import dataset_id
+from tidegauge.repository.store.runs import stored_segment_sets
+from tidegauge.repository.store.windows import END_OF_TIME
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_FILES = (s.state, s.named_state, s.folded_state)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Counts of what was dropped, or would be.
+
+    Attributes
+    ----------
+    partitions, series, metrics, states, incidents, runs : int
+        The number of each.
+    dry_run : bool
+        True if nothing was actually dropped.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> with tg.Repository("sqlite://") as repo:
+    ...     _ = repo.record("shop", "revenue", {"ds=2026-01-01": 10.0})
+    ...     found = repo.drop("shop", dry_run=True)
+    >>> found.partitions, found.metrics, found.dry_run
+    (1, 1, True)
+    """
+
+    partitions: int = 0
+    series: int = 0
+    metrics: int = 0
+    states: int = 0
+    incidents: int = 0
+    runs: int = 0
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        """Return a one-line summary for logs."""
+        words = [f"{getattr(self, f.name)} {f.name}" for f in fields(self) if f.name != "dry_run"]
+        return ("would drop " if self.dry_run else "dropped ") + ", ".join(words)
+
+
+class _DryRunError(Exception):
+    """Raised to roll back a dry run."""
+
+
+def drop(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    *,
+    partition: str | None = None,
+    analyzer: str | None = None,
+    dry_run: bool = False,
+) -> Dropped:
+    """Drop a dataset, or one partition or one analyzer of it.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset : str
+    partition : str, optional
+        Its name.
+    analyzer : str, optional
+        Its text: all its series, in all segments.
+    dry_run : bool
+        Only count.
+
+    Raises
+    ------
+    UnknownDatasetError, HistoryError
+        The message suggests the nearest name.
+    """
+    if partition is not None and analyzer is not None:
+        msg = "drop either a partition or an analyzer: partition= or analyzer="
+        raise HistoryError(msg)
+    done: list[_Dropper] = []
+
+    def work(connection: Connection) -> None:
+        lock_clock(connection)
+        done[:] = [_Dropper(connection, dataset_id(connection, dataset))]
+        if partition is not None:
+            done[0].drop_partition(dataset, partition)
+        elif analyzer is not None:
+            done[0].drop_analyzer(dataset, analyzer)
+        else:
+            done[0].drop_dataset(dataset)
+        if dry_run:
+            raise _DryRunError
+
+    try:
+        database.write(work)
+    except _DryRunError:
+        return Dropped(**done[0].counts, dry_run=True)
+    database.write(lambda connection: _remove_files(connection, artifacts, done[0].files))
+    return Dropped(**done[0].counts, dry_run=False)
+
+
+def _remove_files(connection: Connection, artifacts: Artifacts, files: Collection[str]) -> None:
+    """Remove the files of dropped states that no other state refers to."""
+    lock_clock(connection)  # keeps out batches whose commit could refer to one of them
+    columns = [table.c.artifact for table in _FILES]
+    used = {
+        name
+        for column in columns
+        for some in chunks(sorted(files))
+        for name in connection.execute(sa.select(column).where(column.in_(some))).scalars()
+    }
+    for name in sorted(set(files) - used):
+        artifacts.remove(name)
+
+
+class _Dropper:
+    """Deletes rows of one dataset inside one transaction, and counts them."""
+
+    def __init__(self, connection: Connection, dataset: int) -> None:
+        self.connection, self.dataset = connection, dataset
+        self.counts: dict[str, int] = {}
+        self.files: set[str] = set()
+        of = s.partition.c.dataset_id == dataset
+        self.partitions = sa.select(s.partition.c.id).where(of)
+        self.analyzers = sa.select(s.analyzer.c.id).where(s.analyzer.c.dataset_id == dataset)
+        self.series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(self.analyzers))
+        self.statistics = sa.select(s.statistic.c.id).where(s.statistic.c.dataset_id == dataset)
+
+    def drop_dataset(self, name: str) -> None:
+        """Delete the dataset with all that refers to it."""
+        of = self.dataset
+        incidents = sa.select(s.incident.c.id).where(s.incident.c.dataset_id == of)
+        anomalies = sa.select(s.anomaly.c.id).where(s.anomaly.c.partition_id.in_(self.partitions))
+        runs = sa.select(s.run.c.id).where(s.run.c.dataset_id == of)
+        in_partitions = [
+            (table, table.c.partition_id.in_(self.partitions))
+            for table in (s.score, s.newest_metric, s.absence, s.partition_version)
+        ]
+        self._delete(s.notice, s.notice.c.incident_id.in_(incidents))
+        self._delete(s.verdict_notice, s.verdict_notice.c.dataset_id == of)
+        self._delete(s.label, s.label.c.dataset_id == of)
+        self._delete(s.finding, s.finding.c.anomaly_id.in_(anomalies))
+        self._delete(s.course, s.course.c.incident_id.in_(incidents))
+        self._delete(s.incident, s.incident.c.dataset_id == of, "incidents")
+        self._delete(s.anomaly, s.anomaly.c.partition_id.in_(self.partitions))
+        self._delete(s.scored, s.scored.c.dataset_id == of)
+        self._delete(s.rollup, s.rollup.c.series_id.in_(self.series))
+        self._delete(s.rolled, s.rolled.c.dataset_id == of)
+        self._delete_states(s.folded_state, s.folded_state.c.statistic_id.in_(self.statistics))
+        self._delete_states(s.state, s.state.c.statistic_id.in_(self.statistics), "states")
+        self._delete(s.metric, s.metric.c.partition_id.in_(self.partitions), "metrics")
+        for table, condition in in_partitions:
+            self._delete(table, condition)
+        self._delete(s.verdict, s.verdict.c.dataset_id == of)
+        self._delete(s.partition, s.partition.c.dataset_id == of, "partitions")
+        self._delete(s.segment_set, s.segment_set.c.dataset_id == of)
+        self._delete(s.series, s.series.c.analyzer_id.in_(self.analyzers), "series")
+        self._delete(s.analyzer, s.analyzer.c.dataset_id == of)
+        self._delete(s.statistic, s.statistic.c.dataset_id == of)
+        self._delete(s.run_tag, s.run_tag.c.run_id.in_(runs))
+        ended = sa.update(s.commit).where(s.commit.c.run_id.in_(runs))
+        self.connection.execute(ended.values(run_id=None))
+        self._delete(s.run, s.run.c.dataset_id == of, "runs")
+        self._delete(s.lease, s.lease.c.dataset == f"records of {name}")
+        self._delete(s.dataset, s.dataset.c.id == of)
+
+    def drop_partition(self, dataset: str, name: str) -> None:
+        """Delete one partition in all versions, and what its values went into."""
+        p = s.partition.c
+        query = sa.select(p.id, p.key, p.time).where(p.dataset_id == self.dataset)
+        row = self.connection.execute(query.where(p.key == key_of(name))).one_or_none()
+        if row is None:
+            names = sa.select(p.name).where(p.dataset_id == self.dataset)
+            there = self.connection.execute(names).scalars().all()
+            msg = f"{dataset!r} has no partition {name!r}{did_you_mean(name, there)}"
+            raise HistoryError(msg)
+        self._forget_anomalies(s.anomaly.c.partition_id == row.id)
+        c = s.course.c
+        self._delete(s.course, (c.first_partition_id == row.id) | (c.last_partition_id == row.id))
+        self._delete(s.label, s.label.c.partition_id == row.id)
+        n = s.newest_metric.c
+        newest = sa.select(n.series_id).where(n.partition_id == row.id)
+        stale = self.connection.execute(newest).scalars().all()
+        self._delete_states(s.state, s.state.c.partition_id == row.id, "states")
+        self._delete(s.metric, s.metric.c.partition_id == row.id, "metrics")
+        self._delete(s.newest_metric, n.partition_id == row.id)
+        find_newest(self.connection, stale)
+        for table in (s.score, s.absence, s.partition_version):
+            self._delete(table, table.c.partition_id == row.id)
+        v = s.verdict.c
+        self._delete(s.verdict, (v.dataset_id == self.dataset) & (v.partition_key == row.key))
+        u = s.rollup.c
+        within = u.window_end == END_OF_TIME
+        if row.time is not None:
+            within |= (u.window_start <= row.time) & (u.window_end >= row.time)
+        self._delete(s.rollup, u.series_id.in_(self.series) & within)
+        self._delete_folds_of(row.id)
+        self._delete(s.partition, p.id == row.id, "partitions")
+        self._compute_anew()
+
+    def drop_analyzer(self, dataset: str, text: str) -> None:
+        """Delete one analyzer with its series; the next run measures it again if a suite names it."""
+        a = s.analyzer.c
+        query = sa.select(a.id, a.text, a.canonical, a.statistic_id)
+        rows = self.connection.execute(query.where(a.dataset_id == self.dataset)).all()
+        going = [row for row in rows if text in {row.text, row.canonical}]
+        if not going:
+            there = sorted({row.text for row in rows})
+            msg = f"{dataset!r} has no analyzer {text!r}{did_you_mean(text, there)}"
+            raise HistoryError(msg)
+        ids = {row.id for row in going}
+        shared = {row.statistic_id for row in rows if row.id not in ids}
+        alone = sorted({row.statistic_id for row in going} - shared - {None})
+        series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(sorted(ids)))
+        self._forget_anomalies(s.anomaly.c.series_id.in_(series))
+        self._delete(s.label, s.label.c.series_id.in_(series))
+        in_dataset = s.metric.c.partition_id.in_(self.partitions)
+        self._delete(s.metric, in_dataset & s.metric.c.series_id.in_(series), "metrics")
+        for table in (s.newest_metric, s.rollup):
+            self._delete(table, table.c.series_id.in_(series))
+        self._delete(s.score, s.score.c.partition_id.in_(self.partitions))
+        self._delete(s.series, s.series.c.analyzer_id.in_(sorted(ids)), "series")
+        self._delete(s.analyzer, a.id.in_(sorted(ids)))
+        for some in chunks(alone):
+            self._delete_states(s.state, s.state.c.statistic_id.in_(some), "states")
+            self._delete_states(s.folded_state, s.folded_state.c.statistic_id.in_(some))
+            self._delete(s.statistic, s.statistic.c.id.in_(some))
+        self._leave_out_of_ledger({row.canonical for row in going})
+        self._compute_anew()
+
+    def _leave_out_of_ledger(self, canonicals: Collection[str]) -> None:
+        """Let the ledger of all versions forget analyzers, by canonical text."""
+        v, c = s.partition_version.c, s.analyzer_set.c
+        segments = stored_segment_sets(self.connection, self.dataset)
+        going = {
+            ledger_key(canonical, chosen)
+            for canonical in canonicals
+            for chosen in (None, *segments)
+        }
+        used = sa.select(v.analyzer_set_id).where(v.partition_id.in_(self.partitions)).distinct()
+        sets = self.connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(used))).all()
+        texts = {row.id: AnalyzerKeys.from_json(row.analyzers).without(going) for row in sets}
+        stored = {number: keys.to_json() for number, keys in texts.items()}
+        ids = hashed_ids(
+            self.connection,
+            s.analyzer_set,
+            "analyzers",
+            {key_of(text): text for text in stored.values()},
+        )
+        for number, text in stored.items():
+            change = sa.update(s.partition_version).where(v.analyzer_set_id == number)
+            change = change.where(v.partition_id.in_(self.partitions))
+            self.connection.execute(change.values(analyzer_set_id=ids[key_of(text)]))
+
+    def _forget_anomalies(self, condition: sa.ColumnElement[bool]) -> None:
+        """Delete anomalies, and the incidents that they named; the next detection groups the others."""
+        anomalies = sa.select(s.anomaly.c.id).where(condition)
+        incidents = sa.select(s.incident.c.id).where(s.incident.c.anomaly_id.in_(anomalies))
+        going = self.connection.execute(incidents).scalars().all()
+        for some in chunks(going):
+            loose = sa.update(s.finding).where(s.finding.c.incident_id.in_(some))
+            self.connection.execute(loose.values(incident_id=None))
+            self._delete(s.notice, s.notice.c.incident_id.in_(some))
+            self._delete(s.label, s.label.c.incident_id.in_(some))
+            self._delete(s.course, s.course.c.incident_id.in_(some))
+            self._delete(s.incident, s.incident.c.id.in_(some), "incidents")
+        self._delete(s.label, s.label.c.anomaly_id.in_(anomalies))
+        self._delete(s.finding, s.finding.c.anomaly_id.in_(anomalies))
+        self._delete(s.anomaly, condition)
+
+    def _delete_folds_of(self, partition: int) -> None:
+        """Delete folded states that a partition went into: a fold does not support subtraction."""
+        f = s.folded_state.c
+        query = (
+            sa.select(f.statistic_id, f.fold, s.input_set.c.inputs)
+            .join_from(s.folded_state, s.input_set)
+            .where(f.statistic_id.in_(self.statistics), f.fold.in_([TOTAL, REMOVED]))
+        )
+        for statistic, fold, inputs in self.connection.execute(query).all():
+            if partition in decode_inputs(inputs):
+                same = (f.statistic_id == statistic) & (f.fold == fold)
+                self._delete_states(s.folded_state, same)
+
+    def _compute_anew(self) -> None:
+        """Let the next roll-up compute all windows, and the next detection score all partitions."""
+        next_commit(self.connection, None)
+        known = sa.update(s.rolled).where(s.rolled.c.dataset_id == self.dataset)
+        self.connection.execute(known.values(analyzer_id=0))
+        self._delete(s.scored, s.scored.c.dataset_id == self.dataset)
+
+    def _delete_states(
+        self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None = None
+    ) -> None:
+        query = sa.select(table.c.artifact).where(condition, table.c.artifact.is_not(None))
+        self.files.update(self.connection.execute(query).scalars())
+        self._delete(table, condition, counted)
+
+    def _delete(
+        self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None = None
+    ) -> None:
+        removed: Any = self.connection.execute(sa.delete(table).where(condition)).rowcount
+        if counted is not None:
+            self.counts[counted] = self.counts.get(counted, 0) + max(removed, 0)

@@ -1,0 +1,173 @@
+"""`Repository.drop` and `Repository.retire`: what goes, what stays, and what is computed anew. No Spark."""
+
+import pytest
+import sqlalchemy as sa
+from tidegauge.analyzers.core.errors import MetricEnvironmentError
+from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.testing.samples import (
+    HIST,
+    MEAN,
+    SIZE,
+    changes,
+    commit,
+    day,
+    judged,
+    measurement,
+    spec,
+    values,
+)
+
+import tidegauge as tg
+
+SHARED = {"clock", "commit", "lease", "table_schema", "analyzer_set", "input_set", "named_state"}
+"""Tables whose rows belong to no dataset."""
+
+
+def rows_of(repo):
+    with repo.database.read() as connection:
+        return {
+            table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
+            for table in s.metadata.sorted_tables
+            if table.name not in SHARED
+        }
+
+
+def filled(repo, dataset="d"):
+    """Forty days with a fault, a restatement, verdicts, roll-ups, scores, incidents and labels."""
+    commit(repo, *(day(n, rows=5 if n == 38 else 100) for n in range(1, 41)), dataset=dataset)
+    commit(repo, day(7, "b", rows=101), dataset=dataset, tags={"owner": "ann"})
+    repo.roll_up(dataset, ["7d"])
+    judged(repo, dataset=dataset, partition="ds=2013-01-02", passed=False)
+    repo.detect(dataset)
+    incidents = repo.incidents(dataset)
+    assert len(incidents)
+    repo.label(int(incidents["id"].iloc[0]), "comment", note="why?")
+    tg.notify(repo, "log", dataset=dataset)
+
+
+def test_a_dropped_dataset_leaves_nothing_and_others_alone(repo):
+    filled(repo, "other")
+    before, metrics = rows_of(repo), repo.metrics("other")
+    filled(repo, "d")
+    planned = repo.drop("d", dry_run=True)
+    assert (planned.partitions, planned.runs, planned.dry_run) == (40, 2, True)
+    assert "d" in repo.datasets()
+    dropped = repo.drop("d")
+    assert str(dropped) == str(planned).replace("would drop", "dropped")
+    assert rows_of(repo) == before
+    assert repo.metrics("other").equals(metrics)
+    assert check(repo.database, repo.artifacts) == []
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.drop("d")
+    commit(repo, day(1), dataset="d", source="db.another")
+    assert repo.partitions("d")["version"].tolist() == [1]
+
+
+def test_a_dropped_partition_is_as_if_it_had_never_been(repo, tmp_path):
+    filled(repo)
+    with pytest.raises(tg.HistoryError, match="did you mean 'ds=2013-02-07'"):
+        repo.drop("d", partition="ds=2013-02-77")
+    repo.drop("d", partition="ds=2013-02-07")  # the fault
+    repo.drop("d", partition="ds=2013-01-07")  # the restated one
+    assert check(repo.database, repo.artifacts) == []
+    repo.roll_up("d", ["7d"])
+    repo.detect("d", replay=True)
+    with tg.Repository(f"sqlite:///{tmp_path}/other.db") as other:
+        commit(other, *(day(n, rows=100) for n in range(1, 41) if n not in {7, 38}))
+        other.roll_up("d", ["7d"])
+        other.detect("d")
+        columns = ["partition", "name", "instance", "segment", "value", "status"]
+        for window in (None, "7d", "total"):
+            ours, theirs = (r.metrics("d", window=window)[columns] for r in (repo, other))
+            key = ["partition", "name", "instance", "segment"]
+            ours, theirs = (f.sort_values(key).reset_index(drop=True) for f in (ours, theirs))
+            assert ours.equals(theirs), window
+        faults = [r.incidents("d")["headline"].tolist() for r in (repo, other)]
+        assert faults[0] == faults[1]
+    assert values(repo, "Size", window="total") == [38 * 100]
+    assert check(repo.database, repo.artifacts) == []
+
+
+def test_a_dropped_partition_is_measured_again_while_its_files_are_there(repo):
+    commit(repo, day(1), day(2))
+    repo.drop("d", partition="ds=2013-01-02")
+    run = repo.store.open_run(spec())
+    assert [str(c) for c in changes(repo, run, day(1), day(2))] == ["unchanged", "new"]
+
+
+def test_a_dropped_analyzer_is_measured_again_if_its_suite_names_it(repo):
+    fails = measurement(tg.Sum("x"), MetricEnvironmentError("no package"))
+    commit(repo, *(day(n, extra=[fails]) for n in range(1, 31)))
+    repo.roll_up("d", ["7d"])
+    repo.detect("d")
+    with pytest.raises(tg.HistoryError, match="did you mean"):
+        repo.drop("d", analyzer="Histogram('z')")
+    assert repo.drop("d", analyzer=HIST).series > 1
+    repo.drop("d", analyzer="Sum('x')")
+    assert "Histogram.bins" not in set(repo.metrics("d")["name"])
+    assert check(repo.database, repo.artifacts) == []
+    entry = repo.store.ledger("d")["ds=2013-01-01"]
+    assert len(entry.analyzers) == 4
+    assert len(entry.retries) == 1  # Mean('nope')
+    repo.detect("d")
+    run = repo.store.open_run(spec())
+    assert [str(c) for c in changes(repo, run, day(1, only=[SIZE, HIST, MEAN]))] == ["added"]
+    assert values(repo, "Histogram.bins") == [2]
+    with pytest.raises(tg.HistoryError, match="either a partition or an analyzer"):
+        repo.drop("d", analyzer=HIST, partition="ds=2013-01-01")
+
+
+def test_a_dataset_that_is_measured_is_not_dropped(repo):
+    commit(repo, day(1))
+    with repo.store.hold("d", 0), pytest.raises(tg.LeaseError):
+        repo.drop("d")
+
+
+def test_nothing_is_expected_of_a_retired_dataset(repo, caplog):
+    caplog.set_level("INFO", "tidegauge.incidents")
+    commit(repo, day(1), dataset="other")
+    filled(repo)
+    repo.store.fail_run(spec(), "no folder")
+    repo.retire("d", note="replaced by d2", by="ann")
+    repo.retire("d")  # is retired already
+    caplog.clear()
+    assert repo.overview()["dataset"].tolist() == ["other"]
+    assert repo.overview("d")["errors"].tolist() == [0]
+    assert repo.incidents("d", status="open").empty
+    assert repo.anomalies(status="open").empty
+    assert tg.notify(repo, "log", dataset=["d", "other"]) == []
+    assert repo.datasets(retired=False) == ["other"]
+    assert len(repo.metrics("d")) > 0
+    for start in (repo.store.open_run, lambda one: repo.store.fail_run(one, "no folder")):
+        with pytest.raises(tg.RetiredDatasetError, match=r"\(replaced by d2\).*dataset revive d`"):
+            start(spec())
+    before = len(repo.runs("d"))
+    repo.revive("d")
+    assert len(repo.runs("d")) == before
+    assert set(repo.overview()["dataset"]) == {"other", "d"}
+    assert repo.overview("d")["status"].tolist() == ["failed"]
+    assert repo.store.open_run(spec()) > 0
+
+
+def test_the_commands(tmp_path, capsys):
+    db = f"sqlite:///{tmp_path}/r.db"
+    with tg.Repository(db) as repo:
+        commit(repo, day(1), day(2))
+    run = ["dataset", "retire", "d", "--db", db, "--note", "moved", "--by", "ann"]
+    assert run_command(run) == 0
+    assert run_command(["dataset", "list", "--db", db]) == 0
+    told = capsys.readouterr().out
+    assert "retired" in told
+    assert "moved" in told
+    assert run_command(["dataset", "revive", "d", "--db", db]) == 0
+    only = ["--partition", "ds=2013-01-02"]
+    assert run_command(["dataset", "drop", "d", "--db", db, *only, "--dry-run"]) == 0
+    assert "would drop 1 partitions" in capsys.readouterr().out
+    assert run_command(["dataset", "drop", "d", "--db", db, *only, "--yes"]) == 0
+    assert run_command(["dataset", "drop", "d", "--db", db, "--yes"]) == 0
+    assert "dropped 1 partitions" in capsys.readouterr().out.splitlines()[-1]
+    with tg.Repository(db) as repo:
+        assert repo.datasets() == []
+    assert run_command(["dataset", "retire", "d", "--db", db]) == 1

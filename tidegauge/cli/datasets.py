@@ -1,0 +1,85 @@
+"""Commands for datasets: list, retire, revive and drop them."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from tidegauge.cli.options import ArtifactsOption, By, Db, FormatOption, Note, open_repository
+from tidegauge.cli.output import Format, print_frame
+
+datasets_app = typer.Typer(help="List, retire and drop datasets.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
+
+
+@datasets_app.command("list")
+def datasets_list(
+    db: Db = None, artifacts: ArtifactsOption = None, form: FormatOption = Format.TABLE
+) -> None:
+    """List all datasets with their tables, partitions and last runs, and those that are retired."""
+    from tidegauge.repository.store.frames import frame_of
+    from tidegauge.repository.store.listing import DATASET_COLUMNS, dataset_rows
+
+    with (
+        open_repository(db, artifacts, read_only=True) as repository,
+        repository.database.read() as connection,
+    ):
+        frame = frame_of(dataset_rows(connection), DATASET_COLUMNS)
+    print_frame(frame, form)
+
+
+@datasets_app.command()
+def retire(
+    dataset: Name,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Retire a dataset: its history stays, and it no longer counts as failed, missing or overdue."""
+    with open_repository(db, artifacts) as repository:
+        repository.retire(dataset, note=note, by=by or getpass.getuser())
+    print(f"{dataset} is retired; `tidegauge dataset revive` brings it back")
+
+
+@datasets_app.command()
+def revive(
+    dataset: Name,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Bring a retired dataset back."""
+    with open_repository(db, artifacts) as repository:
+        repository.revive(dataset, note=note, by=by or getpass.getuser())
+    print(f"{dataset} is back")
+
+
+@datasets_app.command()
+def drop(
+    dataset: Name,
+    partition: Annotated[
+        str | None, typer.Option(help="Only this partition, as in ds=2026-01-01.")
+    ] = None,
+    analyzer: Annotated[
+        str | None, typer.Option(help="Only the series of this analyzer, as in \"Histogram('k')\".")
+    ] = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Drop a dataset, a partition or an analyzer from the repository for good; tables stay as they are.
+
+    The next run measures again what is still in the table and in the suite.
+    """
+    of = {"partition": partition, "analyzer": analyzer}
+    with open_repository(db, artifacts) as repository:
+        if not (yes or dry_run):
+            planned = repository.drop(dataset, **of, dry_run=True)
+            typer.confirm(f"{dataset}: {planned}. Go on?", abort=True)
+        print(f"{dataset}: {repository.drop(dataset, **of, dry_run=dry_run)}")
