@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median
@@ -16,7 +16,10 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     StandingError,
     SuiteError,
+    UnresolvedExpressionError,
+    WrongColumnTypeError,
 )
+from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import (
     Partition,
     TimeFormat,
@@ -49,7 +52,7 @@ from tidegauge.analyzers.scan.cost import SMALL_BYTES, plan_cost
 from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation
 from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.parsing import reads_tables, tables_read
-from tidegauge.analyzers.scan.scan import Group, metric_of, scan
+from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of, scan
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source, whole_fingerprint
 
@@ -641,6 +644,8 @@ def _measure(
         expected=UNKNOWN if sets else replace(expected, rows=expected.group_rows * len(batch)),
         needs_rows=any(task.added_to is None for task in batch),
     )
+    if hasattr(source, "read_keys"):
+        _keep_column_failures(found.nothing.states.values())
     groups: dict[Partition | None, Group] = {
         batch[0].listed.partition if alone else source.partition_of(key): group
         for key, group in found.groups.items()
@@ -666,6 +671,20 @@ def _measure(
             segment=own,
             added_to=task.added_to,
         )
+
+
+def _keep_column_failures(outcomes: Iterable[Outcome]) -> None:
+    """Let errors about columns stay until the files change, as the files have their own columns.
+
+    A catalog table may get a column later; in files that lack it, it is missing for good.
+    """
+    for outcome in outcomes:
+        error = outcome.error if isinstance(outcome, Failure) else None
+        is_unresolved = isinstance(error, UnresolvedExpressionError)
+        if isinstance(error, NoSuchColumnError | WrongColumnTypeError) or (
+            is_unresolved and "UNRESOLVED_COLUMN" in str(error)
+        ):
+            error.is_retriable = False
 
 
 def _measurements(
