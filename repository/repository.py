@@ -38,8 +38,8 @@ from tidegauge.repository.rollups.reading import rolled_windows, rollup_rows
 from tidegauge.repository.store.config import artifacts_of, settings
 from tidegauge.repository.store.database import MISSING, Database
 from tidegauge.repository.store.facts import read_facts, read_newest
+from tidegauge.repository.store.folds import GENERATION_COLUMNS, generation_rows
 from tidegauge.repository.store.frames import Kind, frame_of
-from tidegauge.repository.store.generations import GENERATION_COLUMNS, generation_rows
 from tidegauge.repository.store.labels import LABEL_COLUMNS, add_label, add_range, label_rows
 from tidegauge.repository.store.listing import (
     PARTITION_COLUMNS,

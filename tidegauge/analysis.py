@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.formatting import Markup
-from tidegauge.analyzers.core.packages import require_array_packages
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -26,6 +25,7 @@ from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
+from tidegauge.packages import require_array_packages
 from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import privacy_settings

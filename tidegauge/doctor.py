@@ -17,8 +17,8 @@ from tidegauge.analyzers.core.errors import (
     TidegaugeError,
     UnsupportedSparkError,
 )
-from tidegauge.analyzers.core.packages import ARRAY_PACKAGES, import_cure, import_problem
 from tidegauge.analyzers.core.plugins import load_plugins
+from tidegauge.packages import ARRAY_PACKAGES, import_cure, import_problem
 from tidegauge.spark.java import bundled_java, find_java, java_version
 from tidegauge.widgets import script
 

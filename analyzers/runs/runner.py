@@ -195,8 +195,8 @@ def run_incremental(
                     told = expected if expected.distinct and plan_cost(data).plain else UNKNOWN
                     return list(_measure(source, data, some, schema, time, sets, private, told))
 
-            keys = _read_keys(source, tasks)
-            batches = _batches(tasks, batch_partitions, sum(s.size for s in sets), keys)
+            read_keys = _read_keys(source, tasks)
+            batches = _batches(tasks, batch_partitions, sum(s.size for s in sets), read_keys)
             for batch in filter(None, map(standing.without_hopeless, batches)):
                 found, unreadable = measure_readable(batch, _partition_of, measure)
                 run.leave_out(unreadable)
@@ -678,8 +678,7 @@ def _keep_column_failures(outcomes: Iterable[Outcome]) -> None:
 
     A catalog table may get a column later; in files that lack it, it is missing for good.
     """
-    for outcome in outcomes:
-        error = outcome.error if isinstance(outcome, Failure) else None
+    for error in (outcome.error for outcome in outcomes if isinstance(outcome, Failure)):
         is_unresolved = isinstance(error, UnresolvedExpressionError)
         if isinstance(error, NoSuchColumnError | WrongColumnTypeError) or (
             is_unresolved and "UNRESOLVED_COLUMN" in str(error)

@@ -20,7 +20,7 @@ from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.batch import hashed_ids
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs
+from tidegauge.repository.store.folds import REMOVED, TOTAL, decode_inputs
 from tidegauge.repository.store.newest import find_newest
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.runs import stored_segment_sets

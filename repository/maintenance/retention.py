@@ -32,8 +32,14 @@ from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import recorded_series
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.generations import Generations, fold_generation
-from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs, encode_inputs
+from tidegauge.repository.store.folds import (
+    REMOVED,
+    TOTAL,
+    Generations,
+    decode_inputs,
+    encode_inputs,
+    fold_generation,
+)
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.leases import oldest_running_start
 from tidegauge.repository.store.verdicts import superseded

@@ -5,7 +5,7 @@ The total continues from its own stored state, so it reads only what is new, unl
 restated. Results are compared with the stored ones and only differences are written, so a roll-up
 can be interrupted anywhere and restarted.
 
-States of different generations (`tidegauge.repository.store.generations`) are never added up. A window
+States of different generations (`tidegauge.repository.store.folds`) are never added up. A window
 that holds several fails with the reason; the total is that of the newest partition's generation.
 
 States that were cleaned away cannot be subtracted. If one of their partitions is restated later, the
@@ -43,12 +43,15 @@ from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import Dimensions
-from tidegauge.repository.store.generations import (
+from tidegauge.repository.store.folds import (
+    REMOVED,
+    TOTAL,
     Generations,
+    decode_inputs,
+    encode_inputs,
     fold_generation,
     mixed_types_text,
 )
-from tidegauge.repository.store.inputs import REMOVED, TOTAL, decode_inputs, encode_inputs
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
 
@@ -647,7 +650,7 @@ def _with_note(
 ERROR_COLUMN = 2 + OUTCOME.index("error")
 """Position of the error or note in the columns of a roll-up after its key and commit."""
 NOT_CURRENT = "cleaned away"
-"""What notes on values say that do not show a partition as it is now."""
+"""Words in the notes on values that do not show a partition as it is now."""
 
 
 class _RollupWriter:

@@ -31,7 +31,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_rows
 from tidegauge.repository.store.dimensions import Dimensions, visible
-from tidegauge.repository.store.inputs import REMOVED, decode_inputs
+from tidegauge.repository.store.folds import REMOVED, decode_inputs
 from tidegauge.repository.store.newest import keep_newest
 
 if TYPE_CHECKING:

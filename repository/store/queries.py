@@ -19,9 +19,8 @@ from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, d
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.store.database import MISSING
+from tidegauge.repository.store.folds import TOTAL, Generations, decode_inputs
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.generations import Generations
-from tidegauge.repository.store.inputs import TOTAL, decode_inputs
 from tidegauge.repository.store.recorded import RECORDED, Recorded
 
 if TYPE_CHECKING:
@@ -567,7 +566,7 @@ def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer
 class StoredState:
     """A reference to one partition's state in a segment; ``payload`` is None if it has none.
 
-    ``generation`` is that of the state, see `tidegauge.repository.store.generations`.
+    ``generation`` is that of the state, see `tidegauge.repository.store.folds`.
     """
 
     partition: str

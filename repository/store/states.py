@@ -27,8 +27,8 @@ from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.bulk import upsert
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.facts import number_of
+from tidegauge.repository.store.folds import mixed_types_text
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.generations import mixed_types_text
 from tidegauge.repository.store.queries import (
     AsOf,
     StoredState,

@@ -21,8 +21,8 @@ from tidegauge.repository.rollups.compute import within
 from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.facts import Facts, number_of
+from tidegauge.repository.store.folds import TOTAL
 from tidegauge.repository.store.frames import columns, frame_of
-from tidegauge.repository.store.inputs import TOTAL
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.queries import (
     METRIC_COLUMNS,

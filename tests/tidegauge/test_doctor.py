@@ -64,7 +64,7 @@ def test_no_part_of_a_password_is_told(tmp_path):
 
 def test_packages_that_do_not_fit_each_other_are_named_with_the_cure(tmp_path, monkeypatch):
     """pyarrow 26 is installed beside NumPy 1, which Spark 3.5 requires."""
-    from tidegauge.analyzers.core import packages
+    from tidegauge import packages
 
     def import_module(name):
         if name == "pyarrow":

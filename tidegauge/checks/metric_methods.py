@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from tidegauge.analyzers.core.durations import seconds
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.sql import column_sql, constant, literal
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
@@ -41,6 +40,7 @@ from tidegauge.checks.constraints import (
     LeastColumnShare,
     SchemaDifferenceCount,
 )
+from tidegauge.checks.durations import seconds
 
 
 class MetricMethods(ConstraintBuilder):

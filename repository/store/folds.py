@@ -1,8 +1,11 @@
-"""Generations of states: states that depend on a column's type are merged only with their like.
+"""Folded states: of which partition versions they are, and which of them may be added up.
 
-If a column is text for one day, that day's frequencies cannot be added to those of the numbers around
-it. The types of a partition's columns are in the ledger, so the generation of each state follows from
-them, whatever was measured first.
+A fold's inputs are partition versions, stored as ranges: most are consecutive.
+
+States that depend on a column's type are merged only with their like. If a column is text for one day,
+that day's frequencies cannot be added to those of the numbers around it. The types of a partition's
+columns are in the ledger, so the generation of each state follows from them, whatever was measured
+first.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
+from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.repository.store import schema as s
@@ -24,6 +28,40 @@ from tidegauge.repository.store.frames import columns
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+
+TOTAL = "total"
+REMOVED = "removed"
+"""Names of the folded states: of all partitions, and of those whose states were cleaned away."""
+
+
+def encode_inputs(versions: Mapping[int, int]) -> str:
+    """Encode partition versions as stored: first and last id of a range, version.
+
+    Examples
+    --------
+    >>> encode_inputs({1: 1, 2: 1, 3: 2, 5: 2})
+    '[[1,2,1],[3,3,2],[5,5,2]]'
+    """
+    rows: list[list[int]] = []
+    for partition, version in sorted(versions.items()):
+        if rows and rows[-1][1] == partition - 1 and rows[-1][2] == version:
+            rows[-1][1] = partition
+        else:
+            rows.append([partition, partition, version])
+    return canonical_json(rows)
+
+
+def decode_inputs(text: str) -> dict[int, int]:
+    """Decode the text that `encode_inputs` wrote.
+
+    Examples
+    --------
+    >>> decode_inputs("[[1,2,1],[3,3,2]]")
+    {1: 1, 2: 1, 3: 2}
+    """
+    rows = json.loads(text)
+    return {p: version for first, last, version in rows for p in range(first, last + 1)}
 
 
 class Generations:
