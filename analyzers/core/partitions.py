@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -88,6 +88,7 @@ def _decode(text: str) -> str:
 
 
 EPOCH_MS = "epoch_ms"
+ISO_WEEK = "%G-W%V"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -100,8 +101,8 @@ class TimeFormat:
     keys : tuple of str
         The keys, whose values are joined by one space before parsing.
     formats : tuple of str
-        ``strptime`` formats to try in order, or ``epoch_ms`` for milliseconds since 1970; times without
-        a time zone are UTC.
+        ``strptime`` formats to try in order, ``%G-W%V`` for the Monday of an ISO week, or ``epoch_ms``
+        for milliseconds since 1970; times without a time zone are UTC.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class TimeFormat:
             try:
                 if form == EPOCH_MS:
                     return _EPOCH + timedelta(milliseconds=int(text))
-                time = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is set below
+                time = _parsed(text, form)
                 in_utc = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
             except (ValueError, OverflowError):
                 continue
@@ -144,10 +145,24 @@ class TimeFormat:
                 raise PartitionColumnError(msg)
         return TimeFormat(tuple(by_name[key.casefold()] for key in self.keys), self.formats)
 
+    @property
+    def _may_be_part(self) -> bool:
+        return len(self.keys) == 1 and self.keys[0].casefold() in _ALONE
+
     def segment_of(self, partition: Partition) -> str:
-        """Return the segment name of the partition's non-time keys; empty if there are none."""
-        rest = [key for key in partition.keys if key not in self.keys]
+        """Return the segment name of the partition's non-time keys; empty if there are none.
+
+        A key such as ``day`` or ``hr`` that holds no whole date is one of them.
+        """
+        is_part = self._may_be_part and self.time_of(partition) is None
+        rest = [key for key in partition.keys if is_part or key not in self.keys]
         return partition.only(rest).name
+
+
+def _parsed(text: str, form: str) -> datetime:
+    if form == ISO_WEEK:
+        text, form = f"{text}-1", f"{form}-%u"
+    return datetime.strptime(text, form)  # noqa: DTZ007 - the caller sets the zone
 
 
 def _fills(time: datetime, form: str, text: str) -> bool:
@@ -159,6 +174,26 @@ def _fills(time: datetime, form: str, text: str) -> bool:
 TMST = "__tmst"
 """Partition key of Griffin measurements that have their own timestamp, in milliseconds since 1970."""
 _DATES = ("ds", "dt", "date")
+_TIMES = ("ts", "timestamp", "datetime", "time")
+"""Names of keys whose values are times of the day with their date."""
+_TIME_FORMATS = tuple(
+    f"{date}{between}{clock}"
+    for date, between, clock in (
+        *(("%Y-%m-%d", mark, clock) for mark in "T " for clock in ("%H:%M:%S", "%H:%M", "%H")),
+        ("%Y-%m-%d", "-", "%H"),
+        ("%Y%m%d", "", "%H"),
+        ("%Y%m%d", "T", "%H%M%S"),
+        ("%Y%m%d", "T", "%H%M"),
+    )
+)
+_ALONE = {
+    "day": ("%Y-%m-%d", "%Y%m%d"),
+    "hour": _TIME_FORMATS,
+    "hr": _TIME_FORMATS,
+    "month": ("%Y-%m", "%Y%m"),
+    "week": (ISO_WEEK,),
+}
+"""Formats of keys that hold a whole date if no other key does."""
 _DATE_WORD = re.compile(r"_(?i:ds|dt|day|date)$|^(?i:ds|dt|date)_|[a-z](?:Date|Day)$")
 """Words for a date in names like order_date, date_key and eventDate; candidate and day_of_week have none."""
 _HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
@@ -170,7 +205,8 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
 
     These are ``ds``, ``dt`` and ``date``, else ``year``, ``month`` and ``day``, else the first key whose
     name is made with a word for a date, as ``order_date``; with ``hr``, ``hour`` or ``hr_minute``, and
-    with ``mi``, ``min`` or ``minute`` beside an hour.
+    with ``mi``, ``min`` or ``minute`` beside an hour. Else ``ts``, ``timestamp``, ``datetime`` or
+    ``time``, else a ``day``, ``hour``, ``month`` or ISO ``week`` that holds the whole date.
 
     Examples
     --------
@@ -182,6 +218,10 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     ('%Y-%m-%d %H %M', '%Y%m%d %H %M')
     >>> recognise_time(["country", "order_date"]).keys
     ('order_date',)
+    >>> str(recognise_time(["week"]).time_of(Partition(("week",), ("2026-W05",))))
+    '2026-01-26 00:00:00+00:00'
+    >>> str(recognise_time(["ts"]).time_of(Partition(("ts",), ("2026-01-17T08:30",))))
+    '2026-01-17 08:30:00+00:00'
     >>> recognise_time(["candidate", "day_of_week"])
     """
     by_name = {key.casefold(): key for key in keys}
@@ -201,8 +241,7 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
         if len(present) < len(units):
             clock = None
     if not found:
-        tmst = by_name.get(TMST)
-        return None if tmst is None else TimeFormat((tmst,), (EPOCH_MS,))
+        return _time_of_one_key(by_name)
     if clock is not None:
         found = [*found, by_name[clock]]
         formats = [f"{form} {_HOURS[clock]}" for form in formats]
@@ -211,6 +250,20 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
             found = [*found, minute]
             formats = [f"{form} %M" for form in formats]
     return TimeFormat(tuple(found), tuple(formats))
+
+
+def _time_of_one_key(by_name: Mapping[str, str]) -> TimeFormat | None:
+    """Return the format of a key that holds the whole time by itself."""
+    if TMST in by_name:
+        return TimeFormat((by_name[TMST],), (EPOCH_MS,))
+    time = next((by_name[name] for name in _TIMES if name in by_name), None)
+    if time is not None:
+        return TimeFormat((time,), (*_TIME_FORMATS, "%Y-%m-%d", "%Y%m%d"))
+    alone = _ALONE.keys() & by_name.keys()
+    if len(alone) != 1:
+        return None
+    name = alone.pop()
+    return TimeFormat((by_name[name],), _ALONE[name])
 
 
 _TOKEN = re.compile(

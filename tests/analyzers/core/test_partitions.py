@@ -56,6 +56,15 @@ def test_names_are_read_as_they_are_written(values):
         (("ds", "hr", "mi"), ("2013-02-08", "7", "30"), datetime(2013, 2, 8, 7, 30, tzinfo=UTC)),
         (("minute", "ds", "hour"), ("5", "20130208", "7"), datetime(2013, 2, 8, 7, 5, tzinfo=UTC)),
         (("ds", "minute"), ("2013-02-08", "30"), datetime(2013, 2, 8, tzinfo=UTC)),  # of no hour
+        (("day",), ("2026-01-17",), datetime(2026, 1, 17, tzinfo=UTC)),
+        (("day",), ("17",), None),
+        (("month",), ("2025-05",), datetime(2025, 5, 1, tzinfo=UTC)),
+        (("week",), ("2026-W05",), datetime(2026, 1, 26, tzinfo=UTC)),  # ISO 8601: a Monday
+        (("week",), ("2026-W54",), None),
+        (("hour",), ("2026-01-17T08",), datetime(2026, 1, 17, 8, tzinfo=UTC)),
+        (("hr",), ("08",), None),
+        (("ts",), ("2026-01-17T08:00",), datetime(2026, 1, 17, 8, tzinfo=UTC)),
+        (("timestamp",), ("2026-01-17 08:00:30",), datetime(2026, 1, 17, 8, 0, 30, tzinfo=UTC)),
         (("ds",), (NULL,), None),
         (("ds",), ("yesterday",), None),
     ],
@@ -76,8 +85,6 @@ def test_keys_made_with_a_word_for_a_date_tell_the_time(key):
     [
         (),
         ("country",),
-        ("day",),
-        ("hr",),
         ("month", "day"),
         ("candidate",),
         ("update",),
@@ -86,6 +93,13 @@ def test_keys_made_with_a_word_for_a_date_tell_the_time(key):
 )
 def test_keys_that_tell_no_time(keys):
     assert recognise_time(keys) is None
+
+
+def test_a_part_of_a_date_is_a_segment():
+    """Of ``day=2026-01-17`` the series is one; of ``day=17`` there is one for each day."""
+    time = recognise_time(("day", "site"))
+    assert time.segment_of(Partition(("day", "site"), ("2026-01-17", "a"))) == "site=a"
+    assert time.segment_of(Partition(("day", "site"), ("17", "a"))) == "day=17/site=a"
 
 
 def test_other_keys_are_a_segment():
