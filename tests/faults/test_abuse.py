@@ -202,7 +202,7 @@ def test_variables_of_files_do_not_explode(tmp_path):
     one, other = rules_of("{v: '1'}", first, second)
     assert one.expression.text == other.expression.text == "(\nx = '${v}'\n)"
     many = [f"- Rule: {{expr: *c, name: r{i}}}" for i in range(40)]
-    doubled = rules_of("{v: '${v}${v}'}", "- Rule: {expr: &c 'x = ${v}', name: a}", *many)
+    doubled = rules_of("{v: '$${v}$${v}'}", "- Rule: {expr: &c 'x = ${v}', name: a}", *many)
     assert {rule.expression.text for rule in doubled} == {"(\nx = ${v}${v}\n)"}
     long = f"{{v: '{'x' * 200_000}'}}"
     for rule in (f"- Rule: {'${v}' * 50_000}", *[[f"- Rule: 'a{i} ${{v}}'" for i in range(60)]]):

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from tidegauge.analyzers.core.filesystems import write_output
-from tidegauge.cli.options import ArtifactsOption, Db, Warehouse, open_repository, pairs
+from tidegauge.cli.options import (
+    ArtifactsOption,
+    Db,
+    Variables,
+    Warehouse,
+    open_repository,
+    pairs,
+)
 from tidegauge.files.check_runs import FailOnLevel
 
 
@@ -30,9 +37,7 @@ def check(
     partitions: Annotated[
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
-    var: Annotated[
-        list[str] | None, typer.Option(help="A variable, name=value; may be repeated.")
-    ] = None,
+    var: Variables = None,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
     warehouse: Warehouse = None,
     fail_on: Annotated[

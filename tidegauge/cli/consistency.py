@@ -14,14 +14,18 @@ from tidegauge.cli.options import (
     Db,
     Since,
     Until,
+    Variables,
     Warehouse,
     open_repository,
+    pairs,
     say,
     the_dataset,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidegauge.consistency import Configuration
 
 consistency_app = typer.Typer(
     help="Compare online (logged) with offline (backfilled) features.", no_args_is_help=True
@@ -57,16 +61,19 @@ def run(
     fail_on_anomaly: Annotated[
         bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
     ] = False,
+    var: Variables = None,
     warehouse: Warehouse = None,
 ) -> int:
     """Flatten, backfill, compare and measure new and changed days, and store the metrics."""
+    from tidegauge.consistency import load_configuration
     from tidegauge.consistency import run as run_consistency
 
+    configuration = load_configuration(conf, pairs("--var", var or []))
     if lag:
-        return _estimate_lag(conf, since, until, longest_lag, lag_step, warehouse)
+        return _estimate_lag(configuration, since, until, longest_lag, lag_step, warehouse)
     with open_repository(db, artifacts) as repository:
         done = run_consistency(
-            conf, repository=repository, spark=_session(warehouse),
+            configuration, repository=repository, spark=_session(warehouse),
             since=since, until=until, recompute=recompute,
         )  # fmt: skip
         print(done)
@@ -139,16 +146,20 @@ def export(
 
 
 def _estimate_lag(
-    conf: Path, since: str | None, until: str | None, longest: str, step: str, warehouse: str | None
+    configuration: Configuration,
+    since: str | None,
+    until: str | None,
+    longest: str,
+    step: str,
+    warehouse: str | None,
 ) -> int:
-    from tidegauge.consistency import estimate_lag, load_configuration
+    from tidegauge.consistency import estimate_lag
     from tidegauge.griffin.durations import milliseconds
 
     try:
         longest_ms, step_ms = milliseconds(longest), milliseconds(step)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    configuration = load_configuration(conf)
     found = estimate_lag(
         configuration, spark=_session(warehouse),
         since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,

@@ -39,6 +39,7 @@ from tidegauge.cli.options import (
     Since,
     Table,
     Until,
+    Variables,
     Warehouse,
     moment,
     open_repository,
@@ -152,6 +153,7 @@ def run(
     partitions: Annotated[
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
+    var: Variables = None,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
     warehouse: Warehouse = None,
     rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
@@ -179,6 +181,7 @@ def run(
             partitions,
             pairs("--tag", tag or []),
             lambda: spark_session(warehouse),
+            variables=pairs("--var", var or []),
             rename=rename,
             resegment=resegment,
             jobs=jobs,
@@ -243,6 +246,7 @@ def explain(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
     ],
+    var: Variables = None,
     warehouse: Warehouse = None,
 ) -> None:
     """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
@@ -251,7 +255,8 @@ def explain(
     from tidegauge.files.suite import find_suites, load_suite
     from tidegauge.spark.session import spark_session
 
-    files = [load_suite(path) for path in find_suites(suites)]
+    variables = pairs("--var", var or [])
+    files = [load_suite(path, variables) for path in find_suites(suites)]
     spark = spark_session(warehouse)
     for file in files:
         for one in tables_of(spark, file):

@@ -40,6 +40,9 @@ Table = Annotated[str, typer.Argument(help="A table's name, or a folder (with a 
 Warehouse = Annotated[
     str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
 ]
+Variables = Annotated[
+    list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
+]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 AsOfOption = Annotated[
     str | None, typer.Option("--as-of", help="As known at a UTC time, or after a run.")

@@ -16,6 +16,7 @@ from tidegauge.cli.options import (
     Dataset,
     Db,
     FormatOption,
+    Variables,
     Warehouse,
     moment,
     open_repository,
@@ -48,9 +49,6 @@ class RulesFormat(StrEnum):
     JUNIT = "junit"
 
 
-Variables = Annotated[
-    list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
-]
 Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, folders, globs.")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,19 @@ class _File(Document):
     monitors: list[dict[str, Any]] | None = None
     k: int = K
     longest: int = LONGEST
+    variables: dict[str, str | None] = {}
 
 
-def load_configuration(path: str | Path) -> Configuration:
+def load_configuration(
+    path: str | Path, variables: Mapping[str, str] | None = None
+) -> Configuration:
     r"""Read a configuration file.
 
     Parameters
     ----------
     path : str or Path
+    variables : mapping of str to str, optional
+        Values for ``${name}``, in place of those under ``variables:``.
 
     Raises
     ------
@@ -109,7 +115,7 @@ def load_configuration(path: str | Path) -> Configuration:
     >>> read.dataset, read.group_bys["clicks"].lag_ms, read.group_bys["prices"].features
     ('shop.search', 2700000, ('price',))
     """
-    file = YamlFile.read(path, "configuration", begins="namespace: name")
+    file = YamlFile.read(path, "configuration", "namespace: name", variables)
     fields = file.fields(
         _File, {"backfill": _Backfill, "tolerance": _Tolerance, "group_bys": _GroupBy}
     )

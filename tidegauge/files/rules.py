@@ -48,7 +48,7 @@ class _File(TableDocument):
     publish: str | None = None
     notify: list[str] = []
     private: list[str] = []
-    variables: dict[str, str] = {}
+    variables: dict[str, str | None] = {}
     schema_: str | None = Field(None, alias="schema")
     date_format: str | None = None
     timestamp_format: str | None = None
@@ -173,7 +173,7 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     ...     print(load_rules(file).dqm)
     DQM(1 rules, 0 fixes, 0 policies)
     """
-    file = YamlFile.read(path, "rules file").with_variables(variables or {})
+    file = YamlFile.read(path, "rules file", variables=variables)
     fields = file.fields(_File, {"time": TimeFields})
     table = fields.source(file, "rules file")
     name = fields.name

@@ -148,6 +148,7 @@ def run_suites(
     tags: Mapping[str, str] | None = None,
     session: Callable[[], SparkSession] = spark_session,
     *,
+    variables: Mapping[str, str] | None = None,
     rename: bool = False,
     resegment: bool = False,
     jobs: int = 1,
@@ -167,6 +168,8 @@ def run_suites(
         Tags of the runs.
     session : callable
         Returns the Spark session.
+    variables : mapping of str to str, optional
+        As for `load_suite`; every file declares them.
     rename, resegment : bool
         As for `analyze`.
     jobs : int
@@ -178,7 +181,7 @@ def run_suites(
     SuiteError
         If a file cannot be read as a suite.
     """
-    files = load_suites(patterns)
+    files = load_suites(patterns, variables)
     spark, started = session(), datetime.now(UTC)
     progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
     summary = Summary(url=_dashboard())

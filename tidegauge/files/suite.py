@@ -58,7 +58,7 @@ class _File(TableDocument):
     dqm: _DQM | None = None
     checks: list[Any] = []
     private: list[str] = []
-    variables: dict[str, str] = {}
+    variables: dict[str, str | None] = {}
 
 
 CHECKS = "checks"
@@ -128,7 +128,7 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     ...     load_suite(file.name).suite.analyzers
     (Size(), Completeness('dep_time'))
     """
-    file = YamlFile.read(path, "suite file").with_variables(variables or {})
+    file = YamlFile.read(path, "suite file", variables=variables)
     return _Reader(file).read()
 
 

@@ -61,7 +61,10 @@ class TableDocument(Document):
 
 
 Model = TypeVar("Model", bound=BaseModel)
-_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]{0,200})\}")
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?:(?P<name>[^}]{0,200})\})?")
+"""``$${``, ``${name}``, or a ``${`` that is not closed."""
+_VARIABLE_NAME = re.compile(r"\w[\w.-]*")
+_LITERAL = "for a literal ${ write $${"
 _MOST_LETTERS = 10_000_000
 """Number of letters that the values of variables may take in a file."""
 _MOST_NODES = 1_000_000
@@ -92,8 +95,17 @@ class YamlFile:
     node: yaml.MappingNode
 
     @classmethod
-    def read(cls, path: str | Path, kind: str, begins: str = "dataset: name") -> YamlFile:
-        """Read and parse a file.
+    def read(
+        cls,
+        path: str | Path,
+        kind: str,
+        begins: str = "dataset: name",
+        variables: Mapping[str, str] | None = None,
+    ) -> YamlFile:
+        """Read and parse a file, and replace its variables.
+
+        A file declares its variables and their defaults under ``variables:``. ``${name}`` in a text
+        stands for the value, ``$${`` for ``${``.
 
         Parameters
         ----------
@@ -102,11 +114,14 @@ class YamlFile:
             The expected kind of file, for messages: ``suite file``.
         begins : str
             The first line of such a file, for messages.
+        variables : mapping of str to str, optional
+            Values of variables in place of their defaults.
 
         Raises
         ------
         SuiteError
-            If it cannot be read, is not YAML, or is not a mapping.
+            If it cannot be read, is not YAML, is not a mapping, or if a variable is not declared or has
+            no value.
         """
         path = Path(path)
         try:
@@ -133,60 +148,87 @@ class YamlFile:
         if _expanded_size(node, {}) > _MOST_NODES:
             msg = f"{path}: aliases of aliases stand for more than {_MOST_NODES} values"
             raise SuiteError(msg)
-        return cls(path, node)
+        file = cls(path, node)
+        file._replace_variables(variables or {})
+        return file
 
-    def with_variables(self, given: Mapping[str, str]) -> YamlFile:
-        """Replace ``${name}`` in all texts by variables, and return the file.
+    def _replace_variables(self, given: Mapping[str, str]) -> None:
+        """Replace ``${name}`` in all texts of the file; ``$${`` stands for ``${``.
 
-        A file declares its variables and their defaults under ``variables:``; a file without them is
-        left as it is. ``$${`` stands for ``${``.
-
-        Parameters
-        ----------
-        given : mapping of str to str
-            Values in place of the defaults.
-
-        Raises
-        ------
-        SuiteError
-            If a variable is not declared.
+        The sinks under ``notify:`` may also name variables of the environment, which are read when a
+        message is sent.
         """
         node = next((value for key, value in self.node.value if key.value == "variables"), None)
-        declared = self.plain(node) if isinstance(node, yaml.MappingNode) else {}
-        for name, value in declared.items():
-            if not isinstance(value, str | None):
-                raise self.error(
-                    node or self.node, f"the variable {name!r} is a text, not {value!r}"
-                )
+        values = self._variable_values(node, given)
+        left, seen = _MOST_LETTERS, set[int]()
+        for key, value in self.node.value:
+            if key.value != "variables":
+                for scalar in (key, *_scalars(value, seen)):
+                    left -= self._substitute(scalar, values, left, undeclared=key.value == "notify")
+
+    def _variable_values(
+        self, node: yaml.Node | None, given: Mapping[str, str]
+    ) -> dict[str, str | None]:
+        """Return the values of the declared variables; None for a variable without one."""
+        declared = dict(self.pairs(node)) if isinstance(node, yaml.MappingNode) else {}
         for name in given:
             if name not in declared:
                 hint = nearest(name, declared)
                 known = f"did you mean {hint!r}?" if hint else f"there are: {', '.join(declared)}"
                 msg = f"{self.path}: no variable {name!r}; {known if declared else 'the file declares none'}"
                 raise SuiteError(msg)
-        if declared:
-            values, seen = {**declared, **given}, set[int]()
-            left = _MOST_LETTERS
-            for key, value in self.node.value:
-                if key.value != "variables":
-                    for scalar in _scalars(value, seen):
-                        left -= self._substitute(scalar, values, left)
-        return self
+        values: dict[str, str | None] = {}
+        for name, default_node in declared.items():
+            default = self.plain(default_node)
+            if not isinstance(default, str | None):
+                raise self.error(default_node, f"the variable {name!r} is a text, not {default!r}")
+            value = given.get(name, default)
+            if name in given and not given[name].strip() and default != given[name]:
+                problem = f"the variable {name!r} is given an empty value"
+                cure = f"give it one, or allow it by an empty default: variables: {{{name}: ''}}"
+                raise self.error(default_node, f"{problem}; {cure}")
+            if value is not None:
+                inner = next((m for m in _VARIABLE.finditer(value) if m[0] != "$${"), None)
+                if inner is not None:
+                    problem = f"the value of the variable {name!r} contains {inner[0]}"
+                    raise self.error(
+                        default_node, f"{problem}, but variables are not replaced in it; {_LITERAL}"
+                    )
+                value = value.replace("$${", "${")
+            values[name] = value
+        return values
 
     def _substitute(
-        self, node: yaml.ScalarNode, variables: Mapping[str, str | None], most: int
+        self,
+        node: yaml.ScalarNode,
+        variables: Mapping[str, str | None],
+        most: int,
+        *,
+        undeclared: bool,
     ) -> int:
-        """Replace variables in a text, and return how many letters their values take."""
+        """Replace variables in a text, and return how many letters their values take.
+
+        Parameters
+        ----------
+        node : yaml.ScalarNode
+        variables : mapping of str to str or None
+        most : int
+            Number of letters that their values may take.
+        undeclared : bool
+            Whether to leave variables that are not declared as they are.
+        """
         letters = 0
 
         def value_of(match: re.Match[str]) -> str:
             nonlocal letters
             if match[0] == "$${":
                 return "${"
-            value = variables.get(match["name"])
+            name = match["name"]
+            value = variables.get(name) if name else None
             if value is None:
-                known = ", ".join(variables)
-                raise self.error(node, f"no variable {match['name']!r}; there are: {known}")
+                if undeclared and name not in variables:
+                    return match[0]
+                raise self.error(node, _missing_value(match[0], name, variables))
             letters += len(value)
             if letters > most:
                 raise self.error(
@@ -421,8 +463,29 @@ def find_files(patterns: Sequence[str], kind: str) -> list[Path]:
     return list(found)
 
 
+def _missing_value(text: str, name: str | None, variables: Mapping[str, str | None]) -> str:
+    """Return what is wrong with ``${name}`` in a text, and how to give it a value.
+
+    Parameters
+    ----------
+    text : str
+        As it stands in the file.
+    name : str or None
+        None if it is not closed.
+    variables : mapping of str to str or None
+        Values of the declared variables.
+    """
+    if name in variables:
+        return f"the variable {name!r} has no value; add --var {name}=VALUE, or a default: variables: {{{name}: VALUE}}"
+    if name is None or not _VARIABLE_NAME.fullmatch(name):
+        return f"{text!r} names no variable such as ${{region}}; {_LITERAL}"
+    close = nearest(name, variables)
+    hint = f"did you mean {close!r}? Else declare" if close else "declare"
+    return f"no variable {name!r}; {hint} it by variables: {{{name}: VALUE}}; {_LITERAL}"
+
+
 def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
-    """Yield all values of a node that are no list or mapping; what aliases stand for once."""
+    """Yield all texts of a node, keys of mappings among them; what aliases stand for once."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -432,5 +495,6 @@ def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
         for item in node.value:
             yield from _scalars(item, seen)
     elif isinstance(node, yaml.MappingNode):
-        for _, value in node.value:
+        for key, value in node.value:
+            yield from _scalars(key, seen)
             yield from _scalars(value, seen)

@@ -54,6 +54,16 @@ def write(tmp_path):
     return written
 
 
+def test_variables(write):
+    text = WHOLE.replace("SELECT *", "SELECT ${wanted}")
+    declared = text + "variables: {wanted: clicks}\n"
+    for given, sql in ({}, "SELECT clicks FROM"), ({"wanted": "price"}, "SELECT price FROM"):
+        backfill = load_configuration(write(declared), given).backfill
+        assert backfill.sql.startswith(sql)
+    with pytest.raises(SuiteError, match=r"search.yml:6: no variable 'wanted'; declare it by"):
+        load_configuration(write(text))
+
+
 def test_all_fields(write):
     found = load_configuration(write(WHOLE))
     assert (found.dataset, found.type, found.keys) == ("served", "join", ("user", "site"))

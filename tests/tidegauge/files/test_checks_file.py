@@ -97,10 +97,88 @@ def test_variables_are_given_from_outside(load):
         load(SPEC, leest="5")
     with pytest.raises(tg.SuiteError, match=r"flights.yml:9: no variable 'most'"):
         load(SPEC.replace("${least}", "${most}"))
-    plain = load(
-        "dataset: a\ntable: a\nanalyzers:\n  - Compliance: {instance: a, predicate: \"x = '${y}'\"}\n"
-    )
-    assert plain.suite.analyzers[0].predicate == "x = '${y}'"
+
+
+USE = """
+dataset: a
+table: a
+{variables}
+analyzers:
+  - Compliance: {{instance: a, predicate: "x = '{text}'"}}
+"""
+
+
+def predicate_of(load, text, variables="", **values):
+    return load(USE.format(text=text, variables=variables), **values).suite.analyzers[0].predicate
+
+
+@pytest.mark.parametrize(
+    ("variables", "text", "values", "expected"),
+    [
+        ("", "$${y}", {}, "x = '${y}'"),
+        ("", "$${y", {}, "x = '${y'"),
+        ("", "$y {{ y }} {y}", {}, "x = '$y {{ y }} {y}'"),
+        ("variables: {y: eu}", "${y}/$${y}", {}, "x = 'eu/${y}'"),
+        ("variables: {y: }", "${y}", {"y": "eu"}, "x = 'eu'"),
+        ("variables: {y: '$${z}'}", "${y}", {}, "x = '${z}'"),
+        ("variables: {y: ''}", "${y}", {}, "x = ''"),  # an empty default allows empty values
+        ("variables: {y: ''}", "${y}", {"y": ""}, "x = ''"),
+    ],
+)
+def test_values_of_variables(load, variables, text, values, expected):
+    assert predicate_of(load, text, variables, **values) == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "text", "values", "message"),
+    [
+        (
+            "",
+            "${y}",
+            {},
+            "flights.yml:6: no variable 'y'; declare it by variables: {y: VALUE};"
+            " for a literal ${ write $${",
+        ),
+        ("variables: {}", "${y}", {}, "flights.yml:6: no variable 'y'; declare it"),
+        ("variables: {region: eu}", "${regoin}", {}, "did you mean 'region'?"),
+        (
+            "variables: {y: }",
+            "${y}",
+            {},
+            "flights.yml:6: the variable 'y' has no value; add --var y=VALUE, or a default",
+        ),
+        ("variables: {y: ~}", "${y}", {}, "the variable 'y' has no value"),
+        ("variables: {y: eu}", "${y}", {"y": ""}, "flights.yml:4: the variable 'y' is given an"),
+        ("variables: {y: eu}", "${y}", {"y": "  "}, "is given an empty value"),
+        ("variables: {y: }", "${y}", {"y": ""}, "is given an empty value"),
+        ("variables: {y: '${Y}'}", "${y}", {}, "flights.yml:4: the value of the variable 'y'"),
+        ("variables: {y: eu}", "${y}", {"y": "${Y}"}, "contains ${Y}, but variables are not"),
+        ("variables: {y: [eu]}", "${y}", {}, "the variable 'y' is a text, not ['eu']"),
+        ("variables: {y: eu}", "${y:-us}", {}, "'${y:-us}' names no variable such as ${region}"),
+        ("variables: {y: eu}", "${}", {}, "'${}' names no variable"),
+        ("variables: {y: eu}", "${y", {}, "'${' names no variable"),
+    ],
+)
+def test_a_variable_without_a_value_is_an_error(load, variables, text, values, message):
+    with pytest.raises(tg.SuiteError) as error:
+        predicate_of(load, text, variables, **values)
+    assert message in str(error.value)
+
+
+def test_variables_in_keys(load):
+    text = "dataset: a\ntable: a\nvariables: {kind: Sum}\nanalyzers:\n  - '${kind}': x\n"
+    assert load(text).suite.analyzers == (tg.Sum("x"),)
+    with pytest.raises(tg.SuiteError, match=r"flights.yml:5: no variable 'kind'"):
+        load(text.replace("variables: {kind: Sum}", ""))
+    with pytest.raises(tg.SuiteError, match=r"flights.yml:6: no variable 'name'"):
+        load(text + "'${name}': x\n")
+
+
+def test_sinks_name_variables_of_the_environment(load):
+    text = "dataset: a\ntable: a\nanalyzers: [Size]\nnotify: ['${SLACK}', 'x://${host}']\n"
+    assert list(load(text).suite.notify) == ["${SLACK}", "x://${host}"]
+    declared = text + "variables: {host: example.org}\n"
+    assert list(load(declared).suite.notify) == ["${SLACK}", "x://example.org"]
 
 
 @pytest.mark.parametrize(
