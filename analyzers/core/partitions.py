@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
     PartitionSelectionError,
     did_you_mean,
+    nearest,
 )
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -373,16 +375,66 @@ class _Selection:
 
 
 def select_named(names: Iterable[str], available: Iterable[str]) -> set[str]:
-    """Return the given partition names as a set, checked against the available ones.
+    """Return the given partition names as a set, checked against the available ones, oldest first.
 
     Raises
     ------
     PartitionSelectionError
-        If a partition does not exist.
+        If a partition does not exist. The message names the nearest ones and the newest.
     """
-    chosen, known = set(names), set(available)
-    for name in sorted(chosen - known):
-        hint = did_you_mean(name, known)
-        msg = f"there is no partition {name!r}{hint}"
+    chosen, known = set(names), list(available)
+    for name in sorted(chosen.difference(known)):
+        msg = f"there is no partition {name!r}{did_you_mean(name, known)}{nearby_partitions(name, known)}"
         raise PartitionSelectionError(msg)
     return chosen
+
+
+def require_match(selection: str, chosen: set[str], available: Sequence[str]) -> set[str]:
+    """Return the names that a partition filter matches, unless there are none.
+
+    Parameters
+    ----------
+    selection : str
+        The filter.
+    chosen : set of str
+        The names that it matches.
+    available : sequence of str
+        The names of all partitions, oldest first.
+
+    Raises
+    ------
+    PartitionSelectionError
+        If there are none. The message names the nearest partitions and the newest.
+
+    Examples
+    --------
+    >>> require_match("ds=2013-02-09", set(), ["ds=2013-02-07", "ds=2013-02-08", "ds=2013-02-10"])
+    Traceback (most recent call last):
+        ...
+    tidegauge.analyzers.core.errors.PartitionSelectionError: partitions='ds=2013-02-09' matches none of 3 partitions (nearest: ds=2013-02-08, ds=2013-02-10; newest: ds=2013-02-10)
+    """
+    if chosen:
+        return chosen
+    wanted = " ".join(selection.translate(_QUOTES).split())
+    wanted = _AND.sub("/", _OPERATOR.sub("=", wanted))
+    msg = f"partitions={selection!r} matches none of {len(available):,} partitions"
+    raise PartitionSelectionError(msg + nearby_partitions(wanted, available))
+
+
+_DIGIT = re.compile("[0-9]")
+_OPERATOR = re.compile(r" ?[<>=!]+ ?")
+_AND = re.compile(" and ", re.IGNORECASE)
+_QUOTES = str.maketrans("", "", "'\"")
+
+
+def nearby_partitions(wanted: str, available: Sequence[str]) -> str:
+    """Return the end of a message: the partitions that are beside a name, and the newest."""
+    if not available:
+        return " (the table has none)"
+    names = sorted(available, key=str.casefold)
+    place = bisect_left(names, wanted.casefold(), key=str.casefold)
+    near = set(names[max(0, place - 1) : place + 1])
+    if not any(_DIGIT.sub("0", name) == _DIGIT.sub("0", wanted) for name in near):
+        near.add(nearest(wanted, names) or available[-1])  # written in another way
+    told = ", ".join(name for name in names if name in near)
+    return f" (nearest: {told}; newest: {available[-1]})"

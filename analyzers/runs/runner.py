@@ -25,6 +25,7 @@ from tidegauge.analyzers.core.partitions import (
     TimeFormat,
     parse_selection,
     recognise_time,
+    require_match,
     select_named,
 )
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
@@ -150,7 +151,7 @@ def run_incremental(
     time = time.among(source.keys) if time else recognise_time(source.keys)
     progress = progress or Silent()
     _refuse_keys(segmentation, source.keys)
-    chosen = partition_filter(partitions, source.keys)
+    chosen = partition_filter(partitions, source.keys, time)
     with recording(store, spec, wait) as run:
         try:
             listed = source.list_partitions()
@@ -311,20 +312,35 @@ PartitionFilter = Callable[[Sequence[ListedPartition]], set[str]]
 
 
 def partition_filter(
-    partitions: str | Sequence[str], keys: Sequence[str]
+    partitions: str | Sequence[str], keys: Sequence[str], time: TimeFormat | None = None
 ) -> PartitionFilter | None:
     """Return a partition filter for an explicit selection, or None for ``new``.
 
     Partitions that it selects are scanned even if the ledger has them; for ``new`` the ledger decides.
+    The filter raises a `PartitionSelectionError` if a name does not exist, or if conditions match no
+    partition.
     """
     if partitions == "new":
         return None
     if partitions == "all":
         return lambda listed: {entry.partition.name for entry in listed}
-    if isinstance(partitions, str):
-        test = parse_selection(partitions, keys)
-        return lambda listed: {e.partition.name for e in listed if test(e.partition)}
-    return lambda listed: select_named(partitions, [e.partition.name for e in listed])
+    if not isinstance(partitions, str):
+        return lambda listed: select_named(partitions, _oldest_first(listed, time))
+    matches = parse_selection(partitions, keys)
+
+    def select(listed: Sequence[ListedPartition]) -> set[str]:
+        chosen = {entry.partition.name for entry in listed if matches(entry.partition)}
+        return require_match(partitions, chosen, _oldest_first(listed, time))
+
+    return select
+
+
+def _oldest_first(listed: Sequence[ListedPartition], time: TimeFormat | None) -> list[str]:
+    """Return the names of partitions in order of time; those without a time come first."""
+    partitions = [entry.partition for entry in listed]
+    form = time or recognise_time(partitions[0].keys if partitions else ())
+    times = {p.name: form.time_of(p) if form else None for p in partitions}
+    return sorted(times, key=lambda name: (str(times[name] or ""), name))
 
 
 def _tasks(

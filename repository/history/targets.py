@@ -15,6 +15,7 @@ from tidegauge.analyzers.core.partitions import (
     Partition,
     parse_selection,
     recognise_time,
+    require_match,
     select_named,
 )
 from tidegauge.analyzers.core.segments import joined
@@ -99,12 +100,16 @@ class View:
         measured = {row["partition"] for row in ledger}
         there = {row["partition"] for row in ledger if row["gone_at"] is None}
         rows = [row for row in self._partitions() if row["partition"] in measured]
+        timed = sorted(rows, key=lambda row: row["time"] is not None)
+        oldest_first = [row["partition"] for row in timed]
         if partitions is None:
             chosen = _newest([row for row in rows if row["partition"] in there])
         elif isinstance(partitions, str):
             chosen = there if partitions == "all" else there & _selected(rows, partitions)
+            if partitions != "all":
+                require_match(partitions, chosen, [name for name in oldest_first if name in there])
         else:
-            chosen = select_named(partitions, measured)
+            chosen = select_named(partitions, oldest_first)
         found = [
             CheckTarget(row["id"], row["partition"], row["time"], row["within"], of)
             for row in rows

@@ -9,8 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.core.errors import SourceError, UnknownNameError
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.errors import (
+    PartitionSelectionError,
+    SourceError,
+    UnknownNameError,
+)
+from tidegauge.analyzers.core.partitions import Partition, nearby_partitions
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder, RunReport
 from tidegauge.analyzers.scan.views import Views
 from tidegauge.analyzers.sources.catalog_tables import open_table
@@ -127,6 +131,8 @@ def _run(
     flattened, days = flattened_days(spark, configuration, until, since)
     # Before the comparison, which may fail on what could not be read.
     logged = record_log(flattened.counted, repository, f"{dataset}.log")
+    if not days and (since or until):
+        raise _no_such_days(spark, flattened, since, until)
     table = ComparisonTable.for_join(spark, configuration.namespace, configuration.name)
     marks = _marks(spark, configuration, days)
     known = table.marks()
@@ -142,14 +148,25 @@ def _run(
     return ConsistencyRun(
         dataset, flattened, tuple(compared), tuple(reports), table.name,
         f"{dataset}.log", logged,
-        (*table.notices(), *_unlogged(configuration, flattened), *_without_days(days, until)),
+        (*table.notices(), *_unlogged(configuration, flattened), *_without_days(days)),
     )  # fmt: skip
 
 
-def _without_days(days: Mapping[str, str | None], until: str | None) -> list[str]:
+def _without_days(days: Mapping[str, str | None]) -> list[str]:
     """Return a notice if there is no day to compare, as on the first day of a log."""
-    last = f"up to {until}" if until else "up to yesterday in UTC; until= names another last day"
+    last = "up to yesterday in UTC; until= names another last day"
     return [] if days else [f"the log has no queries {last}"]
+
+
+def _no_such_days(
+    spark: SparkSession, flattened: Flattened, since: str | None, until: str | None
+) -> PartitionSelectionError:
+    """Return the error of a selection of days of which none is in the log."""
+    listed = open_table(spark, flattened.table).list_partitions()
+    names = sorted(entry.partition.name for entry in listed)
+    days = ", ".join(f"{k}={v}" for k, v in (("since", since), ("until", until)) if v)
+    near = nearby_partitions(f"{DATE}={until or since}", names)
+    return PartitionSelectionError(f"the log has no queries of the days {days}{near}")
 
 
 def _unlogged(configuration: Configuration, flattened: Flattened) -> list[str]:

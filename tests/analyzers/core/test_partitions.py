@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.partitions import (
     TimeFormat,
     parse_selection,
     recognise_time,
+    require_match,
     select_named,
 )
 
@@ -177,3 +178,33 @@ def test_named_partitions_must_be_there():
         tg.PartitionSelectionError, match="no partition 'ds=2013-2-8'; did you mean 'ds=2013-02-08'"
     ):
         select_named(["ds=2013-2-8"], ["ds=2013-02-08"])
+
+
+@pytest.mark.parametrize(
+    ("selection", "names", "message"),
+    [
+        # Between two days: the one before and the one after.
+        ("ds=2013-02-30", ["ds=2013-02-28", "ds=2013-03-01", "ds=2013-03-02"],
+         "nearest: ds=2013-02-28, ds=2013-03-01; newest: ds=2013-03-02"),
+        ("ds >= '2013-03-03'", ["ds=2013-02-28", "ds=2013-03-02"], "nearest: ds=2013-03-02; newest"),
+        # Another spelling of a name.
+        ("ds=20130228", ["ds=2013-01-01", "ds=2013-02-28", "ds=2014-01-01"], "ds=2013-02-28"),
+        ("region=EU", ["region=asia", "region=eu", "region=us"], "nearest: region=asia, region=eu;"),
+        ("ds=1 AND hr = 9", ["ds=1/hr=08", "ds=1/hr=09", "ds=2/hr=09"], "ds=1/hr=09"),
+        # The newest is the last one given, whatever its name.
+        ("ds=5", ["ds=2", "ds=3", "ds=1"], "newest: ds=1"),
+        ("ds=5", [], "partitions='ds=5' matches none of 0 partitions (the table has none)"),
+    ],
+)  # fmt: skip
+def test_a_selection_that_matches_nothing_names_what_is_near(selection, names, message):
+    with pytest.raises(tg.PartitionSelectionError) as error:
+        require_match(selection, set(), names)
+    assert message in str(error.value)
+    assert require_match(selection, {"ds=1"}, names) == {"ds=1"}
+
+
+@given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=8), max_size=5))
+def test_any_selection_that_matches_nothing_is_an_error(selection, values):
+    names = [Partition(("ds",), (value,)).name for value in values]
+    with pytest.raises(tg.PartitionSelectionError, match="matches none of"):
+        require_match(selection, set(), names)
