@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
+from tidegauge.analyzers.core.evidence import OnEmpty, as_on_empty
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
@@ -201,6 +202,7 @@ def analyze(
     progress: Progress | None = None,
     wait: float = WAIT_SECONDS,
     samples: int = SAMPLES,
+    on_empty: str = OnEmpty.PASS,
 ) -> Run:
     """Measure the new and changed partitions of a table and store the metrics in a repository.
 
@@ -242,6 +244,9 @@ def analyze(
     samples : int
         Number of sample records for each rule of the suite's `DQM`, which the verdicts on scanned
         partitions tell; 0 for none, which avoids reading partitions with rejects a second time.
+    on_empty : str
+        ``pass``, ``warn`` or ``fail``: what a partition without records counts as for the suite's
+        `DQM`, and a table without partitions. Files use ``fail`` unless they say otherwise.
 
     Returns
     -------
@@ -267,6 +272,7 @@ def analyze(
     [['ds=2026-01-01', 'Mean', 6.0], ['ds=2026-01-01', 'Size', 2.0]]
     >>> repo.close()
     """
+    effect = as_on_empty(on_empty)
     repository = as_repository(repository)
     with recording_start(repository, suite, table, partitions, tags):
         source = open_source(table, suite, spark, format, options, partition)
@@ -302,7 +308,8 @@ def analyze(
         assert dqm is not None  # nothing is judged without rules
         return sample_partitions(source, dqm.tasks, counted, most, private)
 
-    return Run(report, repository, judge_run(repository, suite.dataset, dqm, report, take_samples))
+    checks = judge_run(repository, suite.dataset, dqm, report, take_samples, effect)
+    return Run(report, repository, checks)
 
 
 def recording_start(

@@ -6,11 +6,54 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from math import isfinite
 from typing import Any, Protocol
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.errors import UnknownNameError
 from tidegauge.analyzers.core.metric import Metric
+
+NO_DATA = "no data"
+"""Status of what had no row or value to judge, wherever results are shown."""
+
+
+class OnEmpty(StrEnum):
+    """The outcome of a constraint or policy without data."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    WARN = "warn"
+    FAIL = "fail"
+
+
+def as_on_empty(text: str) -> OnEmpty:
+    """Return a user's choice.
+
+    Raises
+    ------
+    UnknownNameError
+        If it is none of pass, warn and fail.
+
+    Examples
+    --------
+    >>> as_on_empty("warn").value
+    'warn'
+    """
+    if text not in list(OnEmpty):
+        raise UnknownNameError("on_empty", str(text), [str(one) for one in OnEmpty])
+    return OnEmpty(text)
+
+
+def with_status(message: str) -> str:
+    """Return the message of a result without data, which begins with its status.
+
+    Examples
+    --------
+    >>> with_status("no row with a value where paid")
+    'no data: no row with a value where paid'
+    """
+    return f"{NO_DATA}: {message}"
+
 
 Point = tuple[str, float]
 """A partition's name and its value."""

@@ -9,14 +9,13 @@ from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
-from tidegauge.analyzers.core.evidence import Evidence
+from tidegauge.analyzers.core.evidence import Evidence, as_on_empty
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.checks.assertions import AssertionLike, as_assertion
 from tidegauge.checks.comparisons import ComparisonMethods, QueryConstraint
 from tidegauge.checks.constraints import (
     Constraint,
     ConstraintResult,
-    ConstraintStatus,
     MetricComponent,
     MetricConstraint,
 )
@@ -130,7 +129,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
     def where(self, condition: str) -> Check:
         """Restrict the last constraint to rows where a Spark SQL condition is true.
 
-        It passes if no such row has a value.
+        If no such row has a value, the status of the constraint is ``no data``; see `on_empty`.
 
         Raises
         ------
@@ -152,6 +151,36 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
             raise SuiteError(msg)
         filtered = replace(last, analyzer=replace(last.analyzer, where=condition))  # type: ignore[call-arg]
         return replace(self, constraints=(*others, filtered))
+
+    def on_empty(self, action: str) -> Check:
+        """Set what the last constraint counts as in a partition that has no data for it.
+
+        By default it fails; it only warns if its filter matches rows of another partition.
+
+        Parameters
+        ----------
+        action : str
+            ``pass``, ``warn`` or ``fail``.
+
+        Raises
+        ------
+        SuiteError
+            If there is no constraint yet, or the action is unknown.
+
+        Examples
+        --------
+        >>> import tidegauge as tg
+        >>> check = tg.Check("flights").is_complete("dep_time").where("origin = 'EWR'").on_empty("pass")
+        >>> str(check.constraints[0].on_empty)
+        'pass'
+        """
+        if not self.constraints:
+            msg = (
+                f"check {self.name!r}: on_empty() is about the constraint before it; there is none"
+            )
+            raise SuiteError(msg)
+        changed = replace(self.constraints[-1], on_empty=as_on_empty(action))
+        return replace(self, constraints=(*self.constraints[:-1], changed))
 
     def warn(self, assertion: AssertionLike) -> Check:
         """Give the last constraint a stricter assertion, which only warns.
@@ -228,7 +257,6 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
 
 def status_of(level: str, results: Sequence[ConstraintResult]) -> str:
     """Return ``success``, the check's level if a constraint failed, or ``warning`` if one warns."""
-    found = {result.status for result in results}
-    if ConstraintStatus.FAILURE in found:
+    if any(result.failed for result in results):
         return str(level)
-    return str(Level.WARNING) if ConstraintStatus.WARNING in found else "success"
+    return str(Level.WARNING) if any(result.warned for result in results) else "success"

@@ -160,6 +160,8 @@ class QueryConstraint(ComparisonConstraint):
 
     def judge_found(self, metric: Metric[Any], found: QueryResults) -> ConstraintResult:
         """Compare the two results as collections of rows, in any order."""
+        if not found.left and not found.right:
+            return self.no_data(metric, "both queries give no row")
         only, others = different_rows(found.left, found.right, self.within)
         number = max(len(only), len(others))
         text = f"{number:,} of {max(len(found.left), len(found.right)):,} rows differ"
@@ -235,7 +237,7 @@ class DriftConstraint(ComparisonConstraint):
         if unseen == 1:
             return self.failed("no value occurred before", metric)
         text = "too few values, or only one category, for the test: not evaluated"
-        return ConstraintResult(self, ConstraintStatus.NO_DATA, text, None, metric)
+        return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, None, metric)
 
 
 SIGNIFICANCE = Between(0, 0)
@@ -479,7 +481,7 @@ class ComparisonMethods(ConstraintBuilder):
             significant at 0.3 % beyond the errors of sketches, the p-value be at least 0.003, ``psi`` at
             most 0.2 and ``js`` at most 0.1. With millions of rows any difference is significant:
             give a limit there. With too few values for a chi-square test, it passes with the status
-            ``no data``.
+            ``no history``.
         categorical : bool
             Whether ``psi`` and ``js`` compare the values as categories; ``chi_square`` always does.
         missing : str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -12,11 +12,17 @@ from typing import Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, describe, nearest
-from tidegauge.analyzers.core.evidence import Evidence, as_verdict
+from tidegauge.analyzers.core.evidence import (
+    NO_DATA,
+    Evidence,
+    OnEmpty,
+    as_verdict,
+    with_status,
+)
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric
-from tidegauge.analyzers.measures.columns import SchemaComparison
-from tidegauge.analyzers.measures.counts import Completeness, Compliance
+from tidegauge.analyzers.measures.columns import ColumnCount, SchemaComparison
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
 from tidegauge.analyzers.measures.histogram import Distribution, bin_key
 from tidegauge.analyzers.measures.references import DatasetMatch, ReferentialIntegrity
 from tidegauge.analyzers.measures.texts import PatternMatch
@@ -25,14 +31,14 @@ from tidegauge.checks.assertions import Assertion, Between, violation_message
 
 
 class ConstraintStatus(StrEnum):
-    """Outcome of a constraint; ``failure`` and ``warning`` do not let the check pass."""
+    """Outcome of a constraint; ``success`` and ``no history`` let the check pass."""
 
     SUCCESS = "success"
     FAILURE = "failure"
     WARNING = "warning"
     """The assertion holds, but not the one that warns."""
-    NO_DATA = "no data"
-    """The filter leaves no value to evaluate."""
+    NO_DATA = NO_DATA
+    """There is no row or value to evaluate; `ConstraintResult.on_empty` says what this counts as."""
     NO_HISTORY = "no history"
     """There is no earlier value to compare with."""
 
@@ -53,6 +59,8 @@ class ConstraintResult:
         None if it was not measured.
     examples : tuple of str
         Some bad values as text; the message ends with them.
+    on_empty : OnEmpty
+        What the result counts as if its status is ``no data``.
     """
 
     constraint: Constraint
@@ -61,16 +69,38 @@ class ConstraintResult:
     value: float | None = None
     metric: Metric[Any] | None = None
     examples: tuple[str, ...] = ()
+    on_empty: OnEmpty = OnEmpty.FAIL
+
+    @property
+    def failed(self) -> bool:
+        """True if the constraint makes the check fail."""
+        return self._is(ConstraintStatus.FAILURE, OnEmpty.FAIL)
+
+    @property
+    def warned(self) -> bool:
+        """True if the constraint makes the check warn, whatever its level."""
+        return self._is(ConstraintStatus.WARNING, OnEmpty.WARN)
 
     @property
     def passed(self) -> bool:
         """True if the constraint lets the check pass."""
-        return self.status not in {ConstraintStatus.FAILURE, ConstraintStatus.WARNING}
+        return not self.failed and not self.warned
+
+    def _is(self, status: ConstraintStatus, on_empty: OnEmpty) -> bool:
+        no_data = self.status is ConstraintStatus.NO_DATA
+        return self.on_empty is on_empty if no_data else self.status is status
+
+    @property
+    def text(self) -> str:
+        """The message; without data it begins with the status."""
+        no_data = self.status is ConstraintStatus.NO_DATA
+        return with_status(self.message) if no_data else self.message
 
     @property
     def failed_by_value(self) -> bool:
         """True if the constraint failed by a value, not because there was none."""
-        return not self.passed and self.metric is not None and not self.metric.failed
+        bad = self.status in {ConstraintStatus.FAILURE, ConstraintStatus.WARNING}
+        return bad and self.metric is not None and not self.metric.failed
 
     def with_examples(self, examples: tuple[str, ...], rows: int | None = None) -> ConstraintResult:
         """Return the result with bad values, which are put into the message, before the hint.
@@ -109,6 +139,45 @@ class PartitionResult:
     result: ConstraintResult
 
 
+def resolve_no_data(
+    judged: Sequence[PartitionResult], on_empty: OnEmpty | None = None, *, allow_empty: bool = False
+) -> tuple[PartitionResult, ...]:
+    """Return results in which those without data say what they count as.
+
+    Unless a constraint or ``on_empty`` says otherwise, a partition without data fails. One in which
+    only the constraint's filter matches no row warns, if the filter matches rows of another partition:
+    then the filter is right, and this partition has none of its rows.
+
+    Parameters
+    ----------
+    judged : sequence of PartitionResult
+        All results of one run.
+    on_empty : OnEmpty, optional
+        For constraints that have none of their own.
+    allow_empty : bool
+        Whether all of them pass, whatever the constraints say.
+    """
+    having_data = {
+        (one.check, one.place)
+        for one in judged
+        if one.result.status is not ConstraintStatus.NO_DATA
+    }
+
+    def effect(one: PartitionResult) -> OnEmpty:
+        constraint = one.result.constraint
+        matches_elsewhere = (one.check, one.place) in having_data
+        filtered = constraint.analyzer.where is not None
+        default = OnEmpty.WARN if filtered and matches_elsewhere else OnEmpty.FAIL
+        return OnEmpty.PASS if allow_empty else constraint.on_empty or on_empty or default
+
+    return tuple(
+        replace(one, result=replace(one.result, on_empty=effect(one)))
+        if one.result.status is ConstraintStatus.NO_DATA
+        else one
+        for one in judged
+    )
+
+
 TYPO = 0.8
 """Likeness of a column's name to another from which it may be a misspelling; names such as
 ``price_min`` and ``price_max`` are less alike."""
@@ -124,11 +193,14 @@ class Constraint(ABC):
     assertion : Assertion
     hint : str
         Text added to the failure message.
+    on_empty : OnEmpty or None
+        What a partition without data counts as; None for the default (see `resolve_no_data`).
     """
 
     analyzer: AnyAnalyzer
     assertion: Assertion
     hint: str = field(default="", kw_only=True)
+    on_empty: OnEmpty | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def identity(self) -> str:
@@ -150,8 +222,8 @@ class Constraint(ABC):
     def evaluate(self, evidence: Evidence) -> ConstraintResult:
         """Evaluate the constraint; any problem is a failure, never an exception.
 
-        An empty metric passes if it has a filter, because no row can violate the constraint;
-        without a filter it fails with the metric's error. Size of no rows is 0 and is evaluated.
+        An assertion that holds of no rows, or of no values, is no success but has no data. The number
+        of rows and the columns of an empty table are evaluated.
         """
         metric = evidence.metric(self.analyzer)
         if metric is None:
@@ -161,11 +233,30 @@ class Constraint(ABC):
             told = f"{subject(self.analyzer)} was not measured; add {self.analyzer!r} to the suite"
             return self.failed(told + hint)
         if isinstance(metric.outcome, Failure):
-            if metric.empty and self.analyzer.where is not None:
-                text = f"no row with a value where {self.analyzer.where}: not evaluated"
-                return ConstraintResult(self, ConstraintStatus.NO_DATA, text, None, metric)
+            if metric.empty:
+                return self.no_data(metric)
             return self.failed(f"{subject(self.analyzer)} has no value: {_reason(metric)}", metric)
-        return self.compare(metric, evidence)
+        result = self.compare(metric, evidence)
+        judged_nothing = metric.weight == 0 and not isinstance(self.analyzer, KNOWN_WITHOUT_ROWS)
+        return self.no_data(metric) if judged_nothing and result.passed else result
+
+    def no_data(self, metric: Metric[Any] | None = None, reason: str = "") -> ConstraintResult:
+        """Return the result without data, with the hint appended to its message.
+
+        Parameters
+        ----------
+        metric : Metric, optional
+        reason : str, optional
+            Why there is none; the filter or the metric by default.
+        """
+        where = self.analyzer.where
+        if not reason and where is not None:
+            reason = f"no row with a value where {where}"
+        elif not reason and metric is not None and metric.failed:
+            reason = f"{subject(self.analyzer)} has no value: {_reason(metric)}"
+        reason = reason or "no row with a value"
+        text = f"{reason}. {self.hint}" if self.hint else reason
+        return ConstraintResult(self, ConstraintStatus.NO_DATA, text, None, metric)
 
     def failed(
         self, message: str, metric: Metric[Any] | None = None, value: float | None = None
@@ -362,6 +453,8 @@ LONGEST = 120
 """Maximum characters of a generated name."""
 MOST_NAMED = 10
 """Columns, or values, that a message names."""
+KNOWN_WITHOUT_ROWS = (ColumnCount, Size)
+"""Analyzers whose value says something about a table without rows."""
 SHARES_OF_ROWS = (
     Completeness,
     Compliance,

@@ -11,7 +11,6 @@ from tidegauge.analyzers.core.metric import Entity
 from tidegauge.checks.constraints import (
     Constraint,
     ConstraintResult,
-    ConstraintStatus,
     MetricConstraint,
 )
 from tidegauge.repository.exchange.openlineage import assertions_facet
@@ -61,7 +60,7 @@ def _expected(constraint: Constraint) -> str:
 
 
 def _level(check: Check, result: ConstraintResult) -> str:
-    return "warning" if result.status is ConstraintStatus.WARNING else str(check.level)
+    return "warning" if result.warned else str(check.level)
 
 
 def _assertion(one: PartitionResult, check: Check, name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import CheckFailedError, SuiteError, UnknownNameError
+from tidegauge.analyzers.core.evidence import NO_DATA
 from tidegauge.analyzers.core.formatting import Markup, one_line
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.checks.check import Check, Level, status_of
@@ -107,8 +108,8 @@ class Verification:
         -------
         pandas.DataFrame
             With the columns check, level, dataset, segment, partition, time, constraint, status
-            (``success``, ``failure``, ``no data`` if a filter left no value, ``no history`` if
-            there was no earlier value), value (NaN if it is not a number), message, hint, analyzer.
+            (``success``, ``failure``, ``warning``, ``no data`` if there was no row or value,
+            ``no history`` if there was no earlier value), value (NaN if it is not a number), message, hint, analyzer.
 
         Examples
         --------
@@ -315,7 +316,7 @@ class Verification:
         >>> [found.level_of(one) for one in found.judged]  # doctest: +SKIP
         ['warning', 'warning']
         """
-        if one.result.status is ConstraintStatus.WARNING:
+        if one.result.warned:
             return str(Level.WARNING)
         return str(self.checks[one.check].level)
 
@@ -346,7 +347,10 @@ class Verification:
         bad = {(one.dataset, one.partition, one.segment) for one in failed}
         if not self.judged:
             return "nothing to verify"
-        told = f"{len(failed)} of {len(self.judged)} constraints failed"
+        no_data = sum(one.result.status is ConstraintStatus.NO_DATA for one in self.judged)
+        by_value = sum(one.result.status is not ConstraintStatus.NO_DATA for one in failed)
+        told = f"{by_value} of {len(self.judged)} constraints failed"
+        told += f", {no_data} had {NO_DATA}" if no_data else ""
         untold = sum(one.result.status is ConstraintStatus.NO_HISTORY for one in self.judged)
         told += f", {untold} had no history to compare with" if untold else ""
         if len(places) > 1:
@@ -361,7 +365,7 @@ class Verification:
         for one in failed[:MOST_LINES]:
             where = " ".join(filter(None, (one.dataset, one.partition, one.segment)))
             of = f"{names[one.check]} ({self.level_of(one)})"
-            what = f"{one.result.constraint.description}: {one.result.message}"
+            what = f"{one.result.constraint.description}: {one.result.text}"
             lines.append("  " + one_line(f"{of}{where and f', {where}'}: {what}"))
         if len(failed) > MOST_LINES:
             lines.append(f"and {len(failed) - MOST_LINES} more")

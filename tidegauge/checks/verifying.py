@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.errors import (
     UnknownDatasetError,
     nearest,
 )
-from tidegauge.analyzers.core.evidence import Evidence, Measurements
+from tidegauge.analyzers.core.evidence import Evidence, Measurements, as_on_empty
 from tidegauge.analyzers.core.frames import is_frame, kind_of
 from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
@@ -30,6 +30,7 @@ from tidegauge.checks.constraints import (
     ConstraintStatus,
     MetricConstraint,
     PartitionResult,
+    resolve_no_data,
 )
 from tidegauge.checks.examples import BadRows, examples_of
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
@@ -60,6 +61,7 @@ def verify(
     time: Moment = None,
     examples: bool = True,
     private: Collection[str] = (),
+    on_empty: str | None = None,
 ) -> Verification:
     """Evaluate checks on a DataFrame, a run or a repository.
 
@@ -95,6 +97,10 @@ def verify(
     private : collection of str
         With a DataFrame: patterns of columns whose values stand in no message, such as ``*email*``,
         besides those of the configuration file.
+    on_empty : str, optional
+        ``pass``, ``warn`` or ``fail``: what a constraint without data counts as, unless it says so
+        itself (`Check.on_empty`). By default it fails; it only warns in a partition in which its
+        filter matches no row, if it matches rows of another one.
 
     Returns
     -------
@@ -119,6 +125,7 @@ def verify(
     repository = as_repository(repository)
     several = (checks,) if isinstance(checks, Check) else tuple(checks)
     _validate_checks(several)
+    default = None if on_empty is None else as_on_empty(on_empty)
     if isinstance(source, Run | Repository):
         if repository is not None or partition or time is not None:
             msg = "repository=, partition= and time= say whose history a DataFrame is compared with"
@@ -129,7 +136,7 @@ def verify(
             as_of = source.id if as_of is None else as_of
             source = source.repository
         stored = verify_stored(source, several, dataset, partitions, segment, as_of)
-        return Verification(several, stored)
+        return Verification(several, resolve_no_data(stored, default))
     if not is_frame(source):
         msg = f"verify takes a DataFrame of Spark, a run or a repository, not {kind_of(source)}"
         raise SuiteError(msg)
@@ -156,7 +163,7 @@ def verify(
         found += _judged(place, check, name, target, ComparedEvidence(evidence, compared))
     if examples:
         found = with_examples(found, source, known)
-    return Verification(several, tuple(found), source)
+    return Verification(several, resolve_no_data(found, default), source)
 
 
 def _without_values(metric: Metric[Any], private: Privacy) -> Metric[Any]:

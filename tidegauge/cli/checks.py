@@ -10,6 +10,7 @@ import typer
 
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import (
+    AllowEmpty,
     ArtifactsOption,
     Db,
     Variables,
@@ -38,6 +39,7 @@ def check(
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
     var: Variables = None,
+    allow_empty: AllowEmpty = False,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
     warehouse: Warehouse = None,
     fail_on: Annotated[
@@ -62,6 +64,7 @@ def check(
             pairs("--var", var or []),
             lambda: spark_session(warehouse),
             pairs("--tag", tag or []),
+            allow_empty=allow_empty,
         )
     match form:
         case CheckFormat.TEXT:

@@ -31,6 +31,7 @@ from tidegauge.cli.limits import TimeLimitReached, time_limit
 from tidegauge.cli.notebooks import notebooks
 from tidegauge.cli.options import (
     TOOL_FAILED,
+    AllowEmpty,
     ArtifactsOption,
     AsOfOption,
     Dataset,
@@ -154,6 +155,7 @@ def run(
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
     var: Variables = None,
+    allow_empty: AllowEmpty = False,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
     warehouse: Warehouse = None,
     rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
@@ -182,6 +184,7 @@ def run(
             pairs("--tag", tag or []),
             lambda: spark_session(warehouse),
             variables=pairs("--var", var or []),
+            allow_empty=allow_empty,
             rename=rename,
             resegment=resegment,
             jobs=jobs,

@@ -43,6 +43,10 @@ Warehouse = Annotated[
 Variables = Annotated[
     list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
 ]
+AllowEmpty = Annotated[
+    bool,
+    typer.Option("--allow-empty", help="Pass without data, whatever on_empty: in the files says."),
+]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 AsOfOption = Annotated[
     str | None, typer.Option("--as-of", help="As known at a UTC time, or after a run.")

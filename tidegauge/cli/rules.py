@@ -11,6 +11,7 @@ import typer
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import (
     TOOL_FAILED,
+    AllowEmpty,
     ArtifactsOption,
     AsOfOption,
     Dataset,
@@ -61,6 +62,7 @@ def run(
         str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
     ] = "new",
     var: Variables = None,
+    allow_empty: AllowEmpty = False,
     warehouse: Warehouse = None,
     samples: Annotated[int, typer.Option(min=0, help="Records of each rule to show.")] = 10,
     fail_on: Annotated[
@@ -79,7 +81,13 @@ def run(
 
     with open_repository(db, artifacts) as repository:
         summary = run_rules(
-            specs, repository, partitions, warehouse, samples, pairs("--var", var or [])
+            specs,
+            repository,
+            partitions,
+            warehouse,
+            samples,
+            pairs("--var", var or []),
+            allow_empty=allow_empty,
         )
     match form:
         case RulesFormat.TEXT:

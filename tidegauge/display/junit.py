@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree as ET
 
-Kind = Literal["passed", "failure", "error"]
+Kind = Literal["passed", "failure", "error", "skipped"]
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,17 @@ class JUnitCase:
         What was tested: a dataset, or a partition of it.
     name : str
         The condition.
-    kind : {"passed", "failure", "error"}
-        An error is of the tool or of the specification, a failure of the data.
+    kind : {"passed", "failure", "error", "skipped"}
+        An error is of the tool or of the specification, a failure of the data. Without data a case
+        is skipped, unless it fails.
     message : str
         Why it did not pass; of a case that passed, what else is to be said.
     place : str
         Where the condition is written: file and line.
     details : sequence of str
         More lines below the message of one that did not pass.
+    type : str
+        Status of a failure, if it is not an ordinary one.
     """
 
     of: str
@@ -36,6 +39,7 @@ class JUnitCase:
     message: str = ""
     place: str = ""
     details: Sequence[str] = ()
+    type: str = ""
 
 
 def junit_xml(
@@ -67,6 +71,8 @@ def junit_xml(
         suite = ET.SubElement(root, "testsuite", name=_printable(name), tests=str(len(cases)))
         for kind, plural in (("failure", "failures"), ("error", "errors")):
             suite.set(plural, str(sum(case.kind == kind for case in cases)))
+        if skipped := sum(case.kind == "skipped" for case in cases):
+            suite.set("skipped", str(skipped))
         for case in cases:
             _add(suite, case)
     ET.indent(root)
@@ -77,7 +83,8 @@ def _add(suite: ET.Element, case: JUnitCase) -> None:
     of, name, message = map(_printable, (case.of, case.name, case.message))
     element = ET.SubElement(suite, "testcase", classname=of, name=name)
     if case.kind != "passed":
-        found = ET.SubElement(element, case.kind, message=message)
+        status = {"type": _printable(case.type)} if case.type else {}
+        found = ET.SubElement(element, case.kind, {"message": message, **status})
         told = ": ".join(filter(None, (case.place, message)))
         found.text = _printable("\n".join(filter(None, [told, *case.details])))
     elif message:

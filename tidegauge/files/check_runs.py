@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     message_of,
 )
-from tidegauge.checks.constraints import PartitionResult
+from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.display.junit import JUnitCase, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
 from tidegauge.files.runs import failure_text, sinks_of, tables_of
@@ -93,10 +93,14 @@ class ChecksSummary:
 
 def _case(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> JUnitCase:
     of, name = ".".join(filter(None, (one.dataset, one.partition))), one.result.constraint
-    message = one.result.message
+    result = one.result
+    no_data = result.status is ConstraintStatus.NO_DATA
     if _fails(table, one, fail_on):
-        return JUnitCase(of, name.description, "failure", message, table.place(one))
-    told = f"{one.result.status}: {message}" if message else ""
+        place, status = table.place(one), str(result.status) if no_data else ""
+        return JUnitCase(of, name.description, "failure", result.text, place, type=status)
+    if no_data:
+        return JUnitCase(of, name.description, "skipped", result.text, table.place(one))
+    told = f"{result.status}: {result.message}" if result.message else ""
     return JUnitCase(of, name.description, message=told)
 
 
@@ -111,6 +115,8 @@ def run_checks(
     variables: Mapping[str, str] | None = None,
     session: Callable[[], SparkSession] = spark_session,
     tags: Mapping[str, str] | None = None,
+    *,
+    allow_empty: bool = False,
 ) -> ChecksSummary:
     """Measure the tables of suite files, evaluate their checks on each partition, and notify.
 
@@ -131,13 +137,15 @@ def run_checks(
         Returns the Spark session.
     tags : mapping of str to str, optional
         Tags of the runs.
+    allow_empty : bool
+        Whether checks and rules pass without data, whatever the files say.
 
     Raises
     ------
     SuiteError
         If a file cannot be read or has no checks, or two keep verdicts of a dataset under one name.
     """
-    files = load_suites(patterns, variables)
+    files = load_suites(patterns, variables, allow_empty=allow_empty)
     for file in files:
         if not file.checks:
             msg = f"{file.path}: the file has no checks; list them under checks:"
@@ -155,7 +163,12 @@ def run_checks(
             with recording_start(repository, one.suite, one.table, partitions, tags):
                 source = open_file(one, spark)
             run = analyze(
-                source, one.suite, repository=repository, partitions=partitions, tags=tags
+                source,
+                one.suite,
+                repository=repository,
+                partitions=partitions,
+                tags=tags,
+                on_empty=one.on_no_records,
             )
             summary.tables.append(check_table(one, run, source, partitions, tags))
         except Exception as error:  # noqa: BLE001 - the other tables are still checked

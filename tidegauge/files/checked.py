@@ -14,11 +14,23 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.checks.check import Level
 from tidegauge.checks.comparisons import ComparisonConstraint
-from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
+from tidegauge.checks.constraints import (
+    Constraint,
+    ConstraintResult,
+    ConstraintStatus,
+    PartitionResult,
+    resolve_no_data,
+)
 from tidegauge.checks.verification import Verification
 from tidegauge.checks.verifying import verify_stored, with_examples
 from tidegauge.files.suite import CHECKS, SuiteFile
-from tidegauge.rules.outcome.judging import close_verdicts, fingerprints, kept_verdicts
+from tidegauge.rules.outcome.judging import (
+    close_verdicts,
+    close_without_partitions,
+    fingerprints,
+    keep_without_partitions,
+    kept_verdicts,
+)
 from tidegauge.rules.outcome.result import CheckResult
 
 if TYPE_CHECKING:
@@ -37,15 +49,13 @@ class CheckedTable:
     file : SuiteFile
     run : Run
     verification : Verification
-        On the partitions that were judged: those that are new or changed, or that failed before.
-    partitions : int
-        Partitions of the table that are measured.
+        On the partitions that were judged: those that are new or changed, or that failed before. Of
+        a table without partitions, on the table.
     """
 
     file: SuiteFile
     run: Run
     verification: Verification
-    partitions: int
 
     def place(self, one: PartitionResult) -> str:
         """Return the file and line of a result's constraint."""
@@ -57,9 +67,7 @@ class CheckedTable:
         yield str(self.run)
         found = self.verification
         if not found.judged:
-            nothing = "nothing new to check; what was checked before passed"
-            empty = "nothing was checked: the table has no partition"
-            yield f"  {self.file.name}: {nothing if self.partitions else empty}"
+            yield f"  {self.file.name}: nothing new to check; what was checked before passed"
             return
         yield f"  {self.file.name}: {str(found).splitlines()[0]}"
         yield from self.failures()
@@ -70,7 +78,7 @@ class CheckedTable:
         alike: dict[tuple[str, str, str], list[str]] = {}
         for one in found.judged:
             if not one.result.passed:
-                told = f"{one.result.constraint.description}: {one.result.message}"
+                told = f"{one.result.constraint.description}: {one.result.text}"
                 failure = (self.place(one), str(found.level_of(one)), told)
                 alike.setdefault(failure, []).append(one.partition or one.dataset)
         for (place, level, told), partitions in alike.items():
@@ -82,7 +90,7 @@ class CheckedTable:
         """Yield each result as JSON values."""
         rows = self.verification.frame().to_json(orient="records", date_format="iso")
         for one, row in zip(self.verification.judged, json.loads(rows), strict=True):
-            yield {"place": self.place(one), **row}
+            yield {"place": self.place(one), **row, "passed": one.result.passed}
 
 
 def open_file(file: SuiteFile, spark: SparkSession) -> Source:
@@ -100,7 +108,8 @@ def check_table(
     """Judge the partitions of a measured table that need it, and keep the verdicts.
 
     A partition that passed is judged again only if it, or the checks, changed; one that failed is
-    judged each time. Messages on partitions that were scanned name some bad values, by one more
+    judged each time, and so is one that passed without data only because ``--allow-empty`` was given
+    and is not given now. Messages on partitions that were scanned name some bad values, by one more
     pass over these; later they are told again as they were kept.
 
     Parameters
@@ -115,10 +124,20 @@ def check_table(
         Tags of the run, by which tables may be private.
     """
     repository = run.repository
-    told = [[str(check.level), c.identity] for check in file.checks for c in check.constraints]
+    told = [
+        [str(check.level), c.identity, *filter(None, [c.on_empty or file.on_empty])]
+        for check in file.checks
+        for c in check.constraints
+    ]
     specification = key_of(canonical_json(told))
+    allowing = key_of(canonical_json([*told, "allow empty"]))
     prints = fingerprints(repository, run.dataset)
+    if not prints:
+        return _without_partitions(file, run, allowing if file.allow_empty else specification)
+    close_without_partitions(repository, run.dataset, file.name)
     known = kept_verdicts(repository, run.dataset, file.name, specification)
+    if file.allow_empty:
+        known |= kept_verdicts(repository, run.dataset, file.name, allowing)
     settled = {name for name, verdict in known.items() if verdict.passed} - run.changes.keys()
     due = sorted(prints.keys() - settled) if partitions in ("new", "all") else partitions
     found: Sequence[PartitionResult] = ()
@@ -134,16 +153,18 @@ def check_table(
         )
         found = _explained(stored, run, source, private)
     judged = _told_again(found, run, known)
-    checked = CheckedTable(file, run, Verification(file.checks, tuple(judged)), len(prints))
+    resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
+    checked = CheckedTable(file, run, Verification(file.checks, resolved))
     by_partition: dict[str, list[PartitionResult]] = {}
     for one in checked.verification.judged:
         by_partition.setdefault(one.partition, []).append(one)
     for name, results in by_partition.items():
         verdict = _verdict(checked, results)
+        allowed = file.allow_empty and verdict.no_data
         repository.keep_verdict(
             run.dataset,
             name=file.name,
-            specification=specification,
+            specification=allowing if allowed else specification,
             fingerprint=prints[name],
             passed=verdict.passed,
             result=verdict.to_json(),
@@ -152,6 +173,26 @@ def check_table(
         )
     close_verdicts(repository, run.dataset, CHECKS, specification, file.name)
     return checked
+
+
+def _without_partitions(file: SuiteFile, run: Run, specification: str) -> CheckedTable:
+    """Judge a table that has no partition: no constraint has data."""
+    judged = [
+        PartitionResult(check, place, run.dataset, "", None, "", _of_no_partition(constraint))
+        for check, one in enumerate(file.checks)
+        for place, constraint in enumerate(one.constraints)
+    ]
+    resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
+    checked = CheckedTable(file, run, Verification(file.checks, resolved))
+    verdict = _verdict(checked, resolved)
+    keep_without_partitions(
+        run.repository, run.dataset, file.name, specification, verdict, run.report
+    )
+    return checked
+
+
+def _of_no_partition(constraint: Constraint) -> ConstraintResult:
+    return constraint.no_data(reason="the table has no partition")
 
 
 def _read(source: Source, partition: str) -> DataFrame:
@@ -188,7 +229,9 @@ def _told_again(
         )
         verdict = None if anew else known.get(one.partition)
         told = {} if verdict is None else dict(verdict.error_messages + verdict.warnings)
-        kept = told.get(_named(one)) if alike[one.partition, _named(one)] == 1 else None
+        alone = alike[one.partition, _named(one)] == 1
+        no_data = one.result.status is ConstraintStatus.NO_DATA
+        kept = told.get(_named(one)) if alone and not no_data else None
         result = replace(one.result, message=kept) if kept else one.result
         found.append(replace(one, result=result))
     return found
@@ -200,15 +243,25 @@ def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> Check
     warnings = [one for one in results if not one.result.passed and one not in errors]
     return CheckResult(
         passed=not errors,
-        error_messages=tuple((_named(one), one.result.message) for one in errors),
+        error_messages=tuple((_named(one), one.result.text) for one in errors),
         check_log=tuple(
-            f"{'failed' if one in errors else one.result.status}: {_named(one)}: {one.result.message}"
+            f"{_log_status(one, errors)}: {_named(one)}: {one.result.message}"
             for one in results
             if one.result.message
         ),
         outcomes=tuple((_named(one), one not in errors) for one in results),
-        warnings=tuple((_named(one), one.result.message) for one in warnings),
+        warnings=tuple((_named(one), one.result.text) for one in warnings),
+        no_data=tuple(
+            (_named(one), one.result.message)
+            for one in results
+            if one.result.status is ConstraintStatus.NO_DATA
+        ),
     )
+
+
+def _log_status(one: PartitionResult, errors: Sequence[PartitionResult]) -> str:
+    no_data = one.result.status is ConstraintStatus.NO_DATA
+    return "failed" if one in errors and not no_data else str(one.result.status)
 
 
 def _named(one: PartitionResult) -> str:
@@ -217,5 +270,4 @@ def _named(one: PartitionResult) -> str:
 
 def is_error(checked: CheckedTable, one: PartitionResult) -> bool:
     """Return whether a result fails a check of level ``error``."""
-    failed = one.result.status is ConstraintStatus.FAILURE
-    return failed and checked.verification.level_of(one) == Level.ERROR
+    return one.result.failed and checked.verification.level_of(one) == Level.ERROR

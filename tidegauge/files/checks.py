@@ -2,7 +2,8 @@
 
 An assertion is given by ``at_least``, ``at_most``, ``more_than``, ``less_than`` or ``exactly``, by a
 number, which is the least value, or by a list of two bounds. ``warn`` takes a stricter one of the
-same form, ``where`` a filter, and ``level: warning`` makes a failure less grave.
+same form, ``where`` a filter, ``level: warning`` makes a failure less grave, and ``on_empty`` says what no
+data counts as.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidegauge.files.yaml_file import YamlFile, line_of
 from tidegauge.repository.detection.judge import monitor_of
 
 LIMITS = ("at_least", "at_most", "more_than", "less_than", "exactly")
-_SHARED = ("where", "warn", "level")
+_SHARED = ("where", "warn", "level", "on_empty")
 _METHODS = {
     "has",
     *(
@@ -104,6 +105,8 @@ def _with_constraint(
         made = made.where(_text(file, "where", shared["where"]))
     if "warn" in shared:
         made = made.warn(_assertion(file, "warn", shared["warn"]))
+    if "on_empty" in shared:
+        made = made.on_empty(_text(file, "on_empty", shared["on_empty"]))
     return level, made
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tidegauge.analysis import privacy_of
 from tidegauge.analyzers.core.errors import RuleError, SuiteError
+from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.sources.locations import check_disjoint_locations
 from tidegauge.files.dqm import DQM_NAME, ReadDQM, read_dqm
 from tidegauge.files.yaml_file import (
@@ -54,6 +55,7 @@ class _File(TableDocument):
     timestamp_format: str | None = None
     fail_at_parsing_error: bool = True
     lenient_dates: bool = False
+    on_empty: OnEmpty = OnEmpty.FAIL
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class RulesFile:
         Name of the column of rejected records that tells the rules they break.
     reasons : str or None
         Name of one more column of them, with messages, the run and the time.
+    on_empty : OnEmpty
+        What a partition without records counts as, and a table without partitions.
 
     Examples
     --------
@@ -106,6 +110,7 @@ class RulesFile:
     lines: Mapping[str, int]
     broken_rules: str = BROKEN
     reasons: str | None = None
+    on_empty: OnEmpty = OnEmpty.FAIL
 
     @property
     def dqm(self) -> DQM:
@@ -212,6 +217,7 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
         lines=read.lines,
         broken_rules=fields.broken_rules,
         reasons=fields.reasons,
+        on_empty=fields.on_empty,
     )
     loaded.check_places()
     return loaded

@@ -96,7 +96,11 @@ class Summary:
             lines.append(str(run))
             lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
             lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
-            lines += [f"  {name}: {c}" for name, c in run.checks.items() if not c.passed]
+            lines += [
+                f"  {name or run.dataset}: {c}"
+                for name, c in run.checks.items()
+                if not c.passed or (c.no_data and name in {"", *run.changes})
+            ]
         for one in self.checked:
             lines += one.failures()
         for frame in self.anomalies:
@@ -149,6 +153,7 @@ def run_suites(
     session: Callable[[], SparkSession] = spark_session,
     *,
     variables: Mapping[str, str] | None = None,
+    allow_empty: bool = False,
     rename: bool = False,
     resegment: bool = False,
     jobs: int = 1,
@@ -170,6 +175,8 @@ def run_suites(
         Returns the Spark session.
     variables : mapping of str to str, optional
         As for `load_suite`; every file declares them.
+    allow_empty : bool
+        Whether checks and rules pass without data, whatever the files say.
     rename, resegment : bool
         As for `analyze`.
     jobs : int
@@ -181,7 +188,7 @@ def run_suites(
     SuiteError
         If a file cannot be read as a suite.
     """
-    files = load_suites(patterns, variables)
+    files = load_suites(patterns, variables, allow_empty=allow_empty)
     spark, started = session(), datetime.now(UTC)
     progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
     summary = Summary(url=_dashboard())
@@ -206,6 +213,7 @@ def run_suites(
                 rename=rename,
                 resegment=resegment,
                 progress=progress,
+                on_empty=one.on_no_records,
             )
             return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
         except Exception as error:  # noqa: BLE001 - the other tables continue

@@ -6,7 +6,7 @@ Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, TidegaugeError
+from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
 from tidegauge.checks.check import Check
 from tidegauge.files.analyzers import read_analyzer
@@ -59,6 +60,7 @@ class _File(TableDocument):
     checks: list[Any] = []
     private: list[str] = []
     variables: dict[str, str | None] = {}
+    on_empty: OnEmpty | None = None
 
 
 CHECKS = "checks"
@@ -84,6 +86,11 @@ class SuiteFile:
         Line of each constraint, by its description.
     name : str
         Name under which the verdicts of the checks are kept.
+    on_empty : OnEmpty or None
+        What a partition without data counts as for constraints that do not say so; None for the
+        default of `resolve_no_data`.
+    allow_empty : bool
+        Whether all of them pass without data, whatever they say.
     of_pattern : bool
         Whether the table is one of those that the file names by a pattern.
     """
@@ -98,6 +105,13 @@ class SuiteFile:
     check_lines: Mapping[str, int] = field(default_factory=dict)
     name: str = CHECKS
     of_pattern: bool = False
+    on_empty: OnEmpty | None = None
+    allow_empty: bool = False
+
+    @property
+    def on_no_records(self) -> OnEmpty:
+        """The outcome of rules in a partition without records, or of a table without partitions."""
+        return OnEmpty.PASS if self.allow_empty else self.on_empty or OnEmpty.FAIL
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""
@@ -185,6 +199,7 @@ class _Reader:
             read.checks,
             read.lines,
             name,
+            on_empty=fields.on_empty,
         )
 
     def _rules(self, name: str | None, dataset: str) -> DQM:
@@ -204,16 +219,30 @@ class _Reader:
 
 
 def load_suites(
-    patterns: Sequence[str], variables: Mapping[str, str] | None = None
+    patterns: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    *,
+    allow_empty: bool = False,
 ) -> list[SuiteFile]:
     """Read the suite files that paths, folders and globs select, whose verdicts have names of their own.
+
+    Parameters
+    ----------
+    patterns : sequence of str
+    variables : mapping of str to str, optional
+        As for `load_suite`.
+    allow_empty : bool
+        Whether what has no data passes, whatever the files say.
 
     Raises
     ------
     SuiteError
         If one cannot be read, or two keep verdicts of a dataset under one name.
     """
-    files = [load_suite(path, variables) for path in find_suites(patterns)]
+    files = [
+        replace(load_suite(path, variables), allow_empty=allow_empty)
+        for path in find_suites(patterns)
+    ]
     named = [(file, file.name) for file in files if file.checks]
     named += [(file, file.suite.dqm.name) for file in files if file.suite.dqm is not None]
     check_verdict_names((file.path, file.suite.dataset, name) for file, name in named)

@@ -13,7 +13,7 @@ from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.rules.layout import Tasks
 from tidegauge.rules.masks import Masked, mask
 from tidegauge.rules.measures import analyzers_of
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.result import RECORDS, CheckResult
 from tidegauge.rules.outcome.validation import ValidationTask
 from tidegauge.rules.policies import (
     DQMPolicy,
@@ -249,12 +249,14 @@ class DQMDefinition(ValidationTask):
                 reason = f"{task.message}: {reason}"
             verdicts.append((task.name, reason))
         verdicts += [(policy.name, policy.refusal(state, data)) for policy in self.policies]
+        judged = state.records or state.errors or not self.needs_action
         return CheckResult(
             passed=all(reason is None for _, reason in verdicts),
             error_messages=tuple((name, reason) for name, reason in verdicts if reason is not None),
             check_log=(*state.log(), *self._unparsed(state)),
             outcomes=tuple((name, reason is None) for name, reason in verdicts),
             warnings=tuple(warnings),
+            no_data=() if judged else ((RECORDS, "there is no record to judge"),),
         )
 
     @property

@@ -8,10 +8,12 @@ by the next run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import analyze, privacy_of, recording_start
 from tidegauge.analyzers.core.errors import message_of
+from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile, check_shared_targets, load_all_rules
 from tidegauge.files.runs import sinks_of
@@ -37,6 +39,8 @@ def run_rules(
     warehouse: str | None = None,
     samples: int = SAMPLES,
     variables: Mapping[str, str] | None = None,
+    *,
+    allow_empty: bool = False,
 ) -> RulesSummary:
     """Run the rules files that paths, folders and globs select, and notify of failed verdicts.
 
@@ -57,6 +61,8 @@ def run_rules(
         second time.
     variables : mapping of str to str, optional
         As for `load_rules`; every file declares them.
+    allow_empty : bool
+        Whether partitions without records pass, whatever the files say.
 
     Raises
     ------
@@ -64,6 +70,8 @@ def run_rules(
         If a file is not a valid rules file.
     """
     files = load_all_rules(patterns, variables)
+    if allow_empty:
+        files = [replace(file, on_empty=OnEmpty.PASS) for file in files]
     spark = spark_session(warehouse)
     check_shared_targets(files, spark)
     summary = RulesSummary()
@@ -95,7 +103,13 @@ def run_file(
         source = open_rules_source(file, spark)
     # Samples are taken where rejects are written, in the same pass.
     run = analyze(
-        source, file.suite, repository=repository, partitions=partitions, spark=spark, samples=0
+        source,
+        file.suite,
+        repository=repository,
+        partitions=partitions,
+        spark=spark,
+        samples=0,
+        on_empty=file.on_empty,
     )
     if privacy_of(file.suite, file.table).covers_all:
         samples = 0

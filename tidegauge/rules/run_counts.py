@@ -139,7 +139,8 @@ class RunCounts:
             for sample in samples:
                 state.add_sample(replace(sample, partition=""))
             state.snapshot()
-            dqm, found[name] = self.file.dqm, self.file.dqm.judge(state)
+            dqm = self.file.dqm
+            found[name] = dqm.judge(state).resolve_no_data(self.file.on_empty)
             self.repository.keep_verdict(
                 self.run.dataset,
                 name=dqm.name,

@@ -8,8 +8,9 @@ from math import inf, nan
 
 import pytest
 from tidegauge.analyzers.core.errors import MetricRuntimeError
-from tidegauge.analyzers.core.evidence import EarlierValues, Judgement, Measurements
+from tidegauge.analyzers.core.evidence import EarlierValues, Judgement, Measurements, OnEmpty
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.measures.columns import ColumnCountState
 from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MinState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
@@ -18,7 +19,12 @@ from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.texts import DataTypeState
 from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
 from tidegauge.checks.check import status_of
-from tidegauge.checks.constraints import ConstraintStatus
+from tidegauge.checks.constraints import (
+    ConstraintResult,
+    ConstraintStatus,
+    PartitionResult,
+    resolve_no_data,
+)
 
 import tidegauge as tg
 from tidegauge import spellings
@@ -325,23 +331,96 @@ def test_what_goes_wrong_is_a_failed_constraint():
     several = only(CHECK.has(tg.Histogram("x"), 3), state)
     assert several.status == FAILURE
     assert "raised TypeError" in several.message
-    assert only(CHECK.has_mean("x", (None, None)), None).status == FAILURE
+    assert only(CHECK.has_mean("x", (None, None)), None).status == ConstraintStatus.NO_DATA
+
+
+NO_DATA = ConstraintStatus.NO_DATA
 
 
 def test_no_data():
-    """Without rows Deequ's Size is 0, and other metrics fail; where a filter leaves nothing they pass."""
+    """Without rows Size is 0, which is judged; other metrics have no data, with and without a filter."""
     assert only(CHECK.has_size((0, 0)), NumMatches(0)).status == SUCCESS
-    empty = only(CHECK.is_complete("x"), NumMatchesAndCount(0, 0))
-    assert (empty.status, empty.value) == (FAILURE, None)
-    assert empty.message.startswith("Completeness('x') has no value: ")
-    filtered = only(CHECK.is_complete("x").where("y > 1"), NumMatchesAndCount(0, 0))
-    assert (filtered.status, filtered.passed) == (ConstraintStatus.NO_DATA, True)
-    assert "where y > 1" in filtered.message
-    assert only(CHECK.has_min("x", 0).where("y > 1"), MinState()).passed
+    assert only(CHECK.has_size((0, 0)).where("y > 1"), NumMatches(0)).status == SUCCESS
     assert only(CHECK.has_size(1).where("y > 1"), NumMatches(0)).status == FAILURE
-    assert only(CHECK.has_standard_deviation("x", 0), StandardDeviationState()).status == FAILURE
-    # A condition that is null on every row was tested on none: no filter, no excuse.
-    assert only(CHECK.satisfies("x > 1", "r"), ComplianceState(0, 0, 3)).status == FAILURE
+    empty = only(CHECK.is_complete("x", hint="Ask."), NumMatchesAndCount(0, 0))
+    assert (empty.status, empty.value, empty.passed) == (NO_DATA, None, False)
+    assert empty.message.startswith("Completeness('x') has no value: ")
+    assert empty.message.endswith(". Ask.")
+    assert empty.text == f"no data: {empty.message}"
+    filtered = only(CHECK.is_complete("x").where("y > 1"), NumMatchesAndCount(0, 0))
+    assert (filtered.status, filtered.passed) == (NO_DATA, False)
+    assert filtered.text == "no data: no row with a value where y > 1"
+    assert only(CHECK.has_min("x", 0).where("y > 1"), MinState()).status == NO_DATA
+    assert only(CHECK.has_standard_deviation("x", 0), StandardDeviationState()).status == NO_DATA
+    # A condition that is null on every row was tested on none.
+    assert only(CHECK.satisfies("x > 1", "r"), ComplianceState(0, 0, 3)).status == NO_DATA
+
+
+def test_an_assertion_that_holds_of_no_value_has_no_data():
+    """A count of nothing is 0: a limit from above holds, of no row; one from below does not."""
+    none = FrequenciesAndNumRows.from_groups([])
+    assert only(CHECK.has("CountDistinct('x')", (None, 5)), none).status == NO_DATA
+    assert only(CHECK.has("CountDistinct('x')", 1), none).status == FAILURE
+    assert only(CHECK.has_number_of_distinct_values("x", (None, 5)), none).status == NO_DATA
+    # The columns of a table without rows are known.
+    assert only(CHECK.has_column_count(3), ColumnCountState(3, 0)).status == SUCCESS
+
+
+def results_of(check, *statuses):
+    """Return results of a check's one constraint in partitions, with these statuses."""
+    (constraint,) = check.constraints
+    return [
+        PartitionResult(0, 0, "d", f"ds={n}", None, "", ConstraintResult(constraint, status))
+        for n, status in enumerate(statuses)
+    ]
+
+
+FILTERED = CHECK.is_complete("x").where("y > 1")
+
+
+@pytest.mark.parametrize(
+    ("check", "on_empty", "statuses", "expected"),
+    [
+        # A filter that matches no row of any partition is taken to be wrong.
+        (FILTERED, None, [NO_DATA], ["fail"]),
+        (FILTERED, None, [NO_DATA, NO_DATA], ["fail", "fail"]),
+        # One that matches rows of another partition, whether these are good or bad, is right.
+        (FILTERED, None, [NO_DATA, SUCCESS], ["warn", ""]),
+        (FILTERED, None, [FAILURE, NO_DATA], ["", "warn"]),
+        # Without a filter the partition is empty.
+        (CHECK.is_complete("x"), None, [NO_DATA, SUCCESS], ["fail", ""]),
+        (FILTERED, "fail", [NO_DATA, SUCCESS], ["fail", ""]),
+        (FILTERED, "pass", [NO_DATA, NO_DATA], ["pass", "pass"]),
+        (CHECK.is_complete("x"), "warn", [NO_DATA], ["warn"]),
+        # The constraint's own choice goes first.
+        (FILTERED.on_empty("pass"), "fail", [NO_DATA], ["pass"]),
+        (FILTERED.on_empty("fail"), "pass", [NO_DATA, SUCCESS], ["fail", ""]),
+    ],
+)
+def test_what_no_data_counts_as(check, on_empty, statuses, expected):
+    results = results_of(check, *statuses)
+    choice = None if on_empty is None else OnEmpty(on_empty)
+    found = [one.result for one in resolve_no_data(results, choice)]
+    assert [str(one.on_empty) if one.status == NO_DATA else "" for one in found] == expected
+    for one, effect in zip(found, expected, strict=True):
+        if effect:
+            assert (one.failed, one.warned, one.passed) == (
+                effect == "fail",
+                effect == "warn",
+                effect == "pass",
+            )
+    allowed = [one.result for one in resolve_no_data(results, choice, allow_empty=True)]
+    assert all(one.passed for one in allowed if one.status == NO_DATA)
+
+
+def test_on_empty_is_of_a_constraint_and_one_of_three():
+    with pytest.raises(tg.SuiteError, match="there is none"):
+        CHECK.on_empty("pass")
+    with pytest.raises(tg.SuiteError, match="unknown on_empty 'wran'; did you mean 'warn'"):
+        FILTERED.on_empty("wran")
+    # It is no other constraint: kept verdicts are looked up by its identity.
+    (constraint,), (same,) = FILTERED.constraints, FILTERED.on_empty("pass").constraints
+    assert constraint.identity == same.identity
 
 
 def test_the_study_s_values():

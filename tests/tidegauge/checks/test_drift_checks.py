@@ -38,7 +38,7 @@ def test_categories_are_compared_with_the_days_before(repo):
     assert message.endswith("is not at least 0.003")
     assert judged(repo, chi, ["ds=2013-01-14", "ds=2013-02-10"]) == [("success", "")] * 2
     ((status, message),) = judged(repo, chi, ["ds=2013-02-12"])
-    assert (status, message.partition(",")[0]) == ("no data", "too few values")
+    assert (status, message.partition(",")[0]) == ("no history", "too few values")
     # The partition before has shares of .55 and .45, this one of .25 and .75:
     # PSI = -.3 ln(.25 / .55) + .3 ln(.75 / .45) = 0.38978.
     psi = tg.Check("d").has_not_drifted("s", "previous", "psi", categorical=True)

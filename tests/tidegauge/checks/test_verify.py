@@ -198,7 +198,7 @@ def test_what_failed_was_empty_or_never_measured(repo):
         .has_max("x", 1)
     )
     found = tg.verify(repo, check).frame()
-    assert found["status"].tolist() == ["success", "failure", "no data", "failure", "failure"]
+    assert found["status"].tolist() == ["success", "no data", "no data", "failure", "failure"]
     assert found["value"].isna().tolist() == [False, True, True, True, True]
     assert "no non-null value" in found["message"][1]
     assert found["message"][3].startswith("Mean('nope') has no value: no column 'nope'")
@@ -432,9 +432,15 @@ def test_null_passes_where_deequ_lets_it_pass(spark):
     assert found.frame()["value"].tolist() == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5]
     assert found.passed
     nothing = tg.verify(data.where("false"), tg.Check("n").has_size((0, 0)).is_complete("x"))
-    assert nothing.frame()["status"].tolist() == ["success", "failure"]
-    filtered = tg.verify(data, tg.Check("f").is_complete("x").where("x > 9"))
-    assert filtered.frame()["status"].tolist() == ["no data"]
+    assert nothing.frame()["status"].tolist() == ["success", "no data"]
+    assert (nothing.status, nothing.passed) == ("error", False)
+    assert str(nothing).startswith("error: 0 of 2 constraints failed, 1 had no data")
+    filtered = tg.Check("f").is_complete("x").where("x > 9")
+    assert tg.verify(data, filtered).frame()["status"].tolist() == ["no data"]
+    for on_empty, status in (("pass", "success"), ("warn", "warning"), ("fail", "error")):
+        assert tg.verify(data, filtered, on_empty=on_empty).status == status
+    with pytest.raises(tg.SuiteError, match="unknown on_empty 'ok'"):
+        tg.verify(data, filtered, on_empty="ok")
     broken = tg.verify(data, tg.Check("b").satisfies("nope > 1", "r").is_complete("zz").has_size(2))
     assert broken.frame()["status"].tolist() == ["failure", "failure", "success"]
 

@@ -38,10 +38,10 @@ def table(spark):
 def check(tmp_path, repo, capsys):
     """Write a file, check it, and return the status and what is printed."""
 
-    def run(*options, text=SPEC):
+    def run(*options, text=SPEC, command="check"):
         file = tmp_path / "people.yml"
         file.write_text(text)
-        status = run_command(["check", str(file), "--db", str(repo.database.url), *options])
+        status = run_command([command, str(file), "--db", str(repo.database.url), *options])
         printed = capsys.readouterr()
         return status, printed.out + printed.err
 
@@ -135,12 +135,25 @@ def test_constraints_of_one_name_have_lines_and_messages_of_their_own(table, che
         assert f"people.yml:7: error: {of_second}: named: at least 1: 0.25 is not at least 1" in out
 
 
-def test_an_empty_table_is_told_to_be_one(spark, table, check):
+def test_a_table_without_partitions_has_no_data(spark, table, check):
     for day in DAYS:
         spark.sql(f"ALTER TABLE {table} DROP PARTITION (ds='{day}')")
     status, out = check()
-    assert status == 0
-    assert "checks: nothing was checked: the table has no partition" in out
+    assert status == 2
+    assert "people.yml:7: error: people: Size(): at least 3: no data: the table has no part" in out
+    assert check("--allow-empty")[0] == 0
+    for command in ("check", "run"):
+        assert check(command=command)[0] == 2
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_selection_that_matches_no_partition_is_an_error(table, check, command):
+    """With checks and without them."""
+    measured = SPEC.partition("variables")[0] + "analyzers: [Size]\n"
+    for text in (SPEC, measured) if command == "run" else (SPEC,):
+        status, out = check("--partitions", "ds=2013-01-03", text=text, command=command)
+        assert status == 1
+        assert "matches none of 2 partitions (nearest: ds=2013-01-02; newest: ds=2013-01-02)" in out
 
 
 def test_a_misspelt_detector_is_an_error_of_its_line(check):

@@ -239,14 +239,24 @@ def test_rejects_are_written_with_reasons_run_and_time(spark, table, rules, repo
         assert before <= why.time <= after
 
 
-def test_a_table_without_partitions_is_told_and_is_no_failure(spark, table, rules):
+def test_a_table_without_partitions_has_no_data(spark, table, rules, repo):
     spark.sql(f"DROP TABLE {table}")
     spark.sql(f"CREATE TABLE {table} (age INT, ds STRING) USING parquet PARTITIONED BY (ds)")
-    status, out = rules(SPEC + "quarantine: people_rejects\npublish: people_clean\n")
-    assert status == 0
-    assert "the table has no partitions: nothing was judged" in out
-    assert "written" not in out
+    text = SPEC + "quarantine: people_rejects\npublish: people_clean\n"
+    for options, expected in (((), 2), (("--allow-empty",), 0)):
+        status, out = rules(text, "run", *options)
+        assert status == expected
+        assert "the table has no partition" in out
+        assert "written" not in out
     assert not spark.catalog.tableExists("people_clean")
+    status, out = rules(text, "run", "--format", "junit")
+    (suite,) = ET.fromstring(out)
+    assert (status, suite.get("failures")) == (2, "1")
+    assert [one.get("type") for one in suite.iter("failure")] == ["no data"]
+    # Once there are partitions, these are judged.
+    write_day(spark, DAYS[0], [5])
+    assert rules()[0] == 0
+    assert standing_failures(repo, "people") == []
 
 
 def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
@@ -254,7 +264,18 @@ def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
     rules(both.replace("FailCount: 2", "FailCount: 3"))
     assert DAYS[0] in {day for (day,) in contents(spark, "people_clean", "ds")}
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[0]}') SELECT 1 WHERE false")
-    assert rules(both.replace("FailCount: 2", "FailCount: 3"))[0] == 0
+    status, out = rules(both.replace("FailCount: 2", "FailCount: 3"))
+    assert status == 2
+    assert f"ds={DAYS[0]}: no data: records: there is no record to judge" in out
+    assert DAYS[0] in {day for (day,) in contents(spark, "people_clean", "ds")}
+    told = json.loads(
+        rules(both.replace("FailCount: 2", "FailCount: 3"), "run", "--format", "json")[1]
+    )
+    assert told["runs"][0]["no_data"] == [f"ds={DAYS[0]}"]
+    allowed = "on_empty: warn" + both.replace("FailCount: 2", "FailCount: 3")
+    status, out = rules(allowed)
+    assert status == 0
+    assert f"ds={DAYS[0]}: no data; warning: records: no data: there is no record to judge" in out
     for target in ("people_rejects", "people_clean"):
         assert DAYS[0] not in {day for (day,) in contents(spark, target, "ds")}
 

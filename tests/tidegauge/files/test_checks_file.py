@@ -1,15 +1,23 @@
 """Checks of suite files. No Spark."""
 
+import json
+from dataclasses import replace
 from datetime import date
 from types import SimpleNamespace
+from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.analysis import Run
+from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
+from tidegauge.files.check_runs import ChecksSummary, FailOnLevel
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite import load_suite, load_suites
-from tidegauge.repository.testing.samples import SIZE, commit, day
+from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
+from tidegauge.rules.outcome.judging import standing_failures
+from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.widgets.failures import failed_checks
 
 import tidegauge as tg
 
@@ -268,3 +276,132 @@ def test_a_failure_that_all_partitions_share_is_told_once(load):
         == f"ds=2013-01-03 and 2 other partitions: Completeness('z'): at least 1: {lacking}"
     )
     assert size == "ds=2013-01-02: Size(): at least 90: 10 is not at least 90"
+
+
+EMPTY_SPEC = """
+dataset: d
+table: db.t
+checks:
+  - is_complete: {column: x, where: y > 1}
+  - has_size: 1
+"""
+FILTERED = tg.Completeness("x", where="y > 1")
+
+
+def matching(number, rows):
+    """Return a measured day in which so many rows match the filter, all of them complete."""
+    return day(number, only=[SIZE, FILTERED], extra=[measurement(FILTERED, NumMatchesAndCount(rows, rows))])  # fmt: skip
+
+
+@pytest.fixture
+def judge(load):
+    """Judge a file's checks on the partitions of a repository, as a command does."""
+
+    def summary(repo, text=EMPTY_SPEC, *, allow_empty=False):
+        file = replace(load(text), allow_empty=allow_empty)
+        run = Run(RunReport(int(repo.runs("d")["run_id"].max()), "d", RunStatus.COMPLETE), repo)
+        return ChecksSummary([check_table(file, run, SimpleNamespace(name="db.t"))])
+
+    return summary
+
+
+def statuses(summary):
+    results = json.loads(summary.json())["results"]
+    return {(one["partition"], one["analyzer"]): (one["status"], one["level"]) for one in results}
+
+
+def test_no_data_on_every_surface(judge, caplog):
+    caplog.set_level("INFO", "tidegauge.incidents")
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, matching(1, 0), matching(2, 0))
+        summary = judge(repo)
+        told = "no data: no row with a value where y > 1"
+        name = "Completeness('x', where='y > 1'): at least 1"
+        # Text and exit status.
+        assert summary.status() == 2
+        assert (summary.status(FailOnLevel.WARNING), summary.status(FailOnLevel.NEVER)) == (2, 0)
+        _, heading, line = summary.text().splitlines()
+        assert heading == "  flights checks: error: 0 of 4 constraints failed, 2 had no data, in 2 of 2 partitions"  # fmt: skip
+        assert line.endswith(f"flights.yml:5: error: ds=2013-01-02 and 1 other partition: {name}: {told}")  # fmt: skip
+        # JSON and JUnit.
+        assert statuses(summary)["ds=2013-01-01", repr(FILTERED)] == ("no data", "error")
+        assert statuses(summary)["ds=2013-01-01", "Size()"] == ("success", "error")
+        (suite,) = ET.fromstring(summary.junit())
+        failures = [(one.get("type"), one.get("message")) for one in suite.iter("failure")]
+        assert failures == [("no data", told)] * 2
+        # The verdicts that are kept: the dashboard, the history, notifications.
+        (one, _), count = failed_checks(repo, "d", samples=False)
+        assert (count, one["reasons"]) == (2, [f"{name}: {told}"])
+        kept = [CheckResult.from_json(text) for text in repo.verdicts("d")["result"]]
+        assert {check.status for check in kept} == {"no data"}
+        tg.notify(repo, "log", severity="warning")
+        (message,) = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
+        assert f"- ds=2013-01-01: {name}: {told}" in message
+        # It fails again, and passes where that is allowed, for that call only.
+        assert judge(repo).status() == 2
+        allowed = judge(repo, allow_empty=True)
+        assert allowed.status(FailOnLevel.WARNING) == 0
+        assert "success: 0 of 4 constraints failed, 2 had no data" in allowed.text()
+        assert not judge(repo, allow_empty=True).tables[0].verification.judged
+        assert judge(repo).status() == 2
+        # A day of rows that match shows that the filter is right: the others only warn.
+        commit(repo, matching(3, 5))
+        third = judge(repo)
+        assert third.status() == 0
+        assert statuses(third)["ds=2013-01-01", repr(FILTERED)] == ("no data", "warning")
+        assert not judge(repo).tables[0].verification.judged  # they passed with a warning
+        # Another choice of the file judges them again.
+        strict = judge(repo, "on_empty: fail\n" + EMPTY_SPEC)
+        assert strict.status() == 2
+        assert len(strict.tables[0].verification.judged) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (EMPTY_SPEC, "error"),
+        ("on_empty: fail" + EMPTY_SPEC, "error"),
+        ("on_empty: warn" + EMPTY_SPEC, "warning"),
+        ("on_empty: pass" + EMPTY_SPEC, "success"),
+        ("on_empty: fail" + EMPTY_SPEC.replace("y > 1", "y > 1, on_empty: pass"), "success"),
+        (EMPTY_SPEC.replace("y > 1", "y > 1, on_empty: warn"), "warning"),
+        (EMPTY_SPEC.replace("y > 1", "y > 1, level: warning"), "warning"),
+    ],
+)
+def test_on_empty_of_a_file_and_of_a_check(judge, text, expected):
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, matching(1, 0))
+        summary = judge(repo, text)
+        assert summary.tables[0].verification.status == expected
+        assert summary.status() == (2 if expected == "error" else 0)
+        (suite,) = ET.fromstring(summary.junit())
+        assert (suite.get("skipped") == "1") == (expected != "error")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("on_empty: wran" + EMPTY_SPEC, "flights.yml:1: on_empty: Input should be 'pass', 'warn'"),
+        (EMPTY_SPEC.replace("y > 1", "y > 1, on_empty: wran"), "unknown on_empty 'wran'; did you"),
+    ],
+)
+def test_an_unknown_on_empty_is_an_error_of_its_line(load, text, message):
+    with pytest.raises(tg.SuiteError, match=message):
+        load(text)
+
+
+def test_a_table_without_partitions_has_no_data(judge):
+    """No check of it can pass, whatever it asserts; once there are partitions, these are judged."""
+    with tg.Repository("sqlite://") as repo:
+        commit(repo)
+        for _ in range(2):
+            summary = judge(repo)
+            assert summary.status() == 2
+            assert set(statuses(summary).values()) == {("no data", "error")}
+            assert "Size(): at least 1: no data: the table has no partition" in summary.text()
+            assert len(standing_failures(repo, "d")) == 1
+        assert judge(repo, allow_empty=True).status() == 0
+        assert judge(repo).status() == 2
+        commit(repo, matching(1, 5))
+        assert judge(repo).status() == 0
+        assert standing_failures(repo, "d") == []

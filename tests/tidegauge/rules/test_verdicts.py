@@ -4,12 +4,14 @@ import json
 
 import pytest
 from tidegauge.analyzers.core.errors import RuleError, SourceError
+from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources import fingerprints
 from tidegauge.rules.outcome.recording import as_recorder
 from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.outcome.verdicts import RepositoryVerdicts, VerdictFiles, read_verdict
+from tidegauge.rules.state import RecordCounts
 
 import tidegauge as tg
 
@@ -396,3 +398,29 @@ def test_rules_take_a_repository_by_its_url(tmp_path):
         assert opened.datasets() == ["people"]
     with pytest.raises(tg.HistoryError, match="never measured on 'people'"):
         tg.judge(url, "people", tg.DQM().add(tg.NotNullRule("name")))
+
+
+def test_no_data_is_a_status_and_counts_as_what_the_caller_says():
+    dqm = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailAny)
+    state = dqm.tasks.state(RecordCounts())
+    state.snapshot()
+    empty = dqm.judge(state)
+    assert (empty.status, empty.passed, str(empty)) == (
+        "no data",
+        True,
+        "no data: there is no record to judge",
+    )
+    told = ("records", "no data: there is no record to judge")
+    failed = empty.resolve_no_data(OnEmpty.FAIL)
+    assert (failed.status, failed.passed, failed.error_messages) == ("no data", False, (told,))
+    warned = failed.resolve_no_data(OnEmpty.WARN)
+    assert (warned.passed, warned.error_messages, warned.warnings) == (True, (), (told,))
+    assert warned.resolve_no_data(OnEmpty.FAIL) == failed
+    for one in (empty, failed, warned):
+        assert CheckResult.from_json(one.to_json()) == one
+    # What is wrong for another reason stays wrong.
+    both = (failed + BAD).resolve_no_data(OnEmpty.PASS)
+    assert (both.status, both.passed, both.error_messages) == ("failed", False, BAD.error_messages)
+    # A verdict of data is not touched, and has no key for it in JSON.
+    assert GOOD.resolve_no_data(OnEmpty.FAIL) == GOOD
+    assert "noData" not in GOOD.to_json()

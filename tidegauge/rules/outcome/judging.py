@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.state import as_state
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.frames import frame_of
@@ -154,6 +155,7 @@ def judge_run(
     dqm: DQM | None,
     report: RunReport,
     take_samples: Callable[[Mapping[str, RecordCounts]], Iterable[Sample]],
+    on_empty: OnEmpty = OnEmpty.PASS,
 ) -> dict[str, CheckResult]:
     """Judge and store verdicts on the partitions that a run scanned or that were not judged yet.
 
@@ -169,14 +171,25 @@ def judge_run(
     report : RunReport
     take_samples : callable
         Returns samples of the scanned partitions by their counts, which verdicts on them tell.
+    on_empty : OnEmpty
+        What a partition without records counts as, and a table without partitions. Kept verdicts on
+        such partitions are resolved anew.
     """
     if dqm is None:
         return {}
     prints = fingerprints(repository, dataset)
-    known = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
+    if not prints:
+        verdict = CheckResult.without_partitions(on_empty)
+        keep_without_partitions(repository, dataset, dqm.name, dqm.specification, verdict, report)
+        return {"": verdict}
+    close_without_partitions(repository, dataset, dqm.name)
+    kept = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
+    known = {name: verdict.resolve_no_data(on_empty) for name, verdict in kept.items()}
+    resolved = {name: verdict for name, verdict in known.items() if verdict != kept[name]}
     fresh = (prints.keys() - known.keys()) | (report.changes.keys() & prints.keys())
     counted = counts_of(repository, dataset, dqm) if fresh else None
     if counted is None:
+        _keep(repository, dataset, dqm, prints, resolved, report.run)
         return known
     of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
     scanned = {
@@ -184,8 +197,23 @@ def judge_run(
         for name, counts in of_fresh.items()
         if counts is not None and name in report.changes
     }
-    found = _judged(repository, dataset, dqm, of_fresh, list(take_samples(scanned)))
-    for partition, verdict in found.items():
+    judged = _judged(repository, dataset, dqm, of_fresh, list(take_samples(scanned)))
+    found = {name: verdict.resolve_no_data(on_empty) for name, verdict in judged.items()}
+    _keep(repository, dataset, dqm, prints, {**resolved, **found}, report.run)
+    standing = {name: c for name, c in known.items() if not c.passed}
+    return {**standing, **found} if found else known
+
+
+def _keep(
+    repository: Repository,
+    dataset: str,
+    dqm: DQM,
+    prints: Mapping[str, str],
+    verdicts: Mapping[str, CheckResult],
+    run: int,
+) -> None:
+    """Store verdicts on partitions."""
+    for partition, verdict in verdicts.items():
         repository.keep_verdict(
             dataset,
             name=dqm.name,
@@ -194,10 +222,42 @@ def judge_run(
             passed=verdict.passed,
             result=verdict.to_json(),
             partition=partition,
-            run=report.run,
+            run=run,
         )
-    standing = {name: c for name, c in known.items() if not c.passed}
-    return {**standing, **found} if found else known
+
+
+NO_PARTITIONS = "no partitions"
+"""Stands for the fingerprint in a verdict on a table that has no partition."""
+
+
+def keep_without_partitions(
+    repository: Repository,
+    dataset: str,
+    name: str,
+    specification: str,
+    verdict: CheckResult,
+    report: RunReport | None = None,
+) -> None:
+    """Store the verdict on a table that has no partition."""
+    repository.keep_verdict(
+        dataset,
+        name=name,
+        specification=specification,
+        fingerprint=NO_PARTITIONS,
+        passed=verdict.passed,
+        result=verdict.to_json(),
+        run=None if report is None else report.run,
+    )
+
+
+def close_without_partitions(repository: Repository, dataset: str, name: str) -> None:
+    """Let a verdict pass that failed because the table had no partition, once it has some."""
+    with repository.database.read() as connection:
+        rows = verdict_rows(connection, dataset, name, partition="", passed=False)
+    told = CheckResult(passed=True, check_log=("the table has partitions",))
+    for row in rows:
+        if row["fingerprint"] == NO_PARTITIONS:
+            keep_without_partitions(repository, dataset, name, row["specification"], told)
 
 
 def verdicts_named(repository: Repository, dataset: str, name: str) -> pd.DataFrame:

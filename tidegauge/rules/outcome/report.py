@@ -9,11 +9,12 @@ from enum import StrEnum
 from typing import Any
 
 from tidegauge.analysis import Run
+from tidegauge.analyzers.core.evidence import NO_DATA, with_status
 from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.outcome.result import RECORDS, CheckResult
 from tidegauge.rules.state import DQMState, Sample
 from tidegauge.rules.tasks import DQMFix, DQMRule
 
@@ -89,8 +90,6 @@ class RulesRun:
         state, tasks = self.state, self.file.dqm.tasks
         name = "" if self.file.dqm.name == DQM_NAME else f"{self.file.dqm.name}: "
         yield f"  {name}{state.records} records, {state.rejects} rejected"
-        if not self.checks and self.parser is None:
-            yield "  the table has no partitions: nothing was judged"
         for rule in tasks.ordered:
             yield f"  rule {rule.name}: {_rule_summary(rule, state)}"
             yield from (f"    {sample}" for sample in self.samples if sample.task == rule.name)
@@ -101,6 +100,10 @@ class RulesRun:
         for name, error in self.state.errors.items():
             yield f"  {self.file.place(name)}: {error}"
         yield from self._refused_lines()
+        shown = self.run.changes or self.checks
+        unjudged = [(name, c) for name, c in self.checks.items() if c.passed and c.no_data]
+        for name, check in [pair for pair in unjudged if pair[0] in shown][:_SHOWN]:
+            yield f"  {name or self.run.dataset}: {check}"
         yield from (f"  {line}" for line in self.written)
         if self.problem:
             yield f"failed: {self.file.path}: {self.problem}"
@@ -140,6 +143,7 @@ class RulesRun:
             ],
             "parser": None if self.parser is None else _verdict(self.parser),
             "failed": {name: _verdict(check) for name, check in sorted(self.refused.items())},
+            "no_data": sorted(name for name, c in self.checks.items() if c.status == NO_DATA),
             "written": list(self.written),
             "problem": self.problem or None,
         }
@@ -164,9 +168,18 @@ class RulesRun:
             samples = check.samples
             for name in dict.fromkeys([*dict(check.outcomes), *messages]):
                 failed = name in messages and fail_on is not FailOn.NEVER
-                kind = "failure" if failed else "passed"
+                reasons = dict(check.no_data)
+                reason = reasons.get(name, reasons.get(RECORDS))
+                unjudged = reason is not None and (name in reasons or name not in messages)
+                kind = "failure" if failed else "skipped" if unjudged else "passed"
                 yield JUnitCase(
-                    of, name, kind, messages.get(name, ""), self.file.place(name), samples
+                    of,
+                    name,
+                    kind,
+                    messages.get(name, with_status(reason) if reason and unjudged else ""),
+                    self.file.place(name),
+                    samples,
+                    NO_DATA if unjudged else "",
                 )
         for partition, why in self.run.unreadable.items():
             yield JUnitCase(f"{dataset}.{partition}", "reading", "error", str(why))
@@ -179,6 +192,8 @@ class RulesRun:
         """Return the case of a rule or fix, which is an error if it could not be evaluated."""
         error = _error(self.state, task)
         of, place = self.run.dataset, self.file.place(task)
+        if kind == "passed" and not self.state.records:
+            kind, told = "skipped", with_status("there is no record to judge")
         return JUnitCase(of, title, "error" if error else kind, error or told, place)
 
     def _rule_record(self, rule: DQMRule) -> dict[str, Any]:

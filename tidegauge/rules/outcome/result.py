@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.analyzers.core.errors import DQMError, RuleError
-from tidegauge.analyzers.core.evidence import as_verdict
+from tidegauge.analyzers.core.evidence import NO_DATA, OnEmpty, as_verdict, with_status
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.display.html import Rows, card, heading, marked, sentence, table
 
 _VERSION = 1
 _INDENT = "  "
-WARNINGS = "warnings"
-"""Key of the warnings in JSON, which is there only if there are some."""
+WARNINGS, _NO_DATA_KEY = "warnings", "noData"
+"""Keys of the warnings and of what had no data in JSON, which are there only if there are some."""
+RECORDS = "records"
+"""Name of the outcome of data without records: it says that no policy judged anything."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class CheckResult:
         Name of each policy, with True if it holds.
     warnings : tuple of (str, str)
         Name and message of what only warns: the verdict passes all the same.
+    no_data : tuple of (str, str)
+        Name and reason of what had no data to judge. What this counts as is told as for all others:
+        among the errors, among the warnings, or in neither.
 
     Examples
     --------
@@ -52,10 +57,11 @@ class CheckResult:
     check_log: tuple[str, ...] = ()
     outcomes: tuple[tuple[str, bool], ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
+    no_data: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         pairs = object.__setattr__
-        for told in ("error_messages", "warnings"):
+        for told in ("error_messages", "warnings", "no_data"):
             pairs(self, told, tuple((str(a), str(b)) for a, b in getattr(self, told)))
         pairs(self, "check_log", tuple(map(str, self.check_log)))
         pairs(self, "passed", as_verdict(self.passed, "CheckResult"))
@@ -72,6 +78,62 @@ class CheckResult:
             self.check_log + other.check_log,
             self.outcomes + other.outcomes,
             self.warnings + other.warnings,
+            self.no_data + other.no_data,
+        )
+
+    @classmethod
+    def without_partitions(cls, on_empty: OnEmpty) -> CheckResult:
+        """Return the verdict on a table that has no partition.
+
+        Examples
+        --------
+        >>> print(CheckResult.without_partitions(OnEmpty.FAIL))
+        no data: records: the table has no partition
+        """
+        found = cls(passed=True, no_data=((RECORDS, "the table has no partition"),))
+        return found.resolve_no_data(on_empty)
+
+    @property
+    def status(self) -> str:
+        """``failed``, ``no data`` if nothing else fails or nothing was judged at all, or ``passed``.
+
+        Examples
+        --------
+        >>> empty = CheckResult(True, outcomes=(("fare", True),), no_data=(("records", "there is no record"),))
+        >>> empty.status, empty.passed, empty.resolve_no_data(OnEmpty.FAIL).passed
+        ('no data', True, False)
+        """
+        unjudged = dict(self.no_data)
+        errors = {name for name, _ in self.error_messages}
+        if not self.passed and not (errors and errors <= unjudged.keys()):
+            return "failed"
+        return NO_DATA if errors or RECORDS in unjudged else "passed"
+
+    def resolve_no_data(self, on_empty: OnEmpty) -> CheckResult:
+        """Return the verdict with what had no data as an error, as a warning, or as neither.
+
+        Examples
+        --------
+        >>> empty = CheckResult(True, no_data=(("records", "there is no record"),))
+        >>> print(empty.resolve_no_data(OnEmpty.FAIL))
+        no data: records: there is no record
+        >>> print(empty.resolve_no_data(OnEmpty.FAIL).resolve_no_data(OnEmpty.WARN))
+        no data; warning: records: no data: there is no record
+        """
+        if not self.no_data:
+            return self
+        unjudged = dict(self.no_data)
+        told = tuple((name, with_status(reason)) for name, reason in self.no_data)
+        errors = tuple(pair for pair in self.error_messages if pair[0] not in unjudged)
+        warnings = tuple(pair for pair in self.warnings if pair[0] not in unjudged)
+        outcomes = tuple(pair for pair in self.outcomes if pair[0] not in unjudged)
+        fails = on_empty is OnEmpty.FAIL
+        return replace(
+            self,
+            passed=not errors and not fails,
+            error_messages=errors + told if fails else errors,
+            outcomes=outcomes + tuple((name, not fails) for name in unjudged),
+            warnings=warnings + told if on_empty is OnEmpty.WARN else warnings,
         )
 
     @property
@@ -135,6 +197,8 @@ class CheckResult:
         }
         if self.warnings:  # by this key they are looked for
             told[WARNINGS] = self.warnings
+        if self.no_data:
+            told[_NO_DATA_KEY] = self.no_data
         return json.dumps(told, ensure_ascii=False, indent=1)
 
     @classmethod
@@ -149,10 +213,10 @@ class CheckResult:
         try:
             kept: dict[str, Any] = json.loads(text)
             parts = kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"]
-            warnings = kept.get(WARNINGS, [])
-            if kept["version"] != _VERSION or not _is_verdict(*parts, warnings):
+            warnings, no_data = kept.get(WARNINGS, []), kept.get(_NO_DATA_KEY, [])
+            if kept["version"] != _VERSION or not _is_verdict(*parts, warnings, no_data):
                 raise ValueError(kept["version"])  # noqa: TRY301 - one message for all unreadable input
-            return cls(*parts, warnings)
+            return cls(*parts, warnings, no_data)
         except (ValueError, KeyError, TypeError) as error:
             msg = f"not the JSON of a CheckResult: {text[:80]!r}"
             raise RuleError(msg) from error
@@ -160,16 +224,24 @@ class CheckResult:
     def __str__(self) -> str:
         """Return the verdict in one line."""
         warned = "".join(f"; warning: {name}: {message}" for name, message in self.warnings)
+        unjudged = self.status == NO_DATA
         if self.passed:
-            return f"passed: {len(self.outcomes)} policies hold{warned}"
-        failed = "; ".join(f"{name}: {message}" for name, message in self.error_messages)
-        return f"failed: {failed}{warned}"
+            reasons = "; ".join(reason for _, reason in self.no_data)
+            empty = NO_DATA if warned else with_status(reasons)
+            held = f"passed: {len(self.outcomes)} policies hold"
+            return f"{empty if unjudged else held}{warned}"
+        prefix = with_status("") if unjudged else ""  # said once, at the beginning
+        failed = "; ".join(
+            f"{n}: {message.removeprefix(prefix)}" for n, message in self.error_messages
+        )
+        return f"{self.status}: {failed}{warned}"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
     def _pieces(self, most: int, width: int) -> Iterator[Markup]:
-        yield heading("Check", Markup(marked("complete" if self.passed else "failed")))
+        status = "complete" if self.status == "passed" else self.status
+        yield heading("Check", Markup(marked(status)))
         messages = dict(self.error_messages)
         rows = [
             (
@@ -230,7 +302,9 @@ def _lines_below(log: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any, warnings: Any) -> bool:
+def _is_verdict(
+    passed: Any, messages: Any, log: Any, outcomes: Any, warnings: Any, no_data: Any
+) -> bool:
     """Return whether values are of the types of a verdict."""
     return (
         isinstance(passed, bool)
@@ -239,6 +313,7 @@ def _is_verdict(passed: Any, messages: Any, log: Any, outcomes: Any, warnings: A
         and all(isinstance(line, str) for line in log)
         and _are_pairs(outcomes, bool)
         and _are_pairs(warnings, str)
+        and _are_pairs(no_data, str)
     )
 
 
