@@ -97,6 +97,9 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as values that JSON has."""
+        refused = {
+            one.run.dataset for one in self.summary.checked if one.verification.status == "error"
+        }
         runs = {
             run.dataset: {
                 "run": run.id,
@@ -104,7 +107,7 @@ class Outcome:
                 "scanned": run.report.scanned,
                 "skipped": run.report.skipped,
                 "failed_analyzers": len(run.failed),
-                "passed": run.passed,
+                "passed": run.passed and run.dataset not in refused,
             }
             for _, run in self.summary.runs
         }
