@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import SuiteError
 
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?")
 
 
 def seconds(duration: float | str, name: str = "duration") -> float:
@@ -29,8 +29,8 @@ def seconds(duration: float | str, name: str = "duration") -> float:
 
     Examples
     --------
-    >>> seconds(90), seconds("90m"), seconds("1d"), seconds("1.5 h")
-    (90.0, 5400.0, 86400.0, 5400.0)
+    >>> seconds(90), seconds("90"), seconds("90m"), seconds("1d"), seconds("1.5 h")
+    (90.0, 90.0, 5400.0, 86400.0, 5400.0)
     >>> seconds("1 day", "within")
     Traceback (most recent call last):
     ...
@@ -39,7 +39,7 @@ def seconds(duration: float | str, name: str = "duration") -> float:
     if isinstance(duration, str):
         match = _DURATION.fullmatch(duration.strip())
         if match is not None:
-            return float(match[1]) * SECONDS_BY_UNIT[match[2]]
+            return float(match[1]) * SECONDS_BY_UNIT[match[2] or "s"]
     elif not isinstance(duration, bool) and 0 <= duration < inf:
         return float(duration)
     msg = f"Invalid {name} {duration!r}: use seconds, or a number and a unit such as 90m, 24h or 1d"
