@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -132,9 +132,9 @@ def _write_findings(
     columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
     insert_rows(connection, s.anomaly, columns, [(ids[key], *key, commit.now) for key in fresh])
     ids |= {key: stored[key].id for key in changed}
-    incidents = _last_incidents(connection, [stored[key].id for key in changed])
+    incidents = _last_incidents(connection, (*fresh, *changed), stored)
     rows = [
-        _finding_row(ids[key], told[key], commit.id, incidents.get(ids[key]))
+        _finding_row(ids[key], told[key], commit.id, incidents.get(key[:2]))
         for key in (*fresh, *changed)
     ]
     insert_rows(connection, f, _COLUMNS, rows)
@@ -145,16 +145,25 @@ _TEXTS = ("direction", "severity", "explanation")
 _COLUMNS = ("anomaly_id", "commit_id", *_NUMBERS, *_TEXTS, "incident_id")
 
 
-def _last_incidents(connection: Connection, anomalies: Sequence[int]) -> dict[int, int]:
-    """Return the last incident of each anomaly."""
+def _last_incidents(
+    connection: Connection, keys: Iterable[Key], stored: Mapping[Key, Any]
+) -> dict[tuple[int, int], int]:
+    """Return the last incident of anomalies, by series and partition.
+
+    An anomaly of a partition that was measured again goes on under the incident of the version before.
+    """
+    points = {key[:2] for key in keys}
+    point_of = {row.id: key[:2] for key, row in stored.items() if key[:2] in points}
     f = s.finding.c
-    found: dict[int, int] = {}
-    for some in chunks(anomalies):
-        query = sa.select(f.anomaly_id, f.incident_id).where(
+    last: dict[tuple[int, int], tuple[int, int]] = {}
+    for some in chunks(sorted(point_of)):
+        query = sa.select(f.anomaly_id, f.commit_id, f.incident_id).where(
             f.anomaly_id.in_(some), f.incident_id.is_not(None)
         )
-        found.update({row[0]: row[1] for row in connection.execute(query.order_by(f.commit_id))})
-    return found
+        for anomaly, commit, incident in connection.execute(query):
+            point = point_of[anomaly]
+            last[point] = max((commit, incident), last.get(point, (commit, incident)))
+    return {point: incident for point, (_, incident) in last.items()}
 
 
 def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:

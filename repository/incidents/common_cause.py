@@ -367,6 +367,7 @@ def _groups(connection: Connection, as_of: AsOf) -> _Groups:
                 row["severity"],
             )
             for row in rows
+            if row["series"]  # closed ones have no anomalies any more
         ]
         groups = group_by_cause(candidates, _tables(connection))
         known = state, {one.id: group for group in groups for one in group.incidents}

@@ -23,7 +23,12 @@ from tidegauge.repository.incidents.listing import (
 from tidegauge.repository.incidents.timeline import Event, timeline
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import frame_of
-from tidegauge.repository.store.labels import LABEL_COLUMNS, label_rows, last_label_id
+from tidegauge.repository.store.labels import (
+    AUTOMATIC_AUTHOR,
+    LABEL_COLUMNS,
+    label_rows,
+    last_label_id,
+)
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.repository.store.rows import AnomalyRow, GroupedIncidentRow
 
@@ -43,7 +48,7 @@ class IncidentDetails(Rendered):
     row : mapping
         The incident, as `Repository.incidents` lists it.
     anomalies : pandas.DataFrame
-        As `Repository.anomalies` returns them; empty if all were withdrawn.
+        As `Repository.anomalies` returns them; empty if the incident was closed because none is left.
     labels : pandas.DataFrame
         Labels of the incident or its anomalies, in order.
     causes : Causes
@@ -89,6 +94,15 @@ class IncidentDetails(Rendered):
         return str(self.row["first"])
 
     @property
+    def closing_note(self) -> str | None:
+        """Why the incident has no anomalies any more, as a sentence; None while it has some."""
+        notes = self.labels[self.labels["by"] == AUTOMATIC_AUTHOR]["note"].tolist()
+        if self.row["series"] or not notes:
+            return None
+        note = plain(notes[-1])
+        return f"{note[:1].upper()}{note[1:]}."
+
+    @property
     def firsts(self) -> pd.DataFrame:
         """The first anomaly of each series, in order of time, within a partition the worst first."""
         ordered = self.anomalies.sort_values(["time", "partition"], kind="stable")
@@ -107,6 +121,8 @@ class IncidentDetails(Rendered):
                 f" {' to '.join(plain(end or 'the table') for end in ends)}."
             ),
         ]
+        if self.closing_note is not None:
+            lines.append(self.closing_note)
         if self.group is not None:
             lines.append(f"One of a group, {self.group.headline}.")
         lines += context_lines(self.context)
@@ -162,12 +178,7 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         msg = f"all anomalies of incident {number} were withdrawn; as_of= of repo.incidents() shows it"
         raise HistoryError(msg)
     anomalies = anomaly_rows(connection, dataset, None, MetricQuery(), None, number)
-    own = {one["id"] for one in anomalies}
-    labels = [
-        label
-        for label in label_rows(connection, dataset)
-        if label["incident_id"] == number or label["anomaly_id"] in own
-    ]
+    labels = label_rows(connection, dataset, incident=number)
     ordered = sorted(
         anomalies, key=lambda one: (one["time"] is None, one["time"], one["partition"])
     )

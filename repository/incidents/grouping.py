@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -12,14 +12,21 @@ import sqlalchemy as sa
 from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
-from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.anomaly import Anomaly, read_anomalies
+from tidegauge.repository.incidents.closing import closing_notes, known_to_people
 from tidegauge.repository.incidents.headline import headline
 from tidegauge.repository.incidents.positions import Positions
+from tidegauge.repository.incidents.worsening import exceeds_label
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows
 from tidegauge.repository.store.consistency_series import PREFIX, group_bys_of
 from tidegauge.repository.store.database import NextCommit, next_findings
-from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR, last_status_labels
+from tidegauge.repository.store.labels import (
+    AUTOMATIC_AUTHOR,
+    BEYOND_LABEL,
+    LastLabels,
+    last_labels,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -72,6 +79,7 @@ class _Course:
 
 
 _COURSE = ("headline", "severity", "first_partition_id", "last_partition_id", "series", "is_over")
+_LABEL = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
 
 
 def write_incidents(
@@ -84,28 +92,27 @@ def write_incidents(
     """Bring the incidents of a dataset up to date with its anomalies.
 
     An incident keeps its id as long as one of its anomalies was in it before, or its first one is
-    the same. It is resolved once its series have later values without an anomaly, and reopened when
-    another anomaly joins it. While one of them goes on in a wider incident, it is not over. What was
-    overdue is a gap once the next partition has come, and the same incident.
+    the same; an anomaly of a partition that was measured again counts as the one before. It is resolved
+    once its series have later values without an anomaly, and reopened when another anomaly joins it, or
+    when it goes beyond what a person labelled. While one of its series goes on in a wider incident, it is
+    not over. What was overdue is a gap once the next partition has come, and the same incident.
+
+    An incident without anomalies is withdrawn. If people know of it, it is closed instead: its course then
+    has no series, and a label says why.
     """
     at = Positions.read(connection, dataset, now)
-    found = _anomalies(connection, dataset, at.of)
+    found = read_anomalies(connection, s.partition.c.dataset_id == dataset, at.of)
     newest = at.newest(connection, {one.series for one in found})
     unequal = any(one.name.startswith(PREFIX) for one in found)
     group_bys = group_bys_of(connection, dataset) if unequal else set()
     known = _courses(connection, dataset)
-    labels = last_status_labels(connection, dataset)
-    i = s.incident.c
-    firsts: dict[int, int] = {
-        row[0]: row[1]
-        for row in connection.execute(sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset))
-    }
+    labels = last_labels(connection, dataset)
+    firsts = _first_anomalies(connection, dataset)
     groups = group_anomalies(found)
-    left = known.keys() - {one.incident for one in found}
+    closed = {number for number, course in known.items() if not course.series}
+    left = known.keys() - closed - {one.incident for one in found}
     overdue = _overdue(connection, {i: at.of[known[i].last_partition_id] for i in left})
-    odd: dict[tuple[int, str], list[int]] = {}
-    for series, within, place in sorted({(one.series, one.within, one.place) for one in found}):
-        odd.setdefault((series, within), []).append(place)
+    odd = _anomalous_places(found)
     # A group claims the incident of its own first anomaly before others can, so that no id is used
     # twice.
     named = [min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups]
@@ -130,24 +137,98 @@ def write_incidents(
             taken.add(of)
             kept.append((of, group, course))
     changed = [(i, g, c) for i, g, c in kept if known.get(i) != c]
-    gone = sorted(known.keys() - {i for i, _, _ in kept})
     moved = [(i, a.id) for i, g, _ in kept for a in g if a.incident != i]
+    continued_in = {a.incident: i for i, g, _ in kept for a in g if a.incident not in {None, i}}
+    gone = sorted(known.keys() - closed - {i for i, _, _ in kept})
+    closing = sorted(known_to_people(connection, gone))
     if fresh or changed or gone or moved:
-        ids = next_findings(connection, len(fresh)) if fresh else ()
-        new = list(zip(ids, *zip(*fresh, strict=True), strict=True)) if fresh else []
-        rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
-        insert_rows(connection, s.incident, ("id", "dataset_id", "anomaly_id", "opened_at"), rows)
-        moved += [(i, a.id) for i, g, _ in new for a in g]
-        _assign(connection, moved, commit.id)
-        _end(connection, [*gone, *(i for i, _, _ in changed if i in known)], commit.id)
-        courses = [
-            (i, commit.id, *(getattr(c, name) for name in _COURSE)) for i, _, c in (*changed, *new)
-        ]
-        insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
-        kept += new
+        ended = [*gone, *(i for i, _, _ in changed if i in known)]
+        kept += _store(connection, dataset, fresh, changed, ended, moved, commit)
+    if closing:
+        notes = closing_notes(connection, closing, continued_in, commit.id, commit.now)
+        _close(connection, dataset, {i: (known[i], notes[i]) for i in closing}, labels, commit)
     by_day = [one for one in kept if one[1][0].within not in at.long]
     explained = {number: explaining_holiday(group, teaching) for number, group, _ in by_day}
-    _label_automatically(connection, dataset, kept, known, labels, explained, commit)
+    labelled = _labelled_anomalies(connection, kept, labels)
+    _label_automatically(connection, dataset, kept, known, labels, labelled, explained, commit)
+
+
+def _store(
+    connection: Connection,
+    dataset: int,
+    fresh: Sequence[tuple[list[Anomaly], _Course]],
+    changed: Sequence[tuple[int, list[Anomaly], _Course]],
+    ended: Sequence[int],
+    moved: Sequence[tuple[int, int]],
+    commit: NextCommit,
+) -> list[tuple[int, list[Anomaly], _Course]]:
+    """Store new incidents, new courses, and which incident anomalies are in; return the new incidents."""
+    ids = next_findings(connection, len(fresh)) if fresh else ()
+    new = list(zip(ids, *zip(*fresh, strict=True), strict=True)) if fresh else []
+    rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
+    insert_rows(connection, s.incident, ("id", "dataset_id", "anomaly_id", "opened_at"), rows)
+    _assign(connection, [*moved, *((i, a.id) for i, g, _ in new for a in g)], commit.id)
+    _end(connection, ended, commit.id)
+    courses = [
+        (i, commit.id, *(getattr(c, name) for name in _COURSE)) for i, _, c in (*changed, *new)
+    ]
+    insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
+    return new
+
+
+def _first_anomalies(connection: Connection, dataset: int) -> dict[int, int]:
+    """Return the incidents of a dataset by the anomaly that names each."""
+    i = s.incident.c
+    query = sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _anomalous_places(found: Iterable[Anomaly]) -> dict[tuple[int, str], list[int]]:
+    """Return the positions of the partitions with anomalies, in order, by series and partition segment."""
+    odd: dict[tuple[int, str], list[int]] = {}
+    for series, within, place in sorted({(one.series, one.within, one.place) for one in found}):
+        odd.setdefault((series, within), []).append(place)
+    return odd
+
+
+def _labelled_anomalies(
+    connection: Connection,
+    kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
+    labels: Mapping[int, LastLabels],
+) -> dict[int, list[Anomaly]]:
+    """Return the anomalies that incidents had when a person last judged them, where they changed since."""
+    found = {}
+    for incident, group, _ in kept:
+        judged_at = labels.get(incident, LastLabels()).judged_at
+        if judged_at is not None and any(one.commit > judged_at for one in group):
+            condition = s.finding.c.incident_id == incident
+            found[incident] = read_anomalies(connection, condition, {}, judged_at)
+    return found
+
+
+def _close(
+    connection: Connection,
+    dataset: int,
+    closing: Mapping[int, tuple[_Course, str]],
+    labels: Mapping[int, LastLabels],
+    commit: NextCommit,
+) -> None:
+    """Close incidents without anomalies: their course has no series, and a label says why.
+
+    What a person said to be expected or resolved stays so: of these the reason is a comment.
+    """
+    courses = [replace(course, series=0, is_over=1) for course, _ in closing.values()]
+    rows = [
+        (i, commit.id, *(getattr(course, name) for name in _COURSE))
+        for i, course in zip(closing, courses, strict=True)
+    ]
+    insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), rows)
+    told = []
+    for incident, (_, note) in closing.items():
+        settled = labels.get(incident, LastLabels()).label in {"expected", "resolved"}
+        label = "comment" if settled else "resolved"
+        told.append((dataset, incident, label, note, AUTOMATIC_AUTHOR, commit.now, commit.id))
+    insert_rows(connection, s.label, _LABEL, told)
 
 
 def _overdue(connection: Connection, lasts: Mapping[int, int]) -> dict[tuple[int, int], int]:
@@ -203,23 +284,32 @@ def _label_automatically(
     dataset: int,
     kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
     known: Mapping[int, _Course],
-    labels: Mapping[int, tuple[str, str | None]],
+    labels: Mapping[int, LastLabels],
+    labelled: Mapping[int, Sequence[Anomaly]],
     explained: Mapping[int, str],
     commit: NextCommit,
 ) -> None:
     """Label incidents automatically: as resolved, reopened, or expected on a holiday that explains them.
 
-    A user's label since an incident was over is left as it is.
+    A user's label since an incident was over is left as it is, unless the incident goes beyond it.
     """
     rows = []
-    for incident, _, course in kept:
-        said, by = labels.get(incident, (None, None))
+    for incident, group, course in kept:
+        last = labels.get(incident, LastLabels())
+        said, by = last.label, last.by
         before = known.get(incident)
         told: tuple[str, str] | None = None
         holiday = explained.get(incident, "")
         was_over = before is not None and before.is_over
-        longer = before is not None and before.last_partition_id != course.last_partition_id
-        if holiday and said is None:
+        longer = before is not None and (
+            before.last_partition_id != course.last_partition_id or not before.series
+        )
+        judged_over = last.judged_at is not None and said == "resolved" and by != AUTOMATIC_AUTHOR
+        goes_on = judged_over and longer and not course.is_over
+        if goes_on or exceeds_label(labelled.get(incident, ()), group):
+            left = "resolved" if course.is_over else "reopened"
+            told = (left, f"{BEYOND_LABEL}: {course.headline}")
+        elif holiday and said is None:
             told = ("expected", holiday)
         elif said == "expected" and by == AUTOMATIC_AUTHOR and not holiday:
             left = "resolved" if course.is_over else "reopened"
@@ -230,8 +320,7 @@ def _label_automatically(
             told = ("resolved", "no further anomaly")
         if told:
             rows.append((dataset, incident, *told, AUTOMATIC_AUTHOR, commit.now, commit.id))
-    columns = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
-    insert_rows(connection, s.label, columns, rows)
+    insert_rows(connection, s.label, _LABEL, rows)
 
 
 def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> str:
@@ -243,62 +332,6 @@ def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> st
         total[one.partition] = total.get(one.partition, 0.0) + one.score
     clearest = max(total, key=lambda partition: total[partition])
     return teaching.explains(next(one.time for one in group if one.partition == clearest))
-
-
-def _anomalies(connection: Connection, dataset: int, places: Mapping[int, int]) -> list[Anomaly]:
-    n, f, e, a, p = s.anomaly.c, s.finding.c, s.series.c, s.analyzer.c, s.partition.c
-    query = (
-        sa.select(
-            n.id,
-            n.series_id,
-            n.partition_id,
-            p.name.label("partition_name"),
-            p.segment.label("within"),
-            p.time,
-            e.name,
-            e.instance,
-            a.filter,
-            a.segment,
-            e.scale,
-            f.severity,
-            f.direction,
-            f.value,
-            f.expected,
-            f.score,
-            f.explanation,
-            f.incident_id,
-        )
-        .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
-        .join(s.series, e.id == n.series_id)
-        .join(s.analyzer, a.id == e.analyzer_id)
-        .join(s.partition, p.id == n.partition_id)
-        .where(p.dataset_id == dataset)
-        .order_by(n.id)
-    )
-    return [
-        Anomaly(
-            row.id,
-            row.series_id,
-            places[row.partition_id],
-            row.partition_id,
-            row.partition_name,
-            row.within,
-            row.time,
-            row.name,
-            row.instance,
-            row.filter or "",
-            row.segment,
-            row.scale,
-            row.severity,
-            row.direction,
-            row.value,
-            row.expected,
-            row.score,
-            row.explanation,
-            row.incident_id,
-        )
-        for row in connection.execute(query)
-    ]
 
 
 def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from threading import RLock, get_ident
@@ -632,13 +632,16 @@ def lock_clock(connection: Connection) -> None:
 
 
 def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]:
-    """Take the next commit number and time; the clock is locked until the transaction ends."""
+    """Take the next commit number and time; the clock is locked until the transaction ends.
+
+    Each time is later than the one before, even if the system's clock was set back.
+    """
     row = connection.execute(
         sa.update(s.clock).values(commits=s.clock.c.commits + 1).returning(s.clock.c.commits)
     ).one()
     last = connection.execute(sa.select(sa.func.max(s.commit.c.committed_at))).scalar()
     now = datetime.now(UTC)
-    moment = max(now, last) if last is not None else now
+    moment = max(now, last + timedelta(microseconds=1)) if last is not None else now
     values = {"id": row.commits, "run_id": run, "committed_at": moment}
     connection.execute(sa.insert(s.commit), values)
     connection.info[_COMMIT] = (row.commits, moment)

@@ -124,7 +124,11 @@ def _check_details(label: str, note: str | None, until: datetime | None) -> None
         msg = "a comment needs a text: note="
         raise HistoryError(msg)
     if (label == "snoozed") != (until is not None):
-        msg = "snoozed needs an end, and no other label has one: until="
+        msg = (
+            "snoozed needs an end: until=, or --until on the command line"
+            if until is None
+            else f"only snoozed has an end: leave out until= for {label}"
+        )
         raise HistoryError(msg)
     if until is not None and until.tzinfo is None:
         msg = f"until={until} has no time zone; give an aware datetime, such as datetime.now(UTC)"
@@ -173,9 +177,11 @@ def last_label_id(connection: Connection, incident: int) -> int:
 
 def last_labelled(connection: Connection, commit: int | None = None) -> dict[int, datetime]:
     """Return the time of the last label of each incident that has any, its anomalies' labels included."""
-    b, f = s.label.c, s.finding.c
-    members = sa.select(f.incident_id).where(
-        f.anomaly_id == b.anomaly_id, s.holds(s.finding, commit)
+    b, f, n = s.label.c, s.finding.c, s.anomaly.c
+    members = (
+        sa.select(f.incident_id)
+        .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
+        .where(_same_point(b, n), s.holds(s.finding, commit))
     )
     of = sa.func.coalesce(b.incident_id, members.limit(1).scalar_subquery())
     query = sa.select(of, b.created_at)
@@ -197,10 +203,15 @@ def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str
 
 
 def labels_of_incident(incident: int) -> sa.ColumnElement[bool]:
-    """Return the condition that a label is on an incident, or on an anomaly in it."""
-    b, f = s.label.c, s.finding.c
-    members = sa.select(f.anomaly_id).where(f.incident_id == incident, s.holds(s.finding))
-    return (b.incident_id == incident) | b.anomaly_id.in_(members)
+    """Return the condition that a label is on an incident, or on a point of an anomaly in it."""
+    b, f, n = s.label.c, s.finding.c, s.anomaly.c
+    members = (
+        sa.select(n.id)
+        .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
+        .where(f.incident_id == incident, s.holds(s.finding), _same_point(b, n))
+    )
+    about_a_point = b.anomaly_id.is_not(None) & members.correlate(s.label).exists()
+    return (b.incident_id == incident) | about_a_point
 
 
 def _anomaly(connection: Connection, of: int) -> dict[str, int] | None:
@@ -298,16 +309,23 @@ def _is_empty_range(connection: Connection, dataset: int, window: Window) -> boo
 def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:
     """Return label id and status for each anomaly and incident whose status is set by labels.
 
-    Nothing of a retired dataset is open: what no label settled is resolved.
+    The label of an anomaly holds for the same point when its partition is measured again. Nothing of a
+    retired dataset is open: what no label settled is resolved.
     """
-    b = s.label.c
+    b, n, labelled = s.label.c, s.anomaly.c, s.anomaly.alias("labelled")
     telling = [label for label, status in STATUS_OF.items() if status is not None]
-    query = sa.select(b.id, b.anomaly_id, b.incident_id, b.label).where(b.label.in_(telling))
+    same = _same_point(labelled.c, n) & (n.detector == labelled.c.detector)
+    query = (
+        sa.select(b.id, sa.func.coalesce(b.incident_id, n.id), b.label)
+        .select_from(s.label)
+        .outerjoin(labelled, labelled.c.id == b.anomaly_id)
+        .outerjoin(s.anomaly, same)
+        .where(b.label.in_(telling))
+    )
     if commit is not None:
         query = query.where(b.commit_id <= commit)
     found: dict[int, tuple[int, str]] = {}
-    for number, anomaly, incident, label in connection.execute(query.order_by(b.id)):
-        of = incident if anomaly is None else anomaly
+    for number, of, label in connection.execute(query.order_by(b.id)):
         if of is not None:
             found[of] = (number, str(STATUS_OF[label]))
     retired = retirements(connection, commit)
@@ -323,6 +341,11 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
                 if status == "open":
                     found[of] = (number, "resolved")
     return found
+
+
+def _same_point(one: Any, other: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that labels or anomalies, of any version, are of one series and partition."""
+    return sa.and_(one.series_id == other.series_id, one.partition_id == other.partition_id)
 
 
 def check_status(status: str | None) -> None:
@@ -343,14 +366,60 @@ def status_of(
     return max(said.get(of, (0, "open")) for of in (anomaly, incident) if of is not None)[1]
 
 
-def last_status_labels(connection: Connection, dataset: int) -> dict[int, tuple[str, str | None]]:
-    """Return the last status-setting label of each incident, and its author."""
+@dataclass(frozen=True)
+class LastLabels:
+    """What was last said of an incident.
+
+    Attributes
+    ----------
+    label, by, at : str or None, str or None, datetime or None
+        The last label that sets the status, its author, and when it was given.
+    judged_at : int or None
+        The commit of the last label by which a person judged the incident: acknowledged, expected,
+        resolved or snoozed. None if they reopened it, or if detection found since that it goes beyond.
+    beyond_at : datetime or None
+        When detection last found that it goes beyond what a person labelled.
+    """
+
+    label: str | None = None
+    by: str | None = None
+    at: datetime | None = None
+    judged_at: int | None = None
+    beyond_at: datetime | None = None
+
+
+BEYOND_LABEL = "beyond what was labelled"
+"""Beginning of the note of an automatic label where an incident goes beyond what a person labelled."""
+
+
+def last_labels(connection: Connection, dataset: int | None = None) -> dict[int, LastLabels]:
+    """Return what was last said of each incident with labels, of a dataset or of all."""
     b = s.label.c
     telling = [label for label, status in STATUS_OF.items() if status is not None]
-    query = sa.select(b.incident_id, b.label, b.by).where(
-        b.dataset_id == dataset, b.incident_id.is_not(None), b.label.in_(telling)
+    query = sa.select(b.incident_id, b.label, b.by, b.note, b.commit_id, b.created_at).where(
+        b.incident_id.is_not(None), b.label.in_([*telling, "snoozed"])
     )
-    return {row[0]: (row[1], row[2]) for row in connection.execute(query.order_by(b.id))}
+    if dataset is not None:
+        query = query.where(b.dataset_id == dataset)
+    found: dict[int, LastLabels] = {}
+    for row in connection.execute(query.order_by(b.id)):
+        last = found.get(row.incident_id, LastLabels())
+        if row.label != "snoozed":
+            last = replace(last, label=row.label, by=row.by, at=row.created_at)
+        if row.by != AUTOMATIC_AUTHOR:
+            judged = None if row.label == "reopened" else row.commit_id
+            last = replace(last, judged_at=judged)
+        elif (row.note or "").startswith(BEYOND_LABEL):
+            last = replace(last, judged_at=None, beyond_at=row.created_at)
+        found[row.incident_id] = last
+    return found
+
+
+def last_automatic_note(connection: Connection, incident: int) -> str:
+    """Return the note of the last automatic label of an incident; empty if there is none."""
+    b = s.label.c
+    query = sa.select(b.note).where(b.incident_id == incident, b.by == AUTOMATIC_AUTHOR)
+    return connection.execute(query.order_by(b.id.desc()).limit(1)).scalar() or ""
 
 
 def training_labels(
@@ -440,9 +509,12 @@ def _members(
 
 
 def label_rows(
-    connection: Connection, dataset: str | None, as_of: AsOf = None
+    connection: Connection,
+    dataset: str | None,
+    as_of: AsOf = None,
+    incident: int | None = None,
 ) -> list[Mapping[str, Any]]:
-    """Return all labels in the order in which they were given."""
+    """Return all labels, or those of an incident and its anomalies, in the order in which they were given."""
     b = s.label.c
     named = {
         "dataset": s.dataset.c.name,
@@ -460,6 +532,8 @@ def label_rows(
     )
     if dataset is not None:
         query = query.where(b.dataset_id == dataset_id(connection, dataset))
+    if incident is not None:
+        query = query.where(labels_of_incident(incident))
     commit = commit_as_of(connection, as_of)
     if commit is not None:
         query = query.where(b.commit_id <= commit)

@@ -152,6 +152,8 @@ def _incident(details: IncidentDetails, most: int, width: int) -> Iterator[Marku
         ("series", row["series"]),
     ]
     yield pairs(facts, width)
+    if details.closing_note is not None:
+        yield sentence(details.closing_note, 8 * width)
     if details.group is not None:
         yield sentence(f"One of a group, {details.group.headline}.", 8 * width)
     texts = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
