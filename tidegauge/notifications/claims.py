@@ -1,42 +1,71 @@
-"""Claims on notifications of incidents, so that one process sends each to each sink once."""
+"""Claims on notifications of incidents, so that one process sends each piece of news to each sink once.
+
+The row of a sink and an incident in the table ``notice`` says what the sink knows. Once a message was sent,
+``tried_at`` is the time of the last commit that it took into account, so that what the sink was told can be
+compared with what is known now. While further news of the incident is being sent, ``sent_at`` keeps that
+time and ``error`` is not null.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.notifications.messages import CLEAREST, group_message, incident_message
+from tidegauge.notifications.messages import (
+    CLEAREST,
+    closing_message,
+    group_message,
+    incident_message,
+    over_message,
+)
 from tidegauge.repository.detectors.severity import Severity
+from tidegauge.repository.incidents.anomaly import Anomaly, read_anomalies
 from tidegauge.repository.incidents.common_cause import IncidentGroup, grouped_incident_rows
+from tidegauge.repository.incidents.worsening import is_clearly_worse
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
-from tidegauge.repository.store.labels import triage
+from tidegauge.repository.store.labels import (
+    AUTOMATIC_AUTHOR,
+    LastLabels,
+    last_automatic_note,
+    last_labels,
+    triage,
+)
 from tidegauge.repository.store.queries import Window, dataset_id
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 PAUSES = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 24 * 60))
-"""Delays before retries. The last one repeats: what is still open is never given up."""
+"""Delays before retries. The last one repeats: what is still news is never given up."""
 LOST = timedelta(hours=1)
 """Lease of a claim: after it, a claim without a result counts as abandoned."""
+OVER_NEWS_AGE = timedelta(days=7)
+"""Age up to which an incident that is over is news: a new sink is not told of all that ever was."""
+MAX_SINGLE_MESSAGES = 5
+"""Incidents of a dataset that are over, or closed ones, of which more share a message."""
 
 
 @dataclass
 class IncidentNews:
-    """An open incident that a sink is still to be told of, or those of a group.
+    """News of an incident that a sink is still to be told, or of several in one message.
 
     Attributes
     ----------
     database : Database
     sink : str
     incidents : sequence of mapping
-        Rows as `Repository.incidents` returns them, the gravest first; after `claim`, those that were
-        claimed.
+        Rows as `Repository.incidents` returns them, the gravest first, with a ``note`` that says why they
+        are sent, empty for one that is open and new; after `claim`, those that were claimed.
+    as_of : datetime
+        The time of the last commit when they were read.
+    told_at : mapping of int to datetime or None
+        What the sink knows of each incident: all until this time; None if nothing.
     group : IncidentGroup, optional
         Their group, which other incidents may belong to, too.
     """
@@ -44,6 +73,8 @@ class IncidentNews:
     database: Database
     sink: str
     incidents: Sequence[Mapping[str, Any]]
+    as_of: datetime
+    told_at: Mapping[int, datetime | None] = field(default_factory=dict)
     group: IncidentGroup | None = None
 
     @property
@@ -58,19 +89,27 @@ class IncidentNews:
 
     @property
     def severity(self) -> Severity:
-        """The gravest severity."""
+        """The gravest severity; of closed incidents it is information."""
+        if not self.incidents[0]["series"]:
+            return Severity.INFO
         return Severity(self.incidents[0]["severity"])
 
     def claim(self, now: datetime) -> bool:
         """Claim them for their sink; return False if other processes did."""
         self.incidents = [
-            one for one in self.incidents if claim(self.database, int(one["id"]), self.sink, now)
+            one
+            for one in self.incidents
+            if claim(self.database, int(one["id"]), self.sink, now, self.told_at.get(one["id"]))
         ]
         return bool(self.incidents)
 
     def message(self, url: str | None) -> tuple[str, str]:
         """Return title and body."""
-        if self.group is not None and len(self.incidents) > 1:
+        if not self.incidents[0]["series"]:
+            return closing_message(self.incidents, url)
+        if len(self.incidents) > 1:
+            if self.group is None:
+                return over_message(self.incidents, url)
             return group_message(self.group, self.incidents, url)
         explanations = clearest(self.database, self.numbers[0], CLEAREST)
         return incident_message(self.incidents[0], explanations, url, self.group)
@@ -78,7 +117,7 @@ class IncidentNews:
     def settle(self, now: datetime, error: str) -> None:
         """Record that they were sent, or the error."""
         for number in self.numbers:
-            settle(self.database, number, self.sink, now, error)
+            settle(self.database, number, self.sink, now, error, self.as_of)
 
 
 def due_news(
@@ -90,70 +129,185 @@ def due_news(
 ) -> list[IncidentNews]:
     """Return what a sink is still to be told of incidents, the oldest first; those of a group together.
 
+    Incidents are news if they are open and the sink does not know them, or if they began and were over
+    between two looks at the data; if they got clearly worse since the sink was told, or went beyond what a
+    person labelled; and if they were closed after the sink was told. Snoozed ones wait.
+
     Raises
     ------
     UnknownDatasetError
     """
-    due, groups = _due_incidents(database, sink, datasets, severity, now)
-    news: dict[int, list[Mapping[str, Any]]] = {}
-    for row in due:
-        news.setdefault(row["group"] or row["id"], []).append(row)
+    grave = list(Severity)[list(Severity).index(severity) :]
+    due: list[dict[str, Any]] = []
+    with database.read() as connection:
+        for name in datasets or ():
+            dataset_id(connection, name)
+        rows, groups = grouped_incident_rows(connection, None, None, Window())
+        reader = _NewsReader(connection, sink, now)
+        for row in sorted(rows, key=lambda row: row["id"]):
+            asked = datasets is None or row["dataset"] in datasets
+            if asked and row["severity"] in grave:
+                note = reader.news_of(row)
+                if note is not None:
+                    due.append({**row, "note": note})
     order = list(Severity)
     return [
         IncidentNews(
             database,
             sink,
-            sorted(rows, key=lambda row: -order.index(row["severity"])),
-            groups.get(rows[0]["id"]),
+            sorted(some, key=lambda row: -order.index(row["severity"])),
+            reader.as_of,
+            {row["id"]: reader.told_at(row["id"]) for row in some},
+            groups.get(some[0]["id"]) if some[0]["group"] else None,
         )
-        for rows in news.values()
+        for some in _messages(due)
     ]
 
 
-def _due_incidents(
-    database: Database,
-    sink: str,
-    datasets: Collection[str] | None,
-    severity: Severity,
-    now: datetime,
-) -> tuple[list[Mapping[str, Any]], Mapping[int, IncidentGroup]]:
-    """Return the open incidents of a severity or above that are due for a sink, and all groups.
+def _messages(due: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the incidents of each message: those of a group, and where there are many, similar ones."""
 
-    Those that are snoozed are not due before their time.
-    """
-    grave = list(Severity)[list(Severity).index(severity) :]
-    n = s.notice.c
-    with database.read() as connection:
-        for name in datasets or ():
-            dataset_id(connection, name)
-        rows, groups = grouped_incident_rows(connection, None, "open", Window())
+    def similar(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        if not row["series"]:
+            return ("closed",)
+        return ("group", row["group"]) if row["group"] else (row["status"], row["dataset"])
+
+    counts = Counter(map(similar, due))
+    messages: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in due:
+        key = similar(row)
+        together = row["group"] or (row["status"] != "open" and counts[key] > MAX_SINGLE_MESSAGES)
+        messages.setdefault(key if together else ("incident", row["id"]), []).append(row)
+    return list(messages.values())
+
+
+class _NewsReader:
+    """Compares what a sink knows of incidents with what is known now."""
+
+    def __init__(self, connection: Connection, sink: str, now: datetime) -> None:
+        n = s.notice.c
+        self._connection, self._now = connection, now
         query = sa.select(n.incident_id, n.attempts, n.tried_at, n.sent_at, n.error)
-        asleep = {
+        notices = connection.execute(query.where(n.sink == sink))
+        self._notices = {row.incident_id: row for row in notices}
+        self._labels = last_labels(connection)
+        self._asleep = {
             number
             for number, state in triage(connection).items()
             if state.snoozed_until is not None and state.snoozed_until > now
         }
-        known = {row.incident_id: row for row in connection.execute(query.where(n.sink == sink))}
-    due: list[Mapping[str, Any]] = sorted(
-        (
-            row
-            for row in rows
-            if row["severity"] in grave
-            and row["id"] not in asleep
-            and (datasets is None or row["dataset"] in datasets)
-            and (row["id"] not in known or is_due(known[row["id"]], now))
-        ),
-        key=lambda row: row["id"],
-    )
-    return due, groups
+        last = connection.execute(sa.select(sa.func.max(s.commit.c.committed_at))).scalar()
+        self.as_of: datetime = last or now
+
+    def told_at(self, incident: int) -> datetime | None:
+        """Return the time up to which the sink knows of an incident; None if it knows nothing."""
+        notice = self._notices.get(incident)
+        return None if notice is None else told_at(notice)
+
+    def news_of(self, row: Mapping[str, Any]) -> str | None:
+        """Return why an incident is news to the sink, empty if it is new and open; None if it is no news."""
+        notice, told = self._notices.get(row["id"]), self.told_at(row["id"])
+        if notice is not None and not (is_settled(notice) or may_retry(notice, self._now)):
+            return None
+        is_open = row["status"] == "open" and row["id"] not in self._asleep
+        if told is not None:
+            changed = row["updated_at"] > told
+            return self._further_news(row, told, is_open=is_open) if changed else None
+        if not row["series"]:
+            return None
+        return "" if is_open else self._missed(row, tried=notice is not None)
+
+    def _further_news(self, row: Mapping[str, Any], told: datetime, *, is_open: bool) -> str | None:
+        """Return the news of an incident that changed since the sink was told of it."""
+        if not row["series"]:
+            was_there = bool(self._anomalies(row["id"], told))
+            return last_automatic_note(self._connection, row["id"]) if was_there else None
+        if is_open or self._is_just_over(row, row["updated_at"]):
+            return self._worse(row, told)
+        return None
+
+    def _missed(self, row: Mapping[str, Any], *, tried: bool) -> str | None:
+        """Return the news of an incident that was over before the sink could be told of it."""
+        last = self._labels.get(row["id"], LastLabels())
+        at_once = last.at == row["opened_at"]
+        if not self._is_just_over(row, row["opened_at"]) or not (tried or at_once):
+            return None
+        return self._over(row) if self._has_data(row["id"]) else None
+
+    def _worse(self, row: Mapping[str, Any], told: datetime) -> str | None:
+        """Return the news of an incident that is worse than the sink knows."""
+        before, after = self._anomalies(row["id"], told), self._anomalies(row["id"])
+        beyond_at = self._labels.get(row["id"], LastLabels()).beyond_at
+        if beyond_at is not None and beyond_at > told:
+            note = "it goes beyond what was labelled"
+        elif is_clearly_worse(before, after):
+            note = "it got worse since it was sent" if before else "it is back"
+        else:
+            return None
+        return note if row["status"] == "open" else f"{note}; {self._over(row)}"
+
+    def _is_just_over(self, row: Mapping[str, Any], at: datetime) -> bool:
+        """Return whether detection, not a person, resolved an incident a short time ago."""
+        by = self._labels.get(row["id"], LastLabels()).by
+        automatic = row["status"] == "resolved" and by == AUTOMATIC_AUTHOR
+        return automatic and self._now - at <= OVER_NEWS_AGE
+
+    def _anomalies(self, incident: int, told: datetime | None = None) -> list[Anomaly]:
+        """Return the anomalies of an incident now, or up to a time."""
+        commit = None
+        if told is not None:
+            c = s.commit.c
+            until = sa.select(sa.func.max(c.id)).where(c.committed_at <= told)
+            commit = self._connection.execute(until).scalar() or 0
+        condition = s.finding.c.incident_id == incident
+        return read_anomalies(self._connection, condition, {}, commit)
+
+    def _over(self, row: Mapping[str, Any]) -> str:
+        """Return since which partition an incident is over."""
+        c, p, later = s.course.c, s.partition.c, s.partition.alias("later")
+        query = (
+            sa.select(later.c.name)
+            .join_from(s.course, s.partition, p.id == c.last_partition_id)
+            .join(later, (later.c.dataset_id == p.dataset_id) & (later.c.segment == p.segment))
+            .where(c.incident_id == row["id"], s.holds(s.course), later.c.time > p.time)
+            .order_by(later.c.time)
+            .limit(1)
+        )
+        since = self._connection.execute(query).scalar()
+        return "it is over" if since is None else f"it is over since {since}"
+
+    def _has_data(self, incident: int) -> bool:
+        """Return whether a partition with an anomaly of an incident is still in the table."""
+        n, gone = s.anomaly.c, s.absence.c
+        missing = sa.exists().where(gone.partition_id == n.partition_id, s.holds(s.absence))
+        query = (
+            sa.select(n.id)
+            .join_from(s.finding, s.anomaly, n.id == s.finding.c.anomaly_id)
+            .where(s.finding.c.incident_id == incident, s.holds(s.finding), ~missing)
+        )
+        return self._connection.execute(query.limit(1)).first() is not None
+
+
+def told_at(notice: Any) -> datetime | None:
+    """Return the time up to which a sink knows of an incident; None if it knows nothing."""
+    at: datetime | None = notice.tried_at if is_settled(notice) else notice.sent_at
+    return at
+
+
+def is_settled(notice: Any) -> bool:
+    """Return whether a notification was sent, and no other is being sent."""
+    return notice.sent_at is not None and notice.error is None
+
+
+def may_retry(notice: Any, now: datetime) -> bool:
+    """Return whether the pause after a claim without success is over."""
+    pause = PAUSES[min(notice.attempts, len(PAUSES)) - 1] if notice.error else LOST
+    return bool(now - notice.tried_at >= pause)
 
 
 def is_due(notice: Any, now: datetime) -> bool:
     """Return whether a notification that was claimed before is due for another attempt."""
-    if notice.sent_at is not None:
-        return False
-    pause = LOST if notice.error is None else PAUSES[min(notice.attempts, len(PAUSES)) - 1]
-    return bool(now - notice.tried_at >= pause)
+    return notice.sent_at is None and may_retry(notice, now)
 
 
 def clearest(database: Database, incident: int, most: int) -> Sequence[str]:
@@ -170,8 +324,21 @@ def clearest(database: Database, incident: int, most: int) -> Sequence[str]:
         return list(connection.execute(query).scalars())
 
 
-def claim(database: Database, incident: int, sink: str, now: datetime) -> bool:
-    """Claim the notification of a sink of an incident; return False if sent, claimed or not yet due."""
+def claim(
+    database: Database, incident: int, sink: str, now: datetime, told: datetime | None = None
+) -> bool:
+    """Claim the notification of a sink of an incident; return False if sent, claimed or not yet due.
+
+    Parameters
+    ----------
+    database : Database
+    incident : int
+    sink : str
+    now : datetime
+    told : datetime, optional
+        The time up to which the sink knew of the incident when the news was found. The claim fails if it
+        was told more meanwhile.
+    """
     of = (s.notice.c.incident_id == incident) & (s.notice.c.sink == sink)
 
     def work(connection: Connection) -> bool:
@@ -180,21 +347,35 @@ def claim(database: Database, incident: int, sink: str, now: datetime) -> bool:
         if known is None:
             values = {"incident_id": incident, "sink": sink, "attempts": 1, "tried_at": now}
             connection.execute(sa.insert(s.notice).values(**values))
-        elif is_due(known, now):
-            values = {"attempts": known.attempts + 1, "tried_at": now, "error": None}
-            connection.execute(sa.update(s.notice).where(of).values(**values))
-        else:
+            return True
+        settled = is_settled(known)
+        if told_at(known) != told or not (settled or may_retry(known, now)):
             return False
+        values = {
+            "attempts": 1 if settled else known.attempts + 1,
+            "tried_at": now,
+            "sent_at": told,
+            "error": None if told is None else _SENDING,
+        }
+        connection.execute(sa.update(s.notice).where(of).values(**values))
         return True
 
     return database.write(work)
 
 
-def settle(database: Database, incident: int, sink: str, now: datetime, error: str) -> None:
-    """Record the result of a claim: sent, or an error."""
+_SENDING = ""
+"""Stands in place of an error while further news of an incident is being sent."""
+
+
+def settle(
+    database: Database, incident: int, sink: str, now: datetime, error: str, as_of: datetime
+) -> None:
+    """Record the result of a claim: sent, with all that was known until a time, or an error."""
     n = s.notice.c
-    of = (n.incident_id == incident) & (n.sink == sink) & n.sent_at.is_(None)
-    values = {"error": error} if error else {"sent_at": now, "error": None}
+    unsettled = n.sent_at.is_(None) | n.error.is_not(None)
+    of = (n.incident_id == incident) & (n.sink == sink) & unsettled
+    sent = {"sent_at": now, "tried_at": as_of, "error": None}
+    values = {"error": error} if error else sent
 
     def work(connection: Connection) -> None:
         connection.execute(sa.update(s.notice).where(of).values(**values))

@@ -14,6 +14,8 @@ from tidegauge.repository.incidents.common_cause import IncidentGroup
 
 CLEAREST = 5
 """Maximum number of explanations, or of failures, in a message."""
+MAX_LISTED_INCIDENTS = 20
+"""Maximum number of incidents in a message that are over, or closed."""
 _LONG, _SHORT = 400, 100
 RUN = "run"
 """Name under which a failed run is told as checks are."""
@@ -43,7 +45,7 @@ def incident_message(
     Parameters
     ----------
     incident : mapping
-        A row as `Repository.incidents` returns it.
+        A row as `Repository.incidents` returns it, perhaps with a ``note``: why it is sent again, or late.
     explanations : sequence of str
         Of its highest-scoring anomalies.
     url : str, optional
@@ -62,7 +64,8 @@ def incident_message(
     See: tidegauge anomalies show 7
     """
     title = f"Tidegauge: {incident['severity']} in {plain(incident['dataset'], _SHORT)}"
-    told = [f"- {plain(one, _LONG)}" for one in explanations]
+    told = [_sentence(incident["note"])] if incident.get("note") else []
+    told += [f"- {plain(one, _LONG)}" for one in explanations]
     if group is not None:
         told.append(plain(f"One of a group, {group.headline}", _LONG))
     return title, "\n".join([plain(incident["headline"], _LONG), *told, _see(incident, url)])
@@ -101,11 +104,77 @@ def group_message(
     """
     tables = list(dict.fromkeys(plain(one["dataset"], _SHORT) for one in incidents))
     title = f"Tidegauge: {incidents[0]['severity']} in {tables[0] if len(tables) == 1 else f'{len(tables)} tables'}"
-    told = [f"{plain(one['dataset'], _SHORT)}: {one['headline']}" for one in incidents]
+    told = [f"{plain(one['dataset'], _SHORT)}: {_noted(one)}" for one in incidents]
     lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
     if rest := list(dict.fromkeys(plain(one["dataset"], _SHORT) for one in incidents[CLEAREST:])):
         lines.append(plain(f"and in {', '.join(rest)}", _LONG))
     return title, "\n".join([plain(group.headline, _LONG), *lines, _see(incidents[0], url)])
+
+
+def over_message(incidents: Sequence[Mapping[str, Any]], url: str | None = None) -> tuple[str, str]:
+    """Return title and body of the message of several incidents of a dataset that are over.
+
+    Examples
+    --------
+    >>> first = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
+    >>> other = first | {"id": 8, "headline": "9 Mar 2013: volume +99 %"}
+    >>> title, body = over_message([first | {"note": "it is over since ds=2013-02-09"}, other])
+    >>> print(title, body, sep=chr(10))
+    Tidegauge: error in d
+    2 incidents that are over
+    - 8 Feb 2013: volume -52 % (it is over since ds=2013-02-09)
+    - 9 Mar 2013: volume +99 %
+    See: tidegauge anomalies show 7
+    """
+    first = incidents[0]
+    title = f"Tidegauge: {first['severity']} in {plain(first['dataset'], _SHORT)}"
+    lines = [f"- {plain(_noted(one), _LONG)}" for one in incidents[:MAX_LISTED_INCIDENTS]]
+    head = f"{len(incidents)} incidents that are over"
+    return title, "\n".join([head, *lines, *_rest(incidents), _see(first, url)])
+
+
+def closing_message(
+    incidents: Sequence[Mapping[str, Any]], url: str | None = None
+) -> tuple[str, str]:
+    """Return title and body of the message of incidents that were sent and are closed, with the reason.
+
+    Examples
+    --------
+    >>> incident = {"id": 7, "dataset": "d", "headline": "8 Feb 2013: volume -52 %"}
+    >>> note = "taken back on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal"
+    >>> title, body = closing_message([incident | {"note": note}])
+    >>> print(title, body, sep=chr(10))
+    Tidegauge: closed in d
+    8 Feb 2013: volume -52 %
+    Taken back on 2013-02-09 08:30 because ds=2013-02-08 was measured again and looks normal.
+    See: tidegauge anomalies show 7
+    """
+    first = incidents[0]
+    if len(incidents) == 1:
+        title = f"Tidegauge: closed in {plain(first['dataset'], _SHORT)}"
+        lines = [plain(first["headline"], _LONG), _sentence(first["note"])]
+        return title, "\n".join([*lines, _see(first, url)])
+    title = f"Tidegauge: {len(incidents)} incidents closed"
+    told = [f"{plain(one['dataset'], _SHORT)}: {_noted(one)}" for one in incidents]
+    lines = [f"- {plain(one, _LONG)}" for one in told[:MAX_LISTED_INCIDENTS]]
+    return title, "\n".join([*lines, *_rest(incidents), _see(first, url)])
+
+
+def _noted(incident: Mapping[str, Any]) -> str:
+    """Return an incident's headline, with its note."""
+    note = incident.get("note")
+    return f"{incident['headline']} ({note})" if note else str(incident["headline"])
+
+
+def _sentence(note: str) -> str:
+    """Return a note as a sentence of a message."""
+    text = plain(note, _LONG)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _rest(incidents: Sequence[Mapping[str, Any]]) -> list[str]:
+    more = len(incidents) - MAX_LISTED_INCIDENTS
+    return [f"and {more} more"] if more > 0 else []
 
 
 def _see(incident: Mapping[str, Any], url: str | None) -> str:

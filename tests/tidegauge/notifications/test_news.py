@@ -1,0 +1,284 @@
+"""What a sink is told again, late, or of incidents that were closed. No Spark."""
+
+import datetime as dt
+import logging
+
+import pytest
+from tidegauge.repository.repository import Repository
+
+import tidegauge as tg
+
+LIMIT = [tg.Monitor({}, tg.SimpleThreshold(100.0, lower_bound=0.0))]
+SEASONAL = [tg.Monitor()]
+
+
+@pytest.fixture
+def repo():
+    with Repository("sqlite://") as repository:
+        yield repository
+
+
+@pytest.fixture
+def sent(caplog, repo):
+    """Return a function that sends what is news, and returns title and lines of each message."""
+    caplog.set_level(logging.INFO, "tidegauge.incidents")
+
+    def send(**options):
+        caplog.clear()
+        tg.notify(repo, ["log"], **options)
+        records = [r for r in caplog.records if r.name == "tidegauge.incidents"]
+        return [record.getMessage().split("\n") for record in records]
+
+    return send
+
+
+def ds(n):
+    return f"ds={dt.date(2013, 1, 1) + dt.timedelta(days=n - 1)}"
+
+
+def measure(repo, values, first=61, dataset="d", monitors=SEASONAL):
+    days = {ds(n): v for n, v in enumerate(values, first)}
+    repo.record(dataset, "rows", days, scale="count")
+    repo.detect(dataset, monitors)
+
+
+def usual(repo, dataset="d"):
+    """Measure sixty days of a thousand rows."""
+    measure(repo, [998 + n % 5 for n in range(60)], 1, dataset)
+
+
+def number(repo):
+    return int(repo.incidents("d")["id"].iloc[0])
+
+
+def headlines(messages):
+    return [lines[1] for lines in messages]
+
+
+# measured again
+
+
+def test_late_rows_are_no_news(repo, sent):
+    usual(repo)
+    measure(repo, [1700])
+    assert headlines(sent()) == ["2 Mar 2013: rows +70 %"]
+    for value in (1701, 1703, 1650):
+        measure(repo, [value])
+        assert sent() == []
+
+
+def test_late_rows_that_make_it_worse_are_news_once(repo, sent):
+    usual(repo)
+    measure(repo, [700])
+    sent()
+    measure(repo, [400])
+    ((title, headline, note, *_),) = sent()
+    assert title == "Tidegauge: error in d"
+    assert headline == "2 Mar 2013: rows -60 %"
+    assert note == "It got worse since it was sent."
+    measure(repo, [399])
+    assert sent() == []
+
+
+def test_what_was_sent_is_taken_back_where_it_was_sent(repo, sent, caplog):
+    usual(repo)
+    measure(repo, [1700])
+    sent()
+    incident = number(repo)
+    measure(repo, [1001])
+    ((title, headline, note, see),) = sent()
+    assert title == "Tidegauge: closed in d"
+    assert headline == "2 Mar 2013: rows +70 %"
+    assert note.startswith("Taken back on ")
+    assert note.endswith("because ds=2013-03-02 was measured again and looks normal.")
+    assert see == f"See: tidegauge anomalies show {incident}"
+    assert repo.incident(incident).closing_note == note
+    assert sent() == []
+    assert tg.notify(repo, ["json://localhost:1/"]) == []  # which was told nothing
+    measure(repo, [1702])
+    ((_, headline, note, *_),) = sent()
+    assert (headline, note) == ("2 Mar 2013: rows +70 %", "It is back.")
+    assert number(repo) == incident
+
+
+def test_what_a_sink_was_not_told_is_not_taken_back(repo, sent):
+    usual(repo)
+    measure(repo, [1700])
+    repo.label(number(repo), "acknowledged", by="ann")
+    measure(repo, [1001])
+    assert repo.incidents("d")["status"].tolist() == ["resolved"]
+    assert sent() == []
+
+
+def test_what_is_taken_back_and_is_back_before_a_sink_looks_is_no_news(repo, sent):
+    usual(repo)
+    measure(repo, [1700])
+    sent()
+    for value in (1001, 1702):
+        measure(repo, [value])
+    assert sent() == []
+
+
+def test_a_sink_that_fails_is_told_later_that_an_alarm_was_taken_back(
+    repo, sent, clock, monkeypatch
+):
+    usual(repo)
+    measure(repo, [1700])
+    sent()
+    measure(repo, [1001])
+    from tidegauge.notifications import notify
+
+    with monkeypatch.context() as broken:
+        broken.setattr(notify, "attempt", lambda *_: "it is down")
+        assert [one.error for one in tg.notify(repo, "log")] == ["it is down"]
+        assert tg.notify(repo, "log") == []  # not before a minute has passed
+    assert sent() == []
+    clock.now += dt.timedelta(minutes=1)
+    assert [lines[0] for lines in sent()] == ["Tidegauge: closed in d"]
+    clock.now += dt.timedelta(days=1)
+    assert sent() == []
+
+
+# labels
+
+
+@pytest.mark.parametrize("label", ["expected", "acknowledged", "resolved", "snoozed"])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_goes_beyond_a_label_is_news_once(repo, sent, label, quiet):
+    usual(repo)
+    measure(repo, [500])
+    sent()
+    until = dt.datetime.now(dt.UTC) + dt.timedelta(days=3) if label == "snoozed" else None
+    repo.label(number(repo), label, by="ann", until=until)
+    assert sent() == []
+    if quiet:
+        measure(repo, [1001], 62)
+        assert sent() == []
+    measure(repo, [0], 62 + quiet)
+    ((_, headline, note, *_),) = sent()
+    assert headline.endswith("rows -100 %")
+    assert note == "It goes beyond what was labelled."
+    assert sent() == []
+    measure(repo, [0], 63 + quiet)
+    assert sent() == []
+
+
+def test_what_goes_on_after_a_person_resolved_it_is_news(repo, sent):
+    usual(repo)
+    measure(repo, [500])
+    sent()
+    repo.label(number(repo), "resolved", by="ann")
+    measure(repo, [500], 62)
+    assert len(sent()) == 1
+
+
+@pytest.mark.parametrize("label", ["expected", "acknowledged"])
+def test_more_of_the_same_is_no_news_after_a_label(repo, sent, label):
+    usual(repo)
+    measure(repo, [500])
+    sent()
+    repo.label(number(repo), label, by="ann")
+    measure(repo, [510, 490], 62)
+    assert sent() == []
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "told"), [(500, 0, 1), (500, 420, 0), (850, 700, 1), (0, 0, 0)]
+)
+def test_without_a_label_it_is_news_once_if_it_is_clearly_worse(repo, sent, first, then, told):
+    usual(repo)
+    measure(repo, [first])
+    assert len(sent()) == 1
+    measure(repo, [then], 62)
+    assert len(sent()) == told
+    assert sent() == []
+
+
+def test_what_comes_back_after_a_quiet_day_as_it_was_is_no_news(repo, sent):
+    usual(repo)
+    for value, messages in ((500, 1), (1001, 0), (490, 0), (1002, 0), (0, 1)):
+        measure(repo, [value], 61 + len(repo.metrics("d")) - 60)
+        assert len(sent()) == messages, value
+
+
+# many days at once
+
+
+def test_a_run_that_catches_up_tells_everything_once(repo, sent):
+    usual(repo)
+    sent()
+    measure(repo, [1001, 0, 1002, 1003, 1004, 2500, 1000, 1001, 1002, 1003])
+    messages = sent()
+    assert headlines(messages) == ["3 Mar 2013: rows -100 %", "7 Mar 2013: rows +150 %"]
+    assert [lines[0] for lines in messages] == ["Tidegauge: error in d"] * 2
+    assert [lines[2] for lines in messages] == [
+        "It is over since ds=2013-03-04.",
+        "It is over since ds=2013-03-08.",
+    ]
+    assert set(repo.incidents("d")["status"]) == {"resolved"}
+    assert sent() == []
+    measure(repo, [1000], 71)
+    assert sent() == []
+
+
+def test_what_is_worse_and_over_in_one_run_is_news_once(repo, sent):
+    usual(repo)
+    measure(repo, [500])
+    sent()
+    measure(repo, [0, 1001, 1002], 62)
+    ((_, _, note, *_),) = sent()
+    assert note == "It got worse since it was sent; it is over since ds=2013-03-04."
+    assert sent() == []
+
+
+@pytest.mark.parametrize("label", ["expected", "resolved"])
+def test_what_goes_beyond_a_label_and_is_over_in_one_run_is_news_once(repo, sent, label):
+    usual(repo)
+    measure(repo, [500])
+    sent()
+    repo.label(number(repo), label, by="ann")
+    measure(repo, [0, 1001, 1002], 62)
+    ((_, _, note, *_),) = sent()
+    assert note == "It goes beyond what was labelled; it is over since ds=2013-03-04."
+    assert sent() == []
+
+
+def test_what_is_over_and_whose_data_are_gone_or_right_again_is_no_news(repo, sent):
+    usual(repo)
+    measure(repo, [0, 1001, 1002])
+    measure(repo, [1003])
+    assert sent() == []
+
+
+def test_what_is_over_is_no_news_to_a_sink_that_is_added_later(repo, sent, clock):
+    usual(repo)
+    measure(repo, [0, 1001, 1002])
+    clock.now += dt.timedelta(days=8)
+    assert sent() == []
+
+
+def test_what_a_sink_could_not_be_told_in_time_is_told_when_it_is_over(
+    repo, sent, clock, monkeypatch
+):
+    usual(repo)
+    measure(repo, [0])
+    from tidegauge.notifications import notify
+
+    with monkeypatch.context() as broken:
+        broken.setattr(notify, "attempt", lambda *_: "it is down")
+        tg.notify(repo, "log")
+    measure(repo, [1001, 1002], 62)
+    clock.now += dt.timedelta(minutes=2)
+    ((_, _, note, *_),) = sent()
+    assert note == "It is over since ds=2013-03-03."
+
+
+def test_many_incidents_that_are_over_are_one_message(repo, sent):
+    days = [1.0, 1.0, 1.0, 500.0] * 7 + [1.0]
+    measure(repo, days, 1, monitors=LIMIT)
+    (lines,) = sent()
+    assert lines[0] == "Tidegauge: warning in d"
+    assert lines[1] == "7 incidents that are over"
+    assert lines[2] == "- 4 Jan 2013: rows is 500 (it is over since ds=2013-01-05)"
+    assert len(lines) == 2 + 7 + 1
+    assert sent() == []
