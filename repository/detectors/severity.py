@@ -27,6 +27,10 @@ COUNTS = (0.1, 0.5)
 """Relative departures of counts from which they are a warning, and an error."""
 NUMBERS = 0.5
 """Departure of other numbers, relative to the smaller of the two, from which it is a warning."""
+ERROR_FACTOR = 10.0
+"""Factor between a number and the expected one from which it is an error: wrong units, or a decimal point."""
+MIN_ABSENT_ROWS, MIN_ABSENT_SHARE = 10.0, 0.01
+"""Expected rows, and expected share of rows, from which a part of the table that has none is absent."""
 WEIGHTS = np.array([0.25, 1.0, 2.0])
 """Weights in the decision of departures that would be information, a warning and an error."""
 ALONE, OTHERS, STIRRED = 0.05, 5, 2.0
@@ -47,9 +51,10 @@ def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Sev
     Shares: an error from a tenth of the rows, a warning from a hundredth. Counts: an error where
     half of the expected number is missing or there is half as much again, a warning from a tenth.
     Other numbers: a warning where the larger is half as much again as the smaller, as from 100 to
-    150 or 67. Extremes, which a single row can move, and smaller changes are information. Counts
-    below thirty are at most a warning. An anomaly of a part of the table, by a filter, segment or
-    value, is one step less severe.
+    150 or 67, and an error where it is ten times the smaller. Extremes, which a single row can move, and
+    smaller changes are information. Counts below thirty are at most a warning. An anomaly of a part of
+    the table, by a filter, segment or value, is one step less severe; but it is an error where the part
+    has no rows, of ten or more, or of 1 % of all rows.
 
     Parameters
     ----------
@@ -99,9 +104,15 @@ def severity_steps(
         size = np.where(shares, off, relative)
         steps = (~(size < warning)).astype(np.int8) + ~(size < error)
         few = counts & (np.maximum(values, expected) < SMALL)
-    steps = np.minimum(steps, np.where(few, 1, gravest))
+        larger = np.maximum(np.abs(values), np.abs(expected))
+        tenfold = np.isfinite(values) & (expected != 0) & (larger >= ERROR_FACTOR * smaller)
+    numbers = np.array(list(map(_is_number, series)), dtype=bool)[:, None]
+    steps = np.where(numbers & tenfold, 2, np.minimum(steps, np.where(few, 1, gravest)))
     steps = np.where(np.isfinite(expected), steps, 1)
     reached = np.maximum(steps - np.array(part, dtype=np.int8).reshape(-1, 1), 0)
+    of_rows = np.array(part, dtype=bool) & np.array(list(map(_counts_rows, series)), dtype=bool)
+    least = np.where(shares, MIN_ABSENT_SHARE, MIN_ABSENT_ROWS)
+    reached = np.where(of_rows[:, None] & (values == 0) & (expected >= least), 2, reached)
     found: NDArray[np.int8] = reached.astype(np.int8)
     return found
 
@@ -141,6 +152,19 @@ def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
     if scale is Scale.RATIO or scale is Scale.COUNT:
         return *(SHARES if scale is Scale.RATIO else COUNTS), 2
     return NUMBERS, inf, 1
+
+
+def _is_number(series: Mapping[str, Any]) -> bool:
+    """Return whether a series is of numbers such as means and sums, which no single row moves far."""
+    number = Scale(series["scale"]) in {Scale.POSITIVE, Scale.SIGNED}
+    return number and series["kind"] not in EXTREMES
+
+
+def _counts_rows(series: Mapping[str, Any]) -> bool:
+    """Return whether a series is the number or the share of the rows of a part."""
+    name = str(series.get("name", series["kind"]))
+    of_value = series["kind"] == "Histogram" and not counts_values("Histogram", name)
+    return series["kind"] == "Size" or of_value
 
 
 def counts_values(kind: str, name: str) -> bool:

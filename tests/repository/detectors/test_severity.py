@@ -35,6 +35,25 @@ def series(kind, scale, part=""):
         (series("Mean", "signed"), math.inf, 3, "warning"),
         (series("Mean", "signed"), 14, math.nan, "warning"),
         (series("Drift", "distance"), 0.9, 0.1, "warning"),
+        # off by a factor of ten
+        (series("Mean", "signed"), 2000, 20, "error"),
+        (series("Mean", "signed"), 0.2, 20, "error"),
+        (series("Mean", "positive"), 199, 20, "warning"),
+        (series("Mean", "signed"), -200, 20, "error"),
+        (series("Mean", "signed"), 0, 20, "error"),
+        (series("Sum", "signed", "a = 1"), 2000, 20, "warning"),
+        (series("Maximum", "positive"), 2000, 20, "info"),
+        (series("MaxTime", "time"), 2000, 20, "info"),
+        # a part of the table that is absent
+        (series("Size", "count", "country = 'DE'"), 0, 3000, "error"),
+        (series("Size", "count", "country = 'DE'"), 0, 12, "error"),
+        (series("Size", "count", "country = 'DE'"), 0, 9, "info"),
+        (series("Size", "count", "country = 'DE'"), 1, 3000, "warning"),
+        (series("Histogram", "count"), 0, 3000, "error"),
+        (series("Histogram", "ratio"), 0, 0.3, "error"),
+        (series("Histogram", "ratio"), 0, 0.005, "info"),
+        ({**series("Histogram", "count"), "name": "Histogram.bins"}, 0, 30, "warning"),
+        (series("CountDistinct", "count", "country = 'DE'"), 0, 3000, "warning"),
     ],
 )
 def test_severity_is_by_size_and_reach(of, value, expected, severity):
