@@ -296,7 +296,7 @@ class Repository(Rendered):
         pandas.DataFrame
             One row for each dataset, the worst first, with the columns dataset, partitions (how many exist), newest, time
             and rows (of the newest partition), series; errors, warnings and infos (open incidents by
-            severity); missing (unresolved gaps and overdue partitions) and late; run_id, status and
+            severity); missing (partitions in open gaps, and overdue ones) and late; run_id, status and
             started_at of the last run; failed (analyzers that failed when last measured); failing
             (verdicts of rules and checks by which the current data fails).
 

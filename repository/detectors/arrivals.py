@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -40,8 +40,9 @@ class MissingPartition(PartitionDetector):
     position scores the higher, the rarer such positions were missing before: the same weekday, or hour
     of the week, in the last eight weeks, and any that is usually there; an outage counts once, however
     long it was. So a table without weekends misses none. The
-    first gap counts as a hundred times rarer, and so does one that is longer than all before by two
-    positions or more: a table that has stopped is reported whatever was missing in its past. A
+    first gap counts as a hundred times rarer. So does the second, and further ones while there is at
+    most one in four weeks, as soon as the next partition has come; and one that is longer than all before
+    by two positions or more: a table that has stopped is reported whatever was missing in its past. A
     partition is overdue twice the longest of the last seven delays after its end, of parts of days those
     of a day, if all are known and their median is at most as many steps (hours, days, weeks or months).
 
@@ -90,19 +91,47 @@ class MissingPartition(PartitionDetector):
 
     def _gaps(self, history: History) -> tuple[Floats, Floats]:
         count, score = np.zeros(len(history.times)), np.zeros(len(history.times))
-        told, longest = 0, 0
+        earlier: list[np.datetime64] = []
+        longest = 0
         for number, gap in enumerate(gaps(history)):
             rare, length = gap.rarest, gap.count
-            if told and length >= longest + LONGER:
+            if earlier and length >= longest + LONGER:
                 rare = max(rare, np.log10((gap.begin + 3) / (number + 1))) + UNSEEN
-            elif not told:
+            elif not earlier or (not gap.overdue and _is_news(gap.since, earlier)):
                 rare += UNSEEN
             count[gap.place] += length
             # A gap before the newest partition and what is overdue after it have one place.
             score[gap.place] = max(score[gap.place], rare)
-            told += gap.place >= MIN_PARTITIONS
+            if gap.place >= MIN_PARTITIONS:
+                earlier.append(gap.since)
             longest = max(longest, length)
         return count, score
+
+
+NEWS_GAPS = 2
+"""Gaps that are news before any is a habit."""
+NEWS_GAP_DISTANCE = np.timedelta64(28, "D")
+"""Mean distance of gaps up to which further ones are news."""
+HABIT_MEMORY = np.timedelta64(364, "D")
+"""Time after which a gap is no sign of a habit any more."""
+
+
+def _is_news(since: np.datetime64, earlier: Sequence[np.datetime64]) -> bool:
+    """Return whether a gap is no habit yet, given the times of the gaps before.
+
+    Examples
+    --------
+    >>> days = np.array(["2026-01-01", "2026-01-02", "2026-02-10"], "M8[D]")
+    >>> [bool(_is_news(day, days[:n])) for n, day in enumerate(days)]
+    [True, True, True]
+    >>> _is_news(np.datetime64("2026-01-20"), days[:2])
+    False
+    """
+    lately = [time for time in earlier if since - time < HABIT_MEMORY]
+    allowed = NEWS_GAPS
+    if lately:
+        allowed += int((since - lately[0]) / NEWS_GAP_DISTANCE)
+    return len(lately) < allowed
 
 
 _UNITS = {HOUR: "hour", DAY: "day", WEEK: "week", MONTH[1]: "month"}

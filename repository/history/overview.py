@@ -146,19 +146,20 @@ def _failing(connection: Connection, window: Window) -> dict[int, int]:
 
 
 def _arrivals(connection: Connection, window: Window) -> Counter[tuple[int, str]]:
-    """Count partitions with open missing (gap or overdue) or late anomalies."""
+    """Count missing partitions, in gaps or overdue, and late ones, of which nothing was said yet."""
     f, p = s.finding.c, s.partition.c
     n = s.anomaly.c
     said = statuses(connection)
     found: Counter[tuple[int, str]] = Counter()
     for column, detector in _ARRIVALS.items():
         query = (
-            sa.select(p.dataset_id, n.id, f.incident_id)
+            sa.select(p.dataset_id, n.id, f.incident_id, f.value)
             .select_from(s.anomaly)
             .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
             .join(s.partition, p.id == n.partition_id)
             .where(n.detector.startswith(f"{detector}(", autoescape=True), window.condition())
         )
-        for of, anomaly, incident in connection.execute(query):
-            found[of, column] += status_of(said, anomaly, incident) == "open"
+        for of, anomaly, incident, value in connection.execute(query):
+            if status_of(said, anomaly, incident) == "open":
+                found[of, column] += int(value) if column == "missing" else 1
     return found

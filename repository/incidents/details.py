@@ -95,7 +95,7 @@ class IncidentDetails(Rendered):
 
     @property
     def closing_note(self) -> str | None:
-        """Why the incident has no anomalies any more, as a sentence; None while it has some."""
+        """The reason why the incident has no anomalies any more, as a sentence; None while it has some."""
         notes = self.labels[self.labels["by"] == AUTOMATIC_AUTHOR]["note"].tolist()
         if self.row["series"] or not notes:
             return None

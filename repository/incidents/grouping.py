@@ -15,6 +15,7 @@ from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.anomaly import Anomaly, read_anomalies
 from tidegauge.repository.incidents.closing import closing_notes, known_to_people
 from tidegauge.repository.incidents.headline import headline
+from tidegauge.repository.incidents.missing import is_gap, is_missing, missing_span
 from tidegauge.repository.incidents.positions import Positions
 from tidegauge.repository.incidents.worsening import exceeds_label
 from tidegauge.repository.store import schema as s
@@ -48,11 +49,15 @@ def group_anomalies(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
 
     Anomalies of one partition belong together. A partition continues the previous incident, if
     adjacent or with one quiet partition between, if enough of its metrics (of any filter and
-    segment) were anomalies there.
+    segment) were anomalies there. Each gap is an incident of its own: the partition that it is reported
+    at is not the one that is missing.
     """
+    ordered = sorted(anomalies, key=lambda a: (a.within, a.place, a.id))
+    gaps: dict[tuple[str, int], list[Anomaly]] = {}
     by_partition: dict[tuple[str, int], list[Anomaly]] = {}
-    for one in sorted(anomalies, key=lambda a: (a.within, a.place, a.id)):
-        by_partition.setdefault((one.within, one.place), []).append(one)
+    for one in ordered:
+        partitions = gaps if is_gap(one.name, one.explanation) else by_partition
+        partitions.setdefault((one.within, one.place), []).append(one)
     groups: list[list[Anomaly]] = []
     before: set[tuple[str, str]] = set()
     for (within, place), some in by_partition.items():
@@ -65,7 +70,8 @@ def group_anomalies(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
         else:
             groups.append(some)
             before = topics
-    return groups
+    groups += gaps.values()
+    return sorted(groups, key=lambda group: (group[0].within, group[0].place, group[0].id))
 
 
 @dataclass(frozen=True)
@@ -269,6 +275,7 @@ def _course(
     ]
     back = any(partitions > unusual for partitions, unusual in later)
     goes_on = any(0 < partitions == unusual for partitions, unusual in later)
+    goes_on |= any(is_missing(one.name) for one in group)  # later ones do not bring what is missing
     return _Course(
         headline=told,
         severity=str(severities[gravest]),
@@ -301,8 +308,10 @@ def _label_automatically(
         told: tuple[str, str] | None = None
         holiday = explained.get(incident, "")
         was_over = before is not None and before.is_over
+        # A gap has no further partition: that at which it is reported changes when others arrive.
+        moves = not all(is_missing(one.name) for one in group)
         longer = before is not None and (
-            before.last_partition_id != course.last_partition_id or not before.series
+            not before.series or (moves and before.last_partition_id != course.last_partition_id)
         )
         judged_over = last.judged_at is not None and said == "resolved" and by != AUTOMATIC_AUTHOR
         goes_on = judged_over and longer and not course.is_over
@@ -331,7 +340,9 @@ def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> st
     for one in group:
         total[one.partition] = total.get(one.partition, 0.0) + one.score
     clearest = max(total, key=lambda partition: total[partition])
-    return teaching.explains(next(one.time for one in group if one.partition == clearest))
+    one = next(one for one in group if one.partition == clearest)
+    span = missing_span(one.explanation) if is_missing(one.name) else None
+    return teaching.explains(one.time if span is None else span.first)
 
 
 def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:

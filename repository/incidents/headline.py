@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.analyzers.core.formatting import measured, number, one_line, percent
 from tidegauge.analyzers.core.metric_names import metric_text
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
+from tidegauge.repository.incidents.missing import is_missing, missing_span
 from tidegauge.repository.incidents.periods import DAY, span
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def headline(
     at its largest departure, with the filters and segments that share the anomaly. Columns that lack
     values in as many rows are listed together. Sums and counts that changed as the number of rows did
     say nothing more than that. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
-    follow from them.
+    follow from them. A gap is told by the time of the first partition that is missing.
 
     Parameters
     ----------
@@ -59,6 +60,10 @@ def headline(
     group_bys : collection of str
         Names of the group-bys of consistency metrics.
     """
+    only_missing = all(is_missing(one.name) for one in anomalies)
+    if only_missing and (gap := missing_span(anomalies[0].explanation)):
+        within = f", {anomalies[0].within}" if anomalies[0].within else ""
+        return one_line(f"{span(gap.first, gap.first, _start_step(step))}{within}: {gap.text}")
     vanished = _vanished(anomalies)
     topics: dict[Topic, list[Anomaly]] = {}
     for one in anomalies:
@@ -84,6 +89,11 @@ def headline(
     within = anomalies[0].within
     where = f", {within}" if within and all(one.segment != within for one in anomalies) else ""
     return one_line(f"{_when(anomalies, step, utc=utc)}{where}: {'; '.join(told)}")
+
+
+def _start_step(step: timedelta | None) -> timedelta | None:
+    """Return the step by which a time is told as the start of a partition, not as the whole of it."""
+    return step if step == DAY else None
 
 
 def _vanished(anomalies: Sequence[Anomaly]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +10,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.incidents.missing import missing_span, partition_name_at
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import read_facts
 from tidegauge.repository.store.frames import columns
@@ -254,7 +257,41 @@ def incident_rows(
     said = statuses(connection, commit)
     labelled = last_labelled(connection, commit)
     rows = cast("list[IncidentRow]", [row._asdict() for row in connection.execute(query)])
+    _tell_of_missing_partitions(connection, rows, commit)
     for row in rows:
         row["status"] = status_of(said, None, row["id"])
         row["updated_at"] = max(row["updated_at"], labelled.get(row["id"], row["updated_at"]))
     return [row for row in rows if status is None or row["status"] == status]
+
+
+def _tell_of_missing_partitions(
+    connection: Connection, rows: Sequence[IncidentRow], commit: int | None
+) -> None:
+    """Set the partitions of incidents of missing partitions alone to these, where their names are known.
+
+    They are stored with the partition at which they were found: the next one, or the newest.
+    """
+    f, n, e, p = s.finding.c, s.anomaly.c, s.series.c, s.partition.c
+    missing, other = e.name == MissingPartition.__name__, s.finding.alias("other")
+    members = sa.select(sa.func.count()).where(
+        other.c.incident_id == f.incident_id, s.holds(other, commit)
+    )
+    query = (
+        sa.select(f.incident_id, f.explanation, p.name, p.time)
+        .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
+        .join(s.series, e.id == n.series_id)
+        .join(s.partition, p.id == n.partition_id)
+        .where(missing, p.time.is_not(None), s.holds(s.finding, commit))
+        .where(members.correlate(s.finding).scalar_subquery() == 1)
+    )
+    found = {row.incident_id: row for row in connection.execute(query)}
+    for row in rows:
+        gap = found.get(row["id"])
+        span = None if gap is None else missing_span(gap.explanation)
+        if gap is None or span is None:
+            continue
+        times = span.first, span.last(gap.time)
+        names = [partition_name_at(time, gap.name, gap.time) for time in times]
+        if all(names):
+            row["first"], row["last"] = (str(name) for name in names)
+            row["since"], row["until"] = times

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.severity import Severity
+from tidegauge.repository.incidents.missing import is_missing
 
 if TYPE_CHECKING:
     from tidegauge.repository.incidents.anomaly import Anomaly
@@ -42,11 +43,14 @@ def departure_size(anomaly: Anomaly) -> float | None:
 def is_clearly_worse(before: Sequence[Anomaly], after: Sequence[Anomaly]) -> bool:
     """Return whether an incident is clearly worse than it was.
 
-    It is if its severity rose, or if one of its gravest departures at least doubled. An incident that
-    had no anomalies is worse as soon as it has one.
+    It is if its severity rose, if one of its gravest departures at least doubled, or if partitions are
+    missing besides unusual ones, or the other way round. An incident that had no anomalies is worse as
+    soon as it has one.
     """
     if not before or not after:
         return bool(after)
+    if {is_missing(one.name) for one in after} - {is_missing(one.name) for one in before}:
+        return True
     severity, sizes = _severity(before), _largest((one.series, one) for one in before)
     return any(
         _rank(one) > severity

@@ -368,7 +368,7 @@ def status_of(
 
 @dataclass(frozen=True)
 class LastLabels:
-    """What was last said of an incident.
+    """The last labels of an incident.
 
     Attributes
     ----------
@@ -393,7 +393,7 @@ BEYOND_LABEL = "beyond what was labelled"
 
 
 def last_labels(connection: Connection, dataset: int | None = None) -> dict[int, LastLabels]:
-    """Return what was last said of each incident with labels, of a dataset or of all."""
+    """Return the last labels of each incident that has any, of a dataset or of all."""
     b = s.label.c
     telling = [label for label, status in STATUS_OF.items() if status is not None]
     query = sa.select(b.incident_id, b.label, b.by, b.note, b.commit_id, b.created_at).where(

@@ -331,7 +331,9 @@ def test_a_gap(repo):
     assert (one["partition"], one["detector"], one["value"]) == (name(42), "MissingPartition()", 2)
     since = f"{moment(40).day} {moment(40):%b %Y}"
     assert one["explanation"] == f"{name(42)} follows a gap of 2 days from {since} on."
-    assert incident["status"] == "resolved"
+    assert incident["status"] == "open"  # the days that came later do not bring them
+    assert incident["headline"] == f"{since}: 2 days in a row are missing"
+    assert (incident["first"], incident["last"]) == (name(40), name(41))
     stored(repo, [partition(40), partition(41)])
     assert found(repo).empty  # they came after all
     assert repo.incidents("d").empty

@@ -93,3 +93,10 @@ def test_a_higher_severity_goes_beyond_a_label_and_information_only_if_it_was_la
     assert exceeds_label(note, [*note, anomaly(2, 900, "info")])
     assert exceeds_label(note, [anomaly(1, 940, "warning")])
     assert not exceeds_label([], HALF)  # nobody knows what was labelled
+
+
+def test_partitions_that_are_missing_besides_unusual_ones_are_worse():
+    gap = anomaly(2, 1.0, "warning", series=9, name="MissingPartition", expected=None)
+    assert is_clearly_worse(HALF, [*HALF, gap])
+    assert is_clearly_worse([gap], [gap, anomaly(3, 700, "warning")])
+    assert not is_clearly_worse([gap], [anomaly(3, 9.0, "warning", series=9, name=gap.name)])
