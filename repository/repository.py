@@ -294,8 +294,8 @@ class Repository(Rendered):
         Returns
         -------
         pandas.DataFrame
-            One row for each dataset, the worst first, with the columns dataset, partitions (how many exist), newest, time
-            and rows (of the newest partition), series; errors, warnings and infos (open incidents by
+            One row for each dataset, the worst first, with the columns dataset, partitions (how many exist), newest, time,
+            measured_at and rows (of the newest partition), series; errors, warnings and infos (open incidents by
             severity); missing (partitions in open gaps, and overdue ones) and late; run_id, status and
             started_at of the last run; failed (analyzers that failed when last measured); failing
             (verdicts of rules and checks by which the current data fails).

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 OVERVIEW_COLUMNS = columns(
-    "dataset partitions newest time:time series rows:integer errors warnings infos missing"
+    "dataset partitions newest time:time measured_at:time series rows:integer errors warnings infos missing"
     " late run_id:integer status started_at:time failed failing"
 )
 SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
+_OF_NEWEST = ("partitions", "newest", "time", "measured_at", "rows")
 _ARRIVALS = {"missing": "MissingPartition", "late": "Late"}
 
 
@@ -54,7 +55,7 @@ def overview_rows(
     rows = [
         {
             "dataset": name,
-            **partitions.get(of, {"partitions": 0, "newest": None, "time": None, "rows": None}),
+            **partitions.get(of, {**dict.fromkeys(_OF_NEWEST), "partitions": 0}),
             "series": series.get(of, 0),
             **{column: incidents[name, severity] for column, severity in SEVERITY_COLUMNS.items()},
             **{column: arrivals[of, column] for column in _ARRIVALS},
@@ -90,14 +91,14 @@ def _partitions(connection: Connection) -> dict[int, dict[str, Any]]:
     )
     n = inner.c
     query = (
-        sa.select(n.dataset_id, n.partitions, n.newest, n.time, v.rows)
+        sa.select(n.dataset_id, n.partitions, n.newest, n.time, v.measured_at, v.rows)
         .select_from(inner)
         .outerjoin(s.partition_version, (v.partition_id == n.id) & s.holds(s.partition_version))
         .where(n.place == 1)
     )
     return {
-        of: {"partitions": count, "newest": name, "time": time, "rows": rows}
-        for of, count, name, time, rows in connection.execute(query)
+        row.dataset_id: {name: getattr(row, name) for name in _OF_NEWEST}
+        for row in connection.execute(query)
     }
 
 

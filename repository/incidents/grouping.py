@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 GAP = 1
 """Maximum number of quiet partitions between two anomalous ones of an incident."""
-NO_HOLIDAY = frozenset(
-    {"Completeness", "EmptyMetrics", "StalePartition", "SchemaChange", "Restatement"}
-)
+NO_HOLIDAY = frozenset({"EmptyMetrics", "StalePartition", "SchemaChange", "Restatement"})
 """Metrics that a holiday does not explain: it changes numbers, but the data is there."""
 ALIKE = 1 / 5
 """Minimum share of anomalous metrics in common with the incident before, to continue it."""
@@ -334,7 +332,7 @@ def _label_automatically(
 
 def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> str:
     """Return the holiday on or next to an incident's top-scoring partition; empty if there is none."""
-    if any(one.name in NO_HOLIDAY for one in group):
+    if any(one.name in NO_HOLIDAY or _loses_values(one) for one in group):
         return ""
     total: dict[int, float] = {}
     for one in group:
@@ -343,6 +341,11 @@ def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> st
     one = next(one for one in group if one.partition == clearest)
     span = missing_span(one.explanation) if is_missing(one.name) else None
     return teaching.explains(one.time if span is None else span.first)
+
+
+def _loses_values(one: Anomaly) -> bool:
+    """Return whether an anomaly says that values are missing; fewer missing ones are none."""
+    return one.name == "Completeness" and one.direction != "high"
 
 
 def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tidegauge.repository.detectors.matrices import to_datetime64
 from tidegauge.repository.incidents.periods import step_of
-from tidegauge.repository.numerics.grid import Grid
+from tidegauge.repository.numerics.grid import FIRST_STEPS, Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from sqlalchemy.engine import Connection
+
+    from tidegauge.repository.store.rows import IncidentRow
 
 ASIDE = 3
 """Positions between the newest partition and those that stand aside: too many for one incident."""
@@ -98,3 +100,28 @@ class Positions:
             for one, within, at in connection.execute(by_segment):
                 found[one, within] = self._at.get((within, at), self.ends[within])
         return found
+
+
+def incident_length(connection: Connection, incident: IncidentRow) -> float | None:
+    """Return the seconds from the start of an incident's first partition to the end of its last one.
+
+    None if its partitions have no time, or no regular length.
+    """
+    since, until = incident["since"], incident["until"]
+    if since is None or until is None:
+        return None
+    c, p, near = s.course.c, s.partition.c, s.partition.alias("near")
+    query = (
+        sa.select(near.c.time)
+        .join_from(s.course, s.partition, p.id == c.last_partition_id)
+        .join(near, (near.c.dataset_id == p.dataset_id) & (near.c.segment == p.segment))
+        .where(c.incident_id == incident["id"], s.holds(s.course), near.c.time <= p.time)
+        .order_by(near.c.time.desc())
+        .limit(FIRST_STEPS + 1)
+    )
+    times = sorted(connection.execute(query).scalars())
+    grid = Grid.from_times(np.array([to_datetime64(time) for time in times], "M8[s]"))
+    if not (grid.step or grid.months):
+        return None
+    end = grid.after(to_datetime64(until))
+    return float((end - to_datetime64(since)) / np.timedelta64(1, "s"))

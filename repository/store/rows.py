@@ -176,6 +176,7 @@ class OverviewRow(TypedDict):
     partitions: int
     newest: str | None
     time: datetime | None
+    measured_at: datetime | None
     series: int
     rows: int | None
     errors: int

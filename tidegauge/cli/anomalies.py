@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -175,24 +176,60 @@ def label(
         str,
         typer.Argument(
             metavar="LABEL",
-            help="bad, ignore, rebaseline, reopened, acknowledged, expected or resolved.",
+            help="bad, ignore, rebaseline, reopened, acknowledged, expected, resolved, snoozed,"
+            " assigned or comment.",
         ),
     ],
     note: Note = None,
     by: By = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="End of snoozed, in UTC unless it names a zone, as in 2026-12-24 or 2026-12-24T08:00."
+        ),
+    ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Label an anomaly or incident, with any label."""
-    _label(number, said, note, by, db, artifacts)
+    _label(number, said, note, by, db, artifacts, until)
 
 
 def _label(
-    number: int, said: str, note: str | None, by: str | None, db: str | None, artifacts: str | None
+    number: int,
+    said: str,
+    note: str | None,
+    by: str | None,
+    db: str | None,
+    artifacts: str | None,
+    until: str | None = None,
 ) -> None:
+    end = None if until is None else _end_of_snooze(until)
     with open_repository(db, artifacts) as repository:
-        repository.label(number, said, note=note, by=by or _user())
+        repository.label(number, said, note=note, by=by or _user(), until=end)
     print(f"{number}: {said}")
+
+
+def _end_of_snooze(text: str) -> datetime:
+    """Return a time to come; in UTC unless it names a zone.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the text is no time, or the time is over.
+    """
+    try:
+        end = datetime.fromisoformat(text.strip())
+    except ValueError:
+        msg = (
+            f"Invalid time {text!r}: use a date or a time, such as 2026-12-24 or 2026-12-24T08:00."
+        )
+        raise typer.BadParameter(msg, param_hint="--until") from None
+    end = end if end.tzinfo is not None else end.replace(tzinfo=UTC)
+    if end <= datetime.now(UTC):
+        msg = f"Invalid time {text!r}: it is over; use one to come."
+        raise typer.BadParameter(msg, param_hint="--until")
+    return end
 
 
 def _user() -> str | None:

@@ -148,7 +148,11 @@ def _section(one: Contents) -> Iterator[str]:
     if one.url is not None:
         yield _link(dataset_address(one.url, row["dataset"]), "Heat map in the dashboard")
     newest = cell(row["newest"] or "the table")
-    yield f'<p class="note">As of run {cell(_known(row["run_id"]))}, newest partition {newest}.</p>'
+    dated = "" if row["time"] is None else f", of {row['time']:%Y-%m-%d %H:%M}"
+    measured = row["measured_at"]
+    when = "" if measured is None else f", measured on {measured:%Y-%m-%d %H:%M}"
+    run = cell(_known(row["run_id"]))
+    yield f'<p class="note">As of run {run}, newest partition {newest}{dated}{when} (UTC).</p>'
     tiles = [
         ("partitions", f"{row['partitions']:,}"),
         ("rows of the newest", cell(_known(row["rows"])) or "unknown"),

@@ -10,6 +10,7 @@ from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.repository.history.points import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
+from tidegauge.repository.incidents.positions import incident_length
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
@@ -112,8 +113,8 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
     with repository.database.read() as connection:
         series = series_of_anomalies(connection, [*firsts, *peaks["id"].tolist()])
         state = triage(connection).get(found.id, Triage())
+        lasts = incident_length(connection, found.row)
     details = found.row
-    times = [seconds(time) for time in found.anomalies["time"].dropna()]
     labels = [{k: label[k] for k in SAID} for label in found.labels.to_dict("records")]
     events = [
         {**vars(event), "text": event.text and shown(event.text, SENTENCE)}
@@ -130,8 +131,9 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "last": shown(str(details["last"])),
         "opened_at": details["opened_at"],
         "revision": found.revision,
-        "since": min(times, default=None),
-        "until": max(times, default=None),
+        "since": _seconds(details["since"]),
+        "until": _seconds(details["until"]),
+        "lasts": lasts,
         "anomalies": len(found.anomalies),
         "assignee": state.assignee,
         "snoozed_until": state.snoozed_until,
@@ -156,6 +158,10 @@ def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool 
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
     return Answer(told)
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else seconds(time)
 
 
 def _run(run: MeasuringRun | None) -> protocol.IncidentRun | None:

@@ -607,6 +607,10 @@ class IncidentAnswer(TypedDict):
     last: str
     since: Annotated[float | None, "Seconds since 1970; null if partitions have no time."]
     until: float | None
+    lasts: Annotated[
+        float | None,
+        "Seconds from its first partition's start to its last one's end; null if unknown.",
+    ]
     opened_at: Annotated[datetime, "Time of the detection that found it."]
     revision: Annotated[int, "Id of the newest label; 0 without any."]
     assignee: str | None

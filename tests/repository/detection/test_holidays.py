@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from tidegauge.repository.detection.detect import store_holidays, stored_suite
@@ -71,3 +72,28 @@ def test_a_holiday_explains_no_month(repo):
     repo.record("d", "volume", rows, scale="count")
     repo.detect("d", [tg.Monitor({"name": "volume"})])
     assert repo.incidents("d")[["last", "status"]].values.tolist() == [["ds=2012-01-01", "open"]]
+
+
+CLOSED = {"2013-02-10": "Carnival"}
+
+
+@pytest.mark.parametrize(
+    ("complete", "status"),
+    [(1.0, "expected"), (0.4, "open"), (None, "expected")],
+)
+def test_a_holiday_explains_values_that_are_there_and_none_that_are_missing(repo, complete, status):
+    """Twice the rows, of which more than usual, or fewer, have a value."""
+    suite = json.dumps({"holidays": CLOSED})
+    commit(repo, *(day(n, only=[]) for n in range(1, 42)), suite=suite)
+    days = [f"ds={np.datetime64('2013-01-01') + n}" for n in range(41)]
+    repo.record("d", "rows", {one: 1000.0 for one in days} | {days[40]: 5000.0})
+    values = dict.fromkeys(days, 0.9) | {days[40]: 0.9 if complete is None else complete}
+    repo.record("d", "Completeness", values, instance="x", scale="ratio")
+    watch = [
+        tg.Monitor({"name": "rows"}, tg.SimpleThreshold(2000.0, lower_bound=0.0)),
+        tg.Monitor({"name": "Completeness"}, "OnlineNormal"),
+    ]
+    found = repo.detect("d", watch)
+    assert len(found[found["partition"] == days[40]]) == (1 if complete is None else 2)
+    last = repo.incidents("d").iloc[0]
+    assert (last["first"], last["status"]) == (days[40], status)

@@ -5,6 +5,7 @@ import io
 import json
 import threading
 
+import pandas as pd
 import pytest
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.cli.main import run_command
@@ -81,6 +82,28 @@ def test_detection_fails_on_what_is_open_alone(url, capsys):
             repo.label(int(incident), "expected")
     assert run_command(command) == 0
     assert "ds=2013-01-30" in capsys.readouterr().out  # it stands, and is told
+
+
+def test_an_incident_is_snoozed_until_a_time_to_come(url, capsys):
+    run_command(["detect", "d", "--db", url])
+    with tg.Repository(url) as repo:
+        number = int(repo.incidents("d")["id"].iloc[0])
+    command = ["anomalies", "label", str(number), "snoozed", "--db", url]
+    assert run_command(command) == 1
+    assert "snoozed needs an end" in capsys.readouterr().err
+    for until, problem in (("soon", "Invalid time 'soon'"), ("2013-01-01", "it is over")):
+        assert run_command([*command, "--until", until]) == 1
+        assert problem in capsys.readouterr().err
+    assert run_command([*command, "--until", "2033-12-24T08:00"]) == 0
+    assert (
+        run_command(
+            ["anomalies", "label", str(number), "bad", "--until", "2033-12-24", "--db", url]
+        )
+        == 1
+    )
+    assert "only snoozed has an end" in capsys.readouterr().err
+    with tg.Repository(url) as repo:
+        assert repo.labels("d")["until"].tolist() == [pd.Timestamp("2033-12-24T08:00Z")]
 
 
 def test_metrics_of_all_rows_or_of_some(tmp_path, capsys):

@@ -85,6 +85,14 @@ def test_settled_incidents_are_listed_and_a_window_leaves_out(url, repo, tmp_pat
     assert "Settled" not in read_page(late.read_text("utf-8"))[1]
 
 
+def test_the_newest_partition_is_dated_and_was_measured_at_another_time(url, repo, tmp_path):
+    text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+    (row,) = repo.overview("d").to_dict("records")
+    assert f"newest partition {row['newest']}, of {row['time']:%Y-%m-%d} 00:00" in text
+    assert f", measured on {row['measured_at']:%Y-%m-%d %H:%M} (UTC)." in text
+    assert row["measured_at"] == repo.partitions("d")["measured_at"].iloc[-1]
+
+
 def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url, repo, tmp_path):
     def sizes():
         text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]

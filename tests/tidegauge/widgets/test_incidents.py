@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from tidegauge.analysis import Run
 from tidegauge.analyzers.runs.ledger import RunStatus
@@ -83,6 +84,26 @@ def test_an_incident_tells_what_is_needed_to_decide(repo, number):
     assert "99" in told["explanations"][0]
     assert told["said"] == told["checks"] == []
     assert [event["kind"] for event in told["timeline"]] == ["found"]
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "form", "key", "lasts"),
+    [
+        ("2013-12-01", "1D", "%Y-%m-%d", "ds", 8 * 86400),
+        ("2013-12-01", "1h", "%Y-%m-%d-%H", "ds", 8 * 3600),
+        ("2013-01-07", "7D", "%Y-%m-%d", "ds", 8 * 7 * 86400),
+        ("2013-01-01", "MS", "%Y-%m", "ds", 243 * 86400),  # from December 2014 to July 2015
+    ],
+)
+def test_an_incident_lasts_to_the_end_of_its_last_partition(first, step, form, key, lasts):
+    """From the 24th to the 31st of a month it is eight days."""
+    times = pd.date_range(first, periods=31, freq=step)
+    with tg.Repository("sqlite://") as repo:
+        values = {f"{key}={time:{form}}": 500.0 if n > 22 else 1.0 for n, time in enumerate(times)}
+        repo.record("d", "x", values)
+        repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(100.0))])
+        answer = looked(repo, int(repo.incidents("d")["id"].item()))
+        assert answer["lasts"] == lasts
 
 
 def test_what_is_said_is_told_with_who_and_why(repo, number):

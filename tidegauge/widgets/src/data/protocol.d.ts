@@ -604,6 +604,8 @@ export interface IncidentAnswer {
   /** Seconds since 1970; null if partitions have no time. */
   since: number | null;
   until: number | null;
+  /** Seconds from its first partition's start to its last one's end; null if unknown. */
+  lasts: number | null;
   /** Time of the detection that found it. */
   opened_at: string;
   /** Id of the newest label; 0 without any. */

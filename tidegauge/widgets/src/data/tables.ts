@@ -1,5 +1,6 @@
 // Tables of the home page: their health, filtered and sorted.
 
+import { formatAge } from "./format";
 import type { AnswerTo } from "./kernel";
 
 /** Health of a table, the worst first. */
@@ -91,4 +92,11 @@ export function sortTables(tables: readonly TableHealth[], column: string, rever
     const order = first < second ? -1 : first > second ? 1 : 0;
     return (reverse ? -order : order) || a.place - b.place;
   });
+}
+
+/** How old the newest partition of a table is, and how long ago it arrived: a day may be old and yet have just come. */
+export function newestAges(table: TableHealth, now: number): string {
+  const dated = Number.isNaN(table.time) ? "" : `of ${formatAge(table.time, now)}`;
+  const arrived = Number.isNaN(table.arrived) ? "" : `arrived ${formatAge(table.arrived, now)}`;
+  return [dated, arrived].filter(Boolean).join(", ");
 }

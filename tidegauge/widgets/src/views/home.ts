@@ -4,7 +4,7 @@ import { Sparklines } from "../chart/sparklines";
 import type { Catalogue } from "../data/catalogue";
 import { formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
 import type { AnswerTo } from "../data/kernel";
-import { filterTables, HEALTH, sortTables, type TableHealth, tablesOf } from "../data/tables";
+import { filterTables, HEALTH, newestAges, sortTables, type TableHealth, tablesOf } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
 import { severityMark } from "../ui/severity";
 import type { Shell, View } from "../ui/shell";
@@ -177,7 +177,8 @@ export class Home implements View {
     const failedRun = FAILED_RUNS.has(table.runStatus ?? "");
     const told = [h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health];
     const health = cell("health", ...(table.health.startsWith("fail") ? [this.failuresButton(table, told)] : told));
-    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, Number.isNaN(table.arrived) ? "" : ` ${formatAge(table.arrived, this.now)}`));
+    const ages = newestAges(table, this.now);
+    const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ages && ` ${ages}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
     const complete = cell("completeness", formatValue(table.completeness, true));
     if (!Number.isNaN(table.lowest)) complete.title = `The lowest of a column is ${formatValue(table.lowest, true)}.`;

@@ -123,16 +123,16 @@ export class IncidentPane {
   }
 
   private showHead(incident: IncidentAnswer): void {
-    const { since, until, first, last, dataset } = incident;
+    const { lasts, first, last, dataset } = incident;
     const range = first === last ? [renderName(first)] : [renderName(first), " to ", renderName(last)];
-    const lasts = since !== null && until !== null && until > since ? ` (${formatDuration(until - since)})` : "";
+    const duration = lasts !== null && first !== last ? ` (${formatDuration(lasts)})` : "";
     const table = button("", () => this.shell.go("overview", { table: dataset }), { class: "tg-link", title: "Open the heat map of this table" });
     table.append(renderName(dataset, 60));
     const facts = [
       severityBadge(incident.severity),
       h("span", { class: "tg-inbox-status" }, incident.status),
       table,
-      h("span", {}, ...range, lasts),
+      h("span", {}, ...range, duration),
       h("span", { class: "tg-muted" }, `${pluralize(incident.anomalies, "anomaly", "anomalies")} in ${pluralize(incident.series, "series", "series")}`),
       h("span", { class: "tg-muted" }, `incident ${incident.incident}, found ${formatIsoTime(incident.opened_at)}`),
     ];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { filterTables, sortTables, type TableHealth } from "../../src/data/tables";
+import { filterTables, newestAges, sortTables, type TableHealth } from "../../src/data/tables";
 
 const table = (dataset: string, place: number, changes: Partial<TableHealth> = {}): TableHealth => ({
   dataset, place, health: "ok", errors: 0, warnings: 0, infos: 0, snoozed: 0, failing: 0, newest: "ds=1", time: 1, previous: NaN, arrived: 1,
@@ -26,4 +26,12 @@ test("tables are sorted by a column, those without a value last either way", () 
   assert.deepEqual(names(sortTables(TABLES, "size", false)), ["agents", "orders", "visits"]);
   assert.deepEqual(names(sortTables(TABLES, "size", true)), ["orders", "agents", "visits"]);
   assert.deepEqual(names(sortTables(TABLES, "owner", false)), ["orders", "agents", "visits"]);
+});
+
+test("a partition's age is told apart from its arrival", () => {
+  const [day, now] = [86400, 100 * 86400];
+  const old = table("orders", 0, { time: now - 74 * day, arrived: now - 42 * 60 });
+  assert.equal(newestAges(old, now), "of 2 months ago, arrived 42 min ago");
+  assert.equal(newestAges({ ...old, time: NaN }, now), "arrived 42 min ago");
+  assert.equal(newestAges({ ...old, time: NaN, arrived: NaN }, now), "");
 });
