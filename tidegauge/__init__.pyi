@@ -51,6 +51,7 @@ from .analyzers.core.errors import StandingError as StandingError
 from .analyzers.core.errors import StateError as StateError
 from .analyzers.core.errors import StateMismatchError as StateMismatchError
 from .analyzers.core.errors import SuiteError as SuiteError
+from .analyzers.core.errors import TableFormatError as TableFormatError
 from .analyzers.core.errors import TidegaugeError as TidegaugeError
 from .analyzers.core.errors import UnknownDatasetError as UnknownDatasetError
 from .analyzers.core.errors import UnknownNameError as UnknownNameError

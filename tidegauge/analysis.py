@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
 from tidegauge.analyzers.runs.recording import (
     WAIT_SECONDS,
@@ -22,7 +23,7 @@ from tidegauge.analyzers.runs.recording import (
 )
 from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
 from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.path_source import PathSource
+from tidegauge.analyzers.sources.folders import open_folder
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
@@ -392,8 +393,8 @@ def open_source(
         return FrameSource(frame, partition=_partition_of(partition, keys))
     require_array_packages()
     session = spark or _active_session()
-    if "/" in table:
-        return PathSource(session, table, suite.partition_by, format, options or {})  # type: ignore[arg-type]
+    if is_folder(table):
+        return open_folder(session, table, suite.partition_by, format, options)
     return open_table(session, table, suite.partition_by)
 
 

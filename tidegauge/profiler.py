@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.formatting import for_yaml, one_line
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
-from tidegauge.analyzers.core.sql import column_sql
+from tidegauge.analyzers.core.sql import column_sql, is_folder
 from tidegauge.analyzers.measures.bins import KLLSketch
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
@@ -247,7 +247,7 @@ class Profile(Rendered):
             "# not need, and add your own.",
             f"dataset: {_scalar(self.suite.dataset)}",
         ]
-        if self.table is not None and "/" in self.table:
+        if self.table is not None and is_folder(self.table):
             lines += [f"path: {_scalar(self.table)}", f"format: {_scalar(self.format)}"]
             if self.options:
                 lines.append(f"options: {_flow(self.options)}")

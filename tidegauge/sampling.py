@@ -11,7 +11,7 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT, Schema
-from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.sql import folder_of, quote
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.counts import Completeness
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
@@ -80,10 +80,11 @@ def name_of(table: str | DataFrame) -> str:
 
     Examples
     --------
-    >>> name_of("shop.orders"), name_of("/data/orders/")
-    ('orders', 'orders')
+    >>> name_of("shop.orders"), name_of("/data/orders/"), name_of("delta.`/data/orders`")
+    ('orders', 'orders', 'orders')
     """
     name = table if isinstance(table, str) else "table"
+    name = folder_of(name) or name
     return name.rstrip("/").rpartition("/")[2].rpartition(".")[2]
 
 

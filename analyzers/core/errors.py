@@ -35,6 +35,7 @@
         PartitionColumnError
         PartitionSelectionError        an invalid ``partitions=`` selection
         ConflictingFilesError          files whose types of a column have no common type
+        TableFormatError               a folder of a Delta, Hudi or Iceberg table, read as plain files
       RepositoryError
         NotOurDatabaseError
         DatabaseVersionError           schema revision older or newer than this tidegauge
@@ -648,6 +649,10 @@ class ConflictingFilesError(SourceError):
             f"column {self.column!r} is of type {left} in some files and {right} in others, and no type"
             " holds both; rewrite the files with one type"
         )
+
+
+class TableFormatError(SourceError):
+    """A folder belongs to a table format such as Delta, and cannot be read as plain files."""
 
 
 class RepositoryError(TidegaugeError):

@@ -80,6 +80,46 @@ def table_sql(name: str) -> str:
     return ".".join(map(quote, found))
 
 
+def path_table(name: str) -> tuple[str, str] | None:
+    """Split a table name of the form ``format.`path` `` into format and path; None for other names.
+
+    Examples
+    --------
+    >>> path_table("delta.`/lake/orders`"), path_table("`Parquet`.`s3://lake/a``b`")
+    (('delta', '/lake/orders'), ('parquet', 's3://lake/a`b'))
+    >>> path_table("lake.`odd/name`.t"), path_table("/lake/orders")
+    (None, None)
+    """
+    match = re.fullmatch(r"(`?)([A-Za-z]\w*)\1\.`((?:[^`]|``)+)`", name.strip())
+    if match is None or "/" not in match[3]:
+        return None
+    return match[2].casefold(), match[3].replace("``", "`")
+
+
+def is_folder(name: str) -> bool:
+    """Return whether a name is a folder's path, which is anything with a slash outside quotes.
+
+    Examples
+    --------
+    >>> [is_folder(name) for name in ("lake/orders", "shop.orders", "delta.`/lake/orders`")]
+    [True, False, False]
+    """
+    return "/" in re.sub(r"`(?:[^`]|``)*`", "", name)
+
+
+def folder_of(name: str) -> str | None:
+    """Return the folder that a table's name or a path names; None for a table of a catalog.
+
+    Examples
+    --------
+    >>> folder_of("lake/orders"), folder_of("delta.`/lake/orders`"), folder_of("shop.orders")
+    ('lake/orders', '/lake/orders', None)
+    """
+    if (located := path_table(name)) is not None:
+        return located[1]
+    return name if is_folder(name) else None
+
+
 def column_sql(column: str) -> str:
     """Return SQL that reads a column or a nested path when the schema is unknown.
 

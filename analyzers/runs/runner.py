@@ -16,6 +16,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     StandingError,
     SuiteError,
+    TableFormatError,
     UnresolvedExpressionError,
     WrongColumnTypeError,
 )
@@ -551,6 +552,8 @@ def _with_references(
     for table in sorted(tables):
         try:
             found = whole_fingerprint(open_table(data.sparkSession, table, None))
+        except TableFormatError:
+            raise  # Spark would read files that the table no longer has
         except SourceError:
             continue  # the analyzer fails with this error
         if found is not None:

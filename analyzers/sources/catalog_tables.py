@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.errors import NoSuchTableError, nearest
-from tidegauge.analyzers.core.sql import table_name, table_sql
+from tidegauge.analyzers.core.errors import NoSuchTableError, TableFormatError, nearest
+from tidegauge.analyzers.core.sql import path_table, table_name, table_sql
+from tidegauge.analyzers.sources.folders import open_folder
 from tidegauge.analyzers.sources.hive_table import HiveTable, describe_table
 from tidegauge.analyzers.sources.sources import FILE_FORMATS, FrameSource, Source, check_keys
+from tidegauge.analyzers.sources.table_folders import DELTA, require_plain_folder
 from tidegauge.analyzers.sources.table_formats import logged_table
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ SESSION_CATALOG = "spark_catalog"
 
 
 def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> Source:
-    """Open a table or view of the catalog as a source.
+    """Open a table or view of the catalog as a source, or a folder as in ``delta.`/lake/orders` ``.
 
     Raises
     ------
@@ -27,9 +29,17 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
         If it does not exist; the message suggests the closest name.
     PartitionColumnError
         If it is not partitioned by the requested columns.
+    TableFormatError
+        If it reads the files of a Delta, Hudi or Iceberg table as plain files.
     """
     from pyspark.errors import AnalysisException
 
+    if (located := path_table(name)) is not None:
+        format, folder = located
+        if format != DELTA:
+            # By such a name Spark reads all files of a Delta folder, removed ones among them.
+            require_plain_folder(spark, folder)
+        return open_folder(spark, folder, keys, format)
     try:
         table = spark.catalog.getTable(name)
     except AnalysisException as error:
@@ -51,6 +61,11 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
             spark.table(name), partition_columns if keys is None else tuple(keys), full
         )
     checked = check_keys(keys, partition_columns, f"table {name}")
+    try:
+        require_plain_folder(spark, found.location)
+    except TableFormatError as error:
+        msg = f"table {name!r} is registered as {found.provider}, but {error}"
+        raise TableFormatError(msg) from error
     return HiveTable(spark, full, checked, found)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import SourceError, SuiteError
 from tidegauge.analyzers.core.filesystems import absolute, file_system
-from tidegauge.analyzers.core.sql import parts, quote
+from tidegauge.analyzers.core.sql import folder_of, parts, quote
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.hive_table import HiveTable
 
@@ -22,8 +22,8 @@ def parent_location(spark: SparkSession, table: str) -> str | None:
 
     None if the database does not exist or has no location, or if Arrow has no access to it.
     """
-    if "/" in table:
-        folder = absolute(table).rstrip("/").rpartition("/")[0] or "/"
+    if named := folder_of(table):
+        folder = absolute(named).rstrip("/").rpartition("/")[0] or "/"
     else:
         *path, _ = map(str, parts(table))
         name = ".".join(map(quote, path)) if path else quote(spark.catalog.currentDatabase())
@@ -79,8 +79,8 @@ def check_disjoint_locations(
 
 def _places(text: str, spark: SparkSession | None) -> list[str]:
     """Return a folder's normalized path, or a table's full name and, if known, its location."""
-    if "/" in text:
-        return [_path(text)]
+    if folder := folder_of(text):
+        return [_path(folder)]
     path = [str(part).casefold() for part in parts(text)]
     if path[0] == "spark_catalog" and len(path) > 1:
         path = path[1:]

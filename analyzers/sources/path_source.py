@@ -33,9 +33,10 @@ from tidegauge.analyzers.sources.sources import (
     FileInfo,
     ListedPartition,
     check_keys,
-    list_files,
+    list_plain_files,
     to_listed,
 )
+from tidegauge.analyzers.sources.table_folders import require_plain_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -84,6 +85,7 @@ class PathSource:
 
     def __post_init__(self) -> None:
         self._location = absolute(self.name)  # Java stays in the folder where it was started
+        require_plain_folder(self.spark, self.name)
         self._require_format([self.name])
         listed = self._list()
         self._require_format([file.path for files in listed.values() for file in files])
@@ -109,7 +111,7 @@ class PathSource:
     def _list(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each innermost partition folder."""
         files_by_folder: dict[Partition, list[FileInfo]] = {}
-        for file in list_files(self.spark, self._location):
+        for file in list_plain_files(self.spark, self._location):
             folders = [step for step in file.path.split("/")[:-1] if "=" in step]
             files_by_folder.setdefault(Partition.from_path("/".join(folders)), []).append(file)
         return files_by_folder

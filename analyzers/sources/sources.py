@@ -34,6 +34,7 @@ from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import scan
+from tidegauge.analyzers.sources.table_folders import require_plain_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,14 +123,35 @@ def list_files(spark: SparkSession, root: str) -> list[FileInfo]:
     Files and folders whose names begin with a dot or an underscore are skipped, as in Spark; folders of
     the form ``_key=value`` are kept. A folder that does not exist has no files.
     """
+    return _visible(_list_all(spark, root))
+
+
+def list_plain_files(spark: SparkSession, root: str) -> list[FileInfo]:
+    """List the data files under a folder that holds no table of a table format; see `list_files`.
+
+    Raises
+    ------
+    TableFormatError
+        If the folder holds such a table, of which only the log says which files count.
+    """
+    files = _list_all(spark, root)
+    require_plain_folder(spark, root, (file.path for file in files))
+    return _visible(files)
+
+
+def _list_all(spark: SparkSession, root: str) -> list[FileInfo]:
+    """List all files under a folder, among them hidden ones if Arrow lists them."""
     from pyarrow import ArrowException
 
     root = absolute(root)
     try:
-        found = _list_by_arrow(root)
+        return _list_by_arrow(root)
     except (ArrowException, OSError):  # missing, or not accessible to Arrow: ask Spark
-        found = _list_by_spark(spark, root)
-    return [f for f in found if not any(map(_hidden, f.path.split("/")))]
+        return _list_by_spark(spark, root)
+
+
+def _visible(files: Iterable[FileInfo]) -> list[FileInfo]:
+    return [f for f in files if not any(map(_hidden, f.path.split("/")))]
 
 
 def _hidden(step: str) -> bool:

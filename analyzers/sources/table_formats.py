@@ -30,11 +30,10 @@ from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
 from tidegauge.analyzers.sources.hive_table import TableDescription
 from tidegauge.analyzers.sources.sources import FrameSource, ListedPartition, list_files
+from tidegauge.analyzers.sources.table_folders import DELTA, ICEBERG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ICEBERG, DELTA = "iceberg", "delta"
 
 
 @dataclass
@@ -123,7 +122,7 @@ class LoggedTable:
         """
         from pyspark.sql.functions import expr
 
-        self.spark.catalog.refreshTable(self._quoted)  # Iceberg's catalog caches tables
+        self._refresh()
         if self.format == ICEBERG:
             files, apart = self._iceberg()
         else:
@@ -148,6 +147,10 @@ class LoggedTable:
         (whole,) = found
         listed = FrameSource(self.read(), self.keys).list_partitions()
         return [ListedPartition(e.partition, whole.fingerprint, whole.arrived_at) for e in listed]
+
+    def _refresh(self) -> None:
+        """Let Spark look for new snapshots: Iceberg's catalog caches tables."""
+        self.spark.catalog.refreshTable(self._quoted)
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Read the rows of the given partitions; None reads all."""
@@ -261,9 +264,8 @@ class LoggedTable:
     def _delta(self) -> DataFrame:
         """Return the live files: keys, identity, size, time."""
         self.snapshot, log = _delta_log(self.spark, self.location)
-        at = "CAST(substr(f, 1, 20) AS BIGINT)"
-        newest = log.where("metaData IS NOT NULL").selectExpr(f"max_by(metaData, {at}) AS m")
-        self._table, schema = newest.selectExpr("m.id", "m.schemaString").collect()[0]
+        at = _ACTION_VERSION
+        self._table, schema, _ = _newest_metadata(log)
         physical = {
             column["name"]: column["metadata"].get(
                 "delta.columnMapping.physicalName", column["name"]
@@ -295,13 +297,16 @@ _ACTIONS = (
     f" modificationTime: BIGINT, dataChange: BOOLEAN, deletionVector: {_VECTOR}>,"
     " remove STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, dataChange: BOOLEAN,"
     f" deletionVector: {_VECTOR}>,"
-    " metaData STRUCT<id: STRING, schemaString: STRING>, sidecar STRUCT<path: STRING>"
+    " metaData STRUCT<id: STRING, schemaString: STRING, partitionColumns: ARRAY<STRING>>,"
+    " sidecar STRUCT<path: STRING>"
 )
 _CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"
 )
 _COMMIT = re.compile(r"(\d{20})\.json")
 _COMMIT_VERSION = "CAST(substr(_metadata.file_name, 1, 20) AS BIGINT)"
+_ACTION_VERSION = "CAST(substr(f, 1, 20) AS BIGINT)"
+"""The version of an action of `_delta_log`, by the name of its file."""
 
 
 def _delta_log(spark: SparkSession, location: str) -> tuple[int, DataFrame]:
@@ -337,6 +342,26 @@ def _delta_log(spark: SparkSession, location: str) -> tuple[int, DataFrame]:
     return version + len(commits), reduce(lambda a, b: a.unionByName(b), frames)
 
 
+def _newest_metadata(log: DataFrame) -> tuple[str, str, list[str]]:
+    """Return the table's id, its schema as JSON, and its partition columns."""
+    newest = log.where("metaData IS NOT NULL")
+    newest = newest.selectExpr(f"max_by(metaData, {_ACTION_VERSION}) AS m")
+    row = newest.selectExpr("m.id", "m.schemaString", "m.partitionColumns").collect()[0]
+    return row[0], row[1], row[2] or []
+
+
+def delta_keys(spark: SparkSession, location: str) -> tuple[str, ...]:
+    """Return the partition columns of the Delta table in a folder, by its log."""
+    _, log = _delta_log(spark, location)
+    return tuple(_newest_metadata(log)[2])
+
+
+def has_exact_texts(data: DataFrame, keys: Collection[str]) -> bool:
+    """Return whether Delta's log writes the values of these columns as Spark prints them."""
+    types = {f.name: f.dataType.typeName() for f in data.schema.fields}
+    return all(types[key] in DISTINCT_AS_TEXT for key in keys)
+
+
 def logged_table(
     spark: SparkSession, name: str, description: TableDescription
 ) -> LoggedTable | None:
@@ -363,7 +388,6 @@ def logged_table(
     if provider != DELTA or managed:
         return None
     keys = tuple(c.name for c in spark.catalog.listColumns(quoted) if c.isPartition)
-    types = {f.name: f.dataType.typeName() for f in spark.table(quoted).schema.fields}
-    if any(types[key] not in DISTINCT_AS_TEXT for key in keys):
-        return None  # the log has the writer's text of a value, which may differ from Spark's
+    if not has_exact_texts(spark.table(quoted), keys):
+        return None
     return LoggedTable(spark, name, keys, DELTA, description.location)

@@ -28,12 +28,13 @@ from tidegauge.analyzers.core.filesystems import (
 )
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import Values
-from tidegauge.analyzers.core.sql import parts, quote
+from tidegauge.analyzers.core.sql import is_folder, parts, path_table, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.hive_table import HiveTable, partition_sql
 from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.analyzers.sources.sources import Source, fingerprint, list_files
+from tidegauge.analyzers.sources.sources import Source, fingerprint, list_files, list_plain_files
+from tidegauge.analyzers.sources.table_folders import require_plain_folder
 from tidegauge.analyzers.sources.table_formats import LoggedTable
 
 if TYPE_CHECKING:
@@ -387,13 +388,20 @@ def open_target(spark: SparkSession, table: str) -> WriteTarget:
     Raises
     ------
     RuleError
-        If the name is empty.
+        If the name is empty, or names a folder as in ``delta.`/lake/orders` ``.
+    TableFormatError
+        If the folder is, is in or contains a Delta, Hudi or Iceberg table.
     """
     if not table.strip():
         msg = f"records are written to a table's name or a folder, not {table!r}"
         raise RuleError(msg)
-    if "/" not in table:
+    if path_table(table) is not None:
+        msg = f"records are written to a table's name or a folder, not {table!r}"
+        raise RuleError(msg)
+    if not is_folder(table):
         return TableTarget(spark, table)
+    require_plain_folder(spark, table)
+    list_plain_files(spark, table)
     folder = FolderTarget(spark, table)
     folder.restore()
     return folder

@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import Any
 
 from tidegauge.analyzers.core.formatting import for_yaml, one_line
-from tidegauge.analyzers.core.sql import column_sql
+from tidegauge.analyzers.core.sql import column_sql, is_folder
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.texts import PATTERNS, MaxLength, MinLength, PatternMatch
@@ -119,7 +119,7 @@ def rules_yaml(dataset: str, table: str, found: Iterable[tuple[Constraint, str]]
     found : iterable of (Constraint, str)
         Constraints, and the comment on each. Those without a rule are named in comments at the end.
     """
-    place = "path" if "/" in table else "table"
+    place = "path" if is_folder(table) else "table"
     lines = [f"dataset: {for_yaml(dataset)}", f"{place}: {for_yaml(table)}", "rules:"]
     left_out: list[str] = []
     rules: dict[str, str] = {}

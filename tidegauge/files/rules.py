@@ -12,6 +12,7 @@ from pydantic import Field
 from tidegauge.analysis import privacy_of
 from tidegauge.analyzers.core.errors import RuleError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty
+from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.sources.locations import check_disjoint_locations
 from tidegauge.files.dqm import DQM_NAME, ReadDQM, read_dqm
 from tidegauge.files.yaml_file import (
@@ -136,7 +137,7 @@ class RulesFile:
         ------
         SuiteError
         """
-        read = "path" if "/" in self.table else "table"
+        read = "path" if is_folder(self.table) else "table"
         places = {read: self.table, "publish": self.publish, "quarantine": self.quarantine}
         try:
             check_disjoint_locations(places, spark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import (
@@ -14,8 +14,9 @@ from tidegauge.analyzers.core.errors import (
     PartitionColumnError,
     condition_of,
 )
-from tidegauge.analyzers.sources.path_source import PathSource
+from tidegauge.analyzers.sources.folders import folder_format, open_folder
 from tidegauge.analyzers.sources.sources import Source
+from tidegauge.analyzers.sources.table_folders import DELTA
 from tidegauge.griffin.connectors.base import Connector, has_format
 from tidegauge.griffin.plugins import suggested
 from tidegauge.spark.schemas import schema_from_ddl
@@ -89,6 +90,7 @@ class FileConnector(Connector):
         if len(self.paths) != 1:
             msg = "a stream of files is read from one folder; there are several 'paths'"
             raise GriffinConfigError(msg)
+        format = folder_format(spark, self.paths, self._spark_format)
         if self.format == "avro" and not has_format(spark, "avro"):
             from tidegauge.griffin.connectors import avro
 
@@ -96,7 +98,7 @@ class FileConnector(Connector):
         schema = self.schema(spark)
         if schema is None and self.format != "text":
             schema = self._read(spark, self.paths).schema  # a stream does not infer it
-        reader = spark.readStream.format(self._spark_format).options(**self._options())
+        reader = spark.readStream.format(format).options(**self._options())
         return (reader if schema is None else reader.schema(schema)).load(self.paths[0])
 
     def partitioned(self, spark: SparkSession, keys: Sequence[str]) -> Source | None:
@@ -105,7 +107,7 @@ class FileConnector(Connector):
         if avro or len(self.paths) != 1 or self.config.get("schema"):
             return None
         try:
-            return PathSource(
+            return open_folder(
                 spark, self.paths[0], tuple(keys), self._spark_format, self._options()
             )
         except PartitionColumnError:  # the keys are columns in the files
@@ -119,13 +121,20 @@ class FileConnector(Connector):
         return {**({"sep": "\t"} if self.format == "tsv" else {}), **self.options()}
 
     def _read(self, spark: SparkSession, paths: list[str]) -> DataFrame:
+        format = folder_format(spark, paths, self._spark_format)
         if self.format == "avro" and not has_format(spark, "avro"):
             from tidegauge.griffin.connectors import avro
 
             return avro.batch(spark, paths)
-        reader = spark.read.format(self._spark_format).options(**self._options())
+        reader = spark.read.format(format).options(**self._options())
         schema = self.schema(spark)
-        return (reader if schema is None else reader.schema(schema)).load(paths)
+        if format != DELTA:
+            return (reader if schema is None else reader.schema(schema)).load(paths)
+        if schema is not None:
+            msg = "a Delta table has a schema of its own: leave 'schema' out"
+            raise GriffinConfigError(msg)
+        frames = [reader.load(path) for path in paths]
+        return reduce(lambda a, b: a.unionByName(b), frames)
 
     def _skipping(self) -> bool:
         asked = [self.config.get(key) for key in ("skipErrorPaths", "skipOnError")]
