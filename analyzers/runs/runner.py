@@ -149,7 +149,7 @@ def run_incremental(
         If none of the partitions to scan can be read. If some cannot, the others are measured, and
         these are tried again by the next run.
     """
-    time = time.among(source.keys) if time else recognise_time(source.keys)
+    time = time.among(source.keys) if time else _time_of(source)
     progress = progress or Silent()
     _refuse_keys(segmentation, source.keys)
     chosen = partition_filter(partitions, source.keys, time)
@@ -232,6 +232,11 @@ def _mark_gone(
     back = [name for name, known in ledger.items() if known.gone and name in here]
     if left or back:
         store.mark_gone(run, left, back)
+
+
+def _time_of(source: Source) -> TimeFormat | None:
+    """Return how a source's partitions tell their time: by itself, or by the usual names of keys."""
+    return getattr(source, "time_format", None) or recognise_time(source.keys)
 
 
 def _uncompared(listed: Sequence[ListedPartition], tasks: Sequence[_Task]) -> int:

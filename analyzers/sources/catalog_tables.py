@@ -12,7 +12,7 @@ from tidegauge.analyzers.sources.folders import open_folder
 from tidegauge.analyzers.sources.hive_table import HiveTable, describe_table
 from tidegauge.analyzers.sources.sources import FILE_FORMATS, FrameSource, Source, check_keys
 from tidegauge.analyzers.sources.table_folders import DELTA, require_plain_folder
-from tidegauge.analyzers.sources.table_formats import logged_table
+from tidegauge.analyzers.sources.table_formats import logged_table, missing_reference
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +42,10 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
         return open_folder(spark, folder, keys, format)
     try:
         table = spark.catalog.getTable(name)
-    except AnalysisException as error:
-        if _exists(spark, name):
+    except Exception as error:
+        if (problem := missing_reference(spark, name)) is not None:
+            raise NoSuchTableError(problem) from error
+        if not isinstance(error, AnalysisException) or _exists(spark, name):
             raise
         raise NoSuchTableError(*_no_such_table(spark, name)) from error
     path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
@@ -53,7 +55,7 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     found = describe_table(spark, table_sql(full))
     logged = logged_table(spark, full, found)
     if logged is not None:
-        logged.keys = check_keys(keys, logged.keys, f"table {name}")
+        logged.choose_keys(keys, f"table {name}")
         return logged
     partition_columns = tuple(found.partition_types)
     if found.provider not in FILE_FORMATS or path[0] != SESSION_CATALOG or not found.location:

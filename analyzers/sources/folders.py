@@ -13,7 +13,6 @@ from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.analyzers.sources.sources import (
     FrameSource,
     Source,
-    check_keys,
     list_plain_files,
 )
 from tidegauge.analyzers.sources.table_folders import (
@@ -142,8 +141,8 @@ def _delta_folder(
     location = absolute(name).rstrip("/")
     source = DeltaFolder(spark, name, (), DELTA, location, options=options)
     data = _read_delta(spark.read.options(**options), name)
-    available = delta_keys(spark, location)
-    source.keys = check_keys(keys, available, f"Delta table {hide_secrets(name)!r}")
+    source.keys = delta_keys(spark, location)
+    source.choose_keys(keys, f"Delta table {hide_secrets(name)!r}")
     if has_exact_texts(data, source.keys):
         return source
     return FrameSource(data, source.keys, name)

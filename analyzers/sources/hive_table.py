@@ -246,10 +246,13 @@ class TableDescription:
         The detailed information, by lower-case names such as ``provider`` and ``location``.
     partition_types : mapping of str to str
         Types of the partition columns, in their order.
+    transforms : tuple of str
+        What the table is partitioned by, in its order: columns, or transforms such as ``days(at)``.
     """
 
     details: Mapping[str, str]
     partition_types: Mapping[str, str]
+    transforms: tuple[str, ...] = ()
 
     @property
     def provider(self) -> str:
@@ -276,8 +279,18 @@ def describe_table(spark: SparkSession, what: str) -> TableDescription:
     found: dict[str, str] = {}
     for name, value in rows[at + 1 :]:
         found.setdefault(name.casefold(), value)  # a partition's location precedes its table's
-    types = {} if heading < 0 else {n: kind for n, kind in rows[heading + 2 : at] if n}
-    return TableDescription(found, types)
+    types = {} if heading < 0 else dict(rows[heading + 2 : _end(names, heading)])
+    # If a transform is among them, Spark lists them in another way.
+    numbered = _last(names[: at + 1], "# Partitioning")
+    transforms = tuple(map(quote, types))
+    if numbered >= 0:
+        transforms = tuple(kind for _, kind in rows[numbered + 1 : _end(names, numbered)])
+    return TableDescription(found, types, transforms)
+
+
+def _end(names: Sequence[str], heading: int) -> int:
+    """Return the place of the empty name that ends the section of a heading."""
+    return next((i for i in range(heading + 1, len(names)) if not names[i]), len(names))
 
 
 def _last(texts: Sequence[str], wanted: str) -> int:

@@ -75,6 +75,7 @@ class Source(Protocol):
     rows of other partitions has ``reads_exactly``, True, so that one partition is aggregated as a whole.
     One whose partitions have columns of their own has a method ``read_keys(partitions)``, which returns
     a key for each partition: partitions with equal keys have the same columns and are read together.
+    One whose keys hold a time that their names do not tell has ``time_format``.
     """
 
     @property

@@ -23,17 +23,99 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
-from tidegauge.analyzers.core.errors import SourceError
-from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.analyzers.core.errors import SourceError, did_you_mean
+from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat
 from tidegauge.analyzers.core.segments import Values
-from tidegauge.analyzers.core.sql import literal, quote, table_sql
+from tidegauge.analyzers.core.sql import literal, parts, quote, table_name, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
 from tidegauge.analyzers.sources.hive_table import TableDescription
-from tidegauge.analyzers.sources.sources import FrameSource, ListedPartition, list_files
+from tidegauge.analyzers.sources.iceberg_partitions import (
+    PartitionField,
+    chosen_fields,
+    partition_fields,
+    pruning_filter,
+    time_format,
+)
+from tidegauge.analyzers.sources.sources import (
+    FrameSource,
+    ListedPartition,
+    check_keys,
+    list_files,
+)
 from tidegauge.analyzers.sources.table_folders import DELTA, ICEBERG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class IcebergReference:
+    """A table's name with a branch, tag or snapshot, such as ``lake.sales.orders.branch_audit``.
+
+    Attributes
+    ----------
+    table : str
+        The table's own name.
+    name : str
+        The branch or tag; empty if there is none.
+    snapshot : int or None
+        The snapshot's id that the name has.
+    """
+
+    table: str
+    name: str = ""
+    snapshot: int | None = None
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether the name leads to a snapshot, and not to metadata or a moment."""
+        return bool(self.name) or self.snapshot is not None
+
+
+_REFERENCE = re.compile(r"(?i:branch|tag)_(?P<name>.+)|(?i:snapshot_id)_(?P<id>\d+)")
+
+
+def iceberg_reference(spark: SparkSession, name: str) -> IcebergReference | None:
+    """Parse the name of a table with a branch, tag, snapshot or metadata table; None for a table's own.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    name : str
+        As `table_name` writes it, with the catalog.
+    """
+    *path, last = map(str, parts(name))
+    table = table_name(path)
+    if len(path) < 3 or not spark.catalog.tableExists(table_sql(table)):
+        return None
+    match = _REFERENCE.fullmatch(last)
+    if match is None:
+        return IcebergReference(table)
+    snapshot = None if match["id"] is None else int(match["id"])
+    return IcebergReference(table, match["name"] or "", snapshot)
+
+
+def missing_reference(spark: SparkSession, name: str) -> str | None:
+    """Return why a name with a branch or tag names no table; None if that is not the reason.
+
+    Iceberg raises an error of its own, which does not say which branches and tags there are.
+    """
+    *path, last = map(str, parts(name))
+    match = _REFERENCE.fullmatch(last)
+    table = table_name(path)
+    if match is None or match["name"] is None or not table:
+        return None
+    try:
+        refs = spark.table(f"{table_sql(table)}.`refs`").select("name", "type").collect()
+    except Exception:  # noqa: BLE001 - not an Iceberg table; the caller has the error to raise
+        return None
+    kind = last.partition("_")[0].casefold()
+    known = [ref for ref, type_ in refs if type_.casefold() == kind]
+    if match["name"] in known:
+        return None
+    there = f" (there are: {', '.join(sorted(known))})" if known else ""
+    hint = did_you_mean(match["name"], known)
+    return f"no table {name!r}: {table} has no {kind} {match['name']!r}{there}{hint}"
 
 
 @dataclass
@@ -51,6 +133,10 @@ class LoggedTable:
     snapshot : int or None
         The version of a Delta table, or the snapshot's id of an Iceberg table, that was last listed;
         it is the one that is read, whatever is written meanwhile. None before, and if it is empty.
+    fields : tuple of PartitionField
+        The partition fields of an Iceberg table, as its keys.
+    reference : IcebergReference
+        The table and the branch or tag that an Iceberg table's name names.
     """
 
     reads_exactly: ClassVar[bool] = True
@@ -60,6 +146,8 @@ class LoggedTable:
     format: str
     location: str
     snapshot: int | None = None
+    fields: tuple[PartitionField, ...] = ()
+    reference: IcebergReference | None = None
     _table: str = field(init=False, default="")
     _physical: Sequence[str] = field(init=False, default=())
 
@@ -155,9 +243,45 @@ class LoggedTable:
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Read the rows of the given partitions; None reads all."""
         data = self._read_snapshot()
-        if partitions is None or not self.keys:
+        hidden = [field for field in self.fields if field.is_hidden]
+        values = None if partitions is None else [p.values for p in partitions]
+        if hidden and values is not None:
+            condition = pruning_filter(data, self.fields, values, self._catalog)
+            data = data if condition is None else data.where(condition)
+        if hidden:
+            keys = (f"{field.key(self._catalog)} AS {quote(field.name)}" for field in hidden)
+            data = data.selectExpr("*", *keys)
+        if values is None or not self.keys:
             return data
-        return filter_partitions(data, self.keys, [p.values for p in partitions])
+        return filter_partitions(data, self.keys, values)
+
+    @property
+    def time_format(self) -> TimeFormat | None:
+        """The time format of hidden partitions by a time; None if there are none."""
+        return time_format(self.fields)
+
+    @property
+    def _catalog(self) -> str:
+        return str(parts(self.name)[0])
+
+    @property
+    def _base(self) -> str:
+        """The quoted name of the table, without that of a branch or tag."""
+        return self._quoted if self.reference is None else table_sql(self.reference.table)
+
+    def choose_keys(self, wanted: Sequence[str] | None, what: str) -> None:
+        """Partition by some of the keys; those of Iceberg may be given as transforms, as ``days(at)``.
+
+        Raises
+        ------
+        PartitionColumnError
+            If the table is not partitioned by one of them.
+        """
+        if self.format == ICEBERG:
+            self.fields = chosen_fields(wanted, self.fields, what)
+            self.keys = tuple(field.name for field in self.fields)
+        else:
+            self.keys = check_keys(wanted, self.keys, what)
 
     def _read_snapshot(self) -> DataFrame:
         newest = self.spark.table(self._quoted)
@@ -166,7 +290,7 @@ class LoggedTable:
             self.format == ICEBERG and self._current_snapshot() == self.snapshot
         ):
             return newest
-        return self._as_of(self._quoted)
+        return self._as_of(self._base)
 
     def _as_of(self, table: str) -> DataFrame:
         """Read a table as it was in the snapshot; `table` is quoted."""
@@ -175,8 +299,11 @@ class LoggedTable:
 
     def _current_snapshot(self) -> int | None:
         """Return the id of an Iceberg table's current snapshot; None if nothing was ever written."""
-        branches = self.spark.table(f"{self._quoted}.`refs`").where("name = 'main'")
-        return next((int(row[0]) for row in branches.select("snapshot_id").collect()), None)
+        if self.reference is not None and self.reference.snapshot is not None:
+            return self.reference.snapshot
+        name = "main" if self.reference is None else self.reference.name
+        refs = self.spark.table(f"{self._base}.`refs`").where(f"name = {literal(name)}")
+        return next((int(row[0]) for row in refs.select("snapshot_id").collect()), None)
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
@@ -184,25 +311,28 @@ class LoggedTable:
 
     def _iceberg(self) -> tuple[DataFrame, bool]:
         """Return the live files (keys, identity, size, time), and whether all have known keys."""
-        table = self._quoted
+        table = self._base
         self.snapshot = self._current_snapshot()
         entries = self._as_of(f"{table}.`entries`").where("status < 2")
         entries = entries.selectExpr("snapshot_id", "data_file.*", "readable_metrics AS m")
         commits = self.spark.table(f"{table}.`snapshots`")
         commits = commits.selectExpr("snapshot_id", "unix_millis(committed_at) AS ms")
         live = entries.join(commits, "snapshot_id", "left")
-        keys = [f"partition.{quote(key)}" for key in self.keys]
+        keys = [f"partition.{quote(field.name)}" for field in self.fields]
         # Null may mean that an older partition spec lacked the key: compare with the null counts.
         odd = " OR ".join(
             f"({key} IS NULL AND NOT coalesce(content = 0 AND"
-            f" m.{quote(name)}.null_value_count = record_count, false))"
-            for key, name in zip(keys, self.keys, strict=True)
+            f" m.{quote(field.source)}.null_value_count = record_count, false))"
+            for key, field in zip(keys, self.fields, strict=True)
         )
         specs, unclear = live.selectExpr(
             "count(DISTINCT spec_id)", f"coalesce(max({odd or 'false'}), false)"
         ).collect()[0]
         files = live.selectExpr(
-            *(f"{hive_text(key)} AS k{i}" for i, key in enumerate(keys)),
+            *(
+                f"{f.text(key)} AS k{i}"
+                for i, (f, key) in enumerate(zip(self.fields, keys, strict=True))
+            ),
             "to_json(struct(content, file_path, content_offset, referenced_data_file)) AS id",
             "coalesce(content_size_in_bytes, file_size_in_bytes) AS size",
             "ms",
@@ -214,7 +344,7 @@ class LoggedTable:
 
         Snapshots that expired, or from which the table was rolled back, are not among them.
         """
-        rows = self.spark.table(f"{self._quoted}.`snapshots`")
+        rows = self.spark.table(f"{self._base}.`snapshots`")
         known = {r[0]: r for r in rows.select("snapshot_id", "parent_id", "operation").collect()}
         chain: list[int] = []
         at, left = self.snapshot, set(since)
@@ -227,10 +357,10 @@ class LoggedTable:
         if not writing:
             return steps, {}
         keys = [
-            f"nullif({hive_text(f'data_file.partition.{quote(k)}')}, {literal(NULL)})"
-            for k in self.keys
+            f"nullif({field.text(f'data_file.partition.{quote(field.name)}')}, {literal(NULL)})"
+            for field in self.fields
         ]
-        entries = self.spark.table(f"{self._quoted}.`all_entries`")
+        entries = self.spark.table(f"{self._base}.`all_entries`")
         files = entries.where(f"status <> 0 AND snapshot_id IN ({', '.join(map(str, writing))})")
         step = " ".join(f"WHEN {at} THEN {step}" for at, step in writing.items())
         return steps, self._last_changes(files, keys, f"CASE snapshot_id {step} END")
@@ -377,12 +507,17 @@ def logged_table(
     provider = description.provider
     quoted = table_sql(name)
     if provider == ICEBERG:
-        files = spark.table(f"{quoted}.`files`").schema
+        reference = iceberg_reference(spark, name)
+        if reference is not None and not reference.is_snapshot:
+            return None
+        base = quoted if reference is None else table_sql(reference.table)
+        files = spark.table(f"{base}.`files`").schema
         partition = files["partition"].dataType if "partition" in files.names else None
-        names = getattr(partition, "names", [])
-        columns = spark.table(quoted).columns
-        keys = tuple(key for key in names if key in columns)  # not days() or bucket()
-        return LoggedTable(spark, name, keys, ICEBERG, description.location)
+        fields = partition_fields(description.transforms, getattr(partition, "names", []))
+        keys = tuple(field.name for field in fields)
+        return LoggedTable(
+            spark, name, keys, ICEBERG, description.location, fields=fields, reference=reference
+        )
     # New commits of a catalog-managed table may not be in its log yet.
     managed = "delta.feature.catalogManaged" in description.details.get("table properties", "")
     if provider != DELTA or managed:

@@ -1,7 +1,12 @@
 """Delta and Iceberg tables with the real packages: what each write changes, and what is recorded."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.sources.folders import open_folder
+from tidegauge.griffin.connectors.files import FileConnector
 
 import tidegauge as tg
 
@@ -96,6 +101,64 @@ def test_compaction_is_no_change(spark, table, measure, repo):
     assert measure(table) == {}
 
 
+def compact(spark, table):
+    if table.startswith("lake"):
+        options = "map('min-input-files', '1', 'rewrite-all', 'true')"
+        spark.sql(
+            f"CALL lake.system.rewrite_data_files(table => 'sales.orders', options => {options})"
+        )
+    else:
+        spark.sql(f"OPTIMIZE {table}")
+
+
+def forget_history(spark, table):
+    """Remove old snapshots and files, and of Delta the log before the newest checkpoint."""
+    if table.startswith("lake"):
+        spark.sql(
+            "CALL lake.system.expire_snapshots(table => 'sales.orders',"
+            " older_than => TIMESTAMP'2100-01-01', retain_last => 1)"
+        )
+        return
+    spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
+    log = Path(spark.sql(f"DESCRIBE DETAIL {table}").first().location.removeprefix("file:"))
+    checkpoints = sorted((log / "_delta_log").glob("*.checkpoint.parquet"))
+    for commit in (log / "_delta_log").glob("*.json"):
+        if checkpoints and commit.name[:20] <= checkpoints[-1].name[:20]:
+            commit.unlink()
+
+
+def test_compaction_and_a_log_without_the_past_read_nothing(spark, table, measure, repo):
+    if table.startswith("spark"):
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    spark.sql(f"INSERT INTO {table} VALUES (4, 1.0, '2024-01-02'), (5, 9.0, '2024-01-01')")
+    measure(table)
+    for _ in range(2):  # night after night
+        compact(spark, table)
+        assert measure(table) == {}
+        forget_history(spark, table)
+        assert measure(table) == {}
+    spark.sql(f"INSERT INTO {table} VALUES (6, 1.0, '2024-01-03')")
+    forget_history(spark, table)
+    assert measure(table) == {THREE: "new"}
+    assert set(repo.partitions("orders")["version"]) == {1}
+
+
+def test_other_files_with_the_same_rows_keep_the_version(spark, table, measure, repo):
+    """Whatever the log says: partitions that are overwritten by equal rows, tables that are loaded again."""
+    measure(table)
+    spark.sql(f"INSERT OVERWRITE {table} SELECT * FROM {table}")
+    assert measure(table) == {ONE: "unchanged", TWO: "unchanged"}
+    assert measure(table) == {}
+    columns = "(id INT, amount DOUBLE, ds STRING)"
+    provider = "iceberg" if table.startswith("lake") else "delta"
+    spark.sql(f"DROP TABLE {table}")
+    spark.sql(f"CREATE TABLE {table} {columns} USING {provider} PARTITIONED BY (ds)")
+    spark.sql(f"INSERT INTO {table} {ROWS}, (4, 1.0, '2024-01-02')")
+    assert measure(table) == {ONE: "unchanged", TWO: "restated"}
+    versions = repo.partitions("orders").set_index("partition")["version"]
+    assert versions.to_dict() == {ONE: 1, TWO: 2}
+
+
 def test_the_version_that_was_measured_is_recorded_and_read(spark, table, measure, repo):
     measure(table)
     source = open_table(spark, table)
@@ -109,6 +172,56 @@ def test_the_version_that_was_measured_is_recorded_and_read(spark, table, measur
     assert kind == ("iceberg" if table.startswith("lake") else "delta")
     rows = spark.sql(f"SELECT count(*) FROM {table} VERSION AS OF {number}").collect()
     assert rows[0][0] == 3
+
+
+def test_a_delta_table_is_read_by_its_folder(spark, repo, tmp_path):
+    """By its log, however it is written; removed files do not count, and compaction is no change."""
+    folder = str(tmp_path / "odd dir" / "or`ders")
+    frame = spark.sql(f"SELECT * FROM {ROWS} AS v(id, amount, ds)").coalesce(1)
+    frame.write.format("delta").partitionBy("ds").save(folder)
+    quoted = folder.replace("`", "``")
+    suite = tg.Suite("orders", [tg.Size(), tg.Uniqueness(("id",))])
+
+    def changes(name, **options):
+        run = tg.analyze(name, suite, repository=repo, spark=spark, **options)
+        return {name: str(change) for name, change in run.changes.items()}
+
+    assert changes(folder) == {ONE: "new", TWO: "new"}
+    for name in (folder, f"delta.`{quoted}`"):
+        assert changes(name, format="delta", rename=True) == {}
+    more = spark.sql("SELECT 4 AS id, 4.0D AS amount, '2024-01-02' AS ds")
+    more.write.format("delta").mode("append").save(folder)
+    assert changes(folder, rename=True) == {TWO: "restated"}
+    spark.sql(f"OPTIMIZE delta.`{quoted}`")
+    assert changes(folder) == {}
+    assert sizes(repo) == {ONE: 2.0, TWO: 2.0}
+    check = tg.Suite("facts", [tg.ReferentialIntegrity("id", f"delta.`{quoted}`")])
+    tg.analyze(folder, check, repository=repo, spark=spark)
+    assert repo.metrics("facts")["value"].tolist() == [1.0, 1.0]
+    with pytest.raises(tg.TableFormatError, match="is inside the Delta table"):
+        changes(f"{folder}/ds=2024-01-01")
+    with pytest.raises(tg.TableFormatError, match="contains the Delta table"):
+        changes(str(tmp_path))
+    with pytest.raises(tg.TableFormatError):
+        open_table(spark, f"parquet.`{quoted}`")
+    with pytest.raises(tg.SourceError, match="versionAsOf"):
+        changes(folder, options={"versionAsOf": "0"})
+    connector = FileConnector({"paths": [folder], "format": "parquet"})
+    assert connector.batch(spark).count() == 4
+
+
+def test_an_iceberg_folder_is_refused_with_the_tables_name(spark):
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
+    spark.sql("DROP TABLE IF EXISTS lake.sales.by_folder")
+    spark.sql(
+        "CREATE TABLE lake.sales.by_folder USING iceberg PARTITIONED BY (ds)"
+        f" AS SELECT * FROM {ROWS} AS v(id, amount, ds)"
+    )
+    location = open_table(spark, "lake.sales.by_folder").location
+    for part in ("", "/data", "/data/ds=2024-01-01"):
+        with pytest.raises(tg.TableFormatError, match="write `table: lake.sales.by_folder`"):
+            open_folder(spark, f"{location}{part}")
+    spark.sql("DROP TABLE lake.sales.by_folder")
 
 
 def test_a_restored_version_is_measured_again(spark, table, measure, repo):
@@ -160,22 +273,155 @@ def test_partitioning_that_evolved(spark, measure, repo):
     assert not tg.analyze(name, other, repository=repo, spark=spark).changes
 
 
-def test_hidden_partitions_are_no_keys(spark, measure, repo):
-    """A table by days(at) has no column of days: it is measured whole, or by what a suite names."""
-    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
+@pytest.fixture
+def hidden(spark):
+    """An Iceberg table partitioned by the days of a time and by buckets of a number; its name."""
     name = "lake.sales.hidden"
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
     spark.sql(f"DROP TABLE IF EXISTS {name}")
     spark.sql(
-        f"CREATE TABLE {name} (id INT, amount DOUBLE, at TIMESTAMP, country STRING) USING iceberg"
-        " PARTITIONED BY (days(at), country)"
+        f"CREATE TABLE {name} (id INT, amount DOUBLE, at TIMESTAMP, day DATE, local TIMESTAMP_NTZ,"
+        " country STRING) USING iceberg PARTITIONED BY (days(at), bucket(4, id))"
     )
     spark.sql(
-        f"INSERT INTO {name} VALUES (1, 1.0, TIMESTAMP'2024-01-01 10:00:00', 'DE'),"
-        " (2, 2.0, TIMESTAMP'2024-01-02 10:00:00', 'FR')"
+        f"INSERT INTO {name} VALUES"
+        " (1, 1.0, TIMESTAMP'2026-01-17 23:30:00', DATE'2026-01-17', TIMESTAMP_NTZ'1969-12-31 23:00:00', 'DE'),"
+        " (2, 2.0, TIMESTAMP'2026-01-18 10:00:00', DATE'2026-02-01', TIMESTAMP_NTZ'2026-01-17 10:00:00', 'FRA'),"
+        " (3, 4.0, NULL, NULL, NULL, NULL)"
     )
-    assert measure(name) == {"country=DE": "new", "country=FR": "new"}
-    spark.sql(f"INSERT INTO {name} VALUES (3, 3.0, TIMESTAMP'2024-01-02 11:00:00', 'FR')")
-    assert measure(name) == {"country=FR": "restated"}
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+NONE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def test_hidden_partitions_are_keys(spark, hidden, repo):
+    """By default all of the partition spec; some of them by name or as transforms."""
+
+    def measure(dataset, **options):
+        suite = tg.Suite(dataset, [tg.Size(), tg.Sum("amount")], **options)
+        run = tg.analyze(hidden, suite, repository=repo, spark=spark)
+        assert not run.failed
+        return {name: str(change) for name, change in run.changes.items()}
+
+    expected = {"at_day=2026-01-17": "new", "at_day=2026-01-18": "new", f"at_day={NONE}": "new"}
+    assert measure("days", partition_by=["days(at)"]) == expected
+    assert measure("named", partition_by=["AT_DAY"]) == expected
+    assert measure("whole", partition_by=[]) == {"": "new"}
+    buckets = {1: 0, 2: 0, 3: 3}
+    assert measure("all") == {
+        f"at_day={day}/id_bucket={buckets[id]}": "new"
+        for id, day in ((1, "2026-01-17"), (2, "2026-01-18"), (3, NONE))
+    }
+    times = repo.partitions("days")["time"].dropna()
+    assert [str(time) for time in times] == [
+        "2026-01-17 00:00:00+00:00",
+        "2026-01-18 00:00:00+00:00",
+    ]
+    spark.sql(
+        f"INSERT INTO {hidden} (id, amount, at) VALUES (4, 8.0, TIMESTAMP'2026-01-18 11:00:00')"
+    )
+    assert measure("days", partition_by=["days(at)"]) == {"at_day=2026-01-18": "restated"}
+    sums = repo.metrics("days", name="Sum").set_index("partition")["value"]
+    assert sums.to_dict() == {
+        "at_day=2026-01-17": 1.0,
+        "at_day=2026-01-18": 10.0,
+        f"at_day={NONE}": 4.0,
+    }
+    with pytest.raises(tg.PartitionColumnError, match=r"by 'at_day' \(days\(at\)\)"):
+        measure("wrong", partition_by=["at"])
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected"),
+    [
+        ("hours(at)", {"2026-01-17-23": 1, "2026-01-18-10": 1, NONE: 1}),
+        ("months(at)", {"2026-01": 2, NONE: 1}),
+        ("years(day)", {"2026": 2, NONE: 1}),
+        ("months(day)", {"2026-01": 1, "2026-02": 1, NONE: 1}),
+        ("days(local)", {"1969-12-31": 1, "2026-01-17": 1, NONE: 1}),
+        ("hours(local)", {"1969-12-31-23": 1, "2026-01-17-10": 1, NONE: 1}),
+        ("truncate(2, country)", {"DE": 1, "FR": 1, NONE: 1}),
+        ("truncate(2, id)", {"0": 1, "2": 2}),
+    ],
+)
+def test_each_transform_lists_and_reads_the_same_rows(spark, hidden, transform, expected):
+    name = "lake.sales.transformed"
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(
+        f"CREATE TABLE {name} USING iceberg PARTITIONED BY ({transform}) AS SELECT * FROM {hidden}"
+    )
+    source = open_table(spark, name, [transform])
+    listed = [entry.partition for entry in source.list_partitions()]
+    assert {p.values[0] for p in listed} == set(expected)
+    counted = {p.values[0]: source.read([p]).count() for p in listed}
+    assert counted == expected
+    form = source.time_format
+    if form is not None:
+        assert all((form.time_of(p) is None) == (p.values[0] == NONE) for p in listed)
+    spark.sql(f"DROP TABLE {name}")
+
+
+def test_other_hidden_partitions_are_not_read(spark, hidden):
+    source = open_table(spark, hidden)
+    partitions = {e.partition.values: e.partition for e in source.list_partitions()}
+    data = source.read([partitions["2026-01-18", "0"]])
+    plan = data._jdf.queryExecution().executedPlan().toString()
+    assert "at >= 1768694400000000, at < 1768780800000000" in plan
+    assert "bucket[4](id)" in plan
+    assert [row.id for row in data.collect()] == [2]
+
+
+def test_hidden_partitions_with_names_of_their_own_and_a_spec_that_evolved(spark, hidden, repo):
+    name = "lake.sales.evolved_hidden"
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(f"CREATE TABLE {name} USING iceberg AS SELECT * FROM {hidden}")
+    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD days(at) AS opened")
+    spark.sql(f"INSERT INTO {name} SELECT * FROM {hidden} WHERE id = 1")
+    suite = tg.Suite("evolved", [tg.Size()])
+    run = tg.analyze(name, suite, repository=repo, spark=spark)
+    assert set(run.changes) == {"opened=2026-01-17", "opened=2026-01-18", f"opened={NONE}"}
+    sizes = repo.metrics("evolved", name="Size").set_index("partition")["value"]
+    assert sizes.to_dict() == {
+        "opened=2026-01-17": 2.0,
+        "opened=2026-01-18": 1.0,
+        f"opened={NONE}": 1.0,
+    }
+    assert not tg.analyze(name, suite, repository=repo, spark=spark).changes
+    spark.sql(f"DROP TABLE {name}")
+
+
+def test_branches_and_tags_are_tables(spark, hidden, repo):
+    """Write, audit, publish: a branch is measured before its rows are on the main one."""
+    suite = tg.Suite("audit", [tg.Size()], partition_by=["at_day"])
+    row = "TIMESTAMP'2026-01-19 10:00:00'"
+
+    def measure(name, dataset="audit"):
+        run = tg.analyze(
+            name, replace(suite, dataset=dataset), repository=repo, spark=spark, rename=True
+        )
+        return {name: str(change) for name, change in run.changes.items()}
+
+    spark.sql(f"ALTER TABLE {hidden} CREATE BRANCH audit")
+    spark.sql(f"ALTER TABLE {hidden} CREATE TAG eod")
+    spark.sql(f"INSERT INTO {hidden}.branch_audit (id, amount, at) VALUES (9, 9.0, {row})")
+    assert "at_day=2026-01-19" in measure(f"{hidden}.branch_audit")
+    assert measure(f"{hidden}.branch_audit") == {}
+    assert "at_day=2026-01-19" not in measure(f"{hidden}.tag_eod", "tagged")
+    assert "at_day=2026-01-19" not in measure(hidden, "main")
+    spark.sql(f"INSERT INTO {hidden}.branch_audit (id, amount, at) VALUES (8, 8.0, {row})")
+    assert measure(f"{hidden}.branch_audit") == {"at_day=2026-01-19": "restated"}
+    assert measure(f"{hidden}.tag_eod", "tagged") == {}
+    assert measure(hidden, "main") == {}
+    with pytest.raises(
+        tg.NoSuchTableError, match=r"has no branch 'adit' \(there are: audit, main\)"
+    ):
+        measure(f"{hidden}.branch_adit", "none")
+    files = tg.analyze(
+        f"{hidden}.files", tg.Suite("files", [tg.Size()]), repository=repo, spark=spark
+    )
+    assert files.metrics()["value"].tolist() == [3.0]
 
 
 @pytest.mark.parametrize("provider", ["delta", "iceberg"])
