@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
@@ -186,7 +187,8 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
     if row[2] not in {keys, UNBOUND}:
         msg = (
             f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
-            " not be comparable; choose another name"
+            " not be comparable. To go on with its history, write partition_by:"
+            f" [{', '.join(json.loads(row[2]))}] in the suite; to begin a new one, choose another name"
         )
         raise DatasetMismatchError(msg)
     source = spec.source or row.source

@@ -19,8 +19,8 @@ from tidegauge.analyzers.core.evidence import (
     as_verdict,
     with_status,
 )
-from tidegauge.analyzers.core.formatting import one_line
-from tidegauge.analyzers.core.metric import Failure, Metric
+from tidegauge.analyzers.core.formatting import measured, one_line
+from tidegauge.analyzers.core.metric import Failure, Metric, Scale
 from tidegauge.analyzers.measures.columns import ColumnCount, SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
 from tidegauge.analyzers.measures.histogram import Distribution, bin_key
@@ -285,7 +285,10 @@ class Constraint(ABC):
             return self.failed(tell(text), metric, number)
         if holds:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", number, metric)
-        return self.failed(tell(violation_message(value, self.assertion)), metric, number)
+        message = violation_message(value, self.assertion)
+        if number is not None and self.analyzer.scale is Scale.TIME:
+            message = f"{measured(number, Scale.TIME)}: {message}"
+        return self.failed(tell(message), metric, number)
 
 
 @dataclass(frozen=True)

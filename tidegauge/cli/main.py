@@ -227,10 +227,6 @@ def profile(
     options = pairs("--option", option or [])
     spark = spark_session(warehouse)
     of = {"sample_rows": sample_rows, "spark": spark, "format": source_format, "options": options}
-    if rules is not None:
-        proposed = suggest(table, dataset=dataset, **of).to_rules(table)  # type: ignore[arg-type]
-        write_output(rules, proposed)
-        print(f"{rules}: {proposed.count('  - ')} rules")
     found = propose(table, dataset, **of)  # type: ignore[arg-type]
     if found.lacks_header:
         say(
@@ -243,6 +239,14 @@ def profile(
     else:
         write_output(output, text)
         print(f"{output}: {text.count('# ')} comments, {text.count('  - ')} analyzers")
+    if rules is not None:
+        suggestions = suggest(table, dataset=dataset, **of)  # type: ignore[arg-type]
+        if not suggestions:
+            say(f"{rules} was not written: the rows that were looked at suggest no rule")
+            return
+        proposed = suggestions.to_rules(table)
+        write_output(rules, proposed)
+        print(f"{rules}: {proposed.count('  - ')} rules")
 
 
 def explain(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from tidegauge.analyzers.core.errors import MetricError, RuleError
+from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.state import State, mismatch, register_state
 
@@ -112,8 +113,10 @@ class Sample:
     partition: str = ""
 
     def __str__(self) -> str:
-        """Return the columns as ``name=value``; null is empty."""
-        cells = ",".join(f"{k}={'' if v is None else v}" for k, v in self.record.items())
+        """Return the columns as ``name=value`` on one line; null is empty, control characters are escaped."""
+        cells = ",".join(
+            f"{plain(name)}={plain(value) if value else ''}" for name, value in self.record.items()
+        )
         return f"{self.partition}: {cells}" if self.partition else cells
 
 

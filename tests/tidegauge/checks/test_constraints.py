@@ -17,6 +17,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import StandardDeviationState
 from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.texts import DataTypeState
+from tidegauge.analyzers.measures.times import TimeRangeState
 from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
 from tidegauge.checks.check import status_of
 from tidegauge.checks.constraints import (
@@ -624,3 +625,10 @@ def test_a_time_of_the_future_is_not_fresh():
     ]
     (lenient,) = CHECK.is_fresh("t", 60, ahead=5).constraints
     assert lenient.assertion.holds(-1.0)
+
+
+def test_a_time_in_a_message_is_a_date():
+    constraint = tg.Check("c").has(tg.MaxTime("at"), (None, 1_700_000_000)).constraints[0]
+    metric = tg.MaxTime("at").compute_metric_from(TimeRangeState(0, 1_768_435_200_000_000, 3))
+    result = constraint.judge(metric.value, metric)
+    assert result.message.startswith("2026-01-15 00:00:00: 1768435200 is not at most")
