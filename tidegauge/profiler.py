@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
 from tidegauge.analyzers.core.sql import column_sql, is_folder
 from tidegauge.analyzers.measures.bins import KLLSketch
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
-from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size, non_negative
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.moments import StandardDeviation
@@ -431,9 +431,7 @@ class _ColumnProfile:
         yield Choice(StandardDeviation(c), "Standard deviation.")
         yield Choice(ApproxQuantiles(c, QUANTILES, RANK_ERROR), "Quantiles of the distribution.")
         if low is not None and low >= 0 and self.rows >= FEWEST_ROWS:
-            sql = column_sql(c)
-            rule = Compliance(f"{c} is not negative", f"{sql} >= 0 OR {sql} IS NULL")
-            yield Choice(rule, "No negative values in the sample.")
+            yield Choice(non_negative(c), "No negative values in the sample.")
 
     def _texts(self) -> Iterator[Choice]:
         c = self.column

@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.analyzer import (
 from tidegauge.analyzers.core.conditions import known_sql
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import count_rows, where_holds
+from tidegauge.analyzers.core.sql import column_sql, count_rows, where_holds
 from tidegauge.analyzers.core.state import DoubleValuedState, State, register_state
 
 
@@ -232,3 +232,14 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
         if not state.num_known:
             raise self.no_data()
         return state.num_matches / state.count
+
+
+def non_negative(column: str) -> Compliance:
+    """Return the share of rows whose number is at least 0 or null: one series for profiles and checks.
+
+    Examples
+    --------
+    >>> non_negative("amount").predicate
+    'coalesce(`amount`, 0) >= 0'
+    """
+    return Compliance(f"{column} is not negative", f"coalesce({column_sql(column)}, 0) >= 0")

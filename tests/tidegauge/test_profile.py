@@ -45,7 +45,7 @@ def test_it_finds_keys_categories_patterns_and_ranges(shop, spark):
     assert tg.Histogram("status", 50) in by_column["status"]
     assert "Histogram" not in kinds["email"]
     assert (
-        tg.Compliance("amount is not negative", "`amount` >= 0 OR `amount` IS NULL")
+        tg.Compliance("amount is not negative", "coalesce(`amount`, 0) >= 0")
         in by_column["amount is not negative"]
     )
     assert "delta is not negative" not in by_column

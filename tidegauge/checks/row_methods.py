@@ -8,7 +8,7 @@ from typing import Any, Self
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.sql import column_sql, constant
-from tidegauge.analyzers.measures.counts import Completeness, Compliance
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, non_negative
 from tidegauge.analyzers.measures.texts import PATTERNS, DataType, PatternMatch, pattern_problem
 from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import CLOSED, AssertionLike
@@ -255,8 +255,8 @@ class RowMethods(ConstraintBuilder):
         >>> tg.Check("orders").is_non_negative("amount").constraints[0].description
         'amount is not negative: at least 1'
         """
-        rule = f"coalesce({column_sql(column)}, 0) >= 0"
-        return self.satisfies(rule, f"{column} is not negative", at_least, hint=hint)
+        rule = non_negative(column)
+        return self.satisfies(rule.predicate, rule.instance, at_least, hint=hint)
 
     def is_positive(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
         """Assert that numbers are greater than 0; null passes, a text that shows no number fails.
