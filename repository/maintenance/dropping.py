@@ -299,7 +299,8 @@ class _Dropper:
         query = (
             sa.select(f.statistic_id, f.fold, s.input_set.c.inputs)
             .join_from(s.folded_state, s.input_set)
-            .where(f.statistic_id.in_(self.statistics), f.fold.in_([TOTAL, REMOVED]))
+            .where(f.statistic_id.in_(self.statistics))
+            .where((f.fold == TOTAL) | f.fold.startswith(REMOVED))
         )
         for statistic, fold, inputs in self.connection.execute(query).all():
             if partition in decode_inputs(inputs):
