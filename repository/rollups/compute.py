@@ -51,6 +51,7 @@ from tidegauge.repository.store.folds import (
     encode_inputs,
     fold_generation,
     mixed_types_text,
+    partitions_text,
 )
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
@@ -312,8 +313,8 @@ class _RollupComputation:
                 computed.append(span)
             elif span in changed:
                 note = (
-                    f"not updated: the states of {len(lost)} of its partitions (first {lost[0].name})"
-                    " were cleaned away before a partition was measured again"
+                    f"not updated: states of {partitions_text(len(lost))} (first {lost[0].name}) were"
+                    " cleaned away before a partition was measured again"
                 )
                 self.kept[statistic, window.windows.name, span.end] = note
         return computed
@@ -419,9 +420,8 @@ class _RollupComputation:
             names = {part.id: part.name for part in parts}
             first = min(names.get(partition, "dropped since") for partition in outdated)
             notes.append(
-                f"counts {len(outdated)} partitions (first {first}) as they were before they were measured"
-                " again, because states around them had been cleaned away; measure all partitions again"
-                " to correct it"
+                f"does not show the newest version of {partitions_text(len(outdated))} (first {first}),"
+                " because states were cleaned away before; measure all partitions again to correct it"
             )
         wanted = sorted(versions.keys() - known.keys())
         states, errors = self._states(statistic, {i: versions[i] for i in wanted})
@@ -463,7 +463,7 @@ class _RollupComputation:
         if not others:
             return members, []
         text = mixed_types_text([generations[p.id] for p in measured], [p.name for p in measured])
-        return members, [f"leaves out {len(others)} partitions: {text}"]
+        return members, [f"leaves out {partitions_text(len(others))}: {text}"]
 
     def _removed_base(
         self, statistic: int, members: Sequence[_Part]

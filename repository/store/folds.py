@@ -105,7 +105,7 @@ def parsed_schema(text: str) -> Schema | None:
 
     Examples
     --------
-    >>> parsed_schema('[["k","integer"]]').names, parsed_schema("{}")
+    >>> parsed_schema('[["k","integer"]]').names, parsed_schema("unknown")
     (('k',), None)
     """
     try:
@@ -162,6 +162,17 @@ def generation_rows(connection: Connection, dataset: int) -> list[dict[str, Any]
     return rows
 
 
+def partitions_text(count: int) -> str:
+    """Return a number of partitions in words.
+
+    Examples
+    --------
+    >>> partitions_text(1), partitions_text(3)
+    ('1 partition', '3 partitions')
+    """
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
 def mixed_types_text(generations: Sequence[str], partitions: Sequence[str] = ()) -> str:
     """Return why states are not merged: the generations of the partitions, the most frequent first.
 
@@ -181,7 +192,7 @@ def mixed_types_text(generations: Sequence[str], partitions: Sequence[str] = ())
     counts = Counter(generations).most_common()
     parts = []
     for place, (generation, count) in enumerate(counts):
-        text = f"{generation} in {count}" + (" partitions" if place == 0 else "")
+        text = f"{generation} in {partitions_text(count) if place == 0 else count}"
         if place and partitions:
             first = partitions[generations.index(generation)]
             text += f" ({first})" if count == 1 else f" (first {first})"

@@ -378,7 +378,7 @@ def test_cleaning_states_keeps_what_windows_need(shared):
     with pytest.warns(tg.RepositoryWarning, match="cleaned away"):
         shared.roll_up("d")
     (total,) = shared.metrics("d", name="Size", window="total")["error"]
-    assert total.startswith("counts 1 partitions (first ds=2013-01-05) as they were before")
+    assert total.startswith("does not show the newest version of 1 partition (first ds=2013-01-05)")
 
 
 @pytest.mark.in_python

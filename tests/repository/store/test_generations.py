@@ -79,7 +79,7 @@ def test_a_type_that_changes_for_a_day_costs_its_windows_of_this_series_alone(sh
     values, errors = rolled(shared, tg.Uniqueness(["s"]), "2d")
     assert values == [0.1, 0, 0, "failed", "failed", 0, 0, 0]
     assert errors[3] == (
-        "MetricRuntimeError: s is a text in 1 partitions, s is a number in 1 (ds=2013-01-04);"
+        "MetricRuntimeError: s is a text in 1 partition, s is a number in 1 (ds=2013-01-04);"
         " states of different types are not merged"
     )
     assert rolled(shared, SIZE, "2d")[0] == [10] + [20] * 7
@@ -102,7 +102,7 @@ def test_the_total_continues_without_the_day_of_another_type(shared):
     shared.roll_up("d")
     values, errors = rolled(shared, tg.Uniqueness(["s"]), "total")
     assert values == [0.0]  # four a's and b's each
-    assert errors[0].startswith("leaves out 1 partitions: s is a text in 4 partitions")
+    assert errors[0].startswith("leaves out 1 partition: s is a text in 4 partitions")
     assert rolled(shared, SIZE, "total") == ([50], [None])
     commit(shared, day(4, "repaired"))
     shared.roll_up("d")
@@ -191,15 +191,14 @@ def test_a_late_rewrite_after_cleaning_keeps_the_last_good_values(shared):
     noted = [number for number, note in enumerate(notes, 1) if note]
     assert noted == list(range(5, 12))
     assert notes[4] == (
-        "not updated: the states of 4 of its partitions (first ds=2013-01-01) were cleaned away"
-        " before a partition was measured again"
+        "not updated: states of 4 partitions (first ds=2013-01-01) were cleaned away before a partition"
+        " was measured again"
     )
     assert rolled(shared, SIZE, "total") == (
         [400],
         [
-            "counts 1 partitions (first ds=2013-01-05) as they were before they were measured again,"
-            " because states around them had been cleaned away; measure all partitions again to"
-            " correct it"
+            "does not show the newest version of 1 partition (first ds=2013-01-05), because states were"
+            " cleaned away before; measure all partitions again to correct it"
         ],
     )
     commit(shared, day(41))
