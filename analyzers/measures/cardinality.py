@@ -94,9 +94,18 @@ class HllState(State):
         return float(sketch.get_lower_bound(deviations)), float(sketch.get_upper_bound(deviations))
 
     def agrees_with(self, other: Self) -> bool:
-        """Return whether counts are equal and the other's estimate lies within 3 deviations."""
+        """Return whether counts are equal and the sketches may be of the same values.
+
+        Sketches of the same values have equal registers, in whatever order the values came. Those that
+        hash values differently cannot be compared so: their estimates agree within 3 deviations.
+        """
+        if self.count != other.count or not self.count:
+            return self.count == other.count
+        ours, theirs = _read(self.sketch), _read(other.sketch)
+        if self.hashing == other.hashing and ours.lg_config_k == theirs.lg_config_k:
+            return _estimate(ours, ours) == _estimate(theirs, theirs) == _estimate(ours, theirs)
         lower, upper = self.bounds(3)
-        return self.count == other.count and lower <= other.estimate() <= upper
+        return lower <= other.estimate() <= upper
 
     def pack(self) -> bytes:
         """Serialize the count and the hashing, then the sketch's own bytes."""
@@ -123,6 +132,19 @@ class HllState(State):
 
 
 READERS["hll/1"] = HllState.unpack_first
+
+
+def _estimate(one: hll_sketch, other: hll_sketch) -> float:
+    """Return the estimate of a union of two sketches, which depends on their registers only.
+
+    It grows with each register, so a union has the estimate of its parts only if all are equal.
+    """
+    from datasketches import hll_union
+
+    union = hll_union(one.lg_config_k)
+    union.update(one)
+    union.update(other)
+    return float(union.get_estimate())
 
 
 def _read(sketch: bytes) -> hll_sketch:

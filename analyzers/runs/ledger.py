@@ -8,7 +8,7 @@ restated, added to or unchanged is made here, in `decide`, for all stores.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +22,7 @@ from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.sources.sources import UNTRACKED_PREFIX
 
 
 class RunStatus(StrEnum):
@@ -89,7 +90,8 @@ class LedgerEntry:
     gone : bool
         True if it was missing from the table when last listed.
     source_version : str or None
-        The version of the table from which it was measured, where the table has versions.
+        The newest version of the table in which its rows are known to be those that were measured, where
+        the table has versions.
     rows : int or None
         Its number of rows; None if that was not measured.
     commit : int
@@ -98,6 +100,8 @@ class LedgerEntry:
         Keys, among the analyzers, of those that failed because of the data.
     retries : frozenset of str
         Keys of analyzers that failed for another reason: the next run measures them again.
+    schema : str or None
+        The hash of its columns (`key_of` the canonical JSON); None if that was not stored.
     """
 
     version: int
@@ -109,6 +113,7 @@ class LedgerEntry:
     commit: int = 0
     failed: frozenset[str] = frozenset()
     retries: frozenset[str] = frozenset()
+    schema: str | None = None
 
 
 @dataclass(frozen=True)
@@ -247,14 +252,27 @@ _RETRIED = "!"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The version and the measurements to store for a measured partition.
+    """The version of a measured partition, and the results to store for it.
 
-    An unchanged partition has measurements if analyzers failed again, perhaps with another error.
+    Attributes
+    ----------
+    change : Change
+    version : int
+        The partition's version from here on.
+    measurements : tuple of Measurement
+        The measurements to store under this version. An unchanged partition has some if analyzers
+        failed again, perhaps with another error.
+    fingerprint : str or None
+        The fingerprint of this version from here on.
+    restored : tuple of Measurement
+        The measurements whose states were cleaned away: only these are to be stored again.
     """
 
     change: Change
     version: int
     measurements: tuple[Measurement, ...]
+    fingerprint: str | None = None
+    restored: tuple[Measurement, ...] = ()
 
 
 def analyzer_key(analyzer: AnyAnalyzer, segments: SegmentSet | None = None) -> str:
@@ -270,44 +288,87 @@ def ledger_key(canonical: str, segments: SegmentSet | None = None) -> str:
     return key_of(canonical_json(of))
 
 
-def decide(
-    known: LedgerEntry | None,
-    found: MeasuredPartition,
-    stored: Callable[[Measurement], State | None],
-) -> Decision:
+class StoredResults(Protocol):
+    """The stored results of a partition's current version."""
+
+    def state(self, measurement: Measurement) -> State | None:
+        """Return the stored state; None if the measurement failed, or if the state was cleaned away."""
+
+    def is_cleaned(self, measurement: Measurement) -> bool:
+        """Return whether the state was stored and later cleaned away."""
+
+    def has_metrics_of(self, measurement: Measurement) -> bool:
+        """Return whether the stored metrics, or errors, are those of the measurement."""
+
+
+def decide(known: LedgerEntry | None, found: MeasuredPartition, stored: StoredResults) -> Decision:
     """Decide whether a measured partition is new, restated, added to or unchanged.
 
-    Equal fingerprints mean equal content: only analyzers that were not measured before, or failed,
-    are added, under the current version. If a repeated measurement disagrees with the stored state
-    nevertheless, the content has changed, and the partition gets a new version. A failure that a retry
-    can cure says nothing about the content, so the stored state stays.
+    The version stays if the content is the same: if the files are, or if other files gave the same
+    number of rows, columns, states and metrics. Analyzers that were not measured before, or failed, are
+    then added to it. If a repeated measurement disagrees with the stored state, the content has changed,
+    even if the files have not, and the partition gets a new version. A failure that a retry can cure says
+    nothing about the content of the same files, so the stored state stays.
 
     Parameters
     ----------
     known : LedgerEntry or None
         The ledger entry, read in the same transaction.
     found : MeasuredPartition
-    stored : callable
-        Returns the stored state for a measurement, or None if that measurement had failed.
+    stored : StoredResults
     """
     if known is None:
-        return Decision(Change.NEW, 1, found.measurements)
+        return Decision(Change.NEW, 1, found.measurements, found.fingerprint)
     if found.added_to is not None and found.added_to != known.version:
-        return Decision(Change.UNCHANGED, known.version, ())  # superseded; left to the next run
+        # It was superseded meanwhile; the next run measures it.
+        return Decision(Change.UNCHANGED, known.version, (), known.fingerprint)
+    settled = known.analyzers - known.failed
+    again = [m for m in found.measurements if m.key in settled]
     if found.added_to is not None or _same_files(found, known):
-        settled = known.analyzers - known.failed
-        if all(_agrees(m, stored(m)) for m in found.measurements if m.key in settled):
-            added = tuple(m for m in found.measurements if m.key not in settled)
-            keys = AnalyzerKeys.from_measurements(added)
-            again = (known.failed | known.retries) & (keys.failed | keys.retries)
-            change = Change.ADDED if (keys.measured | keys.retries) - again else Change.UNCHANGED
-            return Decision(change, known.version, added)
-    return Decision(Change.RESTATED, known.version + 1, found.measurements)
+        is_same = all(_agrees(m, stored) for m in again)
+    else:
+        is_same = _same_content(found, known, again, stored)
+    if not is_same:
+        return Decision(Change.RESTATED, known.version + 1, found.measurements, found.fingerprint)
+    added = tuple(m for m in found.measurements if m.key not in settled)
+    restored = tuple(m for m in again if isinstance(m.outcome, Success) and stored.is_cleaned(m))
+    keys = AnalyzerKeys.from_measurements(added)
+    failed_again = (known.failed | known.retries) & (keys.failed | keys.retries)
+    is_added = bool((keys.measured | keys.retries) - failed_again)
+    change = Change.ADDED if is_added else Change.UNCHANGED
+    fingerprint = merge_fingerprints(known.fingerprint, found.fingerprint)
+    return Decision(change, known.version, added, fingerprint, restored)
 
 
 def _same_files(found: MeasuredPartition, known: LedgerEntry) -> bool:
     return found.fingerprint is not None and not differ(found.fingerprint, known.fingerprint)
 
+
+def _same_content(
+    found: MeasuredPartition,
+    known: LedgerEntry,
+    again: Sequence[Measurement],
+    stored: StoredResults,
+) -> bool:
+    """Return whether other files gave the same results, by the analyzers that did not fail before.
+
+    All analyzers of the version must be measured again: the results of the others would be those of
+    other files. Data without files to compare, such as a DataFrame, is new content each time.
+    """
+    fingerprints = (found.fingerprint, known.fingerprint)
+    if any(text is None or text.startswith(UNTRACKED_PREFIX) for text in fingerprints):
+        return False
+    return (
+        known.analyzers <= {m.key for m in found.measurements}
+        and known.rows in {None, found.rows}
+        and known.schema in {None, key_of(found.schema)}
+        and any(isinstance(m.outcome, Success) for m in again)
+        and all(_agrees_without_files(m, stored) for m in again)
+    )
+
+
+ALL_PARTITIONS = ("new", "all")
+"""Selections by which a run compares all partitions of a table with the ledger."""
 
 SOURCE_VERSION = "source_version"
 """The tag of runs that names the version of the table."""
@@ -353,7 +414,7 @@ def differ(a: str | None, b: str | None) -> bool:
 def merge_fingerprints(known: str | None, found: str | None) -> str | None:
     """Merge the fingerprints of a remeasured version: the new files, and all referenced tables."""
     if found is None or known is None:
-        return found
+        return known if found is None else found
     return with_references(
         own_part(found),
         table_fingerprints(known) | table_fingerprints(found),
@@ -363,12 +424,26 @@ def merge_fingerprints(known: str | None, found: str | None) -> str | None:
 _REFERENCE_SEPARATOR = "+"
 
 
-def _agrees(found: Measurement, stored: State | None) -> bool:
+def _agrees(found: Measurement, stored: StoredResults) -> bool:
+    """Return whether a repeated measurement agrees with what is stored of the same files."""
+    state = stored.state(found)
     match found.outcome:
-        case Success(state):
-            return stored is not None and state.agrees_with(stored)
+        case Success(value):
+            # A state that was cleaned away is taken to agree: equal files have equal content.
+            return stored.is_cleaned(found) if state is None else value.agrees_with(state)
         case Failure(error):
-            return stored is None or error.is_retriable
+            return state is None or error.is_retriable
+
+
+def _agrees_without_files(found: Measurement, stored: StoredResults) -> bool:
+    """Return whether a measurement of other files shows the content that is stored.
+
+    It does by its state; where there is none, as of a failure, by its metrics.
+    """
+    state = stored.state(found)
+    if isinstance(found.outcome, Success) and state is not None:
+        return found.outcome.value.agrees_with(state)
+    return stored.has_metrics_of(found)
 
 
 def stored_error(error: MetricError) -> str:
@@ -447,6 +522,9 @@ class RunStore(Protocol):
 
     def commit_batch(self, run: int, found: Sequence[MeasuredPartition]) -> list[Decision]:
         """Commit a batch atomically and return the decision for each partition."""
+
+    def replace_fingerprints(self, run: int, fingerprints: Mapping[str, str]) -> None:
+        """Give current versions, by partition, the fingerprint of other files with the same content."""
 
     def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
         """Mark partitions as gone from the table, and others as present again."""

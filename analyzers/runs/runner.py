@@ -45,10 +45,11 @@ from tidegauge.analyzers.runs.ledger import (
     differ,
     own_part,
     stored_error,
+    table_fingerprints,
     with_references,
 )
 from tidegauge.analyzers.runs.progress import Progress, Silent
-from tidegauge.analyzers.runs.recording import WAIT_SECONDS, RunReport, recording
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recording, RunReport, recording
 from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.cost import SMALL_BYTES, plan_cost
 from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation
@@ -157,8 +158,8 @@ def run_incremental(
         try:
             listed = source.list_partitions()
             _tag_version(store, run.run, source)
-            ledger = run.ledger()
-            listed = _with_references(source, _settled(source, listed, ledger), analyzers)
+            ledger = _settled_ledger(source, listed, run)
+            listed = _with_references(source, listed, analyzers)
             here = {entry.partition.name for entry in listed}
             complete = getattr(source, "lists_all", True)
             gone = tuple(sorted(name for name in ledger if complete and name not in here))
@@ -514,25 +515,44 @@ def changed(entry: ListedPartition, known: LedgerEntry) -> bool:
     return entry.fingerprint is not None and differ(entry.fingerprint, known.fingerprint)
 
 
-def _settled(
+def _settled_ledger(
+    source: Source, listed: Sequence[ListedPartition], run: Recording
+) -> Mapping[str, LedgerEntry]:
+    """Return the ledger, with the new fingerprints of partitions whose files were only rewritten."""
+    ledger = dict(run.ledger())
+    same = _only_rewritten(source, listed, ledger)
+    if same:
+        run.store.replace_fingerprints(run.run, same)
+    return ledger | {name: replace(ledger[name], fingerprint=new) for name, new in same.items()}
+
+
+def _only_rewritten(
     source: Source, listed: Sequence[ListedPartition], ledger: Mapping[str, LedgerEntry]
-) -> list[ListedPartition]:
-    """Restore known fingerprints where files were rewritten without a change of rows."""
+) -> dict[str, str]:
+    """Return the new fingerprints of partitions with other files than before, but the same rows.
+
+    A partition has the same rows if the version of the table is that in which it was last compared, or if
+    the table's log tells that files were only rewritten since.
+    """
+    version = getattr(source, "version", None)
     rewritten = getattr(source, "only_rewritten", None)
     since: dict[str, str] = {}
     for entry in listed:
         known = ledger.get(entry.partition.name)
         if known and known.source_version and own_part(known.fingerprint) != entry.fingerprint:
             since[entry.partition.name] = known.source_version
-    if rewritten is None or not since:
-        return list(listed)
-    same = rewritten(since)
-    return [
-        replace(e, fingerprint=own_part(ledger[e.partition.name].fingerprint))
-        if e.partition.name in same
-        else e
-        for e in listed
-    ]
+    same = {name for name, before in since.items() if before == version}
+    others = {name: before for name, before in since.items() if name not in same}
+    if others and rewritten is not None:
+        same |= rewritten(others)
+    return {
+        name: new
+        for entry in listed
+        if (name := entry.partition.name) in same
+        and (
+            new := with_references(entry.fingerprint, table_fingerprints(ledger[name].fingerprint))
+        )
+    }
 
 
 def _with_references(

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
 """Providers whose partitions are folders of files, so that changes show in the files."""
 
+UNTRACKED_PREFIX = "given/"
+"""Beginning of fingerprints of data that counts as new content each time that it is listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
@@ -280,7 +283,7 @@ class FrameSource:
     def list_partitions(self) -> list[ListedPartition]:
         """List the distinct values of the partition columns, in one pass over these columns."""
         if self.partition is not None or not self.keys:
-            given = f"given/{uuid4().hex}"  # nothing tells whether it is what it was
+            given = f"{UNTRACKED_PREFIX}{uuid4().hex}"  # nothing tells whether it is what it was
             return [ListedPartition(self.partition or Partition(), given)]
         return [
             ListedPartition(Partition(self.keys, key))

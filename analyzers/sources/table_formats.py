@@ -342,18 +342,21 @@ class LoggedTable:
     def _iceberg_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
         """Return snapshots in order, back to the oldest of some, and each partition's last change.
 
-        Snapshots that expired, or from which the table was rolled back, are not among them.
+        Snapshots from which the table was rolled back are not among them. Of those that expired, only the
+        parent of the oldest that is left is: all that happened since is known.
         """
         rows = self.spark.table(f"{self._base}.`snapshots`")
         known = {r[0]: r for r in rows.select("snapshot_id", "parent_id", "operation").collect()}
         chain: list[int] = []
         at, left = self.snapshot, set(since)
-        while at is not None and at in known and left:
+        while at is not None and left:
             chain.append(at)
             left.discard(at)
-            at = known[at][1]
+            at = known[at][1] if at in known else None
         steps = {snapshot: step for step, snapshot in enumerate(reversed(chain))}
-        writing = {at: step for at, step in steps.items() if known[at][2] != "replace"}
+        writing = {
+            at: step for at, step in steps.items() if at in known and known[at][2] != "replace"
+        }
         if not writing:
             return steps, {}
         keys = [

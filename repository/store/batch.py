@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
 from math import isinf, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,11 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
+from tidegauge.analyzers.core.exact import agree
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
+    ALL_PARTITIONS,
     SOURCE_VERSION,
     AnalyzerKeys,
     Change,
@@ -23,8 +25,8 @@ from tidegauge.analyzers.runs.ledger import (
     LedgerEntry,
     MeasuredPartition,
     Measurement,
+    RunStatus,
     decide,
-    merge_fingerprints,
     stored_error,
 )
 from tidegauge.repository.store import schema as s
@@ -33,6 +35,7 @@ from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_
 from tidegauge.repository.store.dimensions import Dimensions, visible
 from tidegauge.repository.store.folds import REMOVED, decode_inputs
 from tidegauge.repository.store.newest import keep_newest
+from tidegauge.repository.store.verdicts import rename_content
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -153,12 +156,11 @@ class Batch:
         """Write the batch and return the decision on each partition."""
         add_partitions(self.connection, self.dataset, found, self.now)
         stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in found])
-        cleaned: list[tuple[Measurement, ...]] = []
-        decisions = []
-        for measured in found:
-            decision, cleaned_away = self._decide(measured, stored[measured.partition.name])
-            decisions.append(decision)
-            cleaned.append(cleaned_away)
+        decisions = [
+            decide(entry.known, m, _Stored(self, entry))
+            for m in found
+            for entry in (stored[m.partition.name],)
+        ]
         restated = [
             stored[m.partition.name].id
             for m, decision in zip(found, decisions, strict=True)
@@ -169,47 +171,14 @@ class Batch:
         kept = [
             (stored[m.partition.name].id, decision, states)
             for m, decision, states in zip(found, decisions, packed, strict=True)
-            if decision.measurements
+            if decision.measurements or decision.restored
         ]
         statistics = self._write_states(kept)
-        # States that were cleaned away and have now been measured once more are stored again.
-        self._write_states(
-            [
-                (stored[m.partition.name].id, Decision(Change.ADDED, d.version, away), states)
-                for m, d, away, states in zip(found, decisions, cleaned, packed, strict=True)
-                if away and d.change is not Change.RESTATED
-            ]
-        )
         self._write_metrics(kept, restated, statistics)
         return decisions
 
-    def _decide(
-        self, found: MeasuredPartition, stored: StoredPartition
-    ) -> tuple[Decision, tuple[Measurement, ...]]:
-        """Return the decision on a partition, and the measurements whose states were cleaned away."""
-        cleaned_away: list[Measurement] = []
-
-        @cache
-        def payloads() -> dict[tuple[str, str], Payload]:
-            assert stored.known is not None
-            return self._stored_states(stored.id, stored.known.version)
-
-        def state(m: Measurement) -> State | None:
-            segment, statistic = self.subjects.of(m).state
-            key = (visible(segment), key_of(statistic))
-            payload = payloads().get(key)
-            if payload is not None:
-                return self.artifacts.unpack(payload)
-            # A state that was cleaned away is taken to agree: equal files have equal content.
-            if isinstance(m.outcome, Success) and stored.id in self._removed.get(key, ()):
-                cleaned_away.append(m)
-                return m.outcome.value
-            return None
-
-        return decide(stored.known, found, state), tuple(cleaned_away)
-
     @cached_property
-    def _removed(self) -> dict[tuple[str, str], set[int]]:
+    def removed(self) -> dict[tuple[str, str], set[int]]:
         """The partitions whose states were cleaned away, by segment and the statistic's key."""
         of, f = s.statistic.c, s.folded_state.c
         query = (
@@ -223,7 +192,7 @@ class Batch:
             removed.setdefault((segment, key), set()).update(decode_inputs(inputs))
         return removed
 
-    def _stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
+    def stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
         """Return all states of a partition version by segment and the statistic's key."""
         t, of = s.state.c, s.statistic.c
         query = (
@@ -232,6 +201,23 @@ class Batch:
             .where(t.partition_id == partition, t.version == version)
         )
         return {(row[0], row[1]): Payload(*row[2:]) for row in self.connection.execute(query)}
+
+    def stored_metrics(
+        self, partition: int, version: int
+    ) -> dict[tuple[str, str], dict[tuple[str, str], Outcome]]:
+        """Return the metrics of a partition version by segment and the analyzer's key, then by name."""
+        m, e, a = s.metric.c, s.series.c, s.analyzer.c
+        query = (
+            sa.select(a.segment, a.key, e.name, e.instance, m.value, m.status, m.error)
+            .join_from(s.metric, s.series, e.id == m.series_id)
+            .join(s.analyzer, a.id == e.analyzer_id)
+            .where(m.partition_id == partition, m.version == version)
+        )
+        metrics: dict[tuple[str, str], dict[tuple[str, str], Outcome]] = {}
+        for segment, key, name, instance, *values in self.connection.execute(query):
+            value, status, error = values
+            metrics.setdefault((segment, key), {})[name, instance] = (value, status, error)
+        return metrics
 
     def _write_ledger(
         self,
@@ -242,10 +228,13 @@ class Batch:
         schemas = self._schema_ids({m.schema for m in found})
         sets: dict[str, str] = {}
         rows, changed = [], []
+        renamed: dict[int, str | None] = {}
         for measured, decision in zip(found, decisions, strict=True):
-            if decision.change is Change.UNCHANGED:
-                continue
             entry = stored[measured.partition.name]
+            if decision.change is Change.UNCHANGED:
+                if entry.known is not None and entry.known.fingerprint != decision.fingerprint:
+                    renamed[entry.id] = decision.fingerprint
+                continue
             keys = AnalyzerKeys.from_measurements(decision.measurements)
             if decision.change is Change.ADDED and entry.known is not None:
                 known = entry.known
@@ -254,9 +243,8 @@ class Batch:
             key = key_of(names)
             sets[key] = names
             if decision.change is Change.ADDED:
-                before = entry.known.fingerprint if entry.known else None
-                seen = merge_fingerprints(before, measured.fingerprint)
-                changed.append((entry.id, decision.version, key, seen))
+                changed.append((entry.id, decision.version, key))
+                renamed[entry.id] = decision.fingerprint
             else:
                 rows.append((measured, entry.id, decision.version, key))
         set_ids = hashed_ids(self.connection, s.analyzer_set, "analyzers", sets)
@@ -281,10 +269,10 @@ class Batch:
             for m, partition, version, key in rows
         ]
         insert_rows(self.connection, v, columns, new)
-        for partition, version, key, fingerprint in changed:
+        for partition, version, key in changed:
             where = (v.c.partition_id == partition) & (v.c.version == version)
-            values = {"analyzer_set_id": set_ids[key], "fingerprint": fingerprint}
-            self.connection.execute(sa.update(v).where(where).values(values))
+            self.connection.execute(sa.update(v).where(where).values(analyzer_set_id=set_ids[key]))
+        rename_fingerprints(self.connection, self.dataset, renamed)
 
     def _schema_ids(self, schemas: set[str]) -> dict[str, int]:
         ids = hashed_ids(
@@ -298,7 +286,7 @@ class Batch:
         wanted = set()
         for partition, decision, packed in kept:
             rows = found[not is_new_version(decision)]
-            for m in decision.measurements:
+            for m in (*decision.measurements, *decision.restored):
                 of = self.subjects.of(m).state
                 wanted.add(of)
                 if isinstance(m.outcome, Success):
@@ -437,6 +425,43 @@ class Batch:
         return (series[key] for key in keys)
 
 
+@dataclass
+class _Stored:
+    """The stored results of a partition's current version; see `StoredResults`."""
+
+    batch: Batch
+    partition: StoredPartition
+
+    @cached_property
+    def _states(self) -> Mapping[tuple[str, str], Payload]:
+        assert self.partition.known is not None
+        return self.batch.stored_states(self.partition.id, self.partition.known.version)
+
+    @cached_property
+    def _metrics(self) -> Mapping[tuple[str, str], Mapping[tuple[str, str], Outcome]]:
+        assert self.partition.known is not None
+        return self.batch.stored_metrics(self.partition.id, self.partition.known.version)
+
+    def _key(self, m: Measurement) -> tuple[str, str]:
+        segment, statistic = self.batch.subjects.of(m).state
+        return visible(segment), key_of(statistic)
+
+    def state(self, measurement: Measurement) -> State | None:
+        """Return the stored state; None if the measurement failed, or if it was cleaned away."""
+        payload = self._states.get(self._key(measurement))
+        return None if payload is None else self.batch.artifacts.unpack(payload)
+
+    def is_cleaned(self, measurement: Measurement) -> bool:
+        """Return whether the state was stored and later cleaned away."""
+        key = self._key(measurement)
+        return key not in self._states and self.partition.id in self.batch.removed.get(key, ())
+
+    def has_metrics_of(self, measurement: Measurement) -> bool:
+        """Return whether the stored metrics, or errors, are those of the measurement."""
+        segment, key = self.batch.subjects.of(measurement).of
+        return same_metrics(measurement.metric, self._metrics.get((visible(segment), key), {}))
+
+
 _Kept = tuple[int, Decision, Packed]
 """A partition's id, the decision on it, and its states."""
 
@@ -466,6 +491,31 @@ def outcome(metric: Metric[float]) -> tuple[float | None, str, float | None, str
         return None, status, weight, visible(stored_error(found.error))
     value, status = stored_value(found.value)
     return value, status, weight, None
+
+
+Outcome = tuple[float | None, str, str | None]
+"""A metric's value, the status under which it is stored, and its error."""
+
+
+def same_metrics(metric: Metric[Any], stored: Mapping[tuple[str, str], Outcome]) -> bool:
+    """Return whether a metric's numbers or error are those stored, by name and instance.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.core.metric import Entity
+    >>> mean = Metric(Entity.COLUMN, "x", "Mean", Success(0.1 + 0.2))
+    >>> same_metrics(mean, {("Mean", "x"): (0.3, "finite", None)}), same_metrics(mean, {})
+    (True, False)
+    """
+    ours = {(visible(m.name), visible(m.instance)): outcome(m) for m in flatten(metric)}
+    return ours.keys() == stored.keys() and all(
+        (status, error) == stored[name][1:] and _equal(value, stored[name][0])
+        for name, (value, status, _, error) in ours.items()
+    )
+
+
+def _equal(a: float | None, b: float | None) -> bool:
+    return a is b if a is None or b is None else agree(a, b)
 
 
 def stored_value(number: float) -> tuple[float | None, str]:
@@ -519,6 +569,39 @@ def supersede(connection: Connection, dataset: int, partitions: Sequence[int], c
             connection.execute(change.where(where))
 
 
+def rename_fingerprints(
+    connection: Connection, dataset: int, fingerprints: Mapping[int, str | None]
+) -> None:
+    """Give current versions the fingerprint of other files with the same content.
+
+    Verdicts on this content stay verdicts on it.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+    fingerprints : mapping of int to (str or None)
+        The fingerprint of each partition from here on, by the partition's id.
+    """
+    v, p = s.partition_version, s.partition.c
+    for some in chunks(sorted(fingerprints)):
+        query = (
+            sa.select(p.id, p.key, v.c.fingerprint)
+            .join_from(v, s.partition, p.id == v.c.partition_id)
+            .where(p.id.in_(some), s.holds(v))
+        )
+        renamed = {}
+        for partition, key, before in connection.execute(query).all():
+            after = fingerprints[partition]
+            if before == after:
+                continue
+            where = (v.c.partition_id == partition) & s.holds(v)
+            connection.execute(sa.update(v).where(where).values(fingerprint=after))
+            if before is not None and after is not None:
+                renamed[key, before] = after
+        rename_content(connection, dataset, renamed)
+
+
 def recorded_series(dataset: int | None = None) -> sa.Select[tuple[int]]:
     """Select the series that users recorded; they do not belong to partition versions."""
     a = s.analyzer.c
@@ -534,9 +617,11 @@ def ledger_of(
     joined = s.partition.outerjoin(
         s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version)
     ).outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence))
-    t = s.run_tag.c
+    t, c = s.run_tag.c, s.table_schema.c
     joined = joined.outerjoin(s.run_tag, (t.run_id == v.run_id) & (t.key == SOURCE_VERSION))
-    columns = (p.key, p.name, p.id, v.version, v.fingerprint, v.analyzer_set_id, v.rows, t.value)
+    joined = joined.outerjoin(s.table_schema, c.id == v.table_schema_id)
+    about = (v.version, v.fingerprint, v.analyzer_set_id, v.rows, v.run_id, t.value)
+    columns = (p.key, p.name, p.id, *about, c.key.label("schema"))
     query = (
         sa.select(*columns, v.commit_id.label("stored"), s.absence.c.commit_id)
         .select_from(joined)
@@ -549,22 +634,25 @@ def ledger_of(
         queries = [query.where(p.key.in_(some)) for some in chunks(sorted(by_key))]
     rows = [row for q in queries for row in connection.execute(q)]
     sets = _analyzer_sets(connection, {row.analyzer_set_id for row in rows} - {None})
+    last_run, last_version = _last_compared(connection, dataset)
     found = {}
     for row in rows:
         known = None
         if row.version is not None:
             gone = row.commit_id is not None
+            compared = not gone and last_run >= row.run_id
             keys = sets[row.analyzer_set_id]
             known = LedgerEntry(
-                row.version,
-                row.fingerprint,
-                keys.measured,
-                gone,
-                row.value,
-                row.rows,
-                row.stored,
-                keys.failed,
-                keys.retries,
+                version=row.version,
+                fingerprint=row.fingerprint,
+                analyzers=keys.measured,
+                gone=gone,
+                source_version=last_version if compared else row.value,
+                rows=row.rows,
+                commit=row.stored,
+                failed=keys.failed,
+                retries=keys.retries,
+                schema=row.schema,
             )
         found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
     return found
@@ -590,6 +678,24 @@ def failures_of(
             subject = (by_key[key], canonical)
             found[subject] = found.get(subject, frozenset()) | {error}
     return found
+
+
+def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | None]:
+    """Return the last run that compared all partitions with a version of the table, and that version.
+
+    It left every partition as it is in that version, measured anew if it had changed.
+    """
+    r, t = s.run.c, s.run_tag.c
+    query = (
+        sa.select(r.id, t.value)
+        .join_from(s.run, s.run_tag, (t.run_id == r.id) & (t.key == SOURCE_VERSION))
+        .where(r.dataset_id == dataset, r.status == RunStatus.COMPLETE.value)
+        .where(r.selection.in_(ALL_PARTITIONS))
+        .order_by(r.id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none()
+    return (-1, None) if row is None else (row[0], row[1])
 
 
 def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, AnalyzerKeys]:

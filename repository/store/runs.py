@@ -32,6 +32,7 @@ from tidegauge.repository.store.batch import (
     failures_of,
     ledger_of,
     packed_states,
+    rename_fingerprints,
 )
 from tidegauge.repository.store.bulk import chunks, gc_paused, insert_missing
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
@@ -169,6 +170,20 @@ class SqlRunStore:
                 found = connection.execute(missing.where(s.partition.c.id.not_in(absent)))
                 rows = [(partition, commit) for partition in sorted(found.scalars())]
                 insert_missing(connection, a, ("partition_id", "commit_id"), rows)
+
+        self.database.write(work)
+
+    def replace_fingerprints(self, run: int, fingerprints: Mapping[str, str]) -> None:
+        """Give current versions, by partition, the fingerprint of other files with the same content."""
+        by_key = {key_of(name): fingerprint for name, fingerprint in fingerprints.items()}
+
+        def work(connection: Connection) -> None:
+            self._commit(connection, run)
+            dataset, p = dataset_of(connection, run), s.partition.c
+            for some in chunks(sorted(by_key)):
+                query = sa.select(p.id, p.key).where(p.dataset_id == dataset, p.key.in_(some))
+                rows = connection.execute(query).all()
+                rename_fingerprints(connection, dataset, {row.id: by_key[row.key] for row in rows})
 
         self.database.write(work)
 

@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import dataset_named, visible
 from tidegauge.repository.store.frames import columns
@@ -81,6 +82,30 @@ def hash_of(case: Case) -> str:
     """Return the lookup hash of verdicts on one case."""
     parts = [case.name, case.partition, case.fingerprint, case.specification]
     return key_of(canonical_json(parts))
+
+
+def rename_content(
+    connection: Connection, dataset: int, fingerprints: Mapping[tuple[str, str], str]
+) -> None:
+    """Let verdicts on a partition's content be found by another fingerprint of the same content.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+    fingerprints : mapping of (str, str) to str
+        The new fingerprint, by the partition's key and the fingerprint before.
+    """
+    v = s.verdict
+    for some in chunks(sorted({key for key, _ in fingerprints})):
+        where = (v.c.dataset_id == dataset) & v.c.partition_key.in_(some)
+        columns = (v.c.id, v.c.name, v.c.partition, v.c.partition_key, v.c.fingerprint)
+        for row in connection.execute(sa.select(*columns, v.c.specification).where(where)).all():
+            after = fingerprints.get((row.partition_key, row.fingerprint))
+            if after is not None:
+                key = hash_of(Case(row.name, row.specification, after, row.partition))
+                change = sa.update(v).where(v.c.id == row.id)
+                connection.execute(change.values(fingerprint=after, key=key))
 
 
 def _check_text(what: str, text: object) -> None:

@@ -38,6 +38,7 @@ from tidegauge.analyzers.runs.ledger import (
     Change,
     MeasuredPartition,
     RunSpec,
+    RunStatus,
     analyzer_key,
 )
 from tidegauge.repository.testing.samples import (
@@ -99,11 +100,141 @@ class RepositoryContract:
         assert changes(repository, run, day(2, total=10.0 + 1e-12)) == [Change.UNCHANGED]
         assert changes(repository, run, day(2, total=10.1)) == [Change.RESTATED]
 
+    def test_other_files_with_the_same_content_keep_the_version(self, repository: Any) -> None:
+        """The fingerprint is replaced, so that the next run finds the files unchanged."""
+        commit(repository, day(1), day(2))
+        before = repository.metrics("d")
+        run = repository.store.open_run(spec())
+        assert changes(repository, run, day(1, "b", total=10.0 + 1e-12)) == [Change.UNCHANGED]
+        ledger = repository.store.ledger("d")
+        entry, other = ledger["ds=2013-01-01"], ledger["ds=2013-01-02"]
+        assert (entry.version, entry.fingerprint, other.fingerprint) == (1, "b", "a")
+        assert repository.metrics("d").equals(before)
+        assert repository.restatements("d").empty
+
+    def test_added_analyzers_join_the_version_of_the_same_content(self, repository: Any) -> None:
+        """One that other files can be compared by is needed."""
+        run = repository.store.open_run(spec())
+        changes(repository, run, day(1, only=[SIZE, COMPLETE]))
+        assert changes(repository, run, day(1, "b", only=[SIZE, COMPLETE, MEAN])) == [Change.ADDED]
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        assert (entry.version, entry.fingerprint, len(entry.analyzers)) == (1, "b", 3)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            day(1, "b", rows=11),
+            day(1, "b", total=11.0),
+            day(1, "b", groups={("a",): 8, ("b",): 2}),
+            day(1, "b", only=[SIZE, COMPLETE, MEAN]),
+            replace(day(1, "b"), schema='[["x","long"],["s","string"],["new","long"]]'),
+        ],
+        ids=["rows", "sum", "groups", "fewer analyzers", "a new column"],
+    )
+    def test_other_files_of_which_anything_differs_are_restated(
+        self, repository: Any, other: MeasuredPartition
+    ) -> None:
+        """Or of which not everything that is known was measured again."""
+        commit(repository, day(1))
+        run = repository.store.open_run(spec())
+        assert changes(repository, run, other) == [Change.RESTATED]
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        assert (entry.version, entry.fingerprint) == (2, "b")
+
+    def test_failures_say_nothing_about_the_content_of_other_files(self, repository: Any) -> None:
+        """The same values keep the version, and failures are replaced; failures alone are no values."""
+        nope, name = Mean("nope"), "ds=2013-01-01"
+        run = repository.store.open_run(spec())
+        changes(repository, run, day(1), day(2, only=[nope]))
+        assert changes(repository, run, day(1, "b")) == [Change.UNCHANGED]
+        assert changes(repository, run, day(2, "b", only=[nope])) == [Change.RESTATED]
+
+        def other(fingerprint: str, outcome: Any) -> MeasuredPartition:
+            """Return the same values in other files, with another outcome of the failed analyzer."""
+            kept = tuple(m for m in day(1).measurements if m.analyzer != nope)
+            measurements = (*kept, measurement(nope, outcome))
+            return replace(day(1, fingerprint), measurements=measurements)
+
+        assert changes(repository, run, other("c", MetricRuntimeError("bad"))) == [Change.UNCHANGED]
+        entry = repository.store.ledger("d")[name]
+        assert (entry.version, entry.fingerprint) == (1, "c")
+        stored = repository.store.failures("d", [name])
+        assert stored == {(name, nope.canonical()): {"MetricRuntimeError: bad"}}
+        assert changes(repository, run, other("d", SumAndCount(3.0, 2))) == [Change.ADDED]
+        entry = repository.store.ledger("d")[name]
+        assert (entry.version, entry.fingerprint, entry.retries) == (1, "d", frozenset())
+        assert values(repository, "Mean", instance="nope")[0] == 1.5
+        # Now that it has a value, other files must give the same one.
+        fails = other("e", MetricEnvironmentError("no time"))
+        assert changes(repository, run, fails) == [Change.RESTATED]
+
+    def test_a_failure_of_the_data_is_replaced_by_other_files(self, repository: Any) -> None:
+        """If the suite no longer has the analyzer, the failure would be that of other files."""
+        bad = measurement(Mean("y"), MetricRuntimeError("no number"))
+        good = measurement(Mean("y"), SumAndCount(3.0, 2))
+        run = repository.store.open_run(spec())
+        changes(repository, run, day(1, extra=[bad]), day(2, extra=[bad]))
+        assert changes(repository, run, day(1, "b", extra=[bad])) == [Change.UNCHANGED]
+        assert changes(repository, run, day(1, "c", extra=[good])) == [Change.ADDED]
+        assert changes(repository, run, day(2, "c")) == [Change.RESTATED]
+        first, second = (repository.store.ledger("d")[f"ds=2013-01-0{n}"] for n in (1, 2))
+        assert (first.version, first.fingerprint, first.failed) == (1, "c", frozenset())
+        assert (second.version, second.failed) == (2, frozenset())
+        assert values(repository, "Mean", instance="y") == [1.5]
+
+    def test_verdicts_on_the_same_content_stay(self, repository: Any) -> None:
+        """Failed data does not pass because its files were rewritten."""
+        commit(repository, day(1))
+        judged(repository, partition="ds=2013-01-01", passed=False, result='{"n": 1}')
+        judged(repository, "other", partition="ds=2013-01-01", specification="s2")
+        commit(repository, day(1, "b"))
+        of = {"name": "c", "specification": "s", "partition": "ds=2013-01-01"}
+        assert repository.verdict("d", fingerprint="b", **of) == '{"n": 1}'
+        assert repository.verdict("d", fingerprint="a", **of) is None
+        assert sorted(repository.verdicts("d")["fingerprint"]) == ["b", "other"]
+        run = repository.store.open_run(spec())
+        repository.store.replace_fingerprints(run, {"ds=2013-01-01": "c", "ds=1999-01-01": "x"})
+        assert repository.store.ledger("d")["ds=2013-01-01"].fingerprint == "c"
+        assert repository.verdict("d", fingerprint="c", **of) == '{"n": 1}'
+
+    def test_a_run_that_compared_all_partitions_is_their_newest_source_version(
+        self, repository: Any
+    ) -> None:
+        """A run that failed, or that compared a part of them, is not; nor for partitions that were gone."""
+
+        def run(
+            number: int, *found: MeasuredPartition, status: Any = RunStatus.COMPLETE, **options: Any
+        ) -> None:
+            tags = {"source_version": f"delta {number}"}
+            opened = repository.store.open_run(spec(tags=tags, **options))
+            repository.store.commit_batch(opened, found)
+            repository.store.close_run(opened, status, {})
+
+        def versions() -> list[str | None]:
+            ledger = repository.store.ledger("d")
+            return [ledger[name].source_version for name in sorted(ledger)]
+
+        run(1, day(1), day(2))
+        assert versions() == ["delta 1", "delta 1"]
+        run(2)
+        assert versions() == ["delta 2", "delta 2"]
+        run(3, selection="ds=2013-01-01")
+        run(4, status=RunStatus.FAILED)
+        run(5, status=RunStatus.INTERRUPTED)
+        run(6, day(1, rows=11), selection="ds=2013-01-01")
+        assert versions() == ["delta 6", "delta 2"]
+        gone = repository.store.open_run(spec())
+        repository.store.mark_gone(gone, ["ds=2013-01-02"])
+        run(7, selection="all")
+        assert versions() == ["delta 7", "delta 1"]
+
     def test_without_a_fingerprint_all_is_new(self, repository: Any) -> None:
         """There is nothing to detect unchanged content by."""
         run = repository.store.open_run(spec(source=None))
         assert changes(repository, run, day(1, None)) == [Change.NEW]
         assert changes(repository, run, day(1, None)) == [Change.RESTATED]
+        assert changes(repository, run, day(2, "given/1")) == [Change.NEW]
+        assert changes(repository, run, day(2, "given/2")) == [Change.RESTATED]
 
     def test_an_analyzer_added_later_joins_the_version_that_is_there(self, repository: Any) -> None:
         """Including one whose state is stored already, and one that fails."""
@@ -546,6 +677,10 @@ class RepositoryContract:
         assert repository.merge("d", SIZE, since="2013-01-06").value == 50
         run = repository.store.open_run(spec())
         assert changes(repository, run, day(3)) == [Change.UNCHANGED]
+        assert changes(repository, run, day(4, "b")) == [Change.UNCHANGED], "by its metrics"
+        # Both states are stored again.
+        with pytest.raises(HistoryError, match="no state for 3 of 10"):
+            repository.merge("d", SIZE)
         commit(repository, day(11))
         repository.roll_up("d")
         assert values(repository, "Size", window="total") == [110]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
     HistoryError,
@@ -20,6 +21,7 @@ from tidegauge.analyzers.core.metric import Entity, Metric, Success, flatten
 from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
+    ALL_PARTITIONS,
     SOURCE_VERSION,
     AnalyzerKeys,
     Change,
@@ -30,11 +32,15 @@ from tidegauge.analyzers.runs.ledger import (
     RunSpec,
     RunStatus,
     decide,
-    merge_fingerprints,
     mismatch_text,
 )
 from tidegauge.analyzers.runs.verdicts import Case
-from tidegauge.repository.store.batch import is_new_version, outcome, stored_value
+from tidegauge.repository.store.batch import (
+    is_new_version,
+    outcome,
+    same_metrics,
+    stored_value,
+)
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.queries import AsOf
 from tidegauge.repository.store.recorded import Recorded
@@ -249,22 +255,19 @@ class MemoryRunStore:
         """Return the current ledger entry of each partition, by name."""
         data = self.datasets.get(dataset)
         found = {}
+        last_run, last_version = self._last_compared(dataset)
         for name, versions in data.partitions.items() if data else ():
             current = self._current(versions)
             if data is not None and current is not None:
                 gone = any(a.holds(None) for a in data.absent.get(name, ()))
                 run, _ = self.commits[current.commit - 1]
                 tags = {} if run is None else self.runs[run - 1].tags
-                found[name] = LedgerEntry(
-                    current.version,
-                    current.fingerprint,
-                    current.keys.measured,
-                    gone,
-                    tags.get(SOURCE_VERSION),
-                    current.measured.rows,
-                    current.commit,
-                    current.keys.failed,
-                    current.keys.retries,
+                compared = not gone and run is not None and last_run >= run
+                own = tags.get(SOURCE_VERSION)
+                found[name] = replace(
+                    _entry(current),
+                    gone=gone,
+                    source_version=last_version if compared else own,
                 )
         return found
 
@@ -280,6 +283,16 @@ class MemoryRunStore:
                 subject = (fact.partition, fact.measure.canonical())
                 found[subject] = found.get(subject, frozenset()) | {str(error)}
         return found
+
+    def _last_compared(self, dataset: str) -> tuple[int, str | None]:
+        """Return the last run that compared all partitions with a version of the table, and that version."""
+        for number in range(len(self.runs), 0, -1):
+            spec = self.runs[number - 1]
+            complete = self.statuses[number] is RunStatus.COMPLETE
+            compared = complete and spec.selection in ALL_PARTITIONS
+            if spec.dataset == dataset and compared and SOURCE_VERSION in spec.tags:
+                return number, spec.tags[SOURCE_VERSION]
+        return -1, None
 
     def newest_values(
         self, dataset: str, names: Collection[str]
@@ -355,30 +368,42 @@ class MemoryRunStore:
         data.times.setdefault(name, found.time)
         versions = data.partitions.setdefault(name, [])
         current = self._current(versions)
-        known = None
-        if current is not None:
-            keys = current.keys
-            known = LedgerEntry(
-                current.version,
-                current.fingerprint,
-                keys.measured,
-                failed=keys.failed,
-                retries=keys.retries,
-            )
-        decision = decide(known, found, _stored(current))
+        known = None if current is None else _entry(current)
+        decision = decide(known, found, _Stored(data, current))
         keys = AnalyzerKeys.from_measurements(decision.measurements)
         if current is not None and not is_new_version(decision):
             if decision.change is Change.ADDED:
                 current.keys = current.keys.updated(keys)
-                current.fingerprint = merge_fingerprints(current.fingerprint, found.fingerprint)
+            self._rename(data, current, decision.fingerprint)
             version = current
         else:
             self._supersede(data, name, current, commit)
             measured = replace(found, time=data.times[name])
-            version = Version(commit, measured, decision.version, found.fingerprint, keys)
+            version = Version(commit, measured, decision.version, decision.fingerprint, keys)
             versions.append(version)
         self._add(data, version, decision.measurements, commit)
+        version.removed -= {(m.segment, m.analyzer.statistic()) for m in decision.restored}
         return decision
+
+    def replace_fingerprints(self, run: int, fingerprints: Mapping[str, str]) -> None:
+        """Give current versions, by partition, the fingerprint of other files with the same content."""
+        self._commit(run)
+        data = self._of(run)
+        for name, fingerprint in fingerprints.items():
+            self._rename(data, self._current(data.partitions.get(name, [])), fingerprint)
+
+    @staticmethod
+    def _rename(data: MemoryDataset, version: Version | None, fingerprint: str | None) -> None:
+        """Change a version's fingerprint, and that of the verdicts on its content."""
+        if version is None or version.fingerprint == fingerprint:
+            return
+        of = (version.measured.partition.name, version.fingerprint)
+        version.fingerprint = fingerprint
+        if fingerprint is None:
+            return
+        for kept in data.verdicts:
+            if (kept.case.partition, kept.case.fingerprint) == of:
+                kept.case = replace(kept.case, fingerprint=fingerprint)
 
     @staticmethod
     def _supersede(data: MemoryDataset, name: str, current: Version | None, commit: int) -> None:
@@ -486,13 +511,46 @@ def _replace_failures(
         fact.version, fact.superseded = -fact.version, commit
 
 
-def _stored(current: Version | None) -> Callable[[Measurement], State | None]:
-    def state(m: Measurement) -> State | None:
-        assert current is not None
-        key = (m.segment, m.analyzer.statistic())
-        known = current.states.get(key)
-        if key in current.removed and isinstance(m.outcome, Success):
-            return m.outcome.value  # cleaned away: equal files are taken to have equal content
-        return known
+def _entry(version: Version) -> LedgerEntry:
+    return LedgerEntry(
+        version=version.version,
+        fingerprint=version.fingerprint,
+        analyzers=version.keys.measured,
+        rows=version.measured.rows,
+        commit=version.commit,
+        failed=version.keys.failed,
+        retries=version.keys.retries,
+        schema=key_of(version.measured.schema),
+    )
 
-    return state
+
+@dataclass
+class _Stored:
+    """The stored results of a partition's current version; see `StoredResults`."""
+
+    data: MemoryDataset
+    version: Version | None
+
+    def state(self, measurement: Measurement) -> State | None:
+        """Return the stored state; None if the measurement failed, or if it was cleaned away."""
+        assert self.version is not None
+        key = (measurement.segment, measurement.analyzer.statistic())
+        return None if key in self.version.removed else self.version.states.get(key)
+
+    def is_cleaned(self, measurement: Measurement) -> bool:
+        """Return whether the state was stored and later cleaned away."""
+        assert self.version is not None
+        key = (measurement.segment, measurement.analyzer.statistic())
+        return key in self.version.removed
+
+    def has_metrics_of(self, measurement: Measurement) -> bool:
+        """Return whether the stored metrics, or errors, are those of the measurement."""
+        assert self.version is not None
+        of = (measurement.segment, measurement.analyzer.canonical())
+        version = (self.version.measured.partition.name, self.version.version)
+        stored = {}
+        for fact in self.data.facts:
+            if (fact.partition, fact.version, fact.series[:2]) == (*version, of):
+                value, status, _, error = fact.outcome
+                stored[fact.series[2:]] = (value, status, error)
+        return same_metrics(measurement.metric, stored)

@@ -289,7 +289,7 @@ def _measured(
     prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
     ledger = repository.store.ledger(c.dataset)
     before = {Partition.from_name(name): known for name, known in ledger.items()}
-    # What was stored last tells what a day was compared by: hours that stayed equal keep older marks.
+    # What was stored last tells what a day was compared by: hours that are gone keep older marks.
     last = sorted(before.items(), key=lambda item: item[1].commit)
     done = {part.value(DATE): known.fingerprint for part, known in last}
     todo = [day for day, mark in prints.items() if recompute or done.get(day) != mark]

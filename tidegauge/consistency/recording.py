@@ -32,8 +32,8 @@ def record(
     """Store the states and metrics of each bucket.
 
     Metrics are named ``Consistency.<metric>``, on the instance ``<group_by>.<feature>``, or
-    ``<group_by>`` for row metrics. A bucket that was measured before, on other data or with other
-    states, gets a new version.
+    ``<group_by>`` for row metrics. A bucket that was measured before with other states gets a
+    new version.
 
     Parameters
     ----------
@@ -145,19 +145,13 @@ def _measured(
     time = time_format(by)
     schema = Schema.from_spark(comparison.table.schema).without(set(by)).canonical()
     groups = sorted(comparison.groups.items())
-    parts = {values: Partition(by, values) for values, _ in groups}
-    rows = {parts[values]: group.rows for values, group in groups}
-    marked = _marked(rows, fingerprints, ledger)
     for values, group in groups:
-        partition = parts[values]
+        partition = Partition(by, values)
         fingerprint = fingerprints.get(partition.name)
         segment = time.segment_of(partition) if time else ""
         measurements = tuple(_measurements(comparison, group, segment))
         known = ledger.get(partition.name)
         same = known is not None and known.fingerprint == fingerprint
-        # Only the hours that differ are stored again, if they were measured in the same way.
-        alike = known is not None and {m.key for m in measurements} == known.analyzers
-        compared = known is not None and (same or (alike and partition.name not in marked))
         yield MeasuredPartition(
             partition=partition,
             time=time.time_of(partition) if time else None,
@@ -167,32 +161,8 @@ def _measured(
             rows=group.rows,
             measurements=measurements,
             segment=segment,
-            added_to=known.version if known is not None and compared else None,
+            added_to=known.version if known is not None and same else None,
         )
-
-
-def _marked(
-    rows: Mapping[Partition, int],
-    fingerprints: Mapping[str, str],
-    ledger: Mapping[str, LedgerEntry],
-) -> set[str]:
-    """Return one partition of each day, which is stored again to keep the day's fingerprint.
-
-    An unchanged partition keeps its old fingerprint, by which the day would be measured in each run. It
-    is the first whose number of rows has changed, if there is one, as that is stored again in any case;
-    else the first that has another fingerprint.
-    """
-    of_day: dict[str, list[Partition]] = {}
-    new = {part.value(DATE) for part in rows if part.name not in ledger and DATE in part.keys}
-    for part in rows:
-        if part.name in fingerprints and DATE in part.keys and part.value(DATE) not in new:
-            of_day.setdefault(part.value(DATE), []).append(part)
-
-    def stays(part: Partition) -> tuple[bool, bool]:
-        known = ledger[part.name]
-        return known.rows == rows[part], known.fingerprint == fingerprints[part.name]
-
-    return {min(parts, key=stays).name for parts in of_day.values()}
 
 
 def _measurements(comparison: Comparison, group: Group, segment: str) -> Iterator[Measurement]:

@@ -325,7 +325,10 @@ def test_a_folder_of_partitions(spark, repo, tmp_path):
     write_days(tmp_path / "d", 1, dt.date(2001, 1, 1))
     os.utime(tmp_path / "d" / "ds=2000-01-02" / "part.parquet", (1, 1))
     run = tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark)
-    assert dict(run.changes) == {"ds=2001-01-01": "new", "ds=2000-01-02": "restated"}
+    # Other files, as their times tell, with the same content keep the version.
+    assert dict(run.changes) == {"ds=2001-01-01": "new", "ds=2000-01-02": "unchanged"}
+    assert set(repo.partitions("folder")["version"]) == {1}
+    assert tg.analyze(str(tmp_path / "d"), suite, repository=repo, spark=spark).report.scanned == 0
 
 
 def test_a_folder_of_csv_keeps_the_text_of_its_keys(spark, repo, tmp_path):

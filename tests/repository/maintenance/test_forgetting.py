@@ -53,7 +53,7 @@ def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url, artifacts=folder) as repository:
         commit(repository, person(1), person(2))
-        commit(repository, person(2, fingerprint="b"))
+        commit(repository, person(2, fingerprint="b", rows=11))
         judged(repository, result=json.dumps({"records": [{"s": PERSON}]}))
         before = repository.metrics("d", name=["Uniqueness", "Histogram.bins", "Mean"])
         assert repository.merge("d", tg.Uniqueness("s")).value == 0  # bob twice, ann four times
@@ -82,7 +82,7 @@ def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
     monkeypatch.setattr("tidegauge.repository.maintenance.forgetting._PAGE", 3)
     with tg.Repository(url, artifacts=tmp_path / "large") as repository:
         commit(repository, *(person(number) for number in range(1, 8)))
-        commit(repository, person(7, fingerprint="b"))
+        commit(repository, person(7, fingerprint="b", rows=11))
         done = repository.forget(PERSON)
         assert (done.states, done.left) == (8 * 2, ())  # groups and top values of eight versions
         assert repository.forget(PERSON).states == 0

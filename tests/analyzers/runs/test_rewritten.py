@@ -1,0 +1,88 @@
+"""Partitions whose files were only rewritten, as the table's log tells: nothing is read, in any run."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.runs.ledger import SOURCE_VERSION, table_fingerprints, with_references
+from tidegauge.analyzers.runs.runner import run_incremental
+from tidegauge.analyzers.sources.sources import ListedPartition
+from tidegauge.repository.testing.memory import MemoryRepository
+from tidegauge.repository.testing.samples import MEAN, SIZE, commit, day, spec
+
+import tidegauge as tg
+
+FIRST = "ds=2013-01-01"
+ANALYZERS = [SIZE, MEAN]
+
+
+@dataclass
+class LoggedSource:
+    """A table of one partition with versions; reading it fails."""
+
+    version: str
+    fingerprint: str
+    rewritten: bool = True
+    asked: list = field(default_factory=list)
+    name: str = "db.t"
+    keys: tuple = ("ds",)
+
+    def list_partitions(self):
+        return [ListedPartition(Partition.from_name(FIRST), self.fingerprint)]
+
+    def only_rewritten(self, since):
+        self.asked.append(dict(since))
+        return set(since) if self.rewritten else set()
+
+    def read(self, partitions=None):
+        raise AssertionError(partitions)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def repository(request):
+    if request.param == "memory":
+        yield MemoryRepository()
+    else:
+        with tg.Repository("sqlite://") as repository:
+            yield repository
+
+
+def run(repository, source):
+    return run_incremental(source, spec(), ANALYZERS, repository.store)
+
+
+def test_each_run_moves_on_the_version_that_partitions_are_compared_from(repository):
+    commit(repository, day(1, only=ANALYZERS), tags={SOURCE_VERSION: "log 1"})
+    # The same version of the table is the same content, whatever became of its files.
+    source = LoggedSource("log 1", "b")
+    assert (run(repository, source).scanned, source.asked) == (0, [])
+    # Compaction: the log tells that files were only rewritten.
+    source = LoggedSource("log 2", "c")
+    assert (run(repository, source).scanned, source.asked) == (0, [{FIRST: "log 1"}])
+    entry = repository.store.ledger("d")[FIRST]
+    assert (entry.version, entry.fingerprint, entry.source_version) == (1, "c", "log 2")
+    # Nothing is asked of the log once the new files are known, even if it no longer reaches back.
+    source = LoggedSource("log 3", "c", rewritten=False)
+    assert (run(repository, source).scanned, source.asked) == (0, [])
+    # The next compaction is compared from the last run on, and not from the run that measured.
+    source = LoggedSource("log 4", "d")
+    assert (run(repository, source).scanned, source.asked) == (0, [{FIRST: "log 3"}])
+    assert repository.store.ledger("d")[FIRST].fingerprint == "d"
+
+
+def test_a_change_is_read(repository):
+    commit(repository, day(1, only=ANALYZERS), tags={SOURCE_VERSION: "log 1"})
+    with pytest.raises(AssertionError):
+        run(repository, LoggedSource("log 2", "b", rewritten=False))
+    # That run failed: the next one is compared from the version that was measured.
+    source = LoggedSource("log 3", "b")
+    assert (run(repository, source).scanned, source.asked) == (0, [{FIRST: "log 1"}])
+
+
+def test_fingerprints_of_referenced_tables_stay(repository):
+    measured = day(1, with_references("a", {"db.keys": "1"}), only=ANALYZERS)
+    commit(repository, measured, tags={SOURCE_VERSION: "log 1"})
+    assert run(repository, LoggedSource("log 2", "b")).scanned == 0
+    fingerprint = repository.store.ledger("d")[FIRST].fingerprint
+    assert fingerprint.startswith("b")
+    assert table_fingerprints(fingerprint) == {"db.keys": "1"}
