@@ -353,7 +353,8 @@ def _same_content(
     """Return whether other files gave the same results, by the analyzers that did not fail before.
 
     All analyzers of the version must be measured again: the results of the others would be those of
-    other files. Data without files to compare, such as a DataFrame, is new content each time.
+    other files. An analyzer that failed because of the data must fail again: if it has a value, somebody
+    repaired the data. Data without files to compare, such as a DataFrame, is new content each time.
     """
     fingerprints = (found.fingerprint, known.fingerprint)
     if any(text is None or text.startswith(UNTRACKED_PREFIX) for text in fingerprints):
@@ -364,6 +365,7 @@ def _same_content(
         and known.schema in {None, key_of(found.schema)}
         and any(isinstance(m.outcome, Success) for m in again)
         and all(_agrees_without_files(m, stored) for m in again)
+        and all(m.error is not None for m in found.measurements if m.key in known.failed)
     )
 
 

@@ -155,11 +155,12 @@ class RepositoryContract:
             measurements = (*kept, measurement(nope, outcome))
             return replace(day(1, fingerprint), measurements=measurements)
 
-        assert changes(repository, run, other("c", MetricRuntimeError("bad"))) == [Change.UNCHANGED]
+        late = MetricEnvironmentError("late")
+        assert changes(repository, run, other("c", late)) == [Change.UNCHANGED]
         entry = repository.store.ledger("d")[name]
         assert (entry.version, entry.fingerprint) == (1, "c")
         stored = repository.store.failures("d", [name])
-        assert stored == {(name, nope.canonical()): {"MetricRuntimeError: bad"}}
+        assert stored == {(name, nope.canonical()): {"MetricEnvironmentError: late"}}
         assert changes(repository, run, other("d", SumAndCount(3.0, 2))) == [Change.ADDED]
         entry = repository.store.ledger("d")[name]
         assert (entry.version, entry.fingerprint, entry.retries) == (1, "d", frozenset())
@@ -168,17 +169,17 @@ class RepositoryContract:
         fails = other("e", MetricEnvironmentError("no time"))
         assert changes(repository, run, fails) == [Change.RESTATED]
 
-    def test_a_failure_of_the_data_is_replaced_by_other_files(self, repository: Any) -> None:
-        """If the suite no longer has the analyzer, the failure would be that of other files."""
+    def test_repaired_data_is_new_content(self, repository: Any) -> None:
+        """So is content of which the suite no longer has an analyzer that failed."""
         bad = measurement(Mean("y"), MetricRuntimeError("no number"))
         good = measurement(Mean("y"), SumAndCount(3.0, 2))
         run = repository.store.open_run(spec())
         changes(repository, run, day(1, extra=[bad]), day(2, extra=[bad]))
         assert changes(repository, run, day(1, "b", extra=[bad])) == [Change.UNCHANGED]
-        assert changes(repository, run, day(1, "c", extra=[good])) == [Change.ADDED]
+        assert changes(repository, run, day(1, "c", extra=[good])) == [Change.RESTATED]
         assert changes(repository, run, day(2, "c")) == [Change.RESTATED]
         first, second = (repository.store.ledger("d")[f"ds=2013-01-0{n}"] for n in (1, 2))
-        assert (first.version, first.fingerprint, first.failed) == (1, "c", frozenset())
+        assert (first.version, first.fingerprint, first.failed) == (2, "c", frozenset())
         assert (second.version, second.failed) == (2, frozenset())
         assert values(repository, "Mean", instance="y") == [1.5]
 
