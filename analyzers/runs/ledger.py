@@ -459,6 +459,17 @@ def stored_error(error: MetricError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def error_reason(text: str) -> str:
+    """Return a stored error without Spark's suggestions, whose order differs from plan to plan.
+
+    Examples
+    --------
+    >>> error_reason("no column `e_mail`. Did you mean one of the following? [`ds`, `age`]. SQLSTATE: 42703")
+    'no column `e_mail`.'
+    """
+    return text.partition(" Did you mean")[0]
+
+
 def mismatch_text(spec: RunSpec, source: str) -> str:
     """Return the message of a `DatasetMismatchError`."""
     return (

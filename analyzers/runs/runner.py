@@ -43,6 +43,7 @@ from tidegauge.analyzers.runs.ledger import (
     RunStore,
     analyzer_key,
     differ,
+    error_reason,
     own_part,
     stored_error,
     table_fingerprints,
@@ -439,7 +440,10 @@ class _StandingFailures:
 
     def _is_hopeless(self, task: _Task) -> bool:
         return all(
-            {(analyzer, text) for text in self._errors(task.listed.partition.name, analyzer)}
+            {
+                (analyzer, error_reason(text))
+                for text in self._errors(task.listed.partition.name, analyzer)
+            }
             <= self.hopeless
             for analyzer in task.analyzers
         )
@@ -455,9 +459,11 @@ class _StandingFailures:
         for measured in found:
             name = measured.partition.name
             repeated = {
-                (m.analyzer, stored_error(m.error))
+                (m.analyzer, reason)
                 for m in measured.measurements
-                if m.error is not None and stored_error(m.error) in self._errors(name, m.analyzer)
+                if m.error is not None
+                and (reason := error_reason(stored_error(m.error)))
+                in map(error_reason, self._errors(name, m.analyzer))
             }
             analyzers = {m.analyzer for m in measured.measurements}
             if batch[0].is_retry:

@@ -170,7 +170,9 @@ def _list_by_arrow(root: str) -> list[FileInfo]:
     from pyarrow import fs
 
     system, path = file_system(root)
-    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    whole = system.get_file_info(path)
+    is_file = whole.type == fs.FileType.File
+    infos = [whole] if is_file else system.get_file_info(fs.FileSelector(path, recursive=True))
     return [
         FileInfo(_below(path, info.path), info.size, info.mtime_ns // 1_000_000)
         for info in infos

@@ -159,7 +159,9 @@ def test_the_workers_are_asked_for_their_packages(spark):
 
 def test_a_package_that_workers_lack_is_named():
     text = "Job aborted: Traceback ...\nModuleNotFoundError: No module named 'datasketches'\n"
-    assert "workers have no datasketches: ship" in str(worker_error(RuntimeError(text)))
+    assert "workers have no datasketches. On a cluster, ship" in str(
+        worker_error(RuntimeError(text))
+    )
     assert worker_error(RuntimeError("division by zero")) is None
 
 

@@ -32,7 +32,7 @@ def test_equal_aggregations_are_computed_once(table):
         [tg.Size(), tg.Mean("x"), tg.Sum("x"), tg.Completeness("x"), tg.StandardDeviation("x")],
     )
     (job,) = made.jobs
-    assert len(job.requests) == len(set(job.requests)) == 5  # rows, values, 0, sum, var_pop
+    assert len(job.requests) == len(set(job.requests)) == 6  # rows, values, 0, sum, var_pop, max
 
 
 @pytest.mark.newest

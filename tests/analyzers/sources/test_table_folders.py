@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import TableFormatError
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.folders import folder_format, open_folder
-from tidegauge.analyzers.sources.sources import PathSource
+from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.analyzers.sources.table_folders import (
     DELTA_PACKAGES,
     TableFolder,

@@ -72,8 +72,8 @@ def _root(state: Any) -> float | None:
 
 
 _MEAN = Function(Mean, 3, lambda state: float(state.total / state.count))
-_DEVIATION = Function(StandardDeviation, 3, _root, Scale.POSITIVE)
-_VARIANCE = Function(StandardDeviation, 3, _sample, Scale.POSITIVE)
+_DEVIATION = Function(StandardDeviation, 4, _root, Scale.POSITIVE)
+_VARIANCE = Function(StandardDeviation, 4, _sample, Scale.POSITIVE)
 FUNCTIONS = {
     "sum": Function(Sum, 3, lambda state: state.total),
     "avg": _MEAN,
@@ -84,11 +84,11 @@ FUNCTIONS = {
     "stddev": _DEVIATION,
     "stddev_samp": _DEVIATION,
     "stddev_pop": Function(
-        StandardDeviation, 3, lambda state: state.metric_value(), Scale.POSITIVE
+        StandardDeviation, 4, lambda state: state.metric_value(), Scale.POSITIVE
     ),
     "variance": _VARIANCE,
     "var_samp": _VARIANCE,
-    "var_pop": Function(StandardDeviation, 3, lambda state: state.variance(), Scale.POSITIVE),
+    "var_pop": Function(StandardDeviation, 4, lambda state: state.variance(), Scale.POSITIVE),
     "approx_count_distinct": Function(
         ApproxCountDistinct, 2, lambda state: round(state.estimate()), Scale.COUNT, 0
     ),
