@@ -128,17 +128,20 @@ def _table_by_arrow(location: str) -> TableFolder | None:
 
     system, inner = file_system(location)
     base = location.removesuffix(inner) if location.endswith(inner) else ""
-    folders = _with_parents(inner)
-    logs = [posixpath.join(folder, log) for folder in folders for log in _LOG_FOLDERS]
-    for info in system.get_file_info(logs):
-        if info.type != fs.FileType.Directory:
-            continue
-        folder, _, log = info.path.rstrip("/").rpartition("/")
-        children = system.get_file_info(fs.FileSelector(info.path))
-        names = [f"{log}/{child.base_name}" for child in children]
-        # The files of Hudi's and Delta's logs may lie in folders of their own.
-        if table := table_in(f"{base}{folder}" or "/", names):
-            return table
+    for folder in _with_parents(inner):
+        try:
+            infos = system.get_file_info([posixpath.join(folder, log) for log in _LOG_FOLDERS])
+        except OSError:
+            if folder == inner:
+                raise
+            return None  # whoever may read a folder need not be allowed to look above it
+        for info in infos:
+            if info.type == fs.FileType.Directory:
+                log = info.base_name
+                children = system.get_file_info(fs.FileSelector(info.path))
+                names = [f"{log}/{child.base_name}" for child in children]
+                if table := table_in(f"{base}{folder}", names):
+                    return table
     return None
 
 
@@ -164,6 +167,8 @@ def _table_by_spark(spark: SparkSession, location: str) -> TableFolder | None:
             logs = reader.load(f"{folder}/{{{','.join(_LOG_FOLDERS)}}}").select("path").collect()
         except Exception as error:
             if condition_of(error) != "PATH_NOT_FOUND":
+                if folder != location:
+                    return None  # whoever may read a folder need not be allowed to look above it
                 msg = f"cannot list the files under {hide_secrets(folder)!r}: {describe(error)}"
                 raise SourceError(msg) from error
             logs = []
@@ -173,7 +178,8 @@ def _table_by_spark(spark: SparkSession, location: str) -> TableFolder | None:
             if table := table_in(path.removesuffix(f"/{inner}"), [inner]):
                 return table
         step = folder.rpartition("/")[2]
-        if "=" not in step and step != "data" and not _GLOB.search(step):
+        above = plain_path(posixpath.dirname(folder)).strip("/")
+        if not above or not ("=" in step or step == "data" or _GLOB.search(step)):
             return None
     return None
 
@@ -269,18 +275,17 @@ def _last_steps(location: str) -> list[str]:
 def _iceberg_name(spark: SparkSession, location: str) -> str | None:
     """Return the name under which a catalog of the session has the Iceberg table of a folder."""
     setting = re.compile(r"spark\.sql\.catalog\.(\w+)")
-    with suppress(Exception):  # a catalog that cannot be reached has no name to suggest
+    catalogs: list[str] = []
+    with suppress(Exception):  # without settings there is no name to suggest
         rows = spark.sql("SET").collect()
-        catalogs = [
-            m[1] for key, value in rows if "iceberg" in value and (m := setting.fullmatch(key))
-        ]
-        for catalog in catalogs:
-            path = [catalog, *_last_steps(location)]
-            name = ".".join(map(quote, path))
-            if spark.catalog.tableExists(name):
-                about = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-                if any(row[0] == "Location" and is_same_folder(row[1], location) for row in about):
-                    return table_name(path)
+        settings = {key: match[1] for key, _ in rows if (match := setting.fullmatch(key))}
+        catalogs = [settings[key] for key, value in rows if key in settings and "iceberg" in value]
+    for catalog in catalogs:
+        path = [catalog, *_last_steps(location)]
+        with suppress(Exception):  # a catalog that cannot be reached
+            about = spark.sql(f"DESCRIBE TABLE EXTENDED {'.'.join(map(quote, path))}").collect()
+            if any(row[0] == "Location" and is_same_folder(row[1], location) for row in about):
+                return table_name(path)
     return None
 
 
