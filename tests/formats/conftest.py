@@ -42,6 +42,9 @@ def spark(tmp_path_factory):
         .config("spark.sql.catalog.lake.type", "hadoop")
         .config("spark.sql.catalog.lake.warehouse", str(folder / "iceberg"))
         .config("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        # By default 50 tasks read a log, and 10,000 list files for VACUUM.
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
