@@ -105,6 +105,17 @@ def test_numbers_that_are_not_defined_agree():
     assert not state.agrees_with(CustomSqlState(1.0, 3, 1))
 
 
+@pytest.mark.parametrize("distinct", [1, 30, 1000, 20_000])
+def test_distinct_counts_agree_by_their_values_and_not_by_their_number(distinct):
+    """In whatever order the values came: their own estimates depend on it."""
+    values = [f"user {n}" for n in range(distinct)]
+    state, reversed_, others = hll(values), hll(values[::-1]), hll([f"new {v}" for v in values])
+    assert state.agrees_with(reversed_)
+    assert state.agrees_with(hll(values[: distinct // 2]) + hll(values[distinct // 2 :]))
+    assert not state.agrees_with(others)
+    assert not state.agrees_with(hll(values[:-1]))
+
+
 @every_state
 @given(data=st.data())
 def test_the_default_state_is_the_identity(cls, data):
