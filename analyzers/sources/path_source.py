@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +15,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import absolute, child, local_path
+from tidegauge.analyzers.core.filesystems import absolute, child, local_path, plain_path
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -67,7 +68,7 @@ class PathSource:
     ----------
     spark : SparkSession
     name : str
-        The folder, as a path or URI.
+        The folder, as a path or URI; a pattern such as ``/lake/orders/ds=2026-01-*`` names a part of it.
     keys : tuple of str or None
         The partition columns; None for all that the subfolders name.
     format : str
@@ -84,7 +85,8 @@ class PathSource:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def __post_init__(self) -> None:
-        self._location = absolute(self.name)  # Java stays in the folder where it was started
+        self._pattern = absolute(self.name)  # Java stays in the folder where it was started
+        self._location = folder_of_pattern(self._pattern)
         require_plain_folder(self.spark, self.name)
         self._require_format([self.name])
         listed = self._list()
@@ -111,10 +113,17 @@ class PathSource:
     def _list(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each innermost partition folder."""
         files_by_folder: dict[Partition, list[FileInfo]] = {}
-        for file in list_plain_files(self.spark, self._location):
+        for file in self._list_files():
             folders = [step for step in file.path.split("/")[:-1] if "=" in step]
             files_by_folder.setdefault(Partition.from_path("/".join(folders)), []).append(file)
         return files_by_folder
+
+    def _list_files(self) -> list[FileInfo]:
+        files = list_plain_files(self.spark, self._pattern)
+        if self._location == self._pattern:
+            return files
+        base = plain_path(self._location).rstrip("/") + "/"  # of a pattern, whole paths are listed
+        return [replace(file, path=file.path.removeprefix(base)) for file in files]
 
     def _files(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each partition by the keys of this source."""
@@ -179,7 +188,7 @@ class PathSource:
         whole: dict[str, tuple[StructType, list[Partition]]] = {}
         mixed: list[FileGroup] = []
         for partition, files in described.items():
-            if len(files.groups) > 1:
+            if len(files.groups) > 1 or self._location != self._pattern:
                 mixed += files.groups
             elif files.schema is not None:
                 key = Schema.from_spark(files.schema).canonical()
@@ -252,14 +261,12 @@ class PathSource:
 
     @cached_property
     def _spark_decides(self) -> bool:
-        """Whether Spark chooses the files: by an option, or by a pattern in place of a folder."""
-        if any(name.casefold() in FILE_CHOOSING_OPTIONS for name in self.options):
-            return True
-        return any(file.path.startswith("/") for files in self._list().values() for file in files)
+        """Whether Spark chooses the files, by an option of its reader."""
+        return any(name.casefold() in FILE_CHOOSING_OPTIONS for name in self.options)
 
     def _read_by_spark(self, partitions: Collection[Partition] | None) -> DataFrame:
         try:
-            data = self._reader().load(self._location)
+            data = self._by_pattern(self._reader())
             schema = data.schema  # Spark Connect looks at the files only here
         except Exception as error:
             if not is_merge_conflict(error):
@@ -268,10 +275,14 @@ class PathSource:
             raise merge_conflict(error, self.name, files, self._types_in) from error
         if not self._all_keys:
             return data
-        data = self._reader().schema(self._with_keys(schema)).load(self._location)
+        data = self._by_pattern(self._reader().schema(self._with_keys(schema)))
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [p.values for p in partitions])
+
+    def _by_pattern(self, reader: DataFrameReader) -> DataFrame:
+        """Read the files that Spark finds, with the partition columns in their paths."""
+        return reader.option("basePath", self._location).load(self._pattern)
 
     def _types_in(self, file: str) -> dict[str, str]:
         """Return the types of a file's columns as DDL."""
@@ -281,6 +292,22 @@ class PathSource:
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
         return Partition(self.keys, key)
+
+
+GLOB_CHARACTERS = re.compile(r"[*?\[{]")
+"""Characters by which Hadoop recognises a pattern in a path."""
+
+
+def folder_of_pattern(location: str) -> str:
+    """Return the folder in which the files of a pattern lie; a location without a pattern as it is.
+
+    Examples
+    --------
+    >>> folder_of_pattern("/lake/orders/ds=2026-01-*/hr=0?"), folder_of_pattern("s3://lake/orders")
+    ('/lake/orders', 's3://lake/orders')
+    """
+    wildcard = GLOB_CHARACTERS.search(location)
+    return location if wildcard is None else location[: wildcard.start()].rpartition("/")[0]
 
 
 def _columns_of_neighbor(

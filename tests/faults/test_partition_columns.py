@@ -262,3 +262,19 @@ def test_a_new_header_costs_no_other_day_its_types(spark, tmp_path):
         measure(spark, tmp_path, "csv", options, repository)
         assert values(repository, "Mean", "a") == {1: 1.5, 2: 1.5, 3: "failed", 4: "failed", 5: 4.0}
         assert values(repository, "Completeness", "b") == dict.fromkeys(range(1, 6), 1.0)
+
+
+@pytest.mark.spark
+def test_a_pattern_names_a_part_of_a_folder(spark, tmp_path):
+    """Three of four days, of which the last one has another column."""
+    for day in (9, 10, 11):
+        write_day(tmp_path, "parquet", day, [{"a": [day, 1]}], day)
+    write_day(tmp_path, "parquet", 12, [{"b": ["x"]}], 12)
+    with tg.Repository("sqlite://") as repository:
+        source = PathSource(spark, f"{tmp_path}/ds=2026-03-1*")
+        tg.analyze(source, SUITE, repository=repository, spark=spark)
+        assert values(repository, "Size") == {10: 2.0, 11: 2.0, 12: 1.0}
+        assert values(repository, "Mean", "a") == {10: 5.5, 11: 6.0, 12: "failed"}
+        merged = PathSource(spark, f"{tmp_path}/ds=2026-03-1*", options={"mergeSchema": "true"})
+        assert sorted(merged.read(None).columns) == ["a", "b", "ds"]
+        assert merged.read(None).count() == 5
