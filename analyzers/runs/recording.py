@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.errors import (
     MetricError,
     NoSuchTableError,
     RepositoryError,
+    RetiredDatasetError,
     SuiteError,
 )
 from tidegauge.analyzers.core.metric import Failure
@@ -210,6 +211,8 @@ def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
     Raises
     ------
     NoSuchTableError
+    RetiredDatasetError
+        If the dataset is retired: whether its table can be opened does not matter then.
     """
     try:
         yield
@@ -223,8 +226,12 @@ def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
                 f"; {spec.dataset!r} was measured before: restore the table, or retire the dataset by"
                 f" `tidegauge dataset retire {shlex.quote(spec.dataset)}`",
             )
-        with suppress(RepositoryError):  # the repository cannot be written; the error itself counts
+        try:
             store.fail_run(spec, _message(found))
+        except RetiredDatasetError as retired:
+            found = retired
+        except RepositoryError:
+            pass  # the repository cannot be written; the error of the source is the one to report
         if found is error:
             raise
         raise found from error

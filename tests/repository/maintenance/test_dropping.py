@@ -3,6 +3,7 @@
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import MetricEnvironmentError
+from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
@@ -143,6 +144,11 @@ def test_nothing_is_expected_of_a_retired_dataset(repo, caplog):
     for start in (repo.store.open_run, lambda one: repo.store.fail_run(one, "no folder")):
         with pytest.raises(tg.RetiredDatasetError, match=r"\(replaced by d2\).*dataset revive d`"):
             start(spec())
+    with (
+        pytest.raises(tg.RetiredDatasetError, match=r"dataset revive d`"),
+        recording_failed_start(repo.store, spec()),
+    ):
+        raise tg.NoSuchTableError("no folder")
     before = len(repo.runs("d"))
     repo.revive("d")
     assert len(repo.runs("d")) == before
