@@ -504,4 +504,4 @@ def _flow(value: Any) -> str:
 
 def _on_one_line(text: str, value: Any) -> str:
     """Return a value's YAML, or JSON where that has line ends or invisible characters."""
-    return text if text.isprintable() else for_yaml(value)
+    return text.replace("${", "$${") if text.isprintable() else for_yaml(value)

@@ -91,12 +91,16 @@ _NO_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 def for_yaml(value: Any) -> str:
     r"""Return a value as YAML on one line: JSON, whose texts hold any character.
 
+    In files that Tidegauge reads, ``${`` begins a variable, so a literal one is written ``$${``.
+
     Examples
     --------
     >>> print(for_yaml({"a\x85b": "\N{collision symbol}"}))
     {"a\u0085b": "💥"}
+    >>> print(for_yaml("${x}"))
+    "$${x}"
     """
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False).replace("${", "$${")
     return _NO_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -26,7 +26,11 @@ import tidegauge as tg
 from tests.conftest import soak
 
 # A sequence may look for anomalies of sizes before any is stored.
-pytestmark = pytest.mark.filterwarnings("ignore:'d' has no series of")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'d' has no series of"),
+    pytest.mark.filterwarnings("ignore:'d' has no partition between"),
+    pytest.mark.filterwarnings("ignore:d. the roll-up .* cleaned away"),
+]
 TOMORROW = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 MONITOR = tg.Monitor({"name": "Size"}, tg.SimpleThreshold(12.0, lower_bound=1.0))
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
