@@ -94,7 +94,7 @@ def test_what_was_sent_is_taken_back_where_it_was_sent(repo, sent, caplog):
     assert see == f"See: tidegauge anomalies show {incident}"
     assert repo.incident(incident).closing_note == note
     assert sent() == []
-    assert tg.notify(repo, ["json://localhost:1/"]) == []  # which was told nothing
+    assert tg.notify(repo, ["http://localhost:1/"]) == []  # which was told nothing
     measure(repo, [1702])
     ((_, headline, note, *_),) = sent()
     assert (headline, note) == ("2 Mar 2013: rows +70 %", "It is back.")
