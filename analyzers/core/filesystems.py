@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _URI = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)(.*)", re.DOTALL)
 _ARROW = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and Arrow's."""
+_GLOB_CHARACTERS = re.compile(r"[*?\[{]")
+"""Characters by which Hadoop recognises a pattern in a path."""
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 """Types of file systems on which a file appears when its writer closes it, and not before."""
 _RENAMES_FOLDERS = {"local", "hdfs"}
@@ -314,6 +316,20 @@ def is_file(location: str) -> bool:
         return bool(system.get_file_info(path.rstrip("/")).type == fs.FileType.File)
     except OSError:
         return False
+
+
+def data_folder(location: str) -> str:
+    """Return the folder that holds the files of a location: a folder, a pattern, or a single file.
+
+    Examples
+    --------
+    >>> data_folder("/lake/orders/ds=2026-01-*/hr=0?"), data_folder("s3://lake/orders")
+    ('/lake/orders', 's3://lake/orders')
+    """
+    wildcard = _GLOB_CHARACTERS.search(location)
+    if wildcard is not None:
+        return location[: wildcard.start()].rpartition("/")[0]
+    return location.rpartition("/")[0] if is_file(location) else location
 
 
 def can_rename_folder(folder: str) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
@@ -15,7 +14,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import absolute, child, local_path, plain_path
+from tidegauge.analyzers.core.filesystems import absolute, child, data_folder, local_path
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -86,7 +85,7 @@ class PathSource:
 
     def __post_init__(self) -> None:
         self._pattern = absolute(self.name)  # Java stays in the folder where it was started
-        self._location = folder_of_pattern(self._pattern)
+        self._location = data_folder(self._pattern)
         require_plain_folder(self.spark, self.name)
         self._require_format([self.name])
         listed = self._list()
@@ -113,17 +112,10 @@ class PathSource:
     def _list(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each innermost partition folder."""
         files_by_folder: dict[Partition, list[FileInfo]] = {}
-        for file in self._list_files():
+        for file in list_plain_files(self.spark, self._pattern):
             folders = [step for step in file.path.split("/")[:-1] if "=" in step]
             files_by_folder.setdefault(Partition.from_path("/".join(folders)), []).append(file)
         return files_by_folder
-
-    def _list_files(self) -> list[FileInfo]:
-        files = list_plain_files(self.spark, self._pattern)
-        if self._location == self._pattern:
-            return files
-        base = plain_path(self._location).rstrip("/") + "/"  # of a pattern, whole paths are listed
-        return [replace(file, path=file.path.removeprefix(base)) for file in files]
 
     def _files(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each partition by the keys of this source."""
@@ -292,22 +284,6 @@ class PathSource:
     def partition_of(self, key: Values) -> Partition | None:
         """Return the partition with these key values."""
         return Partition(self.keys, key)
-
-
-GLOB_CHARACTERS = re.compile(r"[*?\[{]")
-"""Characters by which Hadoop recognises a pattern in a path."""
-
-
-def folder_of_pattern(location: str) -> str:
-    """Return the folder in which the files of a pattern lie; a location without a pattern as it is.
-
-    Examples
-    --------
-    >>> folder_of_pattern("/lake/orders/ds=2026-01-*/hr=0?"), folder_of_pattern("s3://lake/orders")
-    ('/lake/orders', 's3://lake/orders')
-    """
-    wildcard = GLOB_CHARACTERS.search(location)
-    return location if wildcard is None else location[: wildcard.start()].rpartition("/")[0]
 
 
 def _columns_of_neighbor(

@@ -22,11 +22,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import (
-    absolute,
-    file_system,
-    plain_path,
-)
+from tidegauge.analyzers.core.filesystems import absolute, data_folder, file_system, plain_path
 from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -101,7 +97,17 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file's path, its size in bytes, and its modification time in milliseconds since 1970."""
+    """A data file below a folder.
+
+    Attributes
+    ----------
+    path : str
+        The path relative to the folder; see `data_folder`.
+    size : int
+        Bytes.
+    modified : int
+        Time of its last change in milliseconds since 1970.
+    """
 
     path: str
     size: int
@@ -124,7 +130,8 @@ def fingerprint(files: Iterable[FileInfo]) -> str:
 def list_files(spark: SparkSession, root: str) -> list[FileInfo]:
     """List the data files under a folder: by Arrow on the driver if possible, else through Spark.
 
-    Files and folders whose names begin with a dot or an underscore are skipped, as in Spark; folders of
+    A pattern lists the files of all folders that it matches; a file lists itself. Paths are relative to
+    the `data_folder`. Files and folders whose names begin with a dot or an underscore are skipped, as in Spark; folders of
     the form ``_key=value`` are kept. A folder that does not exist has no files.
     """
     return _visible(_list_all(spark, root))
@@ -162,8 +169,8 @@ def _hidden(step: str) -> bool:
     return step.startswith(".") or (step.startswith("_") and "=" not in step)
 
 
-def _below(root: str, path: str) -> str:
-    return path.removeprefix(root.rstrip("/") + "/")
+def _below(folder: str, path: str) -> str:
+    return path.removeprefix(folder.rstrip("/") + "/")
 
 
 def _list_by_arrow(root: str) -> list[FileInfo]:
@@ -171,10 +178,12 @@ def _list_by_arrow(root: str) -> list[FileInfo]:
 
     system, path = file_system(root)
     whole = system.get_file_info(path)
-    is_file = whole.type == fs.FileType.File
-    infos = [whole] if is_file else system.get_file_info(fs.FileSelector(path, recursive=True))
+    if whole.type == fs.FileType.File:
+        infos, folder = [whole], path.rpartition("/")[0]
+    else:
+        infos, folder = system.get_file_info(fs.FileSelector(path, recursive=True)), path
     return [
-        FileInfo(_below(path, info.path), info.size, info.mtime_ns // 1_000_000)
+        FileInfo(_below(folder, info.path), info.size, info.mtime_ns // 1_000_000)
         for info in infos
         if info.type == fs.FileType.File
     ]
@@ -192,8 +201,8 @@ def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
             return []
         msg = f"cannot list the files under {hide_secrets(root)!r}: {describe(error)}"
         raise SourceError(msg) from error
-    base = plain_path(root)
-    return [FileInfo(_below(base, plain_path(r.path)), r.length, r.modified) for r in rows]
+    folder = plain_path(data_folder(root))
+    return [FileInfo(_below(folder, plain_path(r.path)), r.length, r.modified) for r in rows]
 
 
 def to_listed(files: Mapping[Partition, list[FileInfo]]) -> list[ListedPartition]:

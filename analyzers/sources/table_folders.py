@@ -18,6 +18,7 @@ from tidegauge.analyzers.core.errors import SourceError, TableFormatError, condi
 from tidegauge.analyzers.core.filesystems import (
     absolute,
     comparable,
+    data_folder,
     file_system,
     local_path,
     plain_path,
@@ -195,9 +196,9 @@ def require_plain_folder(
     name : str
         The folder, as the user wrote it.
     files : iterable of str, optional
-        The paths of all files in the folder, relative to it; looks for tables in it, in place of around it.
+        The paths of all files in it, relative to its data folder; looks for tables in it, in place of around it.
     """
-    table = table_around(spark, name) if files is None else table_in(absolute(name), files)
+    table = table_around(spark, name) if files is None else table_in(data_folder(absolute(name)), files)
     if table is not None:
         raise refusal(spark, table, name)
 

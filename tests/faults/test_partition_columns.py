@@ -278,3 +278,24 @@ def test_a_pattern_names_a_part_of_a_folder(spark, tmp_path):
         merged = PathSource(spark, f"{tmp_path}/ds=2026-03-1*", options={"mergeSchema": "true"})
         assert sorted(merged.read(None).columns) == ["a", "b", "ds"]
         assert merged.read(None).count() == 5
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_a_single_file_is_a_source_wherever_it_lies(spark, tmp_path, monkeypatch, format):
+    """The folders above a file decide neither its partition nor whether it is hidden."""
+    folder = tmp_path / ".cache" / "ds=2026-03-01"
+    folder.mkdir(parents=True)
+    write_day(tmp_path / "written", format, 1, [{"a": [1, 2]}], 1)
+    (written,) = (tmp_path / "written").rglob("part-*")
+    monkeypatch.chdir(folder)
+    name = f"orders.{format}"
+    written.rename(name)
+    options = {"header": "true", "inferSchema": "true"} if format == "csv" else {}
+    suite = tg.Suite("orders", [tg.Size(), tg.Mean("a")])
+    for path in (f"./{name}", str(folder / name), f"file://{folder / name}"):
+        with tg.Repository("sqlite://") as repository:
+            source = PathSource(spark, path, format=format, options=options)
+            assert source.keys == ()
+            tg.analyze(source, suite, repository=repository, spark=spark)
+            assert set(repository.metrics("orders", name=["Size", "Mean"])["value"]) == {1.5, 2.0}
