@@ -1068,13 +1068,15 @@ class Repository(Rendered):
         *,
         partition: str | None = None,
         analyzer: AnyAnalyzer | str | None = None,
+        segment: str | None = None,
+        generation: str | None = None,
         dry_run: bool = False,
     ) -> Dropped:
-        """Drop a dataset, or one partition or one analyzer of it, in all versions and for good.
+        """Drop a dataset, or one partition, series or a generation of it, in all versions and for good.
 
         Totals, windows, scores and incidents are computed anew from what is left. A partition whose
         files are still in the table, and an analyzer that its suite still names, are measured again by
-        the next run.
+        the next run; a segment is measured again in new and changed partitions only.
 
         Parameters
         ----------
@@ -1083,6 +1085,12 @@ class Repository(Rendered):
             Its name, such as ``ds=2026-01-01``.
         analyzer : Analyzer or str, optional
             All series of an analyzer, in all segments: ``Histogram('k')``.
+        segment : str, optional
+            Only the analyzer's series of this segment, such as ``country=US``; an empty text for those
+            of all rows.
+        generation : str, optional
+            Only the analyzer's metrics and states of this generation, such as ``k is a text``; see
+            `generations`.
         dry_run : bool
             Only count.
 
@@ -1114,6 +1122,8 @@ class Repository(Rendered):
                 dataset,
                 partition=partition,
                 analyzer=named,
+                segment=segment,
+                generation=generation,
                 dry_run=dry_run,
             )
 

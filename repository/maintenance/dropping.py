@@ -1,4 +1,4 @@
-"""Drop a dataset, a partition or an analyzer from a repository: all of it, in all versions.
+"""Drop a dataset, a partition, series or a generation from a repository, in all versions.
 
 What was made of it is made again: totals, windows, scores and incidents are removed as far as they
 hold it, and the next roll-up and detection compute them from what is left.
@@ -6,12 +6,13 @@ hold it, and the next roll-up and detection compute them from what is left.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, did_you_mean
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
@@ -20,7 +21,7 @@ from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.batch import hashed_ids
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.folds import REMOVED, TOTAL, decode_inputs
+from tidegauge.repository.store.folds import REMOVED, TOTAL, Generations, decode_inputs
 from tidegauge.repository.store.newest import find_newest
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.runs import stored_segment_sets
@@ -78,9 +79,11 @@ def drop(
     *,
     partition: str | None = None,
     analyzer: str | None = None,
+    segment: str | None = None,
+    generation: str | None = None,
     dry_run: bool = False,
 ) -> Dropped:
-    """Drop a dataset, or one partition or one analyzer of it.
+    """Drop a dataset, or one partition, series of an analyzer or a generation of it.
 
     Parameters
     ----------
@@ -90,7 +93,11 @@ def drop(
     partition : str, optional
         Its name.
     analyzer : str, optional
-        Its text: all its series, in all segments.
+        Its text: all its series.
+    segment : str, optional
+        Only the analyzer's series of this segment; an empty text for those of all rows.
+    generation : str, optional
+        Only the analyzer's metrics and states of this generation.
     dry_run : bool
         Only count.
 
@@ -102,6 +109,9 @@ def drop(
     if partition is not None and analyzer is not None:
         msg = "drop either a partition or an analyzer: partition= or analyzer="
         raise HistoryError(msg)
+    if analyzer is None and not (segment is None and generation is None):
+        msg = "a segment or generation is dropped of an analyzer: name it by analyzer="
+        raise HistoryError(msg)
     done: list[_Dropper] = []
 
     def work(connection: Connection) -> None:
@@ -110,7 +120,7 @@ def drop(
         if partition is not None:
             done[0].drop_partition(dataset, partition)
         elif analyzer is not None:
-            done[0].drop_analyzer(dataset, analyzer)
+            done[0].drop_analyzer(dataset, analyzer, segment, generation)
         else:
             done[0].drop_dataset(dataset)
         if dry_run:
@@ -136,6 +146,13 @@ def _remove_files(connection: Connection, artifacts: Artifacts, files: Collectio
     }
     for name in sorted(set(files) - used):
         artifacts.remove(name)
+
+
+def _unshared_statistics(rows: Sequence[Any], going: Sequence[Any]) -> list[int]:
+    """Return the statistics that only the going analyzers read."""
+    ids = {row.id for row in going}
+    shared = {row.statistic_id for row in rows if row.id not in ids}
+    return sorted({row.statistic_id for row in going} - shared - {None})
 
 
 class _Dropper:
@@ -214,29 +231,49 @@ class _Dropper:
             self._delete(table, table.c.partition_id == row.id)
         v = s.verdict.c
         self._delete(s.verdict, (v.dataset_id == self.dataset) & (v.partition_key == row.key))
-        u = s.rollup.c
-        within = u.window_end == END_OF_TIME
-        if row.time is not None:
-            within |= (u.window_start <= row.time) & (u.window_end >= row.time)
-        self._delete(s.rollup, u.series_id.in_(self.series) & within)
-        self._delete_folds_of(row.id)
+        self._delete_rollups(row.id, self.series)
+        self._delete_folds_of(row.id, self.statistics)
         self._delete(s.partition, p.id == row.id, "partitions")
         self._compute_anew()
 
-    def drop_analyzer(self, dataset: str, text: str) -> None:
-        """Delete one analyzer with its series; the next run measures it again if a suite names it."""
-        a = s.analyzer.c
-        query = sa.select(a.id, a.text, a.canonical, a.statistic_id)
-        rows = self.connection.execute(query.where(a.dataset_id == self.dataset)).all()
+    def drop_analyzer(
+        self, dataset: str, text: str, segment: str | None, generation: str | None
+    ) -> None:
+        """Delete the series of an analyzer: all, those of a segment, or those of a generation.
+
+        The next run measures an analyzer again that a suite names. A segment is not measured again in
+        partitions that are there already.
+        """
+        rows = self._analyzer_rows()
         going = [row for row in rows if text in {row.text, row.canonical}]
         if not going:
             there = sorted({row.text for row in rows})
             msg = f"{dataset!r} has no analyzer {text!r}{did_you_mean(text, there)}"
             raise HistoryError(msg)
-        ids = {row.id for row in going}
-        shared = {row.statistic_id for row in rows if row.id not in ids}
-        alone = sorted({row.statistic_id for row in going} - shared - {None})
-        series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(sorted(ids)))
+        if segment is not None:
+            segments = sorted({row.segment for row in going})
+            going = [row for row in going if row.segment == segment]
+            if not going:
+                hint = did_you_mean(segment, segments)
+                raise HistoryError(f"{text} of {dataset!r} has no segment {segment!r}{hint}")
+        if generation is None:
+            self._drop_analyzers(rows, going, keep_ledger=bool(segment))
+        else:
+            self._drop_generation(dataset, going, generation, keep_ledger=bool(segment))
+        self._compute_anew()
+
+    def _analyzer_rows(self) -> list[Any]:
+        a = s.analyzer.c
+        query = sa.select(a.id, a.text, a.canonical, a.segment, a.statistic_id)
+        return list(self.connection.execute(query.where(a.dataset_id == self.dataset)))
+
+    def _drop_analyzers(
+        self, rows: Sequence[Any], going: Sequence[Any], *, keep_ledger: bool
+    ) -> None:
+        """Delete analyzers, of all ``rows``, with their series."""
+        ids = sorted(row.id for row in going)
+        of = s.analyzer.c.id.in_(ids)
+        series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(ids))
         self._forget_anomalies(s.anomaly.c.series_id.in_(series))
         self._delete(s.label, s.label.c.series_id.in_(series))
         in_dataset = s.metric.c.partition_id.in_(self.partitions)
@@ -244,17 +281,75 @@ class _Dropper:
         for table in (s.newest_metric, s.rollup):
             self._delete(table, table.c.series_id.in_(series))
         self._delete(s.score, s.score.c.partition_id.in_(self.partitions))
-        self._delete(s.series, s.series.c.analyzer_id.in_(sorted(ids)), "series")
-        self._delete(s.analyzer, a.id.in_(sorted(ids)))
-        for some in chunks(alone):
+        self._delete(s.series, s.series.c.analyzer_id.in_(ids), "series")
+        self._delete(s.analyzer, of)
+        for some in chunks(_unshared_statistics(rows, going)):
             self._delete_states(s.state, s.state.c.statistic_id.in_(some), "states")
             self._delete_states(s.folded_state, s.folded_state.c.statistic_id.in_(some))
             self._delete(s.statistic, s.statistic.c.id.in_(some))
-        self._leave_out_of_ledger({row.canonical for row in going})
-        self._compute_anew()
+        if not keep_ledger:
+            self._leave_out_of_ledger({row.canonical for row in going}, self.partitions)
 
-    def _leave_out_of_ledger(self, canonicals: Collection[str]) -> None:
-        """Let the ledger of all versions forget analyzers, by canonical text."""
+    def _drop_generation(
+        self,
+        dataset: str,
+        going: Sequence[Any],
+        generation: str,
+        *,
+        keep_ledger: bool,
+    ) -> None:
+        """Delete the metrics and states of analyzers in the partitions of a generation."""
+        partitions, others = self._partitions_of(going[0].text, generation)
+        if not partitions:
+            hint = did_you_mean(generation, sorted(others))
+            msg = f"{going[0].text} of {dataset!r} has no generation {generation!r}{hint}"
+            raise HistoryError(msg)
+        ids = sorted(row.id for row in going)
+        statistics = {row.statistic_id for row in going} - {None}
+        query = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(ids))
+        series = self.connection.execute(query).scalars().all()
+        for partition in partitions:
+            of_series = s.anomaly.c.series_id.in_(query)
+            self._forget_anomalies((s.anomaly.c.partition_id == partition) & of_series)
+            for table, counted in ((s.metric, "metrics"), (s.label, None), (s.newest_metric, None)):
+                own = (table.c.partition_id == partition) & table.c.series_id.in_(query)
+                self._delete(table, own, counted)
+            alone = sorted(statistics - self._statistics_read_in(partition))
+            own = (s.state.c.partition_id == partition) & s.state.c.statistic_id.in_(alone)
+            self._delete_states(s.state, own, "states")
+            self._delete_rollups(partition, query)
+            self._delete_folds_of(partition, alone)
+        find_newest(self.connection, series)
+        self._delete(s.score, s.score.c.partition_id.in_(self.partitions))
+        if not keep_ledger:
+            self._leave_out_of_ledger({row.canonical for row in going}, sorted(partitions))
+
+    def _partitions_of(self, text: str, generation: str) -> tuple[set[int], set[str]]:
+        """Return the ids of the partitions of an analyzer's generation, and the other generations."""
+        analyzer = ANALYZERS.parse(text)
+        v = s.partition_version.c
+        query = sa.select(v.partition_id, v.table_schema_id).where(
+            s.holds(s.partition_version), v.partition_id.in_(self.partitions)
+        )
+        schemas = {row[0]: row[1] for row in self.connection.execute(query)}
+        by_schema = Generations(self.connection).find(analyzer, schemas.values())
+        found = {partition for partition, one in schemas.items() if by_schema[one] == generation}
+        return found, {*by_schema.values()} - {"", generation}
+
+    def _statistics_read_in(self, partition: int) -> set[int]:
+        """Return the statistics whose states have metrics in a partition."""
+        query = (
+            sa.select(s.analyzer.c.statistic_id)
+            .join_from(s.metric, s.series, s.series.c.id == s.metric.c.series_id)
+            .join(s.analyzer)
+            .where(s.metric.c.partition_id == partition)
+        )
+        return set(self.connection.execute(query.distinct()).scalars()) - {None}
+
+    def _leave_out_of_ledger(
+        self, canonicals: Collection[str], partitions: sa.Select[tuple[int]] | Sequence[int]
+    ) -> None:
+        """Let the ledger of all versions of partitions forget analyzers, by canonical text."""
         v, c = s.partition_version.c, s.analyzer_set.c
         segments = stored_segment_sets(self.connection, self.dataset)
         going = {
@@ -262,7 +357,7 @@ class _Dropper:
             for canonical in canonicals
             for chosen in (None, *segments)
         }
-        used = sa.select(v.analyzer_set_id).where(v.partition_id.in_(self.partitions)).distinct()
+        used = sa.select(v.analyzer_set_id).where(v.partition_id.in_(partitions)).distinct()
         sets = self.connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(used))).all()
         texts = {row.id: AnalyzerKeys.from_json(row.analyzers).without(going) for row in sets}
         stored = {number: keys.to_json() for number, keys in texts.items()}
@@ -274,7 +369,7 @@ class _Dropper:
         )
         for number, text in stored.items():
             change = sa.update(s.partition_version).where(v.analyzer_set_id == number)
-            change = change.where(v.partition_id.in_(self.partitions))
+            change = change.where(v.partition_id.in_(partitions))
             self.connection.execute(change.values(analyzer_set_id=ids[key_of(text)]))
 
     def _forget_anomalies(self, condition: sa.ColumnElement[bool]) -> None:
@@ -293,13 +388,25 @@ class _Dropper:
         self._delete(s.finding, s.finding.c.anomaly_id.in_(anomalies))
         self._delete(s.anomaly, condition)
 
-    def _delete_folds_of(self, partition: int) -> None:
+    def _delete_rollups(self, partition: int, series: sa.Select[tuple[int]]) -> None:
+        """Delete the roll-ups of series over windows that hold a partition."""
+        query = sa.select(s.partition.c.time).where(s.partition.c.id == partition)
+        time = self.connection.execute(query).scalar_one()
+        u = s.rollup.c
+        within = u.window_end == END_OF_TIME
+        if time is not None:
+            within |= (u.window_start <= time) & (u.window_end >= time)
+        self._delete(s.rollup, u.series_id.in_(series) & within)
+
+    def _delete_folds_of(
+        self, partition: int, statistics: sa.Select[tuple[int]] | Sequence[int]
+    ) -> None:
         """Delete folded states that a partition went into: a fold does not support subtraction."""
         f = s.folded_state.c
         query = (
             sa.select(f.statistic_id, f.fold, s.input_set.c.inputs)
             .join_from(s.folded_state, s.input_set)
-            .where(f.statistic_id.in_(self.statistics))
+            .where(f.statistic_id.in_(statistics))
             .where((f.fold == TOTAL) | f.fold.startswith(REMOVED))
         )
         for statistic, fold, inputs in self.connection.execute(query).all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from typing import Annotated
 
 import typer
@@ -68,18 +69,35 @@ def drop(
     analyzer: Annotated[
         str | None, typer.Option(help="Only the series of this analyzer, as in \"Histogram('k')\".")
     ] = None,
+    segment: Annotated[
+        str | None,
+        typer.Option(help="With --analyzer: only this segment, as in country=US; '' for all rows."),
+    ] = None,
+    generation: Annotated[
+        str | None,
+        typer.Option(
+            help="With --analyzer: only where its column had this type, as in 'k is a text'."
+        ),
+    ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Drop a dataset, a partition or an analyzer from the repository for good; tables stay as they are.
+    """Drop a dataset, a partition or series from the repository for good; tables stay as they are.
 
     The next run measures again what is still in the table and in the suite.
     """
-    of = {"partition": partition, "analyzer": analyzer}
+    of = {
+        "partition": partition,
+        "analyzer": analyzer,
+        "segment": segment,
+        "generation": generation,
+    }
     with open_repository(db, artifacts) as repository:
         if not (yes or dry_run):
             planned = repository.drop(dataset, **of, dry_run=True)
+            if not sys.stdin.isatty():
+                raise typer.BadParameter(f"{dataset}: {planned}; add --yes to drop it")
             typer.confirm(f"{dataset}: {planned}. Go on?", abort=True)
         print(f"{dataset}: {repository.drop(dataset, **of, dry_run=dry_run)}")

@@ -11,6 +11,7 @@ from tidegauge.repository.testing.samples import (
     HIST,
     MEAN,
     SIZE,
+    UNIQUE,
     changes,
     commit,
     day,
@@ -118,6 +119,37 @@ def test_a_dropped_analyzer_is_measured_again_if_its_suite_names_it(repo):
     assert values(repo, "Histogram.bins") == [2]
     with pytest.raises(tg.HistoryError, match="either a partition or an analyzer"):
         repo.drop("d", analyzer=HIST, partition="ds=2013-01-01")
+
+
+def test_a_dropped_generation_is_as_if_it_had_never_been_measured(repo):
+    """``s`` holds numbers on days 3 and 4, and text on the others."""
+    numbers = {(7,): 6, (8,): 4}
+    days = [day(n, kind="long", groups=numbers) if n in {3, 4} else day(n) for n in range(1, 7)]
+    commit(repo, *days)
+    repo.roll_up("d", ["7d"])
+    assert len(repo.generations("d")) == 6  # three of Histogram and three of Uniqueness
+    with pytest.raises(tg.HistoryError, match="has no generation 's is a date'.*'s is a text'"):
+        repo.drop("d", analyzer=HIST, generation="s is a date")
+    with pytest.raises(tg.HistoryError, match="name it by analyzer="):
+        repo.drop("d", generation="s is a number")
+    planned = repo.drop("d", analyzer=HIST, generation="s is a number", dry_run=True)
+    # Uniqueness reads the same states, which stay. Two days, each with the bins, and the ratio and
+    # count of two values.
+    assert (planned.metrics, planned.states, planned.partitions) == (2 * 5, 0, 0)
+    repo.drop("d", analyzer=HIST, generation="s is a number")
+    kept = set(repo.metrics("d", name="Histogram.bins")["partition"])
+    assert kept == {f"ds=2013-01-0{n}" for n in (1, 2, 5, 6)}
+    assert len(repo.metrics("d", name="Uniqueness")) == 6
+    dropped = repo.drop("d", analyzer="Uniqueness('s')", generation="s is a number")
+    assert (dropped.metrics, dropped.states) == (2, 2)
+    assert set(repo.generations("d")["generation"]) == {"s is a text"}
+    assert check(repo.database, repo.artifacts) == []
+    # Both are measured again while the files are there.
+    run = repo.store.open_run(spec())
+    only = [HIST, UNIQUE]
+    again = [day(3, kind="long", groups=numbers, only=only), day(1, only=only)]
+    assert [str(c) for c in changes(repo, run, *again)] == ["added", "unchanged"]
+    assert len(repo.metrics("d", name="Histogram.bins")) == 5
 
 
 def test_a_dataset_that_is_measured_is_not_dropped(repo):
