@@ -321,7 +321,7 @@ def test_hidden_partitions_are_keys(spark, hidden, repo):
         "2026-01-18 00:00:00+00:00",
     ]
     spark.sql(
-        f"INSERT INTO {hidden} (id, amount, at) VALUES (4, 8.0, TIMESTAMP'2026-01-18 11:00:00')"
+        f"INSERT INTO {hidden} VALUES (4, 8.0, TIMESTAMP'2026-01-18 11:00:00', NULL, NULL, NULL)"
     )
     assert measure("days", partition_by=["days(at)"]) == {"at_day=2026-01-18": "restated"}
     sums = repo.metrics("days", name="Sum").set_index("partition")["value"]
@@ -406,12 +406,12 @@ def test_branches_and_tags_are_tables(spark, hidden, repo):
 
     spark.sql(f"ALTER TABLE {hidden} CREATE BRANCH audit")
     spark.sql(f"ALTER TABLE {hidden} CREATE TAG eod")
-    spark.sql(f"INSERT INTO {hidden}.branch_audit (id, amount, at) VALUES (9, 9.0, {row})")
+    spark.sql(f"INSERT INTO {hidden}.branch_audit VALUES (9, 9.0, {row}, NULL, NULL, NULL)")
     assert "at_day=2026-01-19" in measure(f"{hidden}.branch_audit")
     assert measure(f"{hidden}.branch_audit") == {}
     assert "at_day=2026-01-19" not in measure(f"{hidden}.tag_eod", "tagged")
     assert "at_day=2026-01-19" not in measure(hidden, "main")
-    spark.sql(f"INSERT INTO {hidden}.branch_audit (id, amount, at) VALUES (8, 8.0, {row})")
+    spark.sql(f"INSERT INTO {hidden}.branch_audit VALUES (8, 8.0, {row}, NULL, NULL, NULL)")
     assert measure(f"{hidden}.branch_audit") == {"at_day=2026-01-19": "restated"}
     assert measure(f"{hidden}.tag_eod", "tagged") == {}
     assert measure(hidden, "main") == {}
