@@ -198,7 +198,9 @@ def require_plain_folder(
     files : iterable of str, optional
         The paths of all files in it, relative to its data folder; looks for tables in it, in place of around it.
     """
-    table = table_around(spark, name) if files is None else table_in(data_folder(absolute(name)), files)
+    table = (
+        table_around(spark, name) if files is None else table_in(data_folder(absolute(name)), files)
+    )
     if table is not None:
         raise refusal(spark, table, name)
 

@@ -109,9 +109,11 @@ def check(specs: Specs, var: Variables = None, warehouse: Warehouse = None) -> i
     from tidegauge.files.rules import load_all_rules
     from tidegauge.spark.session import spark_session
 
-    files = load_all_rules(specs, pairs("--var", var or []))
+    files, errors = load_all_rules(specs, pairs("--var", var or []))
     spark = spark_session(warehouse)
-    problems = 0
+    for error in errors:
+        print(error)
+    problems = len(errors)
     for file in files:
         for line, good in _plan(file, spark):
             print(line)

@@ -120,7 +120,7 @@ def run_checks(
 ) -> ChecksSummary:
     """Measure the tables of suite files, evaluate their checks on each partition, and notify.
 
-    All files are read before Spark is started. Verdicts are kept in the repository under each file's
+    All files are read before Spark is started; those that cannot be read are reported. Verdicts are kept in the repository under each file's
     name for them (`SuiteFile.name`): a partition that passed is judged again only if it, or the checks, changed; one that
     failed is judged each time. Numbers that are stored are not measured again.
 
@@ -143,15 +143,15 @@ def run_checks(
     Raises
     ------
     SuiteError
-        If a file cannot be read or has no checks, or two keep verdicts of a dataset under one name.
+        If no file can be read, one has no checks, or two keep verdicts of a dataset under one name.
     """
-    files = load_suites(patterns, variables, allow_empty=allow_empty)
+    files, errors = load_suites(patterns, variables, allow_empty=allow_empty)
     for file in files:
         if not file.checks:
             msg = f"{file.path}: the file has no checks; list them under checks:"
             raise SuiteError(msg)
     spark = session()
-    summary = ChecksSummary()
+    summary = ChecksSummary(failed=errors)
     tables: list[SuiteFile] = []
     for file in files:
         try:

@@ -21,6 +21,7 @@ from tidegauge.files.yaml_file import (
     YamlFile,
     check_verdict_names,
     find_files,
+    load_each,
     verdict_name,
 )
 from tidegauge.rules.applied import BROKEN
@@ -237,18 +238,18 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
 
 def load_all_rules(
     patterns: Sequence[str], variables: Mapping[str, str] | None = None
-) -> list[RulesFile]:
-    """Read the rules files that paths, folders and globs select, which do not get in each other's way.
+) -> tuple[list[RulesFile], list[str]]:
+    """Read the rules files that paths, folders and globs select; return the errors of broken ones, too.
 
     Raises
     ------
     SuiteError
-        If one cannot be read, or two write to one place or keep verdicts under one name.
+        If none can be read, or two write to one place or keep verdicts under one name.
     """
-    files = [load_rules(path, variables) for path in find_rules(patterns)]
+    files, errors = load_each(find_rules(patterns), lambda path: load_rules(path, variables))
     check_verdict_names((file.path, file.suite.dataset, file.dqm.name) for file in files)
     check_shared_targets(files)
-    return files
+    return files, errors
 
 
 def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None = None) -> None:

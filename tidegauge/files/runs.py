@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidegauge.analysis import Run, analyze, recording_start
 from tidegauge.analyzers.core.errors import (
     NoSuchTableError,
+    RetiredDatasetError,
     TidegaugeError,
     UnknownDatasetError,
     message_of,
@@ -66,6 +67,8 @@ class Summary:
         The dashboard's address, where incidents are linked to.
     timeless : list of str
         Datasets whose partitions have no time.
+    retired : list of str
+        One sentence for each table whose dataset is retired; it was not measured.
     """
 
     runs: list[tuple[SuiteFile, Run]] = field(default_factory=list)
@@ -75,10 +78,16 @@ class Summary:
     checked: list[CheckedTable] = field(default_factory=list)
     url: str | None = None
     timeless: list[str] = field(default_factory=list)
+    retired: list[str] = field(default_factory=list)
 
     def status(self, *, fail_on_anomaly: bool) -> int:
-        """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
-        if self.failed or any(run.failed or run.unreadable for _, run in self.runs):
+        """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data.
+
+        Retired datasets are left out, unless there are no others: then nothing was checked.
+        """
+        if self.failed or (self.retired and not self.runs):
+            return 1
+        if any(run.failed or run.unreadable for _, run in self.runs):
             return 1
         refused = any(not run.passed for _, run in self.runs)
         refused = refused or any(one.verification.status == "error" for one in self.checked)
@@ -112,6 +121,7 @@ class Summary:
         ]
         if self.notices:
             lines.append(summarize(self.notices))
+        lines += [f"left out: {problem}" for problem in self.retired]
         lines += [f"failed: {problem}" for problem in self.failed]
         if len(self.runs) + len(self.failed) > 1:
             lines.append(
@@ -160,8 +170,8 @@ def run_suites(
 ) -> Summary:
     """Measure the tables of suites by paths, folders and globs, judge checks, detect anomalies, notify.
 
-    All files are read before Spark is started. A table that fails is reported, and the others
-    continue.
+    All files are read before Spark is started. A file that cannot be read and a table that fails are
+    reported, and the others continue.
 
     Parameters
     ----------
@@ -186,12 +196,12 @@ def run_suites(
     Raises
     ------
     SuiteError
-        If a file cannot be read as a suite.
+        If no file can be read as a suite, or two keep verdicts of a dataset under one name.
     """
-    files = load_suites(patterns, variables, allow_empty=allow_empty)
+    files, errors = load_suites(patterns, variables, allow_empty=allow_empty)
     spark, started = session(), datetime.now(UTC)
     progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
-    summary = Summary(url=_dashboard())
+    summary = Summary(failed=errors, url=_dashboard())
     tables: list[SuiteFile] = []
     for file in files:
         try:
@@ -199,7 +209,7 @@ def run_suites(
         except Exception as error:  # noqa: BLE001 - the other files continue
             summary.failed.append(f"{file.path}: {message_of(error)}")
 
-    def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | str:
+    def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
         """Measure and check one table; return its results, or what went wrong."""
         try:
             with recording_start(repository, one.suite, one.table, partitions, tags):
@@ -217,15 +227,17 @@ def run_suites(
             )
             return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
         except Exception as error:  # noqa: BLE001 - the other tables continue
-            return failure_text(one, error)
+            return error
 
     failed: list[Suite] = []
-    for one, found in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
-        if isinstance(found, str):
-            summary.failed.append(found)
+    for one, result in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
+        if isinstance(result, RetiredDatasetError):
+            summary.retired.append(failure_text(one, result))
+        elif isinstance(result, Exception):
+            summary.failed.append(failure_text(one, result))
             failed.append(one.suite)
         else:
-            run, checked = found
+            run, checked = result
             summary.runs.append((one, run))
             summary.checked += checked
     _detect_and_notify(repository, summary, failed, started)

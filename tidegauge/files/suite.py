@@ -28,6 +28,7 @@ from tidegauge.files.yaml_file import (
     check_verdict_names,
     find_files,
     line_of,
+    load_each,
     verdict_name,
 )
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
@@ -223,8 +224,8 @@ def load_suites(
     variables: Mapping[str, str] | None = None,
     *,
     allow_empty: bool = False,
-) -> list[SuiteFile]:
-    """Read the suite files that paths, folders and globs select, whose verdicts have names of their own.
+) -> tuple[list[SuiteFile], list[str]]:
+    """Read the suite files that paths, folders and globs select; return the errors of broken ones, too.
 
     Parameters
     ----------
@@ -237,16 +238,14 @@ def load_suites(
     Raises
     ------
     SuiteError
-        If one cannot be read, or two keep verdicts of a dataset under one name.
+        If none can be read, or two keep verdicts of a dataset under one name.
     """
-    files = [
-        replace(load_suite(path, variables), allow_empty=allow_empty)
-        for path in find_suites(patterns)
-    ]
+    files, errors = load_each(find_suites(patterns), lambda path: load_suite(path, variables))
+    files = [replace(file, allow_empty=allow_empty) for file in files]
     named = [(file, file.name) for file in files if file.checks]
     named += [(file, file.suite.dqm.name) for file in files if file.suite.dqm is not None]
     check_verdict_names((file.path, file.suite.dataset, name) for file, name in named)
-    return files
+    return files, errors
 
 
 def find_suites(patterns: Sequence[str]) -> list[Path]:

@@ -6,7 +6,7 @@ Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +60,7 @@ class TableDocument(Document):
         return self.time.model_dump(exclude_none=True) if self.time else None
 
 
+T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:(?P<name>[^}]{0,200})\})?")
 """``$${``, ``${name}``, or a ``${`` that is not closed."""
@@ -461,6 +462,28 @@ def find_files(patterns: Sequence[str], kind: str) -> list[Path]:
             raise SuiteError(msg)
         found.update(dict.fromkeys(some))
     return list(found)
+
+
+def load_each(paths: Sequence[Path], load: Callable[[Path], T]) -> tuple[list[T], list[str]]:
+    """Load files; return those that are valid, and the errors of the others.
+
+    One broken file does not keep the tables of the others from being measured.
+
+    Raises
+    ------
+    SuiteError
+        The first error, if no file is valid.
+    """
+    files: list[T] = []
+    errors: list[SuiteError] = []
+    for path in paths:
+        try:
+            files.append(load(path))
+        except SuiteError as error:
+            errors.append(error)
+    if errors and not files:
+        raise errors[0]
+    return files, [str(error) for error in errors]
 
 
 def _missing_value(text: str, name: str | None, variables: Mapping[str, str | None]) -> str:

@@ -44,8 +44,8 @@ def run_rules(
 ) -> RulesSummary:
     """Run the rules files that paths, folders and globs select, and notify of failed verdicts.
 
-    All rules files are read before any data. A file that cannot be run is reported, and the others
-    are still run.
+    All rules files are read before any data. A file that cannot be read or run is reported, and the
+    others are still run.
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ def run_rules(
     Raises
     ------
     SuiteError
-        If a file is not a valid rules file.
+        If no file is a valid rules file, or two of them write to one place.
     """
-    files = load_all_rules(patterns, variables)
+    files, errors = load_all_rules(patterns, variables)
     if allow_empty:
         files = [replace(file, on_empty=OnEmpty.PASS) for file in files]
     spark = spark_session(warehouse)
     check_shared_targets(files, spark)
-    summary = RulesSummary()
+    summary = RulesSummary(failed=errors)
     for file in files:
         try:
             summary.runs.append(run_file(file, repository, spark, partitions, samples))

@@ -253,13 +253,16 @@ def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
     ):
         load_suites([str(tmp_path)])
     (tmp_path / "b" / "flights.yml").write_text("name: others\n" + ONE)
-    assert [file.name for file in load_suites([str(tmp_path)])] == ["checks", "others"]
+    assert [file.name for file in load_suites([str(tmp_path)])[0]] == ["checks", "others"]
     # Without checks nothing is kept, and one file may be given twice.
     (tmp_path / "b" / "flights.yml").write_text("dataset: flights\ntable: f\nanalyzers: [Size]\n")
-    assert len(load_suites([str(tmp_path), str(tmp_path / "a")])) == 2
+    assert len(load_suites([str(tmp_path), str(tmp_path / "a")])[0]) == 2
     (tmp_path / "b" / "flights.yml").write_text("name: ''\n" + ONE)
+    files, errors = load_suites([str(tmp_path)])
+    assert [file.path.parent.name for file in files] == ["a"]
+    assert errors == [f"{tmp_path}/b/flights.yml:1: name: the checks need a name that is not empty"]
     with pytest.raises(tg.SuiteError, match=r"flights.yml:1: name: the checks need a name"):
-        load_suites([str(tmp_path)])
+        load_suites([str(tmp_path / "b")])
 
 
 def test_a_failure_that_all_partitions_share_is_told_once(load):

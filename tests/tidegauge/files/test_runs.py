@@ -75,6 +75,46 @@ def test_a_database_that_cannot_be_asked_stops_only_its_file(measured, tmp_path)
     ]
 
 
+@pytest.mark.parametrize("command", [runs.run_suites, check_runs.run_checks])
+def test_a_broken_file_stops_no_other(measured, tmp_path, command):
+    """As one with a variable that has no value here, among many."""
+    text = SUITE + "checks: [is_complete: x]\n"
+    (tmp_path / "a.yml").write_text(text.format(name="a", table="${region}"))
+    (tmp_path / "b.yml").write_text(text.format(name="b", table="b"))
+    with Repository("sqlite://") as repo:
+        summary = command([str(tmp_path)], repo, session=session)
+        assert measured == ["b"]
+        assert summary.failed[0].startswith(f"{tmp_path}/a.yml:2: ")
+        assert "region" in summary.failed[0]
+        with pytest.raises(tg.SuiteError, match="region"):
+            command([str(tmp_path / "a.yml")], repo, session=session)
+
+
+def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
+    def analyze(_, suite, *, repository, **__):
+        repository.store.open_run(spec(suite.dataset))
+        return SimpleNamespace(
+            dataset=suite.dataset, changes={}, failed={}, unreadable={}, checks={}, passed=True
+        )
+
+    monkeypatch.setattr(runs, "open_file", lambda *_: None)
+    monkeypatch.setattr(runs, "analyze", analyze)
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.yml").write_text(SUITE.format(name=name, table=name))
+    with Repository("sqlite://") as repo:
+        commit(repo, day(1), dataset="old")
+        commit(repo, day(1), dataset="new")
+        repo.retire("old", note="replaced by new")
+        summary = runs.run_suites([str(tmp_path)], repo, session=session)
+        assert [run.dataset for _, run in summary.runs] == ["new"]
+        assert summary.status(fail_on_anomaly=True) == 0
+        (told,) = (line for line in summary.lines() if line.startswith("left out: "))
+        assert f"{tmp_path}/old.yml: " in told
+        assert "replaced by new" in told
+        alone = runs.run_suites([str(tmp_path / "old.yml")], repo, session=session)
+        assert alone.status(fail_on_anomaly=False) == 1
+
+
 def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
     (tmp_path / "all.yml").write_text(SUITE.format(name="q", table="db.*"))
     told = [f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)]
