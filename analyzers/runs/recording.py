@@ -183,7 +183,7 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
         try:
             run = store.open_run(spec, fence)
         except DatasetMismatchError as error:
-            store.fail_run(spec, _message(error))
+            setattr(error, _RECORDED_BY, store.fail_run(spec, _message(error)))
             raise
         found = Recording(store, RunReport(run, spec.dataset, RunStatus.RUNNING))
         try:
@@ -193,6 +193,7 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
             status = RunStatus.INTERRUPTED if interrupted else RunStatus.FAILED
             found.report = replace(found.report, status=status)
             store.close_run(run, status, found.report.counts, _message(error))
+            setattr(error, _RECORDED_BY, run)
             raise
         status = RunStatus.FAILED if found.errors else RunStatus.COMPLETE
         found.report = replace(found.report, status=status)
@@ -204,7 +205,7 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
 
 @contextmanager
 def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
-    """Store a failed run if the block raises: the source of a run cannot be opened.
+    """Store a failed run if the block raises, unless a run within it has recorded the error.
 
     If the table was measured before, the error suggests no other one.
 
@@ -219,6 +220,8 @@ def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
     except SuiteError:  # nothing was asked for that could fail
         raise
     except Exception as error:
+        if hasattr(error, _RECORDED_BY):
+            raise
         found = error
         if isinstance(error, NoSuchTableError) and store.ledger(spec.dataset):
             found = NoSuchTableError(
@@ -235,6 +238,10 @@ def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
         if found is error:
             raise
         raise found from error
+
+
+_RECORDED_BY = "_tidegauge_run"
+"""Attribute of an error: the id of the run that was closed with it."""
 
 
 def _message(error: BaseException) -> str:

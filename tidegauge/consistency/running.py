@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegauge.analyzers.runs.ledger import RunSpec
+from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.consistency import pipeline
 from tidegauge.consistency.configuration import Configuration
 from tidegauge.consistency.lag import estimation as lag
@@ -98,10 +100,13 @@ def run(
     repository = as_repository(repository)
     told = as_configuration(configuration)
     told = told if dataset is None else replace(told, dataset=dataset)
-    done = pipeline.run(
-        spark or spark_session(), told, repository,
-        until=until, since=since, recompute=recompute, tags=tags,
-    )  # fmt: skip
+    selection = f"{since or ''}..{until or ''}" if since or until else "all" if recompute else "new"
+    spec = RunSpec(told.dataset, None, (), selection=selection, tags=dict(tags or {}))
+    with recording_failed_start(repository.store, spec):
+        done = pipeline.run(
+            spark or spark_session(), told, repository,
+            until=until, since=since, recompute=recompute, tags=tags,
+        )  # fmt: skip
     of_log = [Monitor.from_dict(one) for one in told.watched if is_of_log(one)]
     found: dict[str, tuple[str, ...]] = {}
     known = repository.datasets()

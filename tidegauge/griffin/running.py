@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinError, SuiteError
+from tidegauge.analyzers.runs.ledger import RunSpec
+from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.griffin.execution.engine import Engine
 from tidegauge.griffin.execution.incremental import measure_partitions
 from tidegauge.griffin.execution.loader import Loader
@@ -118,17 +121,30 @@ def run(
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     if not job.streaming:
         now = timestamp or job.timestamp or round(time.time() * 1000)
-        result = _batch(engine, now, keys, partitions)
+        with _recording_start(engine, keys, partitions):
+            result = _batch(engine, now, keys, partitions)
     elif keys or timestamp is not None or partitions != "new":
         msg = (
             "a stream has windows of its own: it takes no partition_by=, partitions= or timestamp="
         )
         raise SuiteError(msg)
     else:
-        result = _stream(StreamingJob(job, told, engine), once=once)
+        with _recording_start(engine):
+            result = _stream(StreamingJob(job, told, engine), once=once)
     if result.failures:
         raise GriffinError(result.failures, result)
     return result
+
+
+def _recording_start(
+    engine: Engine, keys: tuple[str, ...] = (), partitions: str | Sequence[str] = "new"
+) -> AbstractContextManager[None]:
+    """Store a failed run if a source cannot be opened in the block, or a rule cannot be planned."""
+    if engine.repository is None:
+        return nullcontext()
+    selection = partitions if isinstance(partitions, str) else ", ".join(partitions)
+    spec = RunSpec(engine.dataset, None, keys, selection=selection, tags=engine.tags)
+    return recording_failed_start(engine.repository.store, spec)
 
 
 def _batch(

@@ -107,6 +107,16 @@ def test_a_run_that_fails_before_it_starts_is_stored(store):
     assert list(store.statuses.values())[-2:] == [RunStatus.COMPLETE, RunStatus.FAILED]
 
 
+def test_an_error_of_a_run_is_recorded_once(store):
+    start = recording_failed_start(store, spec())
+    with pytest.raises(ValueError, match="lost"), start, recording(store, spec()):
+        raise ValueError("lost")
+    start = recording_failed_start(store, spec())
+    with pytest.raises(DatasetMismatchError), start, recording(store, spec(source="db.u")):
+        pass
+    assert list(store.statuses.values()) == [RunStatus.FAILED, RunStatus.FAILED]
+
+
 def test_an_invalid_suite_is_no_run(store):
     with pytest.raises(SuiteError), recording_failed_start(store, spec()):
         raise SuiteError

@@ -12,6 +12,7 @@ from tidegauge.consistency.configuration import GroupBy
 from tidegauge.files.consistency import load_configuration
 
 import tidegauge as tg
+from tidegauge.consistency import pipeline
 
 D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
 WHOLE = """
@@ -251,3 +252,18 @@ def test_the_commands(spark, write, tmp_path, capsys):
         assert "would join 2 files of 1 partitions into 1" in err
     finally:
         spark.sql(f"DROP DATABASE {namespace} CASCADE").collect()
+
+
+def test_a_run_that_fails_before_it_starts_is_stored(monkeypatch):
+    def loses(*_, **__):
+        raise tg.NoSuchTableError("no query log `shop`.`query_logs`")
+
+    monkeypatch.setattr(pipeline, "run", loses)
+    backfill = tg.consistency.QueryBackfill("SELECT user, ts, 3 AS clicks FROM logged_keys")
+    search = tg.consistency.Configuration("shop", "search", ("user",), backfill)
+    with tg.Repository("sqlite://") as repo:
+        with pytest.raises(tg.NoSuchTableError, match="no query log"):
+            tg.consistency.run(search, repository=repo, spark=object(), since="2023-01-05")
+        (run,) = repo.runs("shop.search").to_dict("records")
+        assert run["status"] == "failed"
+        assert run["selection"] == "2023-01-05.."

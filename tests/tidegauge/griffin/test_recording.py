@@ -6,7 +6,8 @@ import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.griffin.recording import RoundRecord, keep
 
-from tidegauge.griffin import recording
+import tidegauge as tg
+from tidegauge.griffin import recording, running
 
 
 def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_others(
@@ -46,3 +47,25 @@ def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_othe
     assert len(repo.verdicts("job")) == 2
     assert list(repo.store.ledger("job")) == [day.name]
     assert failed == ["samples of broken"] * 2
+
+
+def test_a_job_that_fails_before_it_starts_is_a_failed_run(monkeypatch):
+    def loses(*_):
+        raise tg.SourceError("no folder 'riders'")
+
+    for name, value in (("session_for", lambda *_: None), ("_batch", loses)):
+        monkeypatch.setattr(running, name, value)
+    job = {
+        "name": "riders",
+        "process.type": "batch",
+        "data.sources": [{"name": "source", "connector": {"type": "file", "config": {}}}],
+        "evaluate.rule": {
+            "rules": [{"dsl.type": "griffin-dsl", "dq.type": "completeness", "rule": "age"}]
+        },
+    }
+    with tg.Repository("sqlite://") as repo:
+        with pytest.raises(tg.SourceError, match="riders"):
+            tg.griffin.run({}, job, repository=repo, partition_by="ds", tags={"by": "cron"})
+        (run,) = repo.runs("riders").to_dict("records")
+        assert (run["status"], run["error"]) == ("failed", "SourceError: no folder 'riders'")
+        assert repo.overview("riders")["status"].tolist() == ["failed"]
