@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.paths import ROOT
 
-for name, examples in (("daily", 20), ("soak", 300)):
+for name, examples in (("daily", 10), ("soak", 300)):
     quiet = [HealthCheck.too_slow]
     settings.register_profile(
         name, max_examples=examples, deadline=None, suppress_health_check=quiet

@@ -323,8 +323,8 @@ def data_folder(location: str) -> str:
 
     Examples
     --------
-    >>> data_folder("/lake/orders/ds=2026-01-*/hr=0?"), data_folder("s3://lake/orders")
-    ('/lake/orders', 's3://lake/orders')
+    >>> data_folder("s3://lake/orders/ds=2026-01-*/hr=0?"), data_folder("/no/such/folder")
+    ('s3://lake/orders', '/no/such/folder')
     """
     wildcard = _GLOB_CHARACTERS.search(location)
     if wildcard is not None:

@@ -131,7 +131,7 @@ def test_a_backfill_stores_what_daily_runs_store(spark, tmp_path, kind):
     options = {"header": "true", "inferSchema": "true"} if kind == "csv" else {}
     for seed in range(soak(1, 20)):
         rng = random.Random(f"{kind} {seed}")
-        history = [random_files(rng) for _ in range(soak(5, 9))]
+        history = [random_files(rng) for _ in range(soak(4, 9))]
         rewritten = rng.randrange(len(history))
         before = random_files(rng)
         results = {}

@@ -9,7 +9,7 @@ from tests.conftest import soak
 from tests.support.kills import random_moments
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # the flights are a Hive table
-DAYS = min(soak(30, 365), 365)
+DAYS = min(soak(10, 365), 365)
 FILTER = "origin = 'EWR' AND dep_delay > 0"
 
 

@@ -32,9 +32,13 @@ def days(weekday):
     return np.arange(24 * 7 + weekday + 1) % 7
 
 
-@pytest.mark.parametrize("found", [0.0, 100.0])
+@pytest.mark.parametrize("found", [pytest.param(0.0, marks=pytest.mark.soak), 100.0])
 def test_an_outage_in_office_hours_of_a_table_that_is_empty_at_night(found):
     assert last_score(np.timedelta64(1, "h"), hours(12), 1000, 0, found) > ALARM
+
+
+@pytest.mark.soak
+def test_an_ordinary_hour_of_a_table_that_is_empty_at_night():
     assert last_score(np.timedelta64(1, "h"), hours(12), 1000, 0, 1000.0) < 2
 
 

@@ -336,7 +336,7 @@ def test_counting_is_as_a_loop_counts(spark, seed):
     ]
 
 
-@settings(max_examples=soak(200, 2000), deadline=None)
+@settings(max_examples=soak(60, 2000), deadline=None)
 @given(st.lists(record_counts(3), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
     with pytest.MonkeyPatch.context() as patch:

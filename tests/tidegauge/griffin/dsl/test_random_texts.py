@@ -17,7 +17,7 @@ TYPES = ("accuracy", "profiling", "uniqueness", "distinct")
 
 
 @given(trees.rules)
-@settings(max_examples=soak(80, 2_000))
+@settings(max_examples=soak(30, 2_000))
 def test_a_rule_that_is_written_reads_as_itself(rule):
     dq_type, tree = rule
     text = write(tree)
@@ -28,14 +28,14 @@ def test_a_rule_that_is_written_reads_as_itself(rule):
 
 
 @given(trees.bare)
-@settings(max_examples=soak(80, 2_000))
+@settings(max_examples=soak(30, 2_000))
 def test_an_expression_that_is_written_reads_as_itself(tree):
     again = parse_expression(write(tree))
     assert repr(again) == repr(tree)
 
 
 @given(trees.bare)
-@settings(max_examples=soak(50, 1_000))
+@settings(max_examples=soak(30, 1_000))
 def test_nodes_know_where_they_stand(tree):
     text = write(tree)
     found = parse_expression(text)

@@ -594,7 +594,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.soak
-@settings(max_examples=soak(100, 5_000))
+@settings(max_examples=soak(30, 5_000))
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.sampled_from([read_env, read_job]))
 def test_anything_is_read_or_is_an_error_of_ours(what, read):
     with warnings.catch_warnings():
@@ -605,7 +605,7 @@ def test_anything_is_read_or_is_an_error_of_ours(what, read):
             assert len(str(error).splitlines()) > 1
 
 
-@settings(max_examples=soak(100, 5_000))
+@settings(max_examples=soak(30, 5_000))
 @given(st.dictionaries(KEYS, VALUES, max_size=4), st.data())
 def test_a_sound_job_with_one_thing_replaced_is_read_or_is_an_error_of_ours(more, data):
     what = job({"out": [{"type": "metric"}]}, {"checkpoint": {"time.range": ["-1m", "0"]}})
