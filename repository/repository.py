@@ -125,7 +125,7 @@ class Repository(Rendered):
         ``sqlite:///tidegauge.db``.
     artifacts : str or Path, optional
         Folder for states too large for the database. Default for a SQLite file: ``file.db.artifacts``
-        beside it. Required for PostgreSQL.
+        beside it. PostgreSQL needs one to measure, to merge large states and for maintenance.
     read_only : bool
         Refuse all writes, for dashboards. The database itself enforces it.
 
@@ -1010,6 +1010,7 @@ class Repository(Rendered):
         ...     repo.clean(versions="0d", dry_run=True).versions
         1
         """
+        self.artifacts.require_folder()
         return clean(
             self.database,
             self.artifacts,
@@ -1114,6 +1115,7 @@ class Repository(Rendered):
         ...     repo.partitions("d")["partition"].tolist(), dropped.partitions
         (['ds=2013-01-01'], 1)
         """
+        self.artifacts.require_folder()
         named = analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
         with self.store.hold(dataset, 0):
             return drop(
@@ -1163,6 +1165,7 @@ class Repository(Rendered):
         (False, True, 2)
         """
         some = [values] if isinstance(values, str) else list(values)
+        self.artifacts.require_folder()
         return forget(self.database, self.artifacts, some, dry_run=dry_run)
 
     # distributions

@@ -78,6 +78,8 @@ class Artifacts:
     root : Path, str or None
         The folder, as a path or a URI that Arrow or fsspec can reach, created on first write; None
         if there is none.
+    database : str, optional
+        Name of a shared database whose large states lie in the folder, for errors if there is none.
 
     Raises
     ------
@@ -85,10 +87,24 @@ class Artifacts:
         If no installed package knows the URI's scheme.
     """
 
-    def __init__(self, root: Path | str | None) -> None:
+    def __init__(self, root: Path | str | None, database: str = "") -> None:
+        self._database = database
         self.root = root if root is None else local_path(root) or str(root)
         if isinstance(self.root, str):
             file_system(self.root)
+
+    def require_folder(self) -> None:
+        """Raise a `DatabaseAccessError` if a shared database has no folder for large states.
+
+        Looking back at metrics and labelling need none; measuring, merging large states, clean-up and
+        backups do.
+        """
+        if self.root is None and self._database:
+            msg = (
+                f"{self._database} needs a folder for large states that all who use it can reach:"
+                " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
+            )
+            raise DatabaseAccessError(msg)
 
     def pack(self, state: State) -> Payload:
         """Pack a state; a large one is written to a file atomically."""
@@ -97,6 +113,7 @@ class Artifacts:
         if len(payload) <= LARGEST_IN_DATABASE:
             return Payload(*_compressed(state.tag, payload), None, checksum)
         if self.root is None:
+            self.require_folder()
             msg = (
                 f"a state of {len(payload)} bytes is too large for the database;"
                 " name a folder: Repository(url, artifacts='/shared/folder')"
@@ -195,6 +212,7 @@ class Artifacts:
 
     def _read(self, relative: str) -> bytes:
         if self.root is None:
+            self.require_folder()
             msg = f"the state in {relative} needs the folder it lies in: Repository(url, artifacts=...)"
             raise CorruptStateError(msg)
         try:

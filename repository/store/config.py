@@ -148,10 +148,7 @@ def _file() -> Path | None:
 def artifacts_of(database: Database, folder: str | Path | None) -> Artifacts:
     """Return the folder of a database's large states: beside a SQLite file if nobody says where.
 
-    Raises
-    ------
-    DatabaseAccessError
-        If nobody says where, and it is PostgreSQL.
+    PostgreSQL has none then; what writes states asks for one by `Artifacts.require_folder`.
     """
     if folder is not None:
         return Artifacts(folder)
@@ -159,8 +156,4 @@ def artifacts_of(database: Database, folder: str | Path | None) -> Artifacts:
         return Artifacts(database.file.with_name(database.file.name + ".artifacts"))
     if database.is_sqlite:
         return Artifacts(None)
-    msg = (
-        f"{database.name} needs a folder for large states that all who use it can reach:"
-        " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
-    )
-    raise DatabaseAccessError(msg)
+    return Artifacts(None, database.name)

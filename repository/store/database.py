@@ -108,9 +108,10 @@ class Database:
         self.read_only = read_only
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
+        self._in_locked_folder = self.file is not None and _is_in_locked_folder(self.file)
         if self.file is not None:
             _inspect_file(self.file, must_exist=read_only)
-        self.engine = _engine(self.url, self.file, read_only=read_only)
+        self.engine = _engine(self.url, self.file, read_only=read_only or self._in_locked_folder)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -128,6 +129,12 @@ class Database:
                 raise
             msg = "a whole number of more than 64 bits cannot be stored or looked for"
             raise RepositoryError(msg) from error
+        except Exception as error:
+            advice = rights_advice(error, self.url.username or "")
+            if advice is None:
+                raise
+            msg = f"cannot use the database {self.name}: {_reason(error)}; {advice}"
+            raise DatabaseAccessError(msg) from error
 
     @property
     def name(self) -> str:
@@ -243,6 +250,9 @@ class Database:
         if self.read_only:
             msg = f"{self.name} was opened read-only; open it without read_only=True to write to it"
             raise ReadOnlyError(msg)
+        if self._in_locked_folder:
+            msg = f"{self.name} is in a folder that cannot be written; copy the file to another folder"
+            raise ReadOnlyError(msg)
         if self._newer is not None:
             raise DatabaseVersionError(self._newer)
 
@@ -299,7 +309,8 @@ class Database:
         if current == head:
             return
         if current is None and self.read_only:
-            msg = f"{self.name} is empty: there is nothing to read"
+            unseen = "" if self.is_sqlite else ", or its role may not use the schema of the tables"
+            msg = f"{self.name} is empty{unseen}: there is nothing to read"
             raise DatabaseAccessError(msg)
         if current is None:
             self._require_empty()
@@ -315,7 +326,7 @@ class Database:
                 " written by a newer one and can only be read; upgrade tidegauge to write to it"
             )
             return
-        elif not (upgrade and self.is_sqlite) or self.read_only:
+        elif not (upgrade and self.is_sqlite) or self.read_only or self._in_locked_folder:
             msg = (
                 f"{self.name} is at revision {current!r}, older than {head!r};"
                 " back it up and run: tidegauge db upgrade"
@@ -541,13 +552,15 @@ def _inspect_file(file: Path, *, must_exist: bool) -> None:
         raise DatabaseAccessError(msg)
     if not file.exists() or not file.stat().st_size:
         return
-    uri = f"file:{quote(str(file.absolute()))}?mode=ro"
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
+        with closing(sqlite3.connect(_read_only_uri(file), uri=True)) as connection:
             rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = sorted(name for (name,) in rows)
     except sqlite3.OperationalError as error:
         msg = f"cannot open the database {file}: {error}"
+        log = _write_ahead_log(file)
+        if _is_in_locked_folder(file) and log.exists():
+            msg += f"; its write-ahead log {log.name} can only be read in a folder that can be written: copy both"
         raise DatabaseAccessError(msg) from error
     except sqlite3.DatabaseError as error:
         msg = f"{file} is not a SQLite database; give another file for the repository"
@@ -560,18 +573,7 @@ def _inspect_file(file: Path, *, must_exist: bool) -> None:
 
 def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
     if url.get_backend_name() != "sqlite":
-        # JIT compilation takes longer than any query here runs.
-        settings = "-c jit=off" + (" -c default_transaction_read_only=on" if read_only else "")
-        given = url.query.get("options")
-        if isinstance(given, str):
-            settings = f"{given} {settings}"
-        try:
-            return sa.create_engine(
-                url, pool_pre_ping=True, pool_size=3, connect_args={"options": settings}
-            )
-        except ModuleNotFoundError as error:
-            msg = f"{url.drivername} needs a driver: pip install 'tidegauge[postgres]'"
-            raise DatabaseAccessError(msg) from error
+        return _postgres_engine(url, read_only=read_only)
     options: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
     if file is None:
         options = {"connect_args": {"check_same_thread": False}, "poolclass": StaticPool}
@@ -586,10 +588,126 @@ def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
     return engine
 
 
+def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
+    """Return an engine that keeps nothing in a session, as a connection pooler may change it.
+
+    PgBouncer's transaction mode gives each transaction another connection to the server. So settings
+    are made in each transaction, and statements are not prepared unless the URL has
+    ``prepare_threshold``.
+    """
+    threshold = url.query.get("prepare_threshold")
+    options = url.query.get("options", "")
+    given = options if isinstance(options, str) else " ".join(options)
+    settings, rest = _session_settings(given)
+    url = url.difference_update_query(["prepare_threshold", "options"])
+    arguments: dict[str, Any] = {"prepare_threshold": _prepare_threshold(threshold)}
+    if rest:
+        arguments["options"] = rest
+    try:
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=3, connect_args=arguments)
+    except ModuleNotFoundError as error:
+        msg = f"{url.drivername} needs a driver: pip install 'tidegauge[postgres]'"
+        raise DatabaseAccessError(msg) from error
+    # JIT compilation takes longer than any query here runs.
+    settings = {"jit": "off", **settings}
+    calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
+    values = [text for pair in settings.items() for text in pair]
+
+    def on_connect(raw: Any, _record: object) -> None:
+        raw.read_only = read_only or None
+
+    def on_begin(connection: Connection) -> None:
+        raw = connection.connection.dbapi_connection
+        assert raw is not None
+        cursor = raw.cursor()
+        cursor.execute(f"SELECT {calls}", values)
+        cursor.close()
+
+    sa.event.listen(engine, "connect", on_connect)
+    sa.event.listen(engine, "begin", on_begin)
+    return engine
+
+
+_SETTING = re.compile(r"(?:-c\s*|--)([\w.]+)=((?:[^\s\\]|\\.)*)(?:\s+|$)")
+"""A setting among the options of a connection to PostgreSQL, as in ``-c search_path=a,b``."""
+
+
+def _session_settings(options: str) -> tuple[dict[str, str], str]:
+    r"""Return the settings among the options of a PostgreSQL connection, and the other options.
+
+    Examples
+    --------
+    >>> _session_settings(r"-c search_path=dq,public --work_mem=8MB -c x.y=a\ b -E")
+    ({'search_path': 'dq,public', 'work_mem': '8MB', 'x.y': 'a b'}, '-E')
+    """
+    settings = {match[1]: re.sub(r"\\(.)", r"\1", match[2]) for match in _SETTING.finditer(options)}
+    return settings, _SETTING.sub("", options).strip()
+
+
+def _prepare_threshold(given: str | tuple[str, ...] | None) -> int | None:
+    """Return after how many executions psycopg prepares a statement; None for never, the default.
+
+    Raises
+    ------
+    DatabaseAccessError
+    """
+    if given is None or str(given).casefold() == "none":
+        return None
+    if isinstance(given, str) and given.isdecimal():
+        return int(given)
+    msg = f"prepare_threshold={given} in the URL is neither None nor a whole number"
+    raise DatabaseAccessError(msg)
+
+
+_PRIVILEGE, _READ_ONLY_TRANSACTION, _NO_SCHEMA = "42501", "25006", "3F000"
+"""PostgreSQL's codes: insufficient privilege, read-only transaction, no schema to create in."""
+_DENIED = re.compile(r"permission denied for (\w+) (.+)")
+_READS = re.compile(r"\s*(SELECT|WITH)\b(?!.*\bFOR (UPDATE|SHARE)\b)", re.DOTALL | re.IGNORECASE)
+
+
+def rights_advice(error: BaseException, role: str) -> str | None:
+    """Return what cures an error of PostgreSQL about missing rights; None for other errors.
+
+    Parameters
+    ----------
+    error : BaseException
+        Of SQLAlchemy or of the driver.
+    role : str
+        The role that connects.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    role = role or "the role"
+    advice = {
+        _READ_ONLY_TRANSACTION: "the server is a standby or only allows reading: connect to its primary",
+        _NO_SCHEMA: f"choose a schema: ALTER ROLE {role} SET search_path = ...",
+        _PRIVILEGE: f"{role} lacks a right; the guide to operations lists the grants",
+    }.get(getattr(cause, "sqlstate", None) or "")
+    denied = _DENIED.search(str(cause))
+    if advice is None or denied is None:
+        return advice
+    kind, name = denied[1], denied[2].strip()
+    reads = _READS.match(str(getattr(error, "statement", None) or ""))
+    rights = "SELECT" if reads else "SELECT, INSERT, UPDATE, DELETE"
+    relation = f"GRANT {rights} ON ALL TABLES IN SCHEMA ... TO {role}, in the schema of {name!r}"
+    return {
+        # Tables are created by the first writer and by upgrades.
+        "schema": f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role}",
+        "sequence": f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA ... TO {role}, in that of {name!r}",
+    }.get(kind, relation)
+
+
+def _write_ahead_log(file: Path) -> Path:
+    return file.with_name(file.name + "-wal")
+
+
+def _is_in_locked_folder(file: Path) -> bool:
+    """Return whether a file that is there cannot be written, as on a read-only mount."""
+    return file.is_file() and not os.access(file.parent, os.W_OK)
+
+
 def _read_only_uri(file: Path) -> str:
     # The write-ahead log needs files beside the database; in a read-only folder there are none.
-    wal = file.with_name(file.name + "-wal")
-    frozen = not os.access(file.parent, os.W_OK) and not wal.exists()
+    frozen = _is_in_locked_folder(file) and not _write_ahead_log(file).exists()
     return f"file:{quote(str(file.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
 
 

@@ -69,7 +69,14 @@ class SqlRunStore:
         return hold_lease(self.database, dataset, wait)
 
     def open_run(self, spec: RunSpec, fence: int | None = None) -> int:
-        """Open a run; runs of dead processes of this host are marked as interrupted."""
+        """Open a run; runs of dead processes of this host are marked as interrupted.
+
+        Raises
+        ------
+        DatabaseAccessError
+            If a shared database has no folder for large states.
+        """
+        self.artifacts.require_folder()
         opener = {
             "host": socket.gethostname(),
             "pid": os.getpid(),

@@ -213,26 +213,42 @@ def test_queries_run_on_the_views(block, repo):
 
 
 def test_roles_of_postgresql(postgres, tmp_path):
-    """The first block makes database and roles, the second lets one of them read these views alone."""
+    """The cookbook makes a database and roles; by the guide's grants they can do their work, and no more."""
     import psycopg
+    from tidegauge.repository.testing.samples import commit, day
 
-    page = ROOT / "docs" / "cookbook.md"
-    roles, grant = (b.code for b in blocks(page) if b.why_not.startswith("PostgreSQL"))
-    at = f"host=127.0.0.1 port={postgres.port}"
-    with psycopg.connect(f"{at} user=tester dbname=postgres", autocommit=True) as admin:
+    def code(page):
+        (found,) = (b.code for b in blocks(ROOT / page) if b.why_not.startswith("PostgreSQL"))
+        return found
+
+    roles, grants = code("docs/cookbook.md"), code("docs/guide/operate.md")
+    names = re.findall("CREATE ROLE (\\w+)", roles)
+    at = f"127.0.0.1:{postgres.port}/tidegauge"
+    with psycopg.connect(
+        f"{postgres.url}/postgres".replace("+psycopg", ""), autocommit=True
+    ) as admin:
         try:
-            for statement in roles.split(";")[:-1]:
+            for statement in re.sub("--.*", "", roles).split(";")[:-1]:
                 admin.execute(statement)
-            url = f"postgresql+psycopg://tidegauge@127.0.0.1:{postgres.port}/tidegauge"
-            tg.Repository(url, artifacts=tmp_path).close()  # makes the tables
-            with psycopg.connect(f"{at} user=tidegauge dbname=tidegauge") as owner:
-                owner.execute(grant)
-            with psycopg.connect(f"{at} user=tidegauge_reader dbname=tidegauge") as reader:
-                for view in re.findall(r"v_\w+", grant):
-                    assert reader.execute(f"SELECT count(*) FROM {view}").fetchone() == (0,)
+            with tg.Repository(f"postgresql+psycopg://tidegauge@{at}", artifacts=tmp_path) as repo:
+                commit(repo, day(1))  # makes the tables
+            with psycopg.connect(f"postgresql://tidegauge@{at}") as owner:
+                owner.execute(grants)
+            with tg.Repository(f"postgresql+psycopg://tidegauge_reader@{at}") as repo:
+                assert len(repo.metrics("d", name="Size")) == 1
+                with pytest.raises(
+                    tg.DatabaseAccessError, match="GRANT SELECT, INSERT, UPDATE, DELETE"
+                ):
+                    repo.record("d", "rows", {"ds=2013-01-01": 1.0})
+            with tg.Repository(f"postgresql+psycopg://tidegauge_analyst@{at}") as repo:
+                repo.record("d", "rows", {"ds=2013-01-01": 1.0})
+            with psycopg.connect(f"postgresql://tidegauge_bi@{at}") as bi:
+                for view in re.findall(r"v_\w+", grants):
+                    bi.execute(f"SELECT count(*) FROM {view}")
+                assert bi.execute("SHOW timezone").fetchone() == ("UTC",)
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    reader.execute("SELECT * FROM v_run")
+                    bi.execute("SELECT * FROM v_run")
         finally:
             admin.execute("DROP DATABASE IF EXISTS tidegauge")
-            admin.execute("DROP ROLE IF EXISTS tidegauge")
-            admin.execute("DROP ROLE IF EXISTS tidegauge_reader")
+            for name in names:
+                admin.execute(f"DROP ROLE IF EXISTS {name}")

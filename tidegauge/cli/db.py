@@ -36,7 +36,9 @@ def _at_any_revision(url: str | None, *, new: bool = False) -> Iterator[Database
 def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
     from tidegauge.repository.store.config import artifacts_of, settings
 
-    return artifacts_of(database, settings(url, given)[1])
+    artifacts = artifacts_of(database, settings(url, given)[1])
+    artifacts.require_folder()
+    return artifacts
 
 
 @db_app.command()
