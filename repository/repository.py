@@ -30,7 +30,7 @@ from tidegauge.repository.history.versions import (
     restatement_rows,
     version_rows,
 )
-from tidegauge.repository.maintenance.dropping import Dropped, drop
+from tidegauge.repository.maintenance.dropping import Dropped, drop, rename
 from tidegauge.repository.maintenance.forgetting import Forgotten, forget
 from tidegauge.repository.maintenance.retention import Age, Cleaned, clean
 from tidegauge.repository.rollups.compute import roll_up
@@ -1062,6 +1062,39 @@ class Repository(Rendered):
         []
         """
         set_retired(self.database, dataset, note, by, retired=False)
+
+    def rename(self, dataset: str, name: str, *, dry_run: bool = False) -> None:
+        """Give a dataset another name, with all of its history.
+
+        Suites, monitors and notifications that name the dataset have to be changed as well: a run of a
+        suite with the old name begins a new history.
+
+        Parameters
+        ----------
+        dataset : str
+        name : str
+            The new name, which no other dataset has.
+        dry_run : bool
+            Only check the names.
+
+        Raises
+        ------
+        UnknownDatasetError
+        HistoryError
+            If another dataset has the new name, or it is empty.
+        LeaseError
+            If a run measures the dataset.
+
+        Examples
+        --------
+        >>> with Repository("sqlite://") as repo:
+        ...     _ = repo.record("shop", "revenue", {"ds=2026-01-01": 10.0})
+        ...     repo.rename("shop", "sales")
+        ...     repo.datasets()
+        ['sales']
+        """
+        with self.store.hold(dataset, 0), self.store.hold(name, 0):
+            rename(self.database, dataset, name, dry_run=dry_run)
 
     def drop(
         self,

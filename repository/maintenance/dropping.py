@@ -134,6 +134,25 @@ def drop(
     return Dropped(**done[0].counts, dry_run=False)
 
 
+def rename(database: Database, dataset: str, name: str, *, dry_run: bool = False) -> None:
+    """Give a dataset another name; see `Repository.rename`."""
+    if not name.strip():
+        msg = f"{name!r} is no name of a dataset"
+        raise HistoryError(msg)
+
+    def work(connection: Connection) -> None:
+        lock_clock(connection)
+        d = s.dataset.c
+        number = dataset_id(connection, dataset)
+        if connection.execute(sa.select(d.id).where(d.name == name)).scalar() is not None:
+            msg = f"there is a dataset {name!r} already; drop it first, or choose another name"
+            raise HistoryError(msg)
+        if not dry_run:
+            connection.execute(sa.update(s.dataset).where(d.id == number).values(name=name))
+
+    database.write(work)
+
+
 def _remove_files(connection: Connection, artifacts: Artifacts, files: Collection[str]) -> None:
     """Remove the files of dropped states that no other state refers to."""
     lock_clock(connection)  # keeps out batches whose commit could refer to one of them

@@ -61,6 +61,22 @@ def revive(
 
 
 @datasets_app.command()
+def rename(
+    dataset: Name,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.")],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the names.")] = False,
+) -> None:
+    """Give a dataset another name, with all of its history; change the name in its suite files, too."""
+    with open_repository(db, artifacts) as repository:
+        repository.rename(dataset, new, dry_run=dry_run)
+    print(
+        f"{dataset} {'would become' if dry_run else 'is now'} {new}; write the new name in its files"
+    )
+
+
+@datasets_app.command()
 def drop(
     dataset: Name,
     partition: Annotated[

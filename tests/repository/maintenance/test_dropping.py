@@ -209,3 +209,27 @@ def test_the_commands(tmp_path, capsys):
     with tg.Repository(db) as repo:
         assert repo.datasets() == []
     assert run_command(["dataset", "retire", "d", "--db", db]) == 1
+
+
+def test_a_renamed_dataset_keeps_its_history(repo):
+    filled(repo)
+    commit(repo, day(1), dataset="other")
+    metrics, incidents = repo.metrics("d"), repo.incidents("d")
+    with pytest.raises(tg.HistoryError, match="there is a dataset 'other' already"):
+        repo.rename("d", "other")
+    with pytest.raises(tg.HistoryError, match="no name of a dataset"):
+        repo.rename("d", " ")
+    with pytest.raises(tg.UnknownDatasetError):
+        repo.rename("nope", "e")
+    repo.rename("d", "e", dry_run=True)
+    assert repo.datasets() == ["d", "other"]
+    repo.rename("d", "e")
+    assert repo.datasets() == ["e", "other"]
+    for before, now in ((metrics, repo.metrics("e")), (incidents, repo.incidents("e"))):
+        assert before.drop(columns="dataset").equals(now.drop(columns="dataset"))
+    # The next run goes on, and a run with the old name begins anew.
+    run = repo.store.open_run(spec("e"))
+    assert [str(c) for c in changes(repo, run, day(40, rows=100), day(41))] == ["unchanged", "new"]
+    commit(repo, day(1))
+    assert len(repo.partitions("d")) == 1
+    assert check(repo.database, repo.artifacts) == []
