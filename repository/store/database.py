@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VERSION_TABLE = "tidegauge_revision"
+UNFINISHED = "copying"
+"""Revision of a database to which a repository is being copied."""
 _CACHE_KIB = 16 * 1024
 """SQLite's cache of each connection, of which a served dashboard has eight; the system caches the file, too."""
 _BUSY_SECONDS = 60.0
@@ -312,8 +314,11 @@ class Database:
             unseen = "" if self.is_sqlite else ", or its role may not use the schema of the tables"
             msg = f"{self.name} is empty{unseen}: there is nothing to read"
             raise DatabaseAccessError(msg)
+        if current == UNFINISHED:
+            msg = f"{self.name} is an unfinished copy; run the same tidegauge db copy again to finish it"
+            raise DatabaseVersionError(msg)
         if current is None:
-            self._require_empty()
+            self.require_empty()
         elif current < min(all_revisions()):
             msg = (
                 f"{self.name} is at revision {current!r} of a development version; bring it to"
@@ -334,7 +339,8 @@ class Database:
             raise DatabaseVersionError(msg)
         self.upgrade()
 
-    def _require_empty(self) -> None:
+    def require_empty(self) -> None:
+        """Raise a `NotOurDatabaseError` if there are tables of another program."""
         with self.read() as connection:
             tables = sa.inspect(connection).get_table_names()
         if tables and VERSION_TABLE not in tables:  # else another process has just created it

@@ -150,6 +150,38 @@ def restore(
 
 
 @db_app.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE_URL", help="The repository to copy.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="An empty database.")],
+    artifacts: Annotated[
+        str | None,
+        typer.Option(help="The source's folder of large states; beside a SQLite file by default."),
+    ] = None,
+    to_artifacts: Annotated[
+        str | None,
+        typer.Option(help="The target's folder of large states; beside a SQLite file by default."),
+    ] = None,
+) -> None:
+    """Copy a repository to another database, such as from SQLite to PostgreSQL.
+
+    Everything is copied: states, metrics, versions, labels and files. Counts and hashes are compared
+    at the end. The same command again finishes a copy that was interrupted.
+    """
+    from tidegauge.repository.maintenance.copying import copy_repository
+    from tidegauge.repository.store.config import artifacts_of
+
+    with _at_any_revision(source) as old, _at_any_revision(target, new=True) as new:
+        done = copy_repository(
+            old,
+            artifacts_of(old, artifacts),
+            new,
+            artifacts_of(new, to_artifacts),
+            lambda line: print(line, flush=True),
+        )
+        print(f"{old.name} copied to {new.name}: {done}")
+
+
+@db_app.command()
 def forget(
     value: Annotated[list[str], typer.Option(help="As a histogram shows it; may be repeated.")],
     db: Db = None,

@@ -1,0 +1,168 @@
+"""`copy_repository`: everything moves between databases, whatever interrupts it."""
+
+import contextlib
+import hashlib
+
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance import copying
+from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.testing.samples import commit, day, judged
+
+import tidegauge as tg
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(copying, "BATCH_ROWS", 50)
+
+
+def fill(url, artifacts):
+    """Sixty days with faults, a restatement, verdicts, roll-ups, labels, and a state in a file."""
+    large = {(hashlib.sha256(bytes([n % 256, n // 256])).hexdigest(),): 1 for n in range(20_000)}
+    with tg.Repository(url, artifacts=artifacts) as repo:
+        commit(repo, *(day(n, rows=5 if n in {38, 51} else 100) for n in range(1, 61)))
+        commit(repo, day(7, "b", rows=101), day(61, groups=large), tags={"owner": "Änn"})
+        repo.roll_up("d", ["7d", "month"])
+        judged(repo, partition="ds=2013-01-02", passed=False)
+        repo.detect("d")
+        repo.label(int(repo.incidents("d")["id"].iloc[0]), "comment", note="why? 🌊", by="ann")
+        repo.record("other", "rows", {"ds=2026-01-01": 1.5, "ds=2026-01-02": float("nan")})
+        repo.retire("other", note="moved")
+
+
+def content(url, artifacts):
+    """Return what users see of a repository."""
+    with tg.Repository(url, artifacts=artifacts) as repo:
+        assert check(repo.database, repo.artifacts) == []
+        frames = [repo.metrics(d) for d in repo.datasets()]
+        frames += [repo.incidents("d"), repo.labels("d"), repo.runs("d"), repo.partitions("d")]
+        frames += [repo.restatements("d"), repo.metrics("d", window="7d")]
+        return frames, repo.merge("d", tg.Histogram("s")).value
+
+
+def assert_equal(one, other):
+    for left, right in zip(one[0], other[0], strict=True):
+        pd.testing.assert_frame_equal(left, right)
+    assert one[1] == other[1]
+
+
+def copy(source, target, folder, **options):
+    old, new = Database.unchecked(source), Database.unchecked(target)
+    with contextlib.closing(old), contextlib.closing(new):
+        artifacts = [copying.Artifacts(folder / name) for name in ("a", "b")]
+        return copying.copy_repository(old, artifacts[0], new, artifacts[1], **options)
+
+
+@pytest.mark.parametrize("kinds", ["sqlite sqlite", "sqlite postgresql", "postgresql sqlite"])
+def test_a_copy_is_the_repository(kinds, tmp_path, request):
+    if "postgresql" in kinds:
+        request.getfixturevalue("postgres")
+
+    def url(kind, name):
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path}/{name}.db"
+        return request.getfixturevalue("postgres").database()
+
+    source, target = (url(kind, f"r{n}") for n, kind in enumerate(kinds.split()))
+    fill(source, tmp_path / "a")
+    done = copy(source, target, tmp_path)
+    assert done.files == 2  # of a day, and of all days
+    assert_equal(content(source, tmp_path / "a"), content(target, tmp_path / "b"))
+    with tg.Repository(target, artifacts=tmp_path / "b") as repo:  # numbers go on
+        before = set(repo.runs("d")["run_id"])
+        assert commit(repo, day(62)) > max(before)
+        repo.label(int(repo.incidents("d")["id"].iloc[0]), "comment", note="later")
+        assert len(repo.detect("d", replay=True)) >= 0
+        assert check(repo.database, repo.artifacts) == []
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3, 12])
+def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
+    source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
+    fill(source, tmp_path / "a")
+    insert, left = copying.insert_rows, [batches]
+
+    def killed(*arguments):
+        if left[0] == 0:
+            raise KilledError
+        left[0] -= 1
+        insert(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "insert_rows", killed)
+        with pytest.raises(KilledError):
+            copy(source, target, tmp_path)
+    for read_only in (True, False):
+        with pytest.raises(tg.DatabaseVersionError, match="unfinished copy.*tidegauge db copy"):
+            tg.Repository(target, read_only=read_only)
+    if batches == 3:  # what was copied has changed since
+        with tg.Repository(source, artifacts=tmp_path / "a") as repo:
+            repo.revive("other")
+            commit(repo, day(3, "c", rows=77))
+    inserted = []
+    monkeypatch.setattr(copying, "insert_rows", lambda *a: (inserted.append(len(a[3])), insert(*a)))
+    done = copy(source, target, tmp_path)
+    if batches == 12:  # what was committed is not copied again
+        assert 0 < sum(inserted) < done.rows
+    assert_equal(content(source, tmp_path / "a"), content(target, tmp_path / "b"))
+
+
+def test_what_cannot_be_copied_is_told_and_nothing_is_lost(tmp_path):
+    source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
+    fill(source, tmp_path / "a")
+    with pytest.raises(tg.DatabaseAccessError, match="is the source itself"):
+        copy(source, source, tmp_path)
+    with tg.Repository(target) as repo:
+        repo.record("mine", "rows", {"ds=2026-01-01": 1.0})
+    with pytest.raises(tg.DatabaseAccessError, match="new.db holds a repository already"):
+        copy(source, target, tmp_path)
+    with tg.Repository(target) as repo:
+        assert repo.datasets() == ["mine"]
+    file, _ = sorted((tmp_path / "a").rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    other = f"sqlite:///{tmp_path}/other.db"
+    with pytest.raises(tg.CorruptStateError, match=f"{file.name} of .* is damaged"):
+        copy(source, other, tmp_path)
+    file.unlink()
+    with pytest.raises(tg.CorruptStateError, match=f"{file.name} of .* is missing"):
+        copy(source, other, tmp_path)
+    with Database.unchecked(source).engine.begin() as connection:
+        connection.execute(sa.text("UPDATE tidegauge_revision SET version_num = '0006'"))
+    with pytest.raises(tg.DatabaseVersionError, match="run tidegauge db upgrade first"):
+        copy(source, other, tmp_path)
+
+
+def test_rows_that_differ_are_found(tmp_path, monkeypatch):
+    source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
+    fill(source, tmp_path / "a")
+    insert = copying.insert_rows
+
+    def worse(connection, table, columns, rows):
+        if table is s.label:
+            rows = [(*row[:-1], 0) for row in rows]
+        insert(connection, table, columns, rows)
+
+    monkeypatch.setattr(copying, "insert_rows", worse)
+    with pytest.raises(Exception, match=r"differs from .*old.db in label|FOREIGN KEY"):
+        copy(source, target, tmp_path)
+    with pytest.raises(tg.DatabaseVersionError):
+        tg.Repository(target)
+
+
+def test_the_command(tmp_path, capsys):
+    source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
+    with tg.Repository(source) as repo:
+        commit(repo, day(1), day(2))
+    assert run_command(["db", "copy", source, target]) == 0
+    assert "files are equal in both" in capsys.readouterr().out.splitlines()[-1]
+    assert run_command(["db", "copy", f"{source}x", target]) == 1
+    assert "there is no file" in capsys.readouterr().err
