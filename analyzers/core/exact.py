@@ -7,10 +7,14 @@ from collections.abc import Iterable
 from decimal import Context, Decimal
 from math import isclose, isnan
 
+from tidegauge.analyzers.core.formatting import middle_cut
+
 Number = int | Decimal | float
 
 _EXACT = Context(prec=2000)
-_LONGEST = 1 << 15
+_MAX_DIGITS = 300
+"""Digits of a number that is read, before and after the point: sums of the widest decimals have 57. Doubles hold as
+many, and Python writes integers of up to 4300."""
 
 
 def add(a: Number, b: Number) -> Number:
@@ -117,10 +121,22 @@ def unpack_number(payload: bytes, at: int = 0) -> tuple[Number | None, int]:
         return number, at + 8
     (length,) = struct.unpack_from(">H", payload, at)
     text = payload[at + 2 : at + 2 + length].decode()
-    if kind not in (b"I", b"d") or not 0 < len(text) < _LONGEST:
+    if kind not in (b"I", b"d"):
         msg = f"no number begins with {kind!r}"
         raise ValueError(msg)
     try:
-        return (int(text) if kind == b"I" else Decimal(text)), at + 2 + length
+        number = int(text) if kind == b"I" else Decimal(text)
     except ArithmeticError as error:
         raise ValueError(text) from error
+    if not _has_few_digits(Decimal(number)):
+        msg = f"no number of a column is {middle_cut(text)}"
+        raise ValueError(msg)
+    return number, at + 2 + length
+
+
+def _has_few_digits(number: Decimal) -> bool:
+    """Return whether a number is finite and has at most `_MAX_DIGITS` before and after the point."""
+    exponent = number.as_tuple().exponent
+    return (
+        isinstance(exponent, int) and exponent >= -_MAX_DIGITS and number.adjusted() < _MAX_DIGITS
+    )

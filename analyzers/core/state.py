@@ -12,7 +12,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar, final
 
@@ -27,6 +27,11 @@ from tidegauge.analyzers.core.plugins import guard, load_plugins
 from tidegauge.analyzers.core.registry import STATE_MODULES, module_of
 
 S = TypeVar("S", bound="State")
+
+Count = int
+"""Type of a field that counts rows, values or pieces of data: `read_state` refuses what is no number of them."""
+MAX_COUNT = 2**53
+"""Largest count that is read: a thousand of them still add up within 64 bits, and each is exact as a double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +207,34 @@ def read_state(tag: str, payload: bytes) -> State:
         msg = f"no reader for states tagged {tag!r}; known are {', '.join(sorted(READERS))}"
         raise UnknownStateTagError(msg)
     try:
-        return reader(payload)
+        state = reader(payload)
+        _require_counts(state)
     except StateError:
         raise
     except Exception as error:  # damaged bytes lead a reader anywhere
         msg = f"a state tagged {tag!r} of {len(payload)} bytes cannot be read: {error}"
         raise CorruptStateError(msg) from error
+    return state
+
+
+def _require_counts(state: State) -> None:
+    """Require counts between 0 and `MAX_COUNT`, also in states within this one."""
+    for name in _count_fields(type(state)):
+        value = getattr(state, name)
+        if isinstance(value, State):
+            _require_counts(value)
+            continue
+        for count in value if isinstance(value, tuple) else (value,):
+            if not 0 <= count <= MAX_COUNT:
+                msg = f"its {name} is {count}"
+                raise ValueError(msg)
+
+
+@cache
+def _count_fields(cls: type[State]) -> tuple[str, ...]:
+    """Return the fields of a state that are counts, tuples of counts, or states."""
+    counts = ("Count", "tuple[Count, ...]")
+    return tuple(f.name for f in fields(cls) if f.type in counts or isinstance(f.default, State))
 
 
 def mismatch(parameter: str, left: object, right: object) -> StateMismatchError:

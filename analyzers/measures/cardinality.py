@@ -12,7 +12,7 @@ from tidegauge.analyzers.core.metric import TWO_SIGMA, Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import READERS, State, mismatch, register_state
+from tidegauge.analyzers.core.state import READERS, Count, State, mismatch, register_state
 from tidegauge.analyzers.measures.hashing import Hashing, hashing_of
 from tidegauge.analyzers.measures.sketch_layouts import require_hll
 
@@ -36,7 +36,7 @@ class HllState(State):
 
     depends_on_types: ClassVar[bool] = True
     sketch: bytes = b""
-    count: int = 0
+    count: Count = 0
     hashing: Hashing = Hashing.EITHER
 
     @classmethod

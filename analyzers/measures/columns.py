@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuc
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, literal
-from tidegauge.analyzers.core.state import DoubleValuedState, State, register_state
+from tidegauge.analyzers.core.state import Count, DoubleValuedState, State, register_state
 
 
 @register_state("column-count/1")
@@ -25,8 +25,8 @@ class ColumnCountState(DoubleValuedState):
     """Greatest number of columns of the merged data, and the number of rows."""
 
     layout: ClassVar[Struct] = Struct("<qq")
-    columns: int = 0
-    count: int = 0
+    columns: Count = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the greater number of columns and add the rows."""
@@ -43,8 +43,8 @@ class ColumnExistsState(DoubleValuedState):
     """Number of pieces of data in which a column exists, and number of all pieces."""
 
     layout: ClassVar[Struct] = Struct("<qq")
-    found: int = 0
-    pieces: int = 0
+    found: Count = 0
+    pieces: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add both counts."""
@@ -124,7 +124,7 @@ class SchemaMatchState(State):
     """Differences of the merged data's schemas from a declared one, and number of all pieces."""
 
     differences: tuple[str, ...] = ()
-    pieces: int = 0
+    pieces: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the differences of both, each once, and add the pieces."""

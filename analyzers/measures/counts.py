@@ -22,7 +22,7 @@ from tidegauge.analyzers.core.conditions import known_sql
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import column_sql, count_rows, where_holds
-from tidegauge.analyzers.core.state import DoubleValuedState, State, register_state
+from tidegauge.analyzers.core.state import Count, DoubleValuedState, State, register_state
 
 
 @register_state("num-matches/1")
@@ -37,7 +37,7 @@ class NumMatches(DoubleValuedState):
     """
 
     layout: ClassVar[Struct] = Struct("<q")
-    num_matches: int = 0
+    num_matches: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add the counts."""
@@ -60,8 +60,8 @@ class NumMatchesAndCount(DoubleValuedState):
     """
 
     layout: ClassVar[Struct] = Struct("<qq")
-    num_matches: int = 0
-    count: int = 0
+    num_matches: Count = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add both counts."""
@@ -78,9 +78,9 @@ class ComplianceState(State):
     """Numbers of complying rows, of rows with a non-null predicate, and of all rows."""
 
     layout: ClassVar[Struct] = Struct("<qqq")
-    num_matches: int = 0
-    num_known: int = 0
-    count: int = 0
+    num_matches: Count = 0
+    num_known: Count = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add the counts."""

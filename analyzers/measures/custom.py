@@ -24,7 +24,7 @@ from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.requests import Aggregate, CustomRequest, Request
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, words_in
-from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.core.state import Count, State, mismatch, register_state
 
 MERGES = ("none", "sum", "min", "max")
 _HEAD = struct.Struct("<qqB")
@@ -45,8 +45,8 @@ class CustomSqlState(State):
     """
 
     number: Number | None = None
-    count: int = 0
-    pieces: int = 0
+    count: Count = 0
+    pieces: Count = 0
     way: str = "none"
 
     def combine(self, other: Self) -> Self:

@@ -25,7 +25,7 @@ from tidegauge.analyzers.core.exact import (
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import READERS, DoubleValuedState, register_state
+from tidegauge.analyzers.core.state import READERS, Count, DoubleValuedState, register_state
 
 _COUNT = struct.Struct("<q")
 
@@ -42,7 +42,7 @@ class MinState(DoubleValuedState):
     """
 
     minimum: Number | None = None
-    count: int = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the smaller number and add the counts; a state without a number is ignored."""
@@ -69,7 +69,7 @@ class MaxState(DoubleValuedState):
     """Maximum of some numbers, in their original precision, and their count."""
 
     maximum: Number | None = None
-    count: int = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the larger number and add the counts; a state without a number is ignored."""
@@ -97,7 +97,7 @@ class RangeState(DoubleValuedState):
 
     minimum: Number | None = None
     maximum: Number | None = None
-    count: int = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the smaller minimum and the larger maximum, and add the counts."""

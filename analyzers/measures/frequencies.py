@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.metric import Entity, Metric, attempt
 from tidegauge.analyzers.core.requests import Frequencies, Request
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.core.state import MAX_COUNT, Count, State, mismatch, register_state
 from tidegauge.analyzers.measures.parquet_pages import column_pages
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def unpacked(payload: bytes) -> pa.Table:
     file = pq.ParquetFile(pa.BufferReader(payload))
     _require_flat(file.schema)
     if sum(one.most for one in columns) <= _LARGEST_SMALL:
-        return file.read(use_threads=False)
+        return _validated(file.read(use_threads=False))
     # Few long texts may stand for many rows: they are counted before they are spelled out.
     every = [file.schema.column(place) for place in range(len(file.schema))]
     texts = [column.name for column in every if column.physical_type == "BYTE_ARRAY"]
@@ -118,14 +118,28 @@ def unpacked(payload: bytes) -> pa.Table:
         coded.slice(at, rows).cast(file.schema_arrow)
         for at in range(0, max(1, coded.num_rows), rows)
     ]
-    return pa.concat_tables(parts).combine_chunks()
+    return _validated(pa.concat_tables(parts).combine_chunks())
+
+
+def _validated(table: pa.Table) -> pa.Table:
+    """Return a table whose texts are UTF-8, and whose decimals fit their types: Parquet files may hold others."""
+    table.validate(full=True)
+    return table
 
 
 def are_counts(column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds numbers of rows: integers, none of them missing."""
+    """Return whether a column holds numbers of rows: integers, none of them missing or negative."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    return bool(pa.types.is_integer(column.type)) and not column.null_count
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    numbers = column.cast(
+        pa.float64()
+    )  # raises for numbers that doubles do not hold, which is beyond MAX_COUNT
+    return not len(numbers) or (
+        pc.min(numbers).as_py() >= 0 and pc.sum(numbers).as_py() <= MAX_COUNT
+    )
 
 
 def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
@@ -299,8 +313,8 @@ class FrequenciesAndNumRows(State):
 
     depends_on_types: ClassVar[bool] = True
     frequencies: pa.Table
-    num_rows: int
-    num_nulls: int
+    num_rows: Count
+    num_nulls: Count
 
     def __init__(
         self, frequencies: pa.Table | None = None, num_rows: int = 0, num_nulls: int = 0

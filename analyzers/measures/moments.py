@@ -24,7 +24,7 @@ from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import DoubleValuedState, State, register_state
+from tidegauge.analyzers.core.state import Count, DoubleValuedState, State, register_state
 
 _SMALLEST, _LARGEST = 1e-30, 1e100
 """For skewness and kurtosis: smaller magnitudes count as 0, larger sums of squares fail."""
@@ -69,7 +69,7 @@ class StandardDeviationState(DoubleValuedState):
     """
 
     layout: ClassVar[Struct] = Struct("<qdd")
-    count: int = 0
+    count: Count = 0
     mean: float = 0.0
     m2: float = 0.0
 
@@ -104,7 +104,7 @@ class HigherMomentsState(State):
     """
 
     layout: ClassVar[Struct] = Struct("<qdddd")
-    count: int = 0
+    count: Count = 0
     mean: float = 0.0
     m2: float = 0.0
     m3: float = 0.0
@@ -150,7 +150,7 @@ class CorrelationState(DoubleValuedState):
     """
 
     layout: ClassVar[Struct] = Struct("<qddddd")
-    count: int = 0
+    count: Count = 0
     x_mean: float = 0.0
     y_mean: float = 0.0
     xy: float = 0.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, T, analyzer
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.errors import CorruptStateError, IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.core.schema import Schema
@@ -97,6 +97,10 @@ class KllState(State):
         merged, *others = sorted(
             (_read(state.sketch) for state in filled), key=lambda sketch: sketch.k, reverse=True
         )
+        # The library reserves levels for the sum, which it computes in 64 bits.
+        if sum(sketch.n for sketch in (merged, *others)) >= 1 << 63:
+            msg = "KLL sketches of more than 2 ** 63 values cannot be merged"
+            raise CorruptStateError(msg)
         for sketch in others:
             merged.merge(sketch)
         return cls(merged.serialize())
@@ -194,7 +198,8 @@ class KllState(State):
         """Deserialize the output of `pack`."""
         if payload:
             require_kll(payload)
-            _read(payload)  # raises on damage
+            if _read(payload).is_empty():  # raises on damage
+                return cls()
         return cls(payload)
 
 

@@ -17,7 +17,7 @@ from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.requests import CustomRequest, Lookup, Request
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.core.state import Count, State, mismatch, register_state
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount, RatioAnalyzer
 
 
@@ -139,8 +139,8 @@ class ColumnMatches(State):
     ColumnMatches(matches=(3, 3), count=4)
     """
 
-    matches: tuple[int, ...] = ()
-    count: int = 0
+    matches: tuple[Count, ...] = ()
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add the numbers of each column."""

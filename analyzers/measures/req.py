@@ -141,7 +141,8 @@ class ReqState(State):
         """Deserialize the output of `pack`."""
         if payload:
             require_req(payload)
-            _read(payload)  # raises on damage
+            if _read(payload).is_empty():  # raises on damage
+                return cls()
         return cls(payload)
 
 

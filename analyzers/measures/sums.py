@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.exact import Number, add, pack_number, shifted, un
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import READERS, State, register_state
+from tidegauge.analyzers.core.state import READERS, Count, State, register_state
 
 _COUNT = struct.Struct("<q")
 _WORD = 32
@@ -40,7 +40,7 @@ class SumAndCount(State):
     """
 
     total: Number = 0
-    count: int = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add the sums and the counts."""

@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.description import canonical_json, check_choice
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import count_rows, literal, where_holds
-from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.core.state import Count, State, register_state
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount, RatioAnalyzer
 from tidegauge.analyzers.measures.extremes import ExtremeAnalyzer, MaxState, MinState
 from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
@@ -183,11 +183,11 @@ class DataTypeState(State):
     """
 
     layout: ClassVar[Struct] = Struct("<qqqqq")
-    unknown: int = 0
-    fractional: int = 0
-    integral: int = 0
-    boolean: int = 0
-    string: int = 0
+    unknown: Count = 0
+    fractional: Count = 0
+    integral: Count = 0
+    boolean: Count = 0
+    string: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Add the counts."""

@@ -25,7 +25,7 @@ from tidegauge.analyzers.core.sql import (
     where_holds,
     words_in,
 )
-from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.core.state import Count, State, register_state
 
 _SECOND = 1_000_000
 _NEVER = -(1 << 63)
@@ -40,7 +40,7 @@ class TimeRangeState(State):
     layout: ClassVar[Struct] = Struct("<qqq")
     earliest: int = 0
     latest: int = 0
-    count: int = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the earliest and the latest time and add the counts."""
@@ -62,7 +62,7 @@ class FreshnessState(State):
     layout: ClassVar[Struct] = Struct("<qqq")
     latest: int = _NEVER
     until: int = _NEVER
-    count: int = 0
+    count: Count = 0
 
     def combine(self, other: Self) -> Self:
         """Keep the later times and add the counts."""

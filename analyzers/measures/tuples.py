@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.metric import TWO_SIGMA, Entity, Interval, Scale
 from tidegauge.analyzers.core.requests import Sketch
 from tidegauge.analyzers.core.schema import NUMERIC, Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import READERS, State, mismatch, register_state
+from tidegauge.analyzers.core.state import READERS, Count, State, mismatch, register_state
 from tidegauge.analyzers.measures.hashing import Hashing, hashing_of
 from tidegauge.analyzers.measures.sketch_layouts import require_tuples
 
@@ -52,7 +52,7 @@ class TupleState(State):
 
     depends_on_types: ClassVar[bool] = True
     sketch: bytes = b""
-    count: int = 0
+    count: Count = 0
     lg_k: int = 0
     hashing: Hashing = Hashing.EITHER
 

@@ -4,6 +4,8 @@ import csv
 import hashlib
 import io
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +21,7 @@ from tidegauge.analyzers.core.errors import StateError
 from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.analyzers.core.registry import STATE_MODULES
 from tidegauge.analyzers.core.state import READERS, read_state
+from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.checks.export_rules import rules_yaml
@@ -30,14 +34,15 @@ from tidegauge.repository.exchange.files import csv_file, parquet_file
 from tidegauge.repository.exchange.openlineage import openlineage_event
 from tidegauge.repository.exchange.prometheus import prometheus_text
 from tidegauge.repository.maintenance.integrity import check
-from tidegauge.repository.store import artifacts
+from tidegauge.repository.store import artifacts, schema
 from tidegauge.repository.store.artifacts import Payload
-from tidegauge.repository.testing.samples import commit, day, judged
+from tidegauge.repository.testing.samples import commit, day, judged, measurement
 from tidegauge.rules.state import RecordCounts
 from tidegauge.widgets.source import DashboardSource, Shown
 
 import tidegauge as tg
 from tests.paths import ROOT
+from tests.support.crafted import hll_sketches
 from tests.support.hostile import TEXTS
 from tests.support.in_time import run_in_time
 
@@ -468,6 +473,42 @@ def test_json_of_another_form_is_refused(tag, content):
 def test_counts_of_other_rules_are_not_added():
     with pytest.raises(tg.StateMismatchError, match="numbers of counts 1 and 2"):
         _ = RecordCounts((1,)) + RecordCounts((1, 2))
+
+
+@pytest.mark.parametrize(
+    "mutations", [25, pytest.param(2000, marks=pytest.mark.soak)], ids=["few", "many"]
+)
+def test_crafted_states_end_no_process(mutations):
+    """In a process of its own: reading, merging, comparing and measuring them raise errors of ours, or none."""
+    command = [sys.executable, "-m", "tests.faults.fuzz_states", f"--mutations={mutations}"]
+    fuzzed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
+    for kind in ("hll/2", "kll/1", "req/1", "tuple/2", "frequent-items/1", "frequencies/1"):
+        assert kind in fuzzed.stdout
+
+
+def test_crafted_states_are_found_by_check_and_refused_by_merges(tmp_path):
+    """An HLL sketch whose register refers to a table that there is not ended the process, checksum or not."""
+    distinct = tg.ApproxCountDistinct("x")
+    sound = hll_sketches(12, 900)[0]
+    state = HllState(sound[:40] + bytes([sound[40] | 15]) + sound[41:], 900)
+    found = [measurement(distinct, HllState(sound, 900))]
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
+        commit(repo, *(day(n, extra=found, only=[distinct]) for n in (1, 2)))
+        repo.database.write(
+            lambda connection: connection.execute(
+                sa.update(schema.state).values(
+                    tag=state.tag,
+                    payload=state.pack(),
+                    checksum=hashlib.sha256(state.pack()).hexdigest(),
+                )
+            )
+        )
+        problems = check(repo.database, repo.artifacts)
+        assert len(problems) == 2
+        assert all("its exceptions does not fit its bytes" in problem for problem in problems)
+        with pytest.raises(tg.CorruptStateError, match="hll/2"):
+            repo.merge("d", distinct)
 
 
 @given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False), st.integers(1, 8))

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from tidegauge.analyzers.core.errors import MetricError, RuleError
 from tidegauge.analyzers.core.formatting import plain
 from tidegauge.analyzers.core.privacy import Privacy
-from tidegauge.analyzers.core.state import State, mismatch, register_state
+from tidegauge.analyzers.core.state import Count, State, mismatch, register_state
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class RecordCounts(State):
     RecordCounts(counts=(5, 3), masks={0: 2, 1: 3})
     """
 
-    counts: tuple[int, ...] = ()
+    counts: tuple[Count, ...] = ()
     masks: Mapping[int, int] | None = field(default_factory=dict, hash=False)
 
     def combine(self, other: Self) -> Self:

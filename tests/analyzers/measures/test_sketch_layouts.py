@@ -1,14 +1,20 @@
 """Sketches as the library writes them are read, and damage that would end the process is not."""
 
+import struct
+
 import numpy as np
 import pytest
 from tidegauge.analyzers.core.errors import StateError
-from tidegauge.analyzers.core.state import read_state
+from tidegauge.analyzers.core.state import MAX_COUNT, read_state
 from tidegauge.analyzers.measures.cardinality import HllState
+from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.quantiles import KllState
+from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.measures.tuples import SUMMARY_BYTES, TupleState
+from tidegauge.rules.state import RecordCounts
 
 import tidegauge as tg
 
@@ -134,6 +140,157 @@ def test_sizes_that_are_not_there_are_refused(tag, content):
         read_state(tag, bytes.fromhex(content))
 
 
+def changed(content, at, new):
+    """Return bytes with others in one place."""
+    return content[:at] + new + content[at + len(new) :]
+
+
+def refused(state, content):
+    """Return whether the sketch of a state is refused if it has this content."""
+    try:
+        read_state(state.tag, state.pack().removesuffix(state.sketch) + content)
+    except StateError:
+        return True
+    return False
+
+
+def test_hll_registers_with_exceptions_are_those_of_the_table():
+    """Of 60,000 values, some of 4096 registers are 15 above the least: they stand in the table behind them."""
+    from datasketches import hll_sketch, tgt_hll_type
+
+    sketch = hll_sketch(12, tgt_hll_type.HLL_4)
+    for n in range(60_000):
+        sketch.update(n)
+    for content in (sketch.serialize_compact(), sketch.serialize_updatable()):
+        state = HllState(content, 60_000)
+        (number,) = struct.unpack_from("<I", content, 36)
+        assert number > 0
+        assert not refused(state, content)
+        table = 40 + 2048
+        places = [n for n in range(table, len(content), 4) if any(content[n : n + 4])]
+        assert len(places) == number
+        (entry,) = struct.unpack_from("<I", content, places[0])
+        plain = next(
+            n for n in range(4096) if content[40 + n // 2] >> 4 * (n % 2) & 15 not in {0, 15}
+        )
+        another = content[40 + plain // 2] | 15 << 4 * (plain % 2)
+        for at, new in (
+            (40 + plain // 2, bytes([another])),  # an exception that is in no table
+            (36, struct.pack("<I", number - 1)),
+            (36, struct.pack("<I", 0)),
+            (
+                places[0],
+                struct.pack("<I", entry >> 26 << 26 | plain),
+            ),  # an entry of a register that is none
+            (
+                places[0],
+                struct.pack("<I", 1 << 26 | entry & (1 << 26) - 1),
+            ),  # less than an exception
+            (6, b"\xff"),  # the least value, above all that there are
+            (32, struct.pack("<I", 4097)),
+            (8, struct.pack("<d", float("nan"))),
+            (16, struct.pack("<2d", 0.0, 0.0)),  # the sums by which the estimate divides
+        ):
+            assert refused(state, changed(content, at, new)), (at, new)
+
+
+def test_hll_registers_of_bytes_are_below_64():
+    state = next(s for s in hll(12, 3000) if s.sketch[7] >> 2 == 2)
+    assert not refused(state, state.sketch)
+    assert refused(state, changed(state.sketch, 40, b"\x40"))
+
+
+@pytest.mark.parametrize(
+    "coupons",
+    [(5 << 26 | 1, 5 << 26 | 1), (5 << 26 | 1, 7)],
+    ids=["one twice", "one without a value"],
+)
+def test_coupons_differ_and_have_values(coupons):
+    (state, *_) = hll(12, 2)
+    assert not refused(state, state.sketch)
+    assert refused(state, changed(state.sketch, 8, struct.pack("<2I", *coupons)))
+
+
+def test_coupons_of_a_hash_set_are_where_the_library_looks_for_them():
+    """One in another place was added again by a merge, and the next one failed: "Found duplicate coupon"."""
+    _, state = hll(12, 20)[:2]
+    table = list(struct.unpack_from("<32I", state.sketch, 12))
+    assert not refused(state, state.sketch)
+    free = table.index(0)
+    moved = next(n for n, coupon in enumerate(table) if coupon and coupon % 32 == n != free - 1)
+    table[free], table[moved] = table[moved], 0
+    assert refused(state, changed(state.sketch, 12, struct.pack("<32I", *table)))
+
+
+@pytest.mark.parametrize("make", [kll, req])
+def test_values_of_quantile_sketches_are_numbers_in_order(make):
+    """The last level is sorted, and of 3000 values it has several."""
+    state = make(12, 3000)[0]
+    content = state.sketch
+    assert not refused(state, content)
+    last, before = content[-8:], content[-16:-8]
+    nan, inf = struct.pack("<d", float("nan")), struct.pack("<d", float("inf"))
+    for end in (before + nan, before + inf, last + before):
+        assert refused(state, content[:-16] + end)
+
+
+def test_counts_are_numbers_of_rows():
+    largest = NumMatches(MAX_COUNT)
+    assert read_state(largest.tag, largest.pack()) == largest
+    for state in (
+        NumMatches(MAX_COUNT + 1),
+        NumMatches(-1),
+        TwoSums(SumAndCount(1, -1), SumAndCount()),
+        ColumnMatches((1, -1), 3),
+        RecordCounts((2, -1)),
+    ):
+        with pytest.raises(
+            tg.CorruptStateError, match=r"its (num_matches|counts?|matches) is -?\d+"
+        ):
+            read_state(state.tag, state.pack())
+
+
+def test_kll_sketches_of_more_values_than_64_bits_hold_are_not_merged():
+    """The library reserves levels for the sum of both, which is 0 then: it wrote behind them."""
+    head = struct.pack("<8BQHBx", 5, 1, 15, 0, 8, 0, 8, 0, 8 << 60, 8, 61)
+    starts = struct.pack("<61I", *[480] * 61)
+    sketch = head + starts + struct.pack("<2d8d", 0.0, 7.0, *map(float, range(8)))
+    with pytest.raises(StateError, match="number of values"):
+        read_state("kll/1", sketch)
+
+
+@pytest.mark.parametrize(
+    "number", ["1" * 301, "-1E+400", "1E-400", "NaN", "Infinity", "1E+999999999"]
+)
+def test_numbers_that_no_column_has_are_refused(number):
+    for kind in b"Id":
+        stored = (
+            struct.pack("<q", 1) + bytes([kind]) + struct.pack(">H", len(number)) + number.encode()
+        )
+        with pytest.raises(StateError, match="cannot be read"):
+            read_state("sum-and-count/2", stored)
+
+
+def test_frequent_texts_are_utf_8_with_counts():
+    (state,) = items(5, 3)
+    content = state.sketch
+    assert not refused(state, content)
+    assert refused(state, content[:-1] + b"\xff")
+    assert refused(state, changed(content, 16, struct.pack("<Q", 0)))  # of all values
+    assert refused(state, changed(content, 32, struct.pack("<Q", 0)))  # of one
+    assert refused(state, changed(content, 32, struct.pack("<Q", 2**62)))
+
+
+def test_hashes_of_a_sample_are_within_its_share():
+    (state,) = tuples(5, 300)
+    content = state.sketch
+    assert not refused(state, content)
+    (theta,) = struct.unpack_from("<Q", content, 16)
+    for at, number in ((16, 0), (16, 1), (16, 2**63), (24, 0), (24, theta)):
+        assert refused(state, changed(content, at, struct.pack("<Q", number))), (at, number)
+    assert refused(state, changed(content, 24, content[37:45]))  # the second entry's
+
+
 @pytest.mark.parametrize("make", [kll, req, hll, items, tuples])
 @pytest.mark.parametrize("size", [3, 300])
 def test_no_byte_of_the_head_ends_the_process(make, size):
@@ -167,6 +324,16 @@ def test_the_weights_of_a_kll_sketch_are_its_ranks(size, merged):
     assert weights.sum() == sketch.n
     ranks = [weights[values <= value].sum() / sketch.n for value in values]
     assert ranks == pytest.approx([sketch.get_rank(value, inclusive=True) for value in values])
+
+
+def test_empty_sketches_are_the_identity():
+    from datasketches import PyDoublesSerDe, kll_doubles_sketch, req_items_sketch
+
+    for state in (
+        KllState(kll_doubles_sketch(200).serialize()),
+        ReqState(req_items_sketch(12).serialize(PyDoublesSerDe())),
+    ):
+        assert read_state(state.tag, state.pack()) == type(state)()
 
 
 def test_an_empty_kll_sketch_has_no_values():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from struct import Struct
 from typing import ClassVar, Self
 
-from tidegauge.analyzers.core.state import State, register_state
+from tidegauge.analyzers.core.state import Count, State, register_state
 
 
 class _Sums(State):
@@ -40,11 +40,11 @@ class RowPresence(_Sums):
     """
 
     layout: ClassVar[Struct] = Struct("<5q")
-    matched: int = 0
-    missing: int = 0
-    extra: int = 0
-    duplicates: int = 0
-    null_keys: int = 0
+    matched: Count = 0
+    missing: Count = 0
+    extra: Count = 0
+    duplicates: Count = 0
+    null_keys: Count = 0
 
     @property
     def rows(self) -> int:
@@ -77,11 +77,11 @@ class Cells(_Sums):
     """
 
     layout: ClassVar[Struct] = Struct("<5q")
-    equal: int = 0
-    mismatch: int = 0
-    missing: int = 0
-    extra: int = 0
-    both_null: int = 0
+    equal: Count = 0
+    mismatch: Count = 0
+    missing: Count = 0
+    extra: Count = 0
+    both_null: Count = 0
 
     @property
     def matched(self) -> int:
@@ -108,10 +108,10 @@ class Differences(_Sums):
     """
 
     layout: ClassVar[Struct] = Struct("<4q3d")
-    pairs: int = 0
-    not_finite: int = 0
-    logged_nan: int = 0
-    backfilled_nan: int = 0
+    pairs: Count = 0
+    not_finite: Count = 0
+    logged_nan: Count = 0
+    backfilled_nan: Count = 0
     difference: float = 0.0
     size: float = 0.0
     ratios: float = 0.0
@@ -135,9 +135,9 @@ class KeyCounts(_Sums):
     """
 
     layout: ClassVar[Struct] = Struct("<6q")
-    pairs: int = 0
-    missing: int = 0
-    extra: int = 0
-    mismatched: int = 0
-    left: int = 0
-    right: int = 0
+    pairs: Count = 0
+    missing: Count = 0
+    extra: Count = 0
+    mismatched: Count = 0
+    left: Count = 0
+    right: Count = 0
