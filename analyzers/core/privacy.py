@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tidegauge.analyzers.core.errors import MetricError, PrivateColumnError
+from tidegauge.analyzers.core.errors import MetricError, PrivateColumnError, SuiteError
+from tidegauge.analyzers.core.partitions import TimeFormat, recognise_time
 from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import parts, without_filters, without_literals, words_in
@@ -17,6 +18,8 @@ _HASHED = frozenset({"hll", "tuple"})
 """Kinds of sketches that hold hashes of values; all others hold values."""
 _EVERY = re.compile(r"(?<!count)[(,]\s*(?:[\w`]+\.)?\*", re.IGNORECASE)
 """All columns, as in ``struct(*)``; not the rows of ``count(*)``."""
+PARTITIONS, SEGMENTS = "partitions", "segments"
+"""Kinds of names that are made of values of columns."""
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]|[\w.]+(?=: )")
 
 
@@ -114,6 +117,42 @@ class Privacy:
             found |= {name for text in texts for name in _held_whole(text, holders)}
             if found:
                 raise PrivateColumnError(min(found))
+
+    def refuse_names(
+        self,
+        columns: Iterable[str],
+        what: str,
+        schema: Schema | None = None,
+        time: TimeFormat | None = None,
+    ) -> None:
+        """Refuse to name partitions or segments by the values of private columns.
+
+        Parameters
+        ----------
+        columns : iterable of str
+        what : str
+            What would be named by them: ``partitions``, ``segments``.
+        schema : Schema, optional
+            Tells the columns that are private by their metadata.
+        time : TimeFormat, optional
+            Tells the keys that hold the time of a partition; detected from their names by default. They are
+            allowed if all columns of the table are private.
+
+        Raises
+        ------
+        SuiteError
+        """
+        columns = tuple(columns) if self else ()
+        allowed: set[str] = set()
+        if self.covers_all and what == PARTITIONS:
+            time = time or recognise_time(columns)
+            allowed = {key.casefold() for key in time.keys} if time else allowed
+        for column in columns:
+            if column.casefold() not in allowed and self.covers(column, schema):
+                msg = f"{column!r} is a private column: {what} by it would be named by its values"
+                if what == PARTITIONS:
+                    msg += "; choose other keys (partition_by=[...]), or none (partition_by=[])"
+                raise SuiteError(msg)
 
     def without_values(self, error: MetricError) -> MetricError:
         """Return an error of the data without its message, which quotes values; its kind stays."""

@@ -29,7 +29,7 @@ from tidegauge.analyzers.core.partitions import (
     require_match,
     select_named,
 )
-from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
+from tidegauge.analyzers.core.privacy import PARTITIONS, PUBLIC, SEGMENTS, Privacy
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS, SegmentSet, joined
 from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
@@ -154,6 +154,7 @@ def run_incremental(
     time = time.among(source.keys) if time else _time_of(source)
     progress = progress or Silent()
     _refuse_keys(segmentation, source.keys)
+    _refuse_private(segmentation, source, time, private)
     chosen = partition_filter(partitions, source.keys, time)
     with recording(store, spec, wait) as run:
         try:
@@ -164,7 +165,6 @@ def run_incremental(
             here = {entry.partition.name for entry in listed}
             complete = getattr(source, "lists_all", True)
             gone = tuple(sorted(name for name in ledger if complete and name not in here))
-            _refuse_private(segmentation, source, private)
             segments = _segment_sets(store, spec.dataset, segmentation)
             keys = _ledger_keys(tuple(dict.fromkeys(analyzers)), segments)
             tasks = _tasks(listed, ledger, keys, chosen, time)
@@ -284,14 +284,24 @@ def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
             raise SuiteError(msg)
 
 
-def _refuse_private(segmentation: Segmentation, source: Source, private: Privacy) -> None:
-    if not (private and segmentation.columns):
+def _refuse_private(
+    segmentation: Segmentation, source: Source, time: TimeFormat | None, private: Privacy
+) -> None:
+    """Refuse partitions and segments that would be named by values of private columns."""
+    if not private:
         return
-    schema = Schema.from_spark(source.read(None).schema)
-    for column in (c for columns in segmentation.columns for c in columns):
-        if private.covers(column, schema):
-            msg = f"{column!r} is a private column: segments by it would be named by its values"
-            raise SuiteError(msg)
+    time_keys = time.keys if time and private.covers_all else ()
+    hidden = {field.name: field.column for field in getattr(source, "fields", ())}
+    # Reading the schema may take a Spark job: names need it only if it may tell what is private.
+    columns = [column for columns in segmentation.columns for column in columns]
+    schema = None
+    if columns or (private.tags and source.keys):
+        schema = Schema.from_spark(source.read(None).schema)
+    private.refuse_names(source.keys, PARTITIONS, schema, time)
+    # Hidden partitions, such as truncate(4, email), are named by parts of their column's values.
+    made_of = (hidden[key] for key in source.keys if key in hidden and key not in time_keys)
+    private.refuse_names(made_of, PARTITIONS, schema)
+    private.refuse_names(columns, SEGMENTS, schema)
 
 
 def _segment_sets(

@@ -12,9 +12,11 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import DatasetMismatchError, SuiteError
+from tidegauge.analyzers.core.privacy import PARTITIONS
 from tidegauge.analyzers.runs.ledger import RunSpec, mismatch_text
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import insert_missing
+from tidegauge.repository.store.config import privacy_settings
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -173,8 +175,12 @@ class Dimensions:
 
 
 def dataset_for(connection: Connection, spec: RunSpec) -> int:
-    """Return the id of a run's dataset; create it if new, else check its table and keys."""
+    """Return the id of a run's dataset; create it if new, else check its table and keys.
+
+    Whatever is stored by partitions passes here, so keys that the configuration calls private are refused here.
+    """
     _check_name(spec.dataset)
+    privacy_settings().refuse_names(spec.keys, PARTITIONS)
     d = s.dataset.c
     row = connection.execute(
         sa.select(d.id, d.source, d["keys"]).where(d.name == spec.dataset)

@@ -15,10 +15,12 @@ from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
+from tidegauge.analyzers.core.privacy import SEGMENTS
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import METRIC, add_partitions, stored_value
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.database import Database, next_commit
 from tidegauge.repository.store.dimensions import Dimensions, SeriesKey, dataset_for
 from tidegauge.repository.store.newest import find_newest, keep_newest
@@ -145,6 +147,9 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
         return 0
     numbers = dict.fromkeys(names, 0.0)
     measured = replace(records[0], numbers=numbers, times=times).partitions()
+    private = privacy_settings()
+    for segment in {record.segment for record in records}:
+        private.refuse_names(Partition.from_name(segment).keys, SEGMENTS)
     spec = RunSpec(records[0].dataset, None, measured[0].partition.keys)
 
     def work(connection: Connection) -> tuple[int, list[str]]:

@@ -1,8 +1,10 @@
 """Private columns: their values are in no state, series, segment, sample or error that is stored."""
 
 import pytest
-from tidegauge.analyzers.core.privacy import Privacy
+from tidegauge.analyzers.core.partitions import TimeFormat
+from tidegauge.analyzers.core.privacy import PARTITIONS, SEGMENTS, Privacy
 from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.sources.iceberg_partitions import PartitionField
 from tidegauge.repository.store.config import privacy_settings
 
 import tidegauge as tg
@@ -88,6 +90,70 @@ def test_columns_that_are_tagged_in_the_schema():
     assert not refused(tg.Histogram("open"), private, TAGGED)
     assert private.covers("phone", TAGGED)
     assert not Privacy(tags=("pii=no",)).covers("phone", TAGGED)
+
+
+def test_names_of_partitions_and_segments_are_no_private_values():
+    private = Privacy(columns=("*email*",), tags=("pii",))
+    for columns in (["ds", "Email"], ["work_email"], ["address.email"]):
+        for what in (PARTITIONS, SEGMENTS):
+            with pytest.raises(tg.SuiteError, match="is a private column"):
+                private.refuse_names(columns, what)
+    private.refuse_names(["ds", "phone"], PARTITIONS)
+    with pytest.raises(tg.SuiteError, match="'phone' is a private column: partitions by it"):
+        private.refuse_names(["ds", "phone"], PARTITIONS, TAGGED)
+    Privacy().refuse_names(["email"], PARTITIONS)
+
+
+def test_private_tables_are_partitioned_by_time_alone():
+    whole = Privacy(tables=("hr.*",)).of("people", "hr.people")
+    whole.refuse_names(["ds", "hr"], PARTITIONS)
+    whole.refuse_names(["jahr"], PARTITIONS, time=TimeFormat(("jahr",), ("%Y",)))
+    for columns, what in ((["ds", "city"], PARTITIONS), (["ds"], SEGMENTS)):
+        with pytest.raises(tg.SuiteError, match="is a private column"):
+            whole.refuse_names(columns, what)
+
+
+class PartitionedSource:
+    """A source whose rows are never read: a refusal comes before."""
+
+    name = None
+    time_format = None
+
+    def __init__(self, keys, fields=()):
+        self.keys, self.fields = keys, fields
+
+    def list_partitions(self):
+        raise AssertionError("listed")
+
+    read = partition_of = list_partitions
+
+
+@pytest.mark.parametrize(
+    ("keys", "fields"),
+    [
+        (("email",), ()),
+        (("ds", "EMAIL"), ()),
+        (("part",), (PartitionField("part", "truncate", "email", 4),)),
+        (("part",), (PartitionField("part", "bucket", "contact.email", 16),)),
+        (("part",), (PartitionField("part", "identity", "email"),)),
+    ],
+)
+def test_tables_partitioned_by_private_columns_are_refused_before_anything_is_read(
+    keys, fields, repo
+):
+    suite = tg.Suite("d", [tg.Size()], private=["*email*"])
+    with pytest.raises(tg.SuiteError, match="(?i)email. is a private column: partitions by it"):
+        tg.analyze(PartitionedSource(keys, fields), suite, repository=repo)
+    assert not repo.datasets() or repo.partitions("d").empty
+
+
+def test_recorded_values_have_no_private_partitions_and_segments(configured, repo):
+    with pytest.raises(tg.SuiteError, match="'email' is a private column: partitions by it"):
+        repo.record("d", "m", {f"email={PERSON}": 1.0})
+    with pytest.raises(tg.SuiteError, match="'Email' is a private column: segments by it"):
+        repo.record("d", "m", 1.0, segment=f"city=Rome/Email={PERSON}")
+    assert repo.datasets() == []
+    assert repo.record("d", "m", {"ds=2026-01-05": 1.0}, segment="city=Rome") == 1
 
 
 @pytest.mark.parametrize(

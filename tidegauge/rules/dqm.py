@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.core.frames import check_frame
+from tidegauge.analyzers.core.privacy import PARTITIONS
+from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.read_errors import explained_read_errors
@@ -123,10 +125,12 @@ class DQM(DQMDefinition):
         _both(repository, dataset)
         by = resolve_columns(data, partition_by)
         named = resolve_columns(data, keys)
+        private = privacy_settings().of(dataset, tags=tags)
+        if repository is not None:
+            private.refuse_names(by, PARTITIONS, Schema.from_frame(data))
         with explained_read_errors():
             tallies = tally(data, self.tasks, Groups(tuple(by)))
         masked = mask(data, self.tasks, total(tallies.values()).failures)
-        private = privacy_settings().of(dataset, tags=tags)
         applied = split(self, masked, tallies, by, named, samples, parser, private)
         if repository is None or dataset is None:
             return applied

@@ -12,7 +12,7 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
 )
 from tidegauge.analyzers.core.frames import check_frame
-from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
+from tidegauge.analyzers.core.privacy import PARTITIONS, PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import NUMERIC, TEXT, Schema
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import quote
@@ -174,6 +174,7 @@ def measure(
     private = replace(
         private, columns=(*private.columns, *(f"{LOGGED}{one}" for one in private.columns))
     )
+    private.refuse_names(by, PARTITIONS)
     schema = Schema.from_frame(table)
     allowed = {name: Tolerance.from_value(given) for name, given in (tolerance or {}).items()}
     measures: list[AnyMeasure] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.partitions import TMST, Partition
+from tidegauge.analyzers.core.privacy import PARTITIONS
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.ledger import Measurement
@@ -144,7 +145,9 @@ class Engine:
         """Name the columns of which no values are stored, if anything is."""
         if self.repository is None:
             return this
-        return replace(this, private=privacy_settings().of(self.dataset, tags=self.tags))
+        private = privacy_settings().of(self.dataset, tags=self.tags)
+        private.refuse_names(this.by, PARTITIONS)
+        return replace(this, private=private)
 
     def _views(self, frames: Mapping[str, DataFrame]) -> Views:
         views = Views(self.spark)
