@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -187,8 +188,14 @@ def read_file(location: str) -> bytes:
     return content
 
 
-def write_file(location: str, content: bytes) -> None:
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+"""Permissions that let nobody but the owner in."""
+
+
+def write_file(location: str, content: bytes, mode: int | None = None) -> None:
     """Write a file atomically: readers see the old content or the new. Folders are created.
+
+    A new local file gets the permissions ``mode``; by default those that the umask leaves.
 
     Object stores show an object when it is complete. Elsewhere a hidden file is written and renamed;
     on a local disk it is flushed before.
@@ -203,17 +210,39 @@ def write_file(location: str, content: bytes) -> None:
         _write_remote(location, content)
         return
     local.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(local) as partial:
+    with replacing(local, mode) as partial:
         partial.write_bytes(content)
 
 
+def create_file(file: Path, mode: int) -> bool:
+    """Create an empty file with permissions that hold from the beginning; return False if it is there already."""
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode & PRIVATE_FILE))
+        file.chmod(mode)
+        return True
+    return False
+
+
+def create_folder(folder: Path, mode: int) -> None:
+    """Create a folder with permissions, whatever the umask; one that is there keeps its own."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=mode)
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | mode)  # keeps an inherited group
+
+
+def permissions(path: Path) -> int:
+    """Return the permissions of a file or folder for its owner, its group and all others."""
+    return path.stat().st_mode & 0o777
+
+
 @contextmanager
-def replacing(file: Path) -> Iterator[Path]:
+def replacing(file: Path, mode: int | None = None) -> Iterator[Path]:
     """Give a hidden path beside a file to write to, and rename it to the file when it is complete.
 
     Readers see the old content or the new; a process that is killed leaves the hidden file at most.
-    Links are followed, and permissions of a file that is there are kept. What is no regular file
-    (``/dev/stdout``, a named pipe) is written itself.
+    Links are followed, and permissions of a file that is there are kept; a new file gets ``mode``, by default
+    what the umask leaves. What is no regular file (``/dev/stdout``, a named pipe) is written itself.
 
     Raises
     ------
@@ -226,10 +255,13 @@ def replacing(file: Path) -> Iterator[Path]:
     target = file.resolve()
     partial = target.with_name(_partial(target.name))
     try:
-        partial.touch(exist_ok=False)  # what cannot be written is told before the work is done
+        # What cannot be written is told before the work is done.
+        partial.touch(0o666 if mode is None else PRIVATE_FILE, exist_ok=False)
         yield partial
         with partial.open("rb") as written:
             os.fsync(written.fileno())
+        if mode is not None:
+            partial.chmod(mode)
         with suppress(FileNotFoundError):
             shutil.copymode(target, partial)
         partial.replace(target)
@@ -239,8 +271,10 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def output_file(file: Path) -> Iterator[Path]:
+def output_file(file: Path, mode: int | None = None) -> Iterator[Path]:
     """Give a path to write a user's output file to, which appears when it is complete.
+
+    A new file gets the permissions ``mode``; by default those that the umask leaves.
 
     Raises
     ------
@@ -248,7 +282,7 @@ def output_file(file: Path) -> Iterator[Path]:
         If the file cannot be written; names it and the reason.
     """
     try:
-        with replacing(file) as partial:
+        with replacing(file, mode) as partial:
             yield partial
     except TidegaugeError:
         raise

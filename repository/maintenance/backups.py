@@ -2,7 +2,8 @@
 
 A backup of a SQLite file is a SQLite file; of PostgreSQL it is an archive of ``pg_dump``,
 PostgreSQL's own tool. The files of large states are copied along, by hard links where the file
-system can: they never change.
+system can: they never change. A copy has the permissions of the file or folder that it is a copy of;
+a dump of PostgreSQL is private.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, NotOurDatabaseError
-from tidegauge.analyzers.core.filesystems import output_file
+from tidegauge.analyzers.core.filesystems import (
+    PRIVATE_FILE,
+    create_file,
+    create_folder,
+    output_file,
+    permissions,
+)
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import (
     SECRETS,
@@ -57,7 +64,8 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
     if database.is_sqlite and database.file is None:
         msg = "a database in memory has no file to copy; its history ends with its process"
         raise DatabaseAccessError(msg)
-    with output_file(target) as partial:
+    mode = PRIVATE_FILE if database.file is None else permissions(database.file)
+    with output_file(target, mode) as partial:
         if database.is_sqlite:
             database.copy(partial)
         else:
@@ -85,6 +93,8 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
         raise DatabaseAccessError(msg)
     if database.is_sqlite:
         _require_sound(source)
+    if database.file is not None:  # connecting makes it
+        create_file(database.file, permissions(source))
     before = back_up(database, artifacts) if database.revision() else None
     # Files before what refers to them: who is killed in between leaves files without a reference.
     _copy_files(Artifacts(_files_of(source)), artifacts)
@@ -119,10 +129,13 @@ def _copy_files(source: Artifacts, target: Artifacts) -> None:
     """Copy the files that the target lacks, by hard links where the file system can."""
     if target.root is None:
         return
-    for name in sorted(source.files() - target.files()):
+    names = sorted(source.files() - target.files())
+    if names and isinstance(source.root, Path) and isinstance(target.root, Path):
+        create_folder(target.root, permissions(source.root))
+    for name in names:
         if isinstance(source.root, Path) and isinstance(target.root, Path):
             copy = target.root / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
+            create_folder(copy.parent, permissions(target.root))
             with suppress(OSError):  # another file system, or one without links
                 os.link(source.root / name, copy)
                 continue

@@ -18,9 +18,13 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import CorruptStateError, DatabaseAccessError
 from tidegauge.analyzers.core.filesystems import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
     child,
+    create_folder,
     file_system,
     local_path,
+    permissions,
     read_file,
     write_file,
 )
@@ -36,6 +40,7 @@ _WORTHWHILE = 0.9
 """The share of its bytes that a payload has to shrink to, to be kept compressed."""
 _UNFINISHED = re.compile(r"[0-9a-f]{2}/\.[0-9a-f]{40}-[0-9a-f]{16}")
 """Paths of payload files before `write_file` renames them."""
+_READABLE = 0o444
 _ZLIB = "+zlib"
 """End of the tags of compressed payloads."""
 
@@ -197,11 +202,16 @@ class Artifacts:
         assert self.root is not None
         target = child(self.root, _inside(relative))
         try:
+            mode = None
             if isinstance(self.root, Path):
                 with suppress(OSError):  # missing, or another user's
                     os.utime(target)  # a recent file is not cleaned up as an orphan
                     return
-            write_file(target, payload)
+                # Who may enter the folder may read its files: nobody else, unless its owner lets them in.
+                create_folder(self.root, PRIVATE_FOLDER)
+                create_folder(self.root / Path(relative).parent, permissions(self.root))
+                mode = permissions(self.root) & _READABLE | PRIVATE_FILE
+            write_file(target, payload, mode)
         except OSError as error:
             msg = f"cannot write to the artifacts' folder {self.root}: {error}"
             raise DatabaseAccessError(msg) from error

@@ -13,7 +13,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import output_file
+from tidegauge.analyzers.core.filesystems import PRIVATE_FILE, create_file, output_file, permissions
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.repository.store import schema as s
 
@@ -356,7 +356,7 @@ class Database:
         if self.file is None:
             return None
         target = backup_beside(self.file)
-        with output_file(target) as partial:
+        with output_file(target, permissions(self.file)) as partial:
             self.copy(partial)
         return target
 
@@ -591,6 +591,14 @@ def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
     engine = sa.create_engine(url, **options)
     sa.event.listen(engine, "connect", _on_connect_reading if read_only else _on_connect)
     sa.event.listen(engine, "begin", _on_begin)
+    if file is not None and not read_only:
+
+        @sa.event.listens_for(engine, "do_connect")
+        def _create_private(*_: object) -> None:
+            # SQLite would create the file for all to read; it gives its logs the permissions of the file.
+            with suppress(OSError):  # which the connection reports
+                create_file(file, PRIVATE_FILE)
+
     return engine
 
 
