@@ -21,14 +21,28 @@ _IN_NAME = re.compile(
 _USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]{0,1000}@")
 _ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
 _FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
+_DATABASE = re.compile(
+    r"(?<![\w+.])(?:sqlite(?:\+\w{1,30})?:/{2,4}(?:[^\s/'\"?,;()<>]+/)*"
+    r"|(?:jdbc:)?(?:postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlserver)(?:\+\w{1,30})?://[^\s/'\"?,;()<>]*/?)"
+    r"([^\s/'\"?,;()<>]*)(?:\?[^\s'\",;()<>]*)?"
+)
+"""The URL of a database, and its name in it."""
+_SERVER = re.compile(
+    r'(?<=server )(?:at|on) "[^"\n]{1,200}"(?: \([^)\n]{1,100}\))?,? port \d{1,5}'
+    r'|(?<=host name )"[^"\n]{1,200}"|(?<=for user )"[^"\n]{1,200}"'
+)
+"""A server, a host and a user in the errors of PostgreSQL's client."""
+_WINDOWS_FOLDERS = re.compile(r"(?<![\w])[A-Za-z]:[\\/](?:[^\s\\/'\"`,;()\[\]<>:]+[\\/])*")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
+_OF_WHAT = r"(?:\.[\w.-]{1,200})?"
+"""The rest of a name such as ``fs.azure.account.key.ACCOUNT``."""
 _OPTION = re.compile(
-    rf"((?<![\w.-])(?:[\w.-]*{_WORD}|sig)=)(?:\{{[^}}\n]{{0,1000}}\}}|[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
+    rf"((?<![\w.-])(?:[\w.-]*{_WORD}{_OF_WHAT}|sig)=)(?:\{{[^}}\n]{{0,1000}}\}}|[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
     re.IGNORECASE,
 )
 """An option in a text or an address; a comma ends its value if another option or a blank follows."""
 _QUOTED = re.compile(
-    rf"((?<![\w.-])[\w.-]*{_WORD}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)(?:\\.|(?!\2)[^\\\n]){{0,4000}}\2",
+    rf"((?<![\w.-])[\w.-]*{_WORD}{_OF_WHAT}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)(?:\\.|(?!\2)[^\\\n]){{0,4000}}\2",
     re.IGNORECASE,
 )
 """An option in quotes, as of JAAS, and a field of JSON."""
@@ -38,6 +52,13 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 """A header of HTTP, and a setting of YAML."""
+_WEBHOOK = re.compile(
+    r"(https?://(?:hooks\.slack\.com|[\w.-]{0,60}\bdiscord(?:app)?\.com/api/webhooks|[\w.-]{1,100}\.webhook\.office\.com"
+    r"|outlook\.office\.com/webhook|api\.telegram\.org|chat\.googleapis\.com/v1/spaces|hooks\.zapier\.com)/)[^\s'\"]+"
+    r"|((?<![\w+.-])(?:slack|discord|tgram|msteams|gchat|pover|opsgenie|pagerduty)://)[^\s'\"]+",
+    re.IGNORECASE,
+)
+"""An address whose path is the secret, and one of a notification service."""
 _BEARER = re.compile(r"(\b(?:Bearer|Basic) )[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
@@ -60,6 +81,8 @@ def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
     'login of me with *** failed'
     >>> hide_secrets('s3a://AKIA:a/b@bucket, password="x y", {"api_key": "k"}, Bearer eyJhbGciOi, ?sig=a%2B')
     's3a://AKIA:***@bucket, password="***", {"api_key": "***"}, Bearer ***, ?sig=***'
+    >>> hide_secrets("fs.azure.account.key.mine=c2VjcmV0 https://hooks.slack.com/services/T0/B0/s3cr3t")
+    'fs.azure.account.key.mine=*** https://hooks.slack.com/***'
     >>> hide_secrets("http://host:8080/users/ann@example.org")
     'http://host:8080/users/ann@example.org'
     """
@@ -77,15 +100,16 @@ _KEPT = {
     _OPTION: r"\1***",
     _HEADER: r"\1***",
     _BEARER: r"\1***",
+    _WEBHOOK: r"\1\2***",
 }
 """Patterns of secrets, and what stays of them."""
 
 
 def hide_folders(text: str) -> str:
-    """Cut local paths in a text down to what lies in the last folder; folders such as ``ds=1`` are kept.
+    r"""Cut local paths in a text down to what lies in the last folder; folders such as ``ds=1`` are kept.
 
-    For readers on other machines. Addresses of other file systems are not local. A path ends at a blank,
-    unless it stands in quotes.
+    For readers on other machines. Of the URL of a database, its name is kept. Addresses of other file systems
+    are not local. A path ends at a blank, unless it stands in quotes.
 
     Examples
     --------
@@ -93,6 +117,12 @@ def hide_folders(text: str) -> str:
     'cannot read …/ds=2024-01-05/part-0.parquet'
     >>> hide_folders("denied: '/home/ann/data', s3://bucket/t/x and/or 1/2")
     "denied: '…/data', s3://bucket/t/x and/or 1/2"
+    >>> hide_folders("sqlite:////home/ann/x.db, postgresql://ann:***@db.internal:5432/prod?a=1")
+    '…/x.db, …/prod'
+    >>> hide_folders(r"C:\Users\ann\x.db, postgresql+psycopg://ann@db.internal")
+    '…/x.db, …/'
+    >>> hide_folders('connection to server at "db.internal" (10.0.0.5), port 5432 failed')
+    'connection to server … failed'
     >>> hide_folders("no file '/home/ann smith/t/ds=1/x y.csv' in /srv/t/")
     "no file '…/ds=1/x y.csv' in …/"
     """
@@ -101,6 +131,9 @@ def hide_folders(text: str) -> str:
         values = [part for part in path[0].split("/") if "=" in part]
         return "/".join(["\N{HORIZONTAL ELLIPSIS}", *values, ""])
 
+    text = _DATABASE.sub("\N{HORIZONTAL ELLIPSIS}/\\1", text)
+    text = _SERVER.sub("\N{HORIZONTAL ELLIPSIS}", text)
+    text = _WINDOWS_FOLDERS.sub("\N{HORIZONTAL ELLIPSIS}/", text)
     return _FOLDERS.sub(cut, _QUOTED_FOLDERS.sub(cut, text))
 
 

@@ -529,8 +529,17 @@ def _parsed(url: str) -> URL:
 
 
 def _without_password(url: str) -> str:
-    """Hide the password of a URL that may be malformed: all from the first colon to the last ``@``."""
-    return hide_secrets(re.sub(r"(//[^/:@]*):.*@", r"\1:***@", str(url), flags=re.DOTALL))
+    """Hide the password of a URL that may be malformed: all from the first colon to the last ``@``.
+
+    Examples
+    --------
+    >>> _without_password("postgresql://ann:a@b/c@host/db"), _without_password("ann:s3cr3t@host/db")
+    ('postgresql://ann:***@host/db', 'ann:***@host/db')
+    >>> _without_password("postgresql:/ann:s3cr3t@host/db")
+    'postgresql:/ann:***@host/db'
+    """
+    hidden = re.sub(r"\A((?:[\w+.-]*:/+)?[^:]*):.*@", r"\1:***@", str(url), flags=re.DOTALL)
+    return hide_secrets(hidden)
 
 
 def _sqlite_file(url: URL) -> Path | None:

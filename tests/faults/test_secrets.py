@@ -55,6 +55,19 @@ def holders(folder):
         (f"fs.s3a.secret.key={SECRET} is wrong", "fs.s3a.secret.key=*** is wrong"),
         (f"DefaultEndpointsProtocol=https;AccountKey={SECRET}", "https;AccountKey=***"),
         (f"mongodb://me:p@{SECRET}@h/db", "mongodb://me:***@h/db"),
+        (
+            f"fs.azure.account.key.mine.dfs.core.windows.net={SECRET} is wrong",
+            "fs.azure.account.key.mine.dfs.core.windows.net=*** is wrong",
+        ),
+        (f'{{"fs.azure.account.key.mine": "{SECRET}"}}', '{"fs.azure.account.key.mine": "***"}'),
+        (
+            f"POST https://hooks.slack.com/services/T0/B0/{SECRET}",
+            "POST https://hooks.slack.com/***",
+        ),
+        (f"https://discord.com/api/webhooks/1/{SECRET}", "https://discord.com/api/webhooks/***"),
+        (f"https://acme.webhook.office.com/webhookb2/{SECRET}", "acme.webhook.office.com/***"),
+        (f"https://api.telegram.org/bot1:{SECRET}/send", "https://api.telegram.org/***"),
+        (f"slack://T0/B0/{SECRET}", "slack://***"),
     ],
 )
 def test_secrets_of_addresses_are_hidden(text, shown):
@@ -79,6 +92,7 @@ def test_long_words_are_looked_through_once():
         "no column 'token'; there are: 'secret', 'password'",
         "Compliance('token', \"token = 'a'\")",
         "user@example.org, ds=2013-02-08, 12:30:00",
+        "https://discord.com/channels/1 and https://slack.com/help",
     ],
 )
 def test_other_text_stays(text):
@@ -96,6 +110,11 @@ def test_other_text_stays(text):
         f"postgresql+psycopg://me:a@{SECRET}@host/d",
         f"postgresql+psycopg//me:{SECRET}@host/d",
         f"nothing?password={SECRET}",
+        f"me:{SECRET}@host/d",
+        f"me@work:a/b:{SECRET}@host/d",
+        f"postgresql:me:{SECRET}@host/d",
+        f"postgresql:/me:{SECRET}@host/d",
+        f"https://hooks.slack.com/services/T0/B0/{SECRET}",
         f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/d",
         f"postgresql+psycopg://me@127.0.0.1:1/d?password={SECRET}",
     ],

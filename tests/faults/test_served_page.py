@@ -19,6 +19,7 @@ from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day
 from tidegauge.widgets.backend import Backend
 
+import tidegauge as tg
 from tests.services.servers import dashboard_server
 
 pytestmark = pytest.mark.skipif(find_spec("tornado") is None, reason="Tornado is not installed")
@@ -289,12 +290,12 @@ def limits(monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def running(server, url):
+async def running(server, url, *, read_only=False, **site):
     """Serve in this event loop; yield the port."""
     from tidegauge.widgets.source import DashboardSource, Shown
     from tornado.testing import bind_unused_port
 
-    site = server.Site(DashboardSource(Shown(url)))
+    site = server.Site(DashboardSource(Shown(url, read_only=read_only)), **site)
     listening, port = bind_unused_port()
     web = server.server_of(site)
     web.add_sockets([listening])
@@ -303,6 +304,209 @@ async def running(server, url):
     await web.close_all_connections()
     site.pool.shutdown()
     site.source.close()
+
+
+async def fetch(port, path="", **options):
+    """Return the answer of a server in this event loop, whatever its status."""
+    from tornado.httpclient import AsyncHTTPClient
+
+    given = {"raise_error": False, "follow_redirects": False, **options}
+    return await AsyncHTTPClient().fetch(f"http://127.0.0.1:{port}/{path}", **given)
+
+
+async def fetch_answer(port, message):
+    """Return the JSON of the answer to a question."""
+    answer = await fetch(port, "ask", method="POST", body=json.dumps(message), headers=JSON)
+    return json.loads(answer.body[4 : 4 + int.from_bytes(answer.body[:4], "little")])
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "\u043f\u0430\u0440\u043e\u043b\u044c-secret",
+        "secret-token-1 ",
+        "a\x07b",
+        "\u00e9t\u00e9-secret-1234",
+    ],
+)
+def test_tokens_that_browsers_would_change_are_refused(url, capsys, monkeypatch, token):
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_TOKEN", token)
+    assert run_command(["dashboard", "--db", url, "--host", "0.0.0.0", "--no-browser"]) == 1
+    told = capsys.readouterr()
+    assert (
+        "TIDEGAUGE_DASHBOARD_TOKEN has a blank, a control character or a letter beyond ASCII"
+        in " ".join(told.err.split())
+    )
+    assert "secret" not in told.out + told.err
+
+
+@pytest.mark.parametrize(
+    ("token", "warned"), [("1", True), ("x" * 15, True), ("x" * 16, False), ("", False)]
+)
+def test_a_token_of_the_environment_is_not_printed(url, capsys, monkeypatch, token, warned):
+    """It would land in the logs of containers and services; a random one has to be printed."""
+    from tidegauge.widgets import server
+
+    given = []
+
+    async def serve(*arguments, **_):
+        given.append(arguments)
+
+    monkeypatch.setenv("TIDEGAUGE_DASHBOARD_TOKEN", token)
+    monkeypatch.setattr(server, "_serve", serve)
+    arguments = ["--db", url, "--host", "0.0.0.0", "--no-browser", "--port", "0"]
+    monkeypatch.setattr(server, "_listen", lambda *_: [socket.socket()])
+    monkeypatch.setattr(
+        server.socket.socket, "getsockname", lambda _: ("0.0.0.0", 8866), raising=False
+    )
+    assert run_command(["dashboard", *arguments[:-2]]) == 0
+    ((site, sockets, address, shown),) = given
+    sockets[0].close()
+    assert address.partition("?token=")[2] == site.token
+    assert shown == (f"{address.partition('?')[0]}?token=..." if token else address)
+    assert ("can be guessed" in capsys.readouterr().err) is warned
+
+
+@pytest.mark.parametrize("token", ["plain-token_1234567", 'a;b,c"d\\e=f%41&g+h/i?j#k'])
+def test_any_token_of_ascii_survives_the_cookie(url, token):
+    from tidegauge.widgets import server
+
+    async def statuses():
+        async with running(server, url, token=token) as port:
+            first = await fetch(port, f"?token={urllib.parse.quote(token, safe='')}")
+            cookie = first.headers["Set-Cookie"].partition(";")[0]
+            then = await fetch(port, headers={"Cookie": cookie})
+            wrong = await fetch(port, headers={"Cookie": cookie + "x"})
+            return first.code, then.code, wrong.code
+
+    assert asyncio.run(statuses()) == (302, 200, 403)
+
+
+def test_the_cookie_of_a_page_behind_tls_is_sent_by_tls_alone(url):
+    from tidegauge.widgets import server
+
+    async def cookies():
+        site = {"token": "t" * 16, "name": "quality.example", "secure": True}
+        async with running(server, url, **site) as port:
+            for host in ("quality.example", f"127.0.0.1:{port}"):
+                answer = await fetch(port, f"?token={'t' * 16}", headers={"Host": host})
+                yield answer.headers["Set-Cookie"]
+
+    async def all_cookies():
+        return [cookie async for cookie in cookies()]
+
+    by_name, by_address = asyncio.run(all_cookies())
+    assert "Secure" in by_name
+    assert "Secure" not in by_address
+
+
+def test_errors_are_logged_without_addresses_and_headers(url, caplog, monkeypatch):
+    from tidegauge.widgets import server
+
+    def fail(*_):
+        raise RuntimeError("s3cr3t-token")
+
+    monkeypatch.setattr(server._Page, "_state", fail)
+
+    async def status():
+        async with running(server, url, token="s3cr3t-token-1234") as port:
+            return (await fetch(port, headers={"Cookie": "tidegauge=s3cr3t-token-1234"})).code
+
+    assert asyncio.run(status()) == 500
+    assert "GET / failed: RuntimeError" in caplog.text
+    assert "s3cr3t" not in "".join(r.getMessage() for r in caplog.records if r.levelname != "DEBUG")
+
+
+@pytest.mark.parametrize(
+    "path", ["static/%00", "static/a%00.js", "static/" + "x" * 5000, "static/%ff"]
+)
+def test_names_that_no_file_has_are_not_found_and_not_logged(url, caplog, path):
+    from tidegauge.widgets import server
+
+    async def status():
+        async with running(server, url) as port:
+            return (await fetch(port, path)).code
+
+    assert asyncio.run(status()) in {400, 404}
+    assert not [r for r in caplog.records if r.levelname in {"ERROR", "CRITICAL"}]
+
+
+def test_viewers_learn_neither_the_place_of_the_database_nor_what_the_operator_can_do(url):
+    from tidegauge.widgets import server
+
+    said = {"incident": 1, "seen": 0, "action": "comment", "note": "x", "by": "m"}
+    typed = {"dataset": {"a": 1}, "name": ["x"]}
+
+    async def answers():
+        async with running(server, url, read_only=True) as port:
+            written = await fetch_answer(port, {"id": 1, "ask": "say", "about": said})
+            odd = [
+                await fetch_answer(port, {"id": 1, "ask": ask, "about": typed})
+                for ask in ("failures", "series", "incidents", "partitions")
+            ]
+            return written, odd
+
+    written, odd = asyncio.run(answers())
+    assert written["kind"] == "ReadOnlyError"
+    assert written["error"] == "this page is read-only: labels and comments are not accepted here"
+    assert not [answer for answer in odd if "sqlite" in str(answer) or "/tmp" in str(answer)]
+
+
+def test_errors_of_the_database_name_no_server(monkeypatch, repo):
+    why = (
+        "cannot open or write the database postgresql+psycopg://mallory:***@db.internal:5432/prod: connection to server at"
+        ' "db.internal" (10.1.2.3), port 5432 failed: FATAL: password authentication failed for user "mallory"'
+    )
+
+    def fail(*_):
+        raise tg.DatabaseAccessError(why)
+
+    backend = Backend(repo)
+    monkeypatch.setitem(backend.questions, "pulse", fail)
+    told, _ = backend.answer({"id": 1, "ask": "pulse"}, None)
+    assert "database …/prod" in told["error"]
+    assert not [
+        word for word in ("db.internal", "10.1.2.3", "mallory", "5432") if word in told["error"]
+    ]
+
+
+@pytest.mark.parametrize("site", [{}, {"user_header": "X-User"}], ids=["direct", "proxy"])
+def test_one_address_does_not_take_all_connections(url, limits, monkeypatch, site):
+    """Others are served at once, and silent connections end after 10 seconds; a proxy has one address for all."""
+    assert (limits.MAX_CONNECTIONS_PER_ADDRESS, limits.FIRST_REQUEST_SECONDS) == (64, 10.0)
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(limits, "MOST_CONNECTIONS", 512)
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS_PER_ADDRESS", 3)
+    monkeypatch.setattr(limits, "FIRST_REQUEST_SECONDS", 1.0)
+
+    async def answer(port, address):
+        """Return the status line of a page that is asked for twice, after some silence."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+        lines = []
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            for _ in range(2):
+                writer.write(b"GET /none HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                head = await reader.readuntil(b"\r\n\r\n")
+                lines.append(head.partition(b"\r\n")[0])
+                await reader.readexactly(int(re.search(rb"Content-Length: (\d+)", head)[1]))
+                await asyncio.sleep(1.5)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        return lines
+
+    async def answers():
+        async with running(limits, url, **site) as port:
+            silent = [await Client(port).send() for _ in range(3)]
+            await asyncio.sleep(0.2)
+            both = await asyncio.gather(answer(port, "127.0.0.2"), answer(port, "127.0.0.1"))
+            return *both, [await client.rest() for client in silent]
+
+    found = b"HTTP/1.1 404 Not Found"
+    other, same, silent = asyncio.run(answers())
+    assert other == [found, found]
+    assert same == ([found, found] if site else [])
+    assert silent == [b"", b"", b""]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 _TOKEN = "TIDEGAUGE_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
 
+MIN_TOKEN_CHARACTERS = 16
+"""Shorter tokens are warned of: nothing slows guessing."""
+
 
 class Theme(StrEnum):
     """The colour theme of the page."""
@@ -85,7 +88,7 @@ def dashboard(
     from tidegauge.widgets.server import is_loopback, serve
     from tidegauge.widgets.source import Shown
 
-    token = None
+    token, given = None, ""
     if not is_loopback(host):
         read_only = read_only or not write
         if no_token and user_header is None:
@@ -97,7 +100,9 @@ def dashboard(
         if no_token:
             say(f"only the proxy may reach {host}: others could send the header {user_header}, too")
         else:
-            token = os.environ.pop(_TOKEN, "") or secrets.token_urlsafe(24)
+            given = os.environ.pop(_TOKEN, "")
+            _check_token(given)
+            token = given or secrets.token_urlsafe(24)
     _check_header(user_header)
     url, folder = settings(db, artifacts)
     shown = Shown(url, None if folder is None else str(folder), dataset, read_only, show_samples)
@@ -110,8 +115,25 @@ def dashboard(
         theme=theme,
         user_header=user_header,
         token=token,
+        show_token=not given,  # what is printed lands in the logs of containers and services
         address=dashboard_url(),
     )
+
+
+def _check_token(token: str) -> None:
+    """Refuse a token that browsers or cookies would change, and warn of one that can be guessed."""
+    place = next((n for n, letter in enumerate(token, 1) if not "!" <= letter <= "~"), None)
+    if place is not None:
+        msg = (
+            f"{_TOKEN} has a blank, a control character or a letter beyond ASCII in place {place} of {len(token)}:"
+            " use letters, digits and signs of ASCII, such as the output of `openssl rand -hex 16`"
+        )
+        raise typer.BadParameter(msg)
+    if 0 < len(token) < MIN_TOKEN_CHARACTERS:
+        say(
+            f"{_TOKEN} has {len(token)} characters, which can be guessed: use at least"
+            f" {MIN_TOKEN_CHARACTERS}, such as the output of `openssl rand -hex 16`"
+        )
 
 
 def _check_header(name: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import (
     HistoryError,
+    ReadOnlyError,
     TidegaugeError,
     UnknownNameError,
     describe,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import AsOf
+
+_LOGGER = logging.getLogger(__name__)
 
 VIEWS = (
     "home",
@@ -177,10 +181,8 @@ class Backend:
             given["author"] = author
         try:
             return question({**(message.get("about") or {}), **given}).packed()
-        except TidegaugeError as problem:
-            return {"error": hide_folders(str(problem)), "kind": type(problem).__name__}, []
         except Exception as problem:  # noqa: BLE001 - every error is shown on the page
-            return {"error": hide_folders(describe(problem)), "kind": type(problem).__name__}, []
+            return error_for_viewers(problem), []
 
     def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
         answer = self._overview.catalogue(asked.get("table"))
@@ -230,3 +232,16 @@ def current_user() -> str | None:
     except (KeyError, OSError):
         return None
     return None if name == "root" else name
+
+
+def error_for_viewers(problem: Exception) -> dict[str, str]:
+    """Return an error as an answer: it tells viewers neither folders nor servers, nor what only the operator can do."""
+    kind = type(problem).__name__
+    if isinstance(problem, ReadOnlyError):
+        text = "this page is read-only: labels and comments are not accepted here"
+    elif type(problem).__module__.startswith("sqlalchemy"):
+        text = "the database could not answer it; its message is in the server's log"
+        _LOGGER.warning("a question failed: %s", describe(problem))
+    else:
+        text = str(problem) if isinstance(problem, TidegaugeError) else describe(problem)
+    return {"error": hide_folders(text), "kind": kind}

@@ -14,11 +14,14 @@ import socket
 import struct
 import webbrowser
 from asyncio import Future
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+from weakref import WeakSet
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
@@ -27,9 +30,8 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
 
 from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, describe
-from tidegauge.analyzers.core.secrets import hide_folders
 from tidegauge.widgets import script
-from tidegauge.widgets.backend import current_user
+from tidegauge.widgets.backend import current_user, error_for_viewers
 from tidegauge.widgets.source import DashboardSource, Shown
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ MOST_WAITING = 256
 """Questions that may wait for their turn."""
 MOST_CONNECTIONS = 512
 """Connections that may be open; a page has up to six, and a process often 1024 files."""
+MAX_CONNECTIONS_PER_ADDRESS = 64
+"""Connections from one address, unless it may be a proxy: nobody takes all of them."""
+FIRST_REQUEST_SECONDS = 10.0
+"""Time that a new connection may take to send the headers of its first request."""
 IDLE_SECONDS = 60.0
 """Time that a connection may be silent before a request, and that its headers may take."""
 QUESTION_SECONDS = 30.0
@@ -95,6 +101,8 @@ class Site:
     """Whether only names of this machine, and `name`, are answered."""
     name: str | None = None
     """Host name by which a proxy on this machine is known to others."""
+    secure: bool = False
+    """Whether the proxy is reached by https, so that browsers shall send it the cookie by https only."""
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(_AT_A_TIME, "questions")
     )
@@ -119,8 +127,10 @@ class _Handler(RequestHandler):
         host = _host_name(self.request.host)
         if self.site.local and not is_loopback(host) and host != self.site.name:
             raise HTTPError(403, reason="This dashboard answers only on its own machine")
-        if self.site.token is not None and not self._knows(self.get_cookie(self.site.cookie)):
-            self.admit()
+        if self.site.token is not None:
+            cookie = self.get_cookie(self.site.cookie)
+            if not self._knows(None if cookie is None else unquote(cookie)):
+                self.admit()
 
     def admit(self) -> None:
         """Refuse who did not show the token."""
@@ -160,6 +170,12 @@ class _Handler(RequestHandler):
             written.add_done_callback(lambda _: late.cancel())
         return written
 
+    def log_exception(self, kind: Any, problem: Any, trace: Any) -> None:
+        """Log a failed request without its address and headers, which may hold the token."""
+        if not isinstance(problem, HTTPError):
+            _LOGGER.error("%s %s failed: %s", self.request.method, self.request.path, kind.__name__)
+            _LOGGER.debug("where it failed", exc_info=(kind, problem, trace))
+
     def write_error(self, status_code: int, **_: Any) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}: {self._reason}\n")
@@ -173,7 +189,13 @@ class _Page(_Handler):
         if not self._knows(self.get_query_argument("token", None)):
             super().admit()
         # Lax, not strict: the links of messages are followed from other sites.
-        self.set_cookie(self.site.cookie, self.site.token or "", httponly=True, samesite="Lax")
+        self.set_cookie(
+            self.site.cookie,
+            quote(self.site.token or "", safe=""),
+            httponly=True,
+            samesite="Lax",
+            secure=self.site.secure and _host_name(self.request.host) == self.site.name,
+        )
         theme = self.get_query_argument("theme", None)
         self.redirect("./" + (f"?theme={quote(theme)}" if theme else ""))
 
@@ -239,15 +261,14 @@ class _Ask(_Handler):
         try:
             return framed(*self.site.source.backend().answer(message, self.author()))
         except TidegaugeError as problem:
-            kind = type(problem).__name__
-            told = {"id": message["id"], "error": hide_folders(str(problem)), "kind": kind}
-            return framed(told, [])
+            return framed({"id": message["id"], **error_for_viewers(problem)}, [])
         except Exception as problem:
             # A question that no page of ours asks, or a mistake of ours: the page says so, and goes on.
             _LOGGER.warning("a question failed: %s", describe(problem))
             _LOGGER.debug("where it failed", exc_info=True)
-            text = hide_folders(f"the question cannot be answered: {describe(problem)}")
-            return framed({"id": message["id"], "error": text, "kind": type(problem).__name__}, [])
+            told = error_for_viewers(problem)
+            told["error"] = f"the question cannot be answered: {told['error']}"
+            return framed({"id": message["id"], **told}, [])
 
 
 class _Unknown(_Handler):
@@ -264,6 +285,12 @@ class _Static(_Handler, StaticFileHandler):
     def initialize(self, site: Site) -> None:  # type: ignore[override]
         self.site = site
         StaticFileHandler.initialize(self, str(script.STATIC))
+
+    async def get(self, path: str, include_body: bool = True) -> None:  # noqa: FBT001, FBT002 - of its base
+        try:
+            await super().get(path, include_body)
+        except ValueError as problem:  # as of a zero byte: no file has such a name
+            raise HTTPError(404) from problem
 
     def set_extra_headers(self, path: str) -> None:
         self.set_header("Cache-Control", "no-cache")
@@ -295,6 +322,7 @@ def serve(
     theme: str,
     user_header: str | None = None,
     token: str | None = None,
+    show_token: bool = True,
     address: str | None = None,
 ) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM.
@@ -316,6 +344,8 @@ def serve(
     token : str, optional
         If given, only those who know it are answered: ``?token=`` in the first address, a cookie from
         then on.
+    show_token : bool
+        Whether the printed address has the token; if not, who knows it adds it.
     address : str, optional
         Where a proxy on this machine shows the page to others; requests for its host are answered, too.
 
@@ -342,16 +372,22 @@ def serve(
         cookie=f"tidegauge-{bound}",
         local=is_loopback(host),
         name=urlsplit(address).hostname if address else None,
+        secure=bool(address) and urlsplit(address).scheme == "https",
     )
-    url = _address(host, bound) + (f"?token={quote(token, safe='')}" if token else "")
-    asyncio.run(_serve(site, sockets, url, browser=browser))
+    plain = _address(host, bound)
+    url = f"{plain}?token={quote(token, safe='')}" if token else plain
+    shown_url = url if show_token or not token else f"{plain}?token=..."
+    asyncio.run(_serve(site, sockets, url, shown_url, browser=browser))
 
 
 class _Server(HTTPServer):
     """A server with limits of time and of connections, so that idle and slow clients cost little."""
 
     def initialize(self, site: Site) -> None:  # type: ignore[override]
-        self._open = 0
+        self._open: Counter[str] = Counter()
+        self._known: WeakSet[object] = WeakSet()
+        # All requests through a proxy come from its address.
+        self._limits_addresses = site.user_header is None and site.name is None
         super().initialize(
             application(site),
             max_body_size=_LARGEST_MESSAGE,
@@ -360,14 +396,26 @@ class _Server(HTTPServer):
         )
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        if self._open >= MOST_CONNECTIONS:
+        most = MAX_CONNECTIONS_PER_ADDRESS if self._limits_addresses else MOST_CONNECTIONS
+        if self._open.total() >= MOST_CONNECTIONS or self._open[address[0]] >= most:
             stream.close()
             return
-        self._open += 1
+        self._open[address[0]] += 1
         super().handle_stream(stream, address)
 
-    def on_close(self, server_conn: object) -> None:
-        self._open -= 1
+    def start_request(self, server_conn: object, request_conn: Any) -> Any:
+        """Wait for the first request of a connection for a shorter time than for later ones."""
+        if server_conn not in self._known:
+            self._known.add(server_conn)
+            request_conn.params = copy(request_conn.params)
+            request_conn.params.header_timeout = min(FIRST_REQUEST_SECONDS, IDLE_SECONDS)
+        return super().start_request(server_conn, request_conn)
+
+    def on_close(self, server_conn: Any) -> None:
+        address = server_conn.context.address[0]
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
         super().on_close(server_conn)
 
 
@@ -388,13 +436,15 @@ def application(site: Site) -> Application:
     )
 
 
-async def _serve(site: Site, sockets: list[socket.socket], url: str, *, browser: bool) -> None:
+async def _serve(
+    site: Site, sockets: list[socket.socket], url: str, shown_url: str, *, browser: bool
+) -> None:
     server = server_of(site)
     server.add_sockets(sockets)
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    print(f"Dashboard at {url} - end with Ctrl-C", flush=True)
+    print(f"Dashboard at {shown_url} - end with Ctrl-C", flush=True)
     if browser:
         # Some browsers block the process that opens them, and this one is about to serve.
         Thread(target=webbrowser.open, args=(url,), daemon=True).start()
