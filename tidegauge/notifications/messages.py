@@ -21,17 +21,22 @@ RUN = "run"
 """Name under which a failed run is told as checks are."""
 _CALL = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
 """Mentions that notify all members of a chat."""
+_MARKUP = re.compile(r"<(?=[@#:/&!]|a:|t:|id:)|\](?=\()", re.IGNORECASE)
+"""Beginnings of mentions, emojis and commands of Discord and Slack, and of links under other words in Markdown."""
 
 
 def plain(text: str, most: int) -> str:
-    r"""Sanitise a text: one line, no invisible characters, no mention of everyone, cut to a length.
+    r"""Sanitise a text: one line, no invisible characters, no mentions, no links under other words, cut to a length.
 
     Examples
     --------
     >>> plain("a\r\nb\u202ec @here", 99), plain("abcdef", 4)
     ('a b c @ here', 'abc…')
+    >>> plain("<@U024> <@&41> [x](http://evil) a < b", 99)
+    '< @U024> < @&41> [x] (http://evil) a < b'
     """
-    return one_line(_CALL.sub("@ ", one_line(text)), most)
+    text = _MARKUP.sub(lambda match: f"{match[0]} ", one_line(text))
+    return one_line(_CALL.sub("@ ", text), most)
 
 
 def incident_message(
