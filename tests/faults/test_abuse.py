@@ -218,6 +218,29 @@ def test_variables_of_files_do_not_explode(tmp_path):
         rules_of("{v: [1]}", "- Rule: x")
 
 
+def test_tables_for_people_are_escaped_in_pipes_and_data_stay_data(text, tmp_path, capfd):
+    """A pager, or the log of a job, shows them on a terminal in the end."""
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repo:
+        name, stored = filled(repo, text)
+    for command in (
+        ["report"],
+        ["anomalies", "list", name],
+        ["anomalies", "list", name, "--incidents"],
+        ["metrics", name],
+        ["dataset", "list"],
+    ):
+        assert run_command([*command, "--db", url]) == 0, command
+        told = capfd.readouterr()
+        assert not set("\x00\x07\x1b\x9b\u202e") & set(told.out + told.err), command
+    for command in (["export", "csv", name], ["metrics", name, "--format", "csv"]):
+        assert run_command([*command, "--db", url]) == 0
+        rows = list(csv.DictReader(io.StringIO(capfd.readouterr().out, newline="")))
+        assert {row["instance"].lstrip("'") for row in rows} == {stored.lstrip("'")}
+    assert run_command(["metrics", name, "--format", "json", "--db", url]) == 0
+    assert {row["instance"] for row in json.loads(capfd.readouterr().out)} == {stored}
+
+
 def test_half_a_surrogate_pair_is_refused(repo, tmp_path):
     said = "it has half of a surrogate pair"
     commit(repo, day(1))
@@ -374,6 +397,43 @@ def test_aliases_of_aliases_do_not_explode(tmp_path):
 def payload(content, **changed):
     kept = {"tag": "frequencies/1", "payload": content, "artifact": None}
     return Payload(**{**kept, "checksum": hashlib.sha256(content or b"").hexdigest(), **changed})
+
+
+def test_links_do_not_lead_out_of_the_folder_of_states(tmp_path):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "a.parquet").write_bytes(b"x")
+    folder = tmp_path / "large"
+    folder.mkdir()
+    (tmp_path / "linked").symlink_to(folder)
+    (folder / "file.parquet").symlink_to(tmp_path / "secret" / "a.parquet")
+    (folder / "dir").symlink_to(tmp_path / "secret")
+    (folder / "own.parquet").write_bytes(b"x")
+    (folder / "inside.parquet").symlink_to(folder / "own.parquet")
+    for root in (folder, tmp_path / "linked"):
+        files = artifacts.Artifacts(root)
+        for path in ("file.parquet", "dir/a.parquet"):
+            for use in (files.read, files.remove, files.modified):
+                with pytest.raises(tg.CorruptStateError, match="leads out of"):
+                    use(path)
+            with pytest.raises(tg.CorruptStateError, match="leads out of"):
+                files.write(path, b"y")
+        assert files.read("inside.parquet") == files.read("own.parquet") == b"x"
+    assert (tmp_path / "secret" / "a.parquet").read_bytes() == b"x"
+
+
+def test_check_names_triggers_and_tables_that_a_foreign_file_brings(tmp_path):
+    with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
+        commit(repo, day(1))
+        assert check(repo.database, repo.artifacts) == []
+        with repo.database.transaction() as connection:
+            connection.exec_driver_sql("CREATE TABLE other (x)")
+            connection.exec_driver_sql(
+                "CREATE TRIGGER spy AFTER INSERT ON label BEGIN INSERT INTO other VALUES (1); END"
+            )
+        assert check(repo.database, repo.artifacts) == [
+            "a table 'other' is not of Tidegauge",
+            "a trigger 'spy' of label is not of Tidegauge, and runs when that table is written to",
+        ]
 
 
 @pytest.mark.parametrize("path", ["../secret.parquet", "/etc/passwd", "a/../../secret.parquet"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from tidegauge.cli.options import (
     open_repository,
     pairs,
 )
+from tidegauge.cli.output import data_output
 from tidegauge.files.check_runs import FailOnLevel
 
 
@@ -74,7 +76,7 @@ def check(
         case CheckFormat.JUNIT:
             told = summary.junit(fail_on)
     if output is None:
-        print(told)
+        print(told, file=sys.stdout if form is CheckFormat.TEXT else data_output())
     else:
         write_output(output, told + "\n")
     return summary.status(fail_on)

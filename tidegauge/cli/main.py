@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import warnings
+from contextlib import redirect_stdout
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -49,7 +50,7 @@ from tidegauge.cli.options import (
     say,
     the_dataset,
 )
-from tidegauge.cli.output import Format, SafeTerminal, print_frame
+from tidegauge.cli.output import Format, SafeTerminal, data_output, print_frame
 from tidegauge.cli.report import report
 from tidegauge.cli.rules import rules_app
 
@@ -65,8 +66,6 @@ import_app = typer.Typer(help="Import metrics from other tools.", no_args_is_hel
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    if sys.stdout.isatty():  # a pipe gets what is there, as JSON and CSV
-        sys.stdout = cast("TextIO", SafeTerminal(sys.stdout))
     warnings.showwarning = _print_warning
     sys.exit(run_command(sys.argv[1:], ends_process=True))
 
@@ -81,7 +80,8 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
         Whether the process has nothing to do but the command: a time limit then ends it, too.
     """
     try:
-        status = app(arguments, prog_name="tidegauge", standalone_mode=False, obj=ends_process)
+        with redirect_stdout(cast("TextIO", SafeTerminal(sys.stdout))):
+            status = app(arguments, prog_name="tidegauge", standalone_mode=False, obj=ends_process)
     except typer.TyperException as error:  # typer would exit with 2, reserved for data failures
         text = error.format_message().rstrip(".")
         if text:  # without arguments the help is already shown
@@ -395,7 +395,7 @@ def export(
             raise typer.BadParameter(msg)
         pages = repository.pages(name, since=since, until=until, as_of=moment(as_of))
         if output is None:
-            files.write_csv(pages, sys.stdout)
+            files.write_csv(pages, data_output())
             return
         write = files.csv_file if form is ExportFormat.CSV else files.parquet_file
         print(f"{output}: {write(pages, output)} rows")
@@ -403,7 +403,7 @@ def export(
 
 def _write(text: str, output: Path | None) -> None:
     if output is None:
-        sys.stdout.write(text)
+        data_output().write(text)
     else:
         print(write_output(output, text))
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from tidegauge.analyzers.core.formatting import for_terminal
 
@@ -24,7 +24,10 @@ class Format(StrEnum):
 
 
 class SafeTerminal:
-    """A terminal that control characters in names and values cannot reach; see `for_terminal`."""
+    """Standard output that control characters in names and values do not reach; see `for_terminal`.
+
+    What is piped is read on a terminal in the end, too: by a pager, or in the log of a job.
+    """
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
@@ -41,6 +44,15 @@ class SafeTerminal:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._terminal, name)
 
+    def for_data(self) -> TextIO:
+        """Return the stream for data: a pipe or a file gets them as they are, a terminal gets them escaped."""
+        return cast("TextIO", self) if self._terminal.isatty() else self._terminal
+
+
+def data_output() -> TextIO:
+    """Return standard output for data that programs read, such as CSV; see `SafeTerminal.for_data`."""
+    return sys.stdout.for_data() if isinstance(sys.stdout, SafeTerminal) else sys.stdout
+
 
 def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = None) -> None:
     """Print a frame; a table shows only the named columns, the other formats show all."""
@@ -48,9 +60,9 @@ def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = N
 
     match form:
         case Format.CSV:
-            spreadsheet(frame).to_csv(sys.stdout, index=False)
+            spreadsheet(frame).to_csv(data_output(), index=False)
         case Format.JSON:
-            print(_json(frame))
+            print(_json(frame), file=data_output())
         case Format.TABLE:
             _print_table(frame[columns] if columns else frame)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,7 @@ from tidegauge.cli.options import (
     pairs,
     the_dataset,
 )
-from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.output import Format, data_output, print_frame
 from tidegauge.rules.outcome.report import FailOn
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def run(
         case RulesFormat.JUNIT:
             told = summary.junit(fail_on)
     if output is None:
-        print(told)
+        print(told, file=sys.stdout if form is RulesFormat.TEXT else data_output())
     else:
         write_output(output, told + "\n")
     return summary.status(fail_on)
