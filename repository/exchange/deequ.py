@@ -143,6 +143,9 @@ def _read(file: Path) -> list[Mapping[str, Any]]:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         msg = f"{file} is not JSON: {error}"
         raise SourceError(msg) from error
+    except ValueError as error:  # Python reads integers of up to 4300 digits
+        msg = f"cannot read {file}: it has a number of more than 4300 digits"
+        raise SourceError(msg) from error
     if not isinstance(entries, list) or not all(_is_result(entry) for entry in entries):
         msg = (
             f"{file} is not a metrics repository of Deequ: it is a list of objects with resultKey and"

@@ -16,7 +16,7 @@ from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
-from tidegauge.repository.store.database import Database, head_revision
+from tidegauge.repository.store.database import VERSION_TABLE, Database, head_revision
 from tidegauge.repository.store.newest import newest_first
 from tidegauge.repository.store.verdicts import hash_of
 
@@ -34,6 +34,7 @@ def check(database: Database, artifacts: Artifacts) -> list[str]:
         return [
             *_revision(database),
             *_integrity(connection),
+            *_foreign_objects(connection),
             *_indexes(connection),
             *_whole_batches(connection),
             *_newest(connection),
@@ -68,6 +69,19 @@ def _integrity(connection: Connection) -> Iterator[str]:
             yield f"SQLite integrity check: {line}"
     for table, row, parent, _ in connection.exec_driver_sql("PRAGMA foreign_key_check"):
         yield f"row {row} of {table} refers to a missing row of {parent}"
+
+
+def _foreign_objects(connection: Connection) -> Iterator[str]:
+    """Name what is not of the schema and runs or stands beside it: a foreign file may bring triggers."""
+    if connection.dialect.name != "sqlite":
+        return
+    ours = {*s.metadata.tables, VERSION_TABLE}
+    query = "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+    for kind, name, table in connection.exec_driver_sql(query):
+        if kind == "trigger":
+            yield f"a trigger {name!r} of {table} is not of Tidegauge, and runs when that table is written to"
+        elif kind == "table" and name not in ours:
+            yield f"a table {name!r} is not of Tidegauge"
 
 
 def _indexes(connection: Connection) -> Iterator[str]:

@@ -31,7 +31,7 @@ from tidegauge.analyzers.core.filesystems import (
 from tidegauge.analyzers.core.state import State, read_state
 
 if TYPE_CHECKING:
-    from pyarrow import fs
+    pass
 
 LARGEST_IN_DATABASE = 256 * 1024
 SMALLEST_COMPRESSED = 256
@@ -73,6 +73,10 @@ def _inside(relative: str) -> str:
         msg = f"the path {relative!r} of a state leads out of the artifacts' folder"
         raise CorruptStateError(msg)
     return relative
+
+
+def _is_within(file: Path, folder: Path) -> bool:
+    return file.resolve().is_relative_to(folder.resolve())
 
 
 class Artifacts:
@@ -168,7 +172,7 @@ class Artifacts:
 
     def modified(self, relative: str) -> datetime:
         """Return a file's time of last modification, in UTC."""
-        system, path = self._at(relative)
+        system, path = file_system(self._place(relative))
         info = system.get_file_info(path)
         if not info.is_file:
             raise FileNotFoundError(path)
@@ -176,7 +180,7 @@ class Artifacts:
 
     def remove(self, relative: str) -> None:
         """Remove a file; do nothing if it does not exist."""
-        system, path = self._at(relative)
+        system, path = file_system(self._place(relative))
         with suppress(FileNotFoundError):
             system.delete_file(path)
 
@@ -188,8 +192,7 @@ class Artifacts:
         OSError
             If it does not exist or cannot be read.
         """
-        assert self.root is not None
-        return read_file(child(self.root, _inside(relative)))
+        return read_file(self._place(relative))
 
     def write(self, relative: str, payload: bytes) -> None:
         """Write a file atomically; one that exists only becomes recent.
@@ -199,8 +202,7 @@ class Artifacts:
         DatabaseAccessError
             If the folder cannot be written.
         """
-        assert self.root is not None
-        target = child(self.root, _inside(relative))
+        target = self._place(relative)
         try:
             mode = None
             if isinstance(self.root, Path):
@@ -216,9 +218,14 @@ class Artifacts:
             msg = f"cannot write to the artifacts' folder {self.root}: {error}"
             raise DatabaseAccessError(msg) from error
 
-    def _at(self, relative: str) -> tuple[fs.FileSystem, str]:
+    def _place(self, relative: str) -> str:
+        """Return where a file is: within the folder, also where a link in the folder leads elsewhere."""
         assert self.root is not None
-        return file_system(child(self.root, _inside(relative)))
+        place = child(self.root, _inside(relative))
+        if isinstance(self.root, Path) and not _is_within(Path(place), self.root):
+            msg = f"the path {relative!r} of a state leads out of the artifacts' folder by a link"
+            raise CorruptStateError(msg)
+        return place
 
     def _read(self, relative: str) -> bytes:
         if self.root is None:

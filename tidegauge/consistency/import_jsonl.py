@@ -124,7 +124,7 @@ def _read(file: Path) -> Iterator[Line]:
             for number, text in enumerate(opened, start=1):
                 try:
                     yield json.loads(text)
-                except (json.JSONDecodeError, RecursionError) as error:
+                except (ValueError, RecursionError) as error:  # also a number of too many digits
                     msg = f"{file}, line {number}: no JSON: {error}"
                     raise SourceError(msg) from error
     except (OSError, UnicodeDecodeError) as error:

@@ -246,6 +246,7 @@ def test_what_cannot_be_taken_over_is_named(repo, tmp_path):
     [
         ("{", "is not JSON"),
         pytest.param("[" * 100_000, "is not JSON", id="deep"),
+        pytest.param(f"[{'9' * 5000}]", "a number of more than 4300 digits", id="digits"),
         ("{}", "not a metrics repository"),
         ('[{"resultKey": {}}]', "resultKey and"),
     ],
