@@ -76,8 +76,10 @@ def _foreign_objects(connection: Connection) -> Iterator[str]:
     if connection.dialect.name != "sqlite":
         return
     ours = {*s.metadata.tables, VERSION_TABLE}
-    query = "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
-    for kind, name, table in connection.exec_driver_sql(query):
+    objects = connection.exec_driver_sql(
+        "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+    )
+    for kind, name, table in objects:
         if kind == "trigger":
             yield f"a trigger {name!r} of {table} is not of Tidegauge, and runs when that table is written to"
         elif kind == "table" and name not in ours:
