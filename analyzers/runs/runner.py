@@ -13,6 +13,7 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
     MetricError,
     NoSuchColumnError,
+    PartitionColumnError,
     SourceError,
     StandingError,
     SuiteError,
@@ -158,7 +159,7 @@ def run_incremental(
     chosen = partition_filter(partitions, source.keys, time)
     with recording(store, spec, wait) as run:
         try:
-            listed = source.list_partitions()
+            listed = _list_partitions(source)
             _tag_version(store, run.run, source)
             ledger = _settled_ledger(source, listed, run)
             listed = _with_references(source, listed, analyzers)
@@ -271,6 +272,22 @@ def _without_vanished(
 def _was_read(found: MeasuredPartition) -> bool:
     """Return whether data was read: nothing is if no analyzer fits the schema."""
     return found.added_to is None or any(m.error is None for m in found.measurements)
+
+
+def _list_partitions(source: Source) -> list[ListedPartition]:
+    """List the partitions of a source; refuse two of one name, as of bytes that are no text."""
+    listed = source.list_partitions()
+    seen: dict[str, Partition] = {}
+    for partition in (entry.partition for entry in listed):
+        other = seen.setdefault(partition.name, partition)
+        if other is not partition:
+            values = " and ".join(str(one.values) for one in (other, partition))
+            msg = (
+                f"two partitions have the name {partition.name!r} (values {values}): choose other keys"
+                " (partition_by=[...]), or none (partition_by=[])"
+            )
+            raise PartitionColumnError(msg)
+    return listed
 
 
 def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:

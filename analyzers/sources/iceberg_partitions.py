@@ -33,7 +33,7 @@ _SUFFIXES = {
 """Transforms, and the ends of the names that Iceberg gives to fields by them."""
 _ALIASES = {"year": "years", "month": "months", "day": "days", "date": "days", "hour": "hours"}
 _TIMES = {"years": "%Y", "months": "%Y-%m", "days": "%Y-%m-%d", "hours": "%Y-%m-%d-%H"}
-"""Transforms of times, and how their values are written."""
+"""Transforms of times, the coarsest first, and how their values are written."""
 MAX_RANGES = 50
 """Ranges of times in one filter; more are joined to one, as long filters take Spark long to plan."""
 
@@ -54,12 +54,19 @@ class PartitionField:
         The column, as a path.
     width : int or None
         The number of buckets, or the width to truncate to.
+    finer : PartitionField or None
+        For a time that the table's spec has no field of: the field by a finer time that it has, such as
+        ``hours(at)`` for ``days(at)``.
+    is_stored : bool
+        Whether the metadata have values of the field itself; with `finer`, only those of older files.
     """
 
     name: str
     transform: str
     column: str
     width: int | None = None
+    finer: PartitionField | None = None
+    is_stored: bool = True
 
     @property
     def label(self) -> str:
@@ -76,13 +83,35 @@ class PartitionField:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the table has no column of this field."""
-        return self.transform != IDENTITY
+        """Whether the table has no column of this field; a field of a struct is no column."""
+        return self.transform != IDENTITY or len(parts(self.column)) > 1
+
+    def in_files(self, partition: str) -> str:
+        """Return SQL for the field's value in a data file.
+
+        Parameters
+        ----------
+        partition : str
+            SQL of the file's partition in the metadata.
+
+        Examples
+        --------
+        >>> hours = PartitionField("at_hour", "hours", "at")
+        >>> PartitionField("at_day", "days", "at", finer=hours, is_stored=False).in_files("p")
+        "date_add(DATE'1970-01-01', CAST(floor(p.`at_hour` / 24) AS INT))"
+        """
+        own = f"{partition}.{quote(self.name)}"
+        if self.finer is None:
+            return own
+        derived = _coarser(
+            self.finer.transform, f"{partition}.{quote(self.finer.name)}", self.transform
+        )
+        return f"coalesce({own}, {derived})" if self.is_stored else derived
 
     def applied(self, catalog: str) -> str:
         """Return SQL for the field's value in a row."""
         column = ".".join(quote(str(step)) for step in parts(self.column))
-        if not self.is_hidden:
+        if self.transform == IDENTITY:
             return column
         width = "" if self.width is None else f"{self.width}, "
         return f"{quote(catalog)}.`system`.`{self.transform}`({width}{column})"
@@ -113,6 +142,17 @@ class PartitionField:
             case _:
                 return hive_text(value)
         return f"coalesce({text}, {literal(NULL)})"
+
+
+def _coarser(transform: str, value: str, wanted: str) -> str:
+    """Return SQL for the value of a coarser transform of times, from that of a finer one."""
+    if transform == "months":
+        return f"CAST(floor({value} / 12) AS INT)"
+    day = value
+    if transform == "hours":
+        day = f"date_add(DATE'1970-01-01', CAST(floor({value} / 24) AS INT))"
+    years = f"(year({day}) - 1970)"
+    return {"days": day, "months": f"{years} * 12 + month({day}) - 1", "years": years}[wanted]
 
 
 def parse_transform(text: str) -> tuple[str, int | None, str] | None:
@@ -188,10 +228,46 @@ def partition_fields(transforms: Iterable[str], names: Sequence[str]) -> tuple[P
     )
 
 
+def _coarser_field(
+    text: str, fields: Sequence[PartitionField], names: Collection[str]
+) -> PartitionField | None:
+    """Return the field of a coarser time than that of the table's spec; None if there is none.
+
+    A table that is partitioned by hours now, and was by days, can go on by days.
+    """
+    kinds = list(_TIMES)
+    parsed = parse_transform(text)
+    for finer in fields:
+        for kind in kinds[: kinds.index(finer.transform)] if finer.transform in _TIMES else ():
+            name = f"{finer.source}_{_SUFFIXES[kind]}"
+            wanted = parsed and (parsed[0], parsed[2].casefold()) == (kind, finer.column.casefold())
+            if wanted or text.casefold() == name.casefold():
+                stored = next((one for one in names if one.casefold() == name.casefold()), None)
+                return PartitionField(
+                    stored or name, kind, finer.column, finer=finer, is_stored=stored is not None
+                )
+    return None
+
+
 def chosen_fields(
-    wanted: Sequence[str] | None, fields: Sequence[PartitionField], what: str
+    wanted: Sequence[str] | None,
+    fields: Sequence[PartitionField],
+    what: str,
+    names: Collection[str] = (),
 ) -> tuple[PartitionField, ...]:
     """Return the requested fields, given by name or as a transform; all for None.
+
+    Coarser times than those of the spec can be requested, too.
+
+    Parameters
+    ----------
+    wanted : sequence of str or None
+    fields : sequence of PartitionField
+        The fields of the spec.
+    what : str
+        The table, for errors.
+    names : collection of str
+        The names of all fields that the table has or had.
 
     Raises
     ------
@@ -203,6 +279,8 @@ def chosen_fields(
     >>> fields = [PartitionField("at_day", "days", "at"), PartitionField("c", "identity", "c")]
     >>> [f.name for f in chosen_fields(["days(at)", "C"], fields, "table t")]
     ['at_day', 'c']
+    >>> [f.name for f in chosen_fields(["at_month", "years(at)"], fields, "table t", ["at_month"])]
+    ['at_month', 'at_year']
     """
     if wanted is None:
         return tuple(fields)
@@ -211,7 +289,11 @@ def chosen_fields(
     chosen = []
     for text in wanted:
         kind, width, column = parse_transform(text) or ("", None, "")
-        field = by_name.get(text.casefold()) or by_transform.get((kind, width, column.casefold()))
+        field = (
+            by_name.get(text.casefold())
+            or by_transform.get((kind, width, column.casefold()))
+            or _coarser_field(text, fields, names)
+        )
         if field is None:
             known = ", ".join(
                 f"{f.name!r} ({f.label})" if f.is_hidden else repr(f.name) for f in fields

@@ -135,6 +135,8 @@ class LoggedTable:
         it is the one that is read, whatever is written meanwhile. None before, and if it is empty.
     fields : tuple of PartitionField
         The partition fields of an Iceberg table, as its keys.
+    field_names : sequence of str
+        The names of all partition fields that an Iceberg table has or had.
     reference : IcebergReference
         The table and the branch or tag that an Iceberg table's name names.
     """
@@ -148,6 +150,7 @@ class LoggedTable:
     snapshot: int | None = None
     fields: tuple[PartitionField, ...] = ()
     reference: IcebergReference | None = None
+    field_names: Sequence[str] = ()
     _table: str = field(init=False, default="")
     _physical: Sequence[str] = field(init=False, default=())
 
@@ -278,7 +281,7 @@ class LoggedTable:
             If the table is not partitioned by one of them.
         """
         if self.format == ICEBERG:
-            self.fields = chosen_fields(wanted, self.fields, what)
+            self.fields = chosen_fields(wanted, self.fields, what, self.field_names)
             self.keys = tuple(field.name for field in self.fields)
         else:
             self.keys = check_keys(wanted, self.keys, what)
@@ -318,16 +321,14 @@ class LoggedTable:
         commits = self.spark.table(f"{table}.`snapshots`")
         commits = commits.selectExpr("snapshot_id", "unix_millis(committed_at) AS ms")
         live = entries.join(commits, "snapshot_id", "left")
-        keys = [f"partition.{quote(field.name)}" for field in self.fields]
+        keys = [field.in_files("partition") for field in self.fields]
         # Null may mean that an older partition spec lacked the key: compare with the null counts.
         odd = " OR ".join(
             f"({key} IS NULL AND NOT coalesce(content = 0 AND"
             f" m.{quote(field.source)}.null_value_count = record_count, false))"
             for key, field in zip(keys, self.fields, strict=True)
         )
-        specs, unclear = live.selectExpr(
-            "count(DISTINCT spec_id)", f"coalesce(max({odd or 'false'}), false)"
-        ).collect()[0]
+        (unclear,) = live.selectExpr(f"coalesce(max({odd or 'false'}), false)").collect()[0]
         files = live.selectExpr(
             *(
                 f"{f.text(key)} AS k{i}"
@@ -337,7 +338,7 @@ class LoggedTable:
             "coalesce(content_size_in_bytes, file_size_in_bytes) AS size",
             "ms",
         )
-        return files, not self.keys or (specs <= 1 and not unclear)
+        return files, not unclear
 
     def _iceberg_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
         """Return snapshots in order, back to the oldest of some, and each partition's last change.
@@ -360,7 +361,7 @@ class LoggedTable:
         if not writing:
             return steps, {}
         keys = [
-            f"nullif({field.text(f'data_file.partition.{quote(field.name)}')}, {literal(NULL)})"
+            f"nullif({field.text(field.in_files('data_file.partition'))}, {literal(NULL)})"
             for field in self.fields
         ]
         entries = self.spark.table(f"{self._base}.`all_entries`")
@@ -516,10 +517,18 @@ def logged_table(
         base = quoted if reference is None else table_sql(reference.table)
         files = spark.table(f"{base}.`files`").schema
         partition = files["partition"].dataType if "partition" in files.names else None
-        fields = partition_fields(description.transforms, getattr(partition, "names", []))
+        names = getattr(partition, "names", [])
+        fields = partition_fields(description.transforms, names)
         keys = tuple(field.name for field in fields)
         return LoggedTable(
-            spark, name, keys, ICEBERG, description.location, fields=fields, reference=reference
+            spark,
+            name,
+            keys,
+            ICEBERG,
+            description.location,
+            fields=fields,
+            reference=reference,
+            field_names=names,
         )
     # New commits of a catalog-managed table may not be in its log yet.
     managed = "delta.feature.catalogManaged" in description.details.get("table properties", "")

@@ -274,6 +274,90 @@ def test_partitioning_that_evolved(spark, measure, repo):
     assert not tg.analyze(name, other, repository=repo, spark=spark).changes
 
 
+def test_days_go_on_when_a_table_is_partitioned_by_hours(spark, measure, repo):
+    """Old files have days and new ones hours; both are listed by days without opening a file."""
+    name = "lake.sales.finer"
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(
+        f"CREATE TABLE {name} (amount DOUBLE, at TIMESTAMP) USING iceberg PARTITIONED BY (days(at))"
+    )
+    rows = "(1.0, TIMESTAMP'2026-01-17 23:30:00'), (2.0, TIMESTAMP'2026-01-18 10:00:00')"
+    spark.sql(f"INSERT INTO {name} VALUES {rows}")
+
+    def run(dataset="finer", **options):
+        suite = tg.Suite(dataset, [tg.Size(), tg.Sum("amount")], **options)
+        done = tg.analyze(name, suite, repository=repo, spark=spark)
+        assert not done.failed
+        return {name: str(change) for name, change in done.changes.items()}
+
+    days = {"at_day=2026-01-17": "new", "at_day=2026-01-18": "new"}
+    assert run() == days
+    spark.sql(f"ALTER TABLE {name} REPLACE PARTITION FIELD days(at) WITH hours(at)")
+    with pytest.raises(tg.DatasetMismatchError, match=r"write partition_by: \[at_day\]"):
+        run()
+    assert run(partition_by=["at_day"]) == {}
+    more = (
+        "(4.0, TIMESTAMP'2026-01-18 11:00:00'), (8.0, TIMESTAMP'2026-01-19 00:00:00'), (16.0, NULL)"
+    )
+    spark.sql(f"INSERT INTO {name} VALUES {more}")
+    assert run(partition_by=["days(at)"]) == {
+        "at_day=2026-01-18": "restated",
+        "at_day=2026-01-19": "new",
+        f"at_day={NONE}": "new",
+    }
+    sums = repo.metrics("finer", name="Sum").set_index("partition")["value"].to_dict()
+    assert sums == {
+        "at_day=2026-01-17": 1.0,
+        "at_day=2026-01-18": 6.0,
+        "at_day=2026-01-19": 8.0,
+        f"at_day={NONE}": 16.0,
+    }
+    assert run("months", partition_by=["months(at)"]) == {
+        "at_month=2026-01": "new",
+        f"at_month={NONE}": "new",
+    }
+    assert run("years", partition_by=["at_year"]) == {
+        "at_year=2026": "new",
+        f"at_year={NONE}": "new",
+    }
+    with pytest.raises(tg.PartitionColumnError, match="no partition column 'minutes\\(at\\)'"):
+        run("minutes", partition_by=["minutes(at)"])
+
+
+def test_a_field_of_a_struct_is_a_partition(spark, repo):
+    name = "lake.sales.nested"
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(
+        f"CREATE TABLE {name} (st STRUCT<c: STRING, n: INT>, amount DOUBLE) USING iceberg"
+        " PARTITIONED BY (st.c)"
+    )
+    rows = "(named_struct('c', 'DE', 'n', 1), 1.0), (named_struct('c', 'FR', 'n', 2), 2.0)"
+    spark.sql(f"INSERT INTO {name} VALUES {rows}")
+    for number, keys in enumerate((None, ["st.c"])):
+        suite = tg.Suite(f"nested{number}", [tg.Sum("amount")], partition_by=keys)
+        run = tg.analyze(name, suite, repository=repo, spark=spark)
+        assert sorted(run.changes) == ["st.c=DE", "st.c=FR"]
+        assert run.metrics()["value"].tolist() == [1.0, 2.0]
+
+
+def test_partitions_of_one_name_are_refused(spark, repo):
+    name = "lake.sales.binary"
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(f"CREATE TABLE {name} (k BINARY, a DOUBLE) USING iceberg PARTITIONED BY (k)")
+    spark.sql(f"INSERT INTO {name} VALUES (X'FF', 1.0), (X'FE', 2.0)")
+    with pytest.raises(
+        tg.PartitionColumnError, match=r"two partitions have the name .*partition_by"
+    ):
+        tg.analyze(name, tg.Suite("b", [tg.Size()]), repository=repo, spark=spark)
+    suite = tg.Suite("b", [tg.Size()], partition_by=[])
+    assert tg.analyze(name, suite, repository=repo, spark=spark).metrics()["value"].tolist() == [
+        2.0
+    ]
+
+
 @pytest.fixture
 def hidden(spark):
     """An Iceberg table partitioned by the days of a time and by buckets of a number; its name."""
