@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime
 from math import isnan, nan
 from pathlib import Path
@@ -20,27 +20,10 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     UnknownNameError,
 )
-from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.rendering import Rendered
-from tidegauge.analyzers.runs.verdicts import Case, VerdictKey
-from tidegauge.repository.history.charts import CHART_COLUMNS, chart_rows, fact_pages
-from tidegauge.repository.history.versions import (
-    RESTATEMENT_COLUMNS,
-    VERSION_COLUMNS,
-    restatement_rows,
-    version_rows,
-)
-from tidegauge.repository.maintenance.dropping import Dropped, drop, rename
-from tidegauge.repository.maintenance.forgetting import Forgotten, forget
-from tidegauge.repository.maintenance.retention import Age, Cleaned, clean
-from tidegauge.repository.rollups.compute import roll_up
-from tidegauge.repository.rollups.reading import rolled_windows, rollup_rows
 from tidegauge.repository.store.config import artifacts_of, settings
-from tidegauge.repository.store.database import MISSING, Database
-from tidegauge.repository.store.facts import read_facts, read_newest
-from tidegauge.repository.store.folds import GENERATION_COLUMNS, generation_rows
+from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.frames import Kind, frame_of
-from tidegauge.repository.store.labels import LABEL_COLUMNS, add_label, add_range, label_rows
 from tidegauge.repository.store.listing import (
     PARTITION_COLUMNS,
     RUN_COLUMNS,
@@ -60,42 +43,21 @@ from tidegauge.repository.store.queries import (
     SeriesFilter,
     Window,
     as_analyzer,
-    check_selectors,
     dataset_id,
     moment_of,
     partition_id,
     require_measured,
+    selected,
     series_filter,
 )
 from tidegauge.repository.store.recorded import Recorded
-from tidegauge.repository.store.runs import SqlRunStore
-from tidegauge.repository.store.states import (
-    WINDOW_COLUMNS,
-    HistoricStates,
-    NamedStates,
-    window_rows,
-)
-from tidegauge.repository.store.user_metrics import (
-    Record,
-    Values,
-    values_by_partition_name,
-    write_record,
-)
-from tidegauge.repository.store.verdicts import (
-    VERDICT_COLUMNS,
-    Verdict,
-    add_verdict,
-    check_judged_name,
-    check_judged_partition,
-    find_verdict,
-    verdict_rows,
-)
-from tidegauge.repository.store.windows import WindowScheme
 
 if TYPE_CHECKING:
     import pandas as pd
     import sqlalchemy as sa
 
+    from tidegauge.analyzers.core.metric import Metric
+    from tidegauge.analyzers.runs.verdicts import VerdictKey
     from tidegauge.repository.detectors.base import Detector
     from tidegauge.repository.detectors.monitor import MonitorLike
     from tidegauge.repository.detectors.rules import DecisionRule
@@ -105,6 +67,11 @@ if TYPE_CHECKING:
     from tidegauge.repository.history.plots import Plot
     from tidegauge.repository.incidents.causes import Causes
     from tidegauge.repository.incidents.details import IncidentDetails
+    from tidegauge.repository.maintenance.dropping import Dropped
+    from tidegauge.repository.maintenance.forgetting import Forgotten
+    from tidegauge.repository.maintenance.retention import Age, Cleaned
+    from tidegauge.repository.store.states import HistoricStates, NamedStates
+    from tidegauge.repository.store.user_metrics import Values
 
 
 Names = str | Sequence[str] | None
@@ -166,6 +133,8 @@ class Repository(Rendered):
         artifacts: str | Path | None = None,
         read_only: bool = False,
     ) -> None:
+        from tidegauge.repository.store.runs import SqlRunStore
+
         if isinstance(url, Path):
             url = f"sqlite:///{url}"
         if url is not None and not isinstance(url, str):
@@ -314,13 +283,9 @@ class Repository(Rendered):
           dataset  partitions         newest  rows  failed
         0       d           2  ds=2013-01-02    12       1
         """
-        from tidegauge.repository.history.overview import OVERVIEW_COLUMNS, overview_rows
+        from tidegauge.repository.history.overview import OVERVIEW_COLUMNS, read_overview
 
-        with self.database.read() as connection:
-            rows = overview_rows(connection, dataset, Window.between(since, None))
-            if note := connection.info.get(MISSING):
-                _log.warning("%s: it reads as empty until something is recorded", note)
-        return frame_of(rows, OVERVIEW_COLUMNS)
+        return frame_of(read_overview(self.database, dataset, since), OVERVIEW_COLUMNS)
 
     def calendar(
         self, dataset: str, *, since: Moment = None, until: Moment = None, as_of: AsOf = None
@@ -435,6 +400,8 @@ class Repository(Rendered):
         [10.0, 12.0]
         """
         from tidegauge.repository.history.series import wide_frame
+        from tidegauge.repository.rollups.reading import rollup_rows
+        from tidegauge.repository.store.facts import read_facts
 
         given: HistoryFilter = {"name": name, "instance": instance, **series}
         with self._selected(dataset, given, tags) as (connection, query, as_of):
@@ -555,6 +522,8 @@ class Repository(Rendered):
         ...     repo.latest("d", "Size")[["partition", "value"]].values.tolist()
         [['ds=2013-01-02', 12.0]]
         """
+        from tidegauge.repository.store.facts import read_facts, read_newest
+
         given: SeriesFilter = {"name": name, "instance": instance, **series}
         with self._selected(dataset, given) as (connection, query, _):
             if as_of is not None:
@@ -586,6 +555,8 @@ class Repository(Rendered):
         ...     [page["partition"].unique().tolist() for page in repo.pages("d", rows=1, name="Size")]
         [['ds=2013-01-01'], ['ds=2013-01-02'], ['ds=2013-01-03']]
         """
+        from tidegauge.repository.history.charts import fact_pages
+
         with self._selected(dataset, series) as (connection, query, as_of):
             pages = fact_pages(connection, dataset, query, as_of, rows)
             if self.database.is_shared:
@@ -624,6 +595,8 @@ class Repository(Rendered):
         ...     repo.chart("d", points=2, name="Size")[["low", "high", "count"]].values.tolist()
         [[1.0, 2.0, 2.0], [3.0, 4.0, 2.0]]
         """
+        from tidegauge.repository.history.charts import CHART_COLUMNS, chart_rows
+
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = chart_rows(connection, dataset, query, points, as_of)
         return frame_of(rows, CHART_COLUMNS)
@@ -667,6 +640,8 @@ class Repository(Rendered):
         ...     print(repo.versions("d", "ds=2013-01-01", name="Size")[[1, 2]].to_numpy().tolist())
         [[10.0, 12.0]]
         """
+        from tidegauge.repository.history.versions import VERSION_COLUMNS, version_rows
+
         with self._selected(dataset, series) as (connection, query, _):
             id_ = partition_id(connection, dataset, partition)
             rows = version_rows(connection, dataset, id_, query, as_of)
@@ -706,6 +681,8 @@ class Repository(Rendered):
         ...     repo.restatements("d", name="Size")[["partition", "old", "new"]].values.tolist()
         [['ds=2013-01-01', 10.0, 12.0]]
         """
+        from tidegauge.repository.history.versions import RESTATEMENT_COLUMNS, restatement_rows
+
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = restatement_rows(connection, dataset, query, as_of)
         return frame_of(rows, RESTATEMENT_COLUMNS)
@@ -763,6 +740,12 @@ class Repository(Rendered):
         1
         [1250.5]
         """
+        from tidegauge.repository.store.user_metrics import (
+            Record,
+            values_by_partition_name,
+            write_record,
+        )
+
         many = isinstance(value, Mapping)
         if many and (partition is not None or time is not None):
             msg = "values by partition take no partition= and no time="
@@ -856,6 +839,9 @@ class Repository(Rendered):
         ...     repo.merge("d", tg.Size()).value, repo.merge("d", tg.Size(), until="2013-01-01").value
         (22.0, 10.0)
         """
+        from tidegauge.repository.store.states import WINDOW_COLUMNS, window_rows
+        from tidegauge.repository.store.windows import WindowScheme
+
         asked = as_analyzer(analyzer)
         with self.database.read() as connection:
             require_measured(connection, dataset, asked)
@@ -896,6 +882,8 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     repo.window_states("flights", since="2013-02-01").window.until
         """
+        from tidegauge.repository.store.states import HistoricStates
+
         window = Window.between(since, until)
         return HistoricStates(
             self.database, self.artifacts, dataset, window, segment, as_of, allow_missing
@@ -914,6 +902,8 @@ class Repository(Rendered):
         ...     tg.Size().load_state_and_compute_metric(repo.states("nightly")).value
         3.0
         """
+        from tidegauge.repository.store.states import NamedStates
+
         return NamedStates(self.database, self.artifacts, name)
 
     def generations(self, dataset: str) -> pd.DataFrame:
@@ -940,6 +930,8 @@ class Repository(Rendered):
         >>> found[["analyzer", "generation", "first"]].tail(2).values.tolist()
         [["Uniqueness('s')", 's is a text', 'ds=2013-01-01'], ["Uniqueness('s')", 's is a number', 'ds=2013-01-02']]
         """
+        from tidegauge.repository.store.folds import GENERATION_COLUMNS, generation_rows
+
         with self.database.read() as connection:
             rows = generation_rows(connection, dataset_id(connection, dataset))
         return frame_of(rows, GENERATION_COLUMNS)
@@ -973,6 +965,9 @@ class Repository(Rendered):
         ...     repo.metrics("d", "Size", window="month")["value"].tolist()
         [22.0]
         """
+        from tidegauge.repository.rollups.compute import roll_up
+        from tidegauge.repository.rollups.reading import rolled_windows
+
         with self.database.read() as connection:
             names = windows if windows is not None else rolled_windows(connection, dataset)
         return roll_up(self.database, self.artifacts, dataset, names, run)
@@ -1010,6 +1005,8 @@ class Repository(Rendered):
         ...     repo.clean(versions="0d", dry_run=True).versions
         1
         """
+        from tidegauge.repository.maintenance.retention import clean
+
         self.artifacts.require_folder()
         return clean(
             self.database,
@@ -1093,6 +1090,8 @@ class Repository(Rendered):
         ...     repo.datasets()
         ['sales']
         """
+        from tidegauge.repository.maintenance.dropping import rename
+
         with self.store.hold(dataset, 0), self.store.hold(name, 0):
             rename(self.database, dataset, name, dry_run=dry_run)
 
@@ -1148,6 +1147,8 @@ class Repository(Rendered):
         ...     repo.partitions("d")["partition"].tolist(), dropped.partitions
         (['ds=2013-01-01'], 1)
         """
+        from tidegauge.repository.maintenance.dropping import drop
+
         self.artifacts.require_folder()
         named = analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
         with self.store.hold(dataset, 0):
@@ -1197,6 +1198,8 @@ class Repository(Rendered):
         >>> "ann" in names, "bob" in names, len(names)
         (False, True, 2)
         """
+        from tidegauge.repository.maintenance.forgetting import forget
+
         some = [values] if isinstance(values, str) else list(values)
         self.artifacts.require_folder()
         return forget(self.database, self.artifacts, some, dry_run=dry_run)
@@ -1467,19 +1470,14 @@ class Repository(Rendered):
         with self._selected(dataset, given) as (connection, query, as_of):
             return read_plot(connection, dataset, query, as_of)
 
-    @contextmanager
     def _selected(
         self,
         dataset: str | None,
         series: HistoryFilter | SeriesFilter,
         tags: Mapping[str, str] | None = None,
         **window: Moment,
-    ) -> Iterator[tuple[sa.Connection, MetricQuery, AsOf]]:
-        """Open a connection and build the query; raise if a filter matches no series."""
-        query, as_of = MetricQuery.from_filter(series, tags, **window)
-        with self.database.read() as connection:
-            check_selectors(connection, dataset, query)
-            yield connection, query, as_of
+    ) -> AbstractContextManager[tuple[sa.Connection, MetricQuery, AsOf]]:
+        return selected(self.database, dataset, series, tags, **window)
 
     # anomalies and incidents
 
@@ -2088,6 +2086,8 @@ class Repository(Rendered):
         ...         [(label["by"], label["label"]) for label in error.labels]
         [('ann', 'acknowledged')]
         """
+        from tidegauge.repository.store.labels import add_label
+
         add_label(self.database, id, label, note, by, seen, until)
 
     def label_range(
@@ -2133,6 +2133,8 @@ class Repository(Rendered):
         ...     len(repo.detect("orders", [tg.Monitor({"name": "rows"})]))
         0
         """
+        from tidegauge.repository.store.labels import add_range
+
         series = {"name": name, "instance": instance, "segment": segment}
         add_range(self.database, dataset, label, Window.between(since, until), series, note, by)
 
@@ -2163,6 +2165,8 @@ class Repository(Rendered):
         ...     repo.labels("orders")[["label", "by"]].values.tolist()
         [['acknowledged', 'ann']]
         """
+        from tidegauge.repository.store.labels import LABEL_COLUMNS, label_rows
+
         with self.database.read() as connection:
             rows = label_rows(connection, dataset, as_of)
         return frame_of(rows, LABEL_COLUMNS)
@@ -2223,6 +2227,9 @@ class Repository(Rendered):
         ...     repo.verdict("orders", **of)
         '{"failed": ["price > 0"]}'
         """
+        from tidegauge.analyzers.runs.verdicts import Case
+        from tidegauge.repository.store.verdicts import Verdict, add_verdict
+
         return add_verdict(self.database, dataset, Case(**key), Verdict(passed, result), run)
 
     def verdict(self, dataset: str, *, as_of: AsOf = None, **key: Unpack[VerdictKey]) -> str | None:
@@ -2256,6 +2263,9 @@ class Repository(Rendered):
         ...     print(repo.verdict("orders", **of, fingerprint="b770"))
         None
         """
+        from tidegauge.analyzers.runs.verdicts import Case
+        from tidegauge.repository.store.verdicts import find_verdict
+
         with self.database.read() as connection:
             return find_verdict(connection, dataset, Case(**key), as_of)
 
@@ -2306,6 +2316,13 @@ class Repository(Rendered):
         ...     repo.verdicts("orders")["passed"].tolist()
         [False, True]
         """
+        from tidegauge.repository.store.verdicts import (
+            VERDICT_COLUMNS,
+            check_judged_name,
+            check_judged_partition,
+            verdict_rows,
+        )
+
         with self.database.read() as connection:
             if partition:  # the empty one is the whole dataset
                 check_judged_partition(connection, dataset, partition)

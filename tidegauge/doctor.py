@@ -18,7 +18,7 @@ from tidegauge.analyzers.core.errors import (
     UnsupportedSparkError,
 )
 from tidegauge.analyzers.core.plugins import load_plugins
-from tidegauge.packages import ARRAY_PACKAGES, import_cure, import_problem
+from tidegauge.packages import import_cure, import_problems
 from tidegauge.spark.java import bundled_java, find_java, java_version
 from tidegauge.widgets import script
 
@@ -58,8 +58,8 @@ def examine(url: str) -> Iterator[Diagnosis]:
     """Check Python, packages, plug-ins, Java, write access, and the repository at ``url``."""
     yield Diagnosis("Tidegauge", OK, __version__)
     yield _python()
-    for package in ARRAY_PACKAGES:
-        yield _array_package(package)
+    for package, problem in import_problems().items():
+        yield _array_package(package, problem)
     for package, use, extra in _PACKAGES:
         yield _package(package, use, extra)
     yield from _plugins()
@@ -121,10 +121,9 @@ def _package(package: str, use: str, extra: str) -> Diagnosis:
         )
 
 
-def _array_package(package: str) -> Diagnosis:
-    """Import a package: one that is installed may not fit the others."""
+def _array_package(package: str, problem: str | None) -> Diagnosis:
+    """Report whether a package can be imported: one that is installed may not fit the others."""
     what = f"{package}, for measuring tables"
-    problem = import_problem(package)
     if problem is not None:
         return Diagnosis(what, WRONG, f"cannot be imported: {problem}", import_cure(package))
     return Diagnosis(what, OK, version(package))

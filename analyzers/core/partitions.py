@@ -20,6 +20,9 @@ from tidegauge.analyzers.core.errors import (
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for the partition of null and the empty string."""
 
+UNTRACKED_PREFIX = "given/"
+"""Beginning of fingerprints of data that counts as new content each time that it is listed."""
+
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 

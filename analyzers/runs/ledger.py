@@ -13,16 +13,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.partitions import UNTRACKED_PREFIX, Partition
 from tidegauge.analyzers.core.segments import SegmentSet
-from tidegauge.analyzers.core.state import State
-from tidegauge.analyzers.sources.sources import UNTRACKED_PREFIX
+
+if TYPE_CHECKING:
+    from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+    from tidegauge.analyzers.core.state import State
 
 
 class RunStatus(StrEnum):

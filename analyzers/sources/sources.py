@@ -24,7 +24,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.filesystems import absolute, data_folder, file_system, plain_path
 from tidegauge.analyzers.core.frames import check_frame
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.partitions import UNTRACKED_PREFIX, Partition
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, quote
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
 """Providers whose partitions are folders of files, so that changes show in the files."""
-
-UNTRACKED_PREFIX = "given/"
-"""Beginning of fingerprints of data that counts as new content each time that it is listed."""
 
 
 @dataclass(frozen=True, slots=True)

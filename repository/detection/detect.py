@@ -53,7 +53,6 @@ from tidegauge.repository.detectors.matrices import (
 )
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.distributions.drift import drifts
 from tidegauge.repository.distributions.stored import StoredColumn
@@ -68,7 +67,7 @@ from tidegauge.repository.store.facts import FactDimensions, Facts, dimensions_o
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.recorded import Watched
-from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow, Severity
 from tidegauge.repository.store.scorebook import NUMBERS, Points
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
 from tidegauge.repository.detectors.matrices import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.severity import Severity, severity_steps, weights_of
+from tidegauge.repository.detectors.severity import severity_steps, weights_of
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.sentence import direction, explain
 from tidegauge.repository.store.queries import Window
-from tidegauge.repository.store.rows import PartitionRow, SeriesRow
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow, Severity
 from tidegauge.repository.store.scorebook import Points
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from tidegauge.analyzers.core.registry import Registry
 from tidegauge.repository.detectors.base import DETECTORS, Detector, Scores
 from tidegauge.repository.detectors.rules import RULES, DecisionRule, FalseDiscoveryRate
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store.queries import canonical_of
+from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,3 +30,5 @@ DETECTOR_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.repository.detectors.seasonal": ("Seasonal",),
 }
 """Detector names by module; list a new detector here."""
+MISSING_PARTITION = "MissingPartition"
+"""The name of its detector and series; readers of history compare it without importing the detector."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.numerics.counts import SMALL
+from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,14 +35,6 @@ WEIGHTS = np.array([0.25, 1.0, 2.0])
 """Weights in the decision of departures that would be information, a warning and an error."""
 ALONE, OTHERS, STIRRED = 0.05, 5, 2.0
 """Weight of a number that departs alone: of so many others, none has a score of so much."""
-
-
-class Severity(StrEnum):
-    """Severity of an anomaly."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Severity:

@@ -15,13 +15,12 @@ from tidegauge.repository.detectors.arrivals import MIN_PARTITIONS, Late, delays
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.matrices import group_by_segment, times_of, to_datetime64
 from tidegauge.repository.detectors.rules import RULES
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.numerics.grid import CYCLES
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
-from tidegauge.repository.store.rows import CalendarRow, LedgerRow
+from tidegauge.repository.store.rows import CalendarRow, LedgerRow, Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

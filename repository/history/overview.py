@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 
 from tidegauge.analyzers.runs.ledger import FAILED_RUNS
+from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.database import MISSING, Database
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.listing import retired_datasets
-from tidegauge.repository.store.queries import Window, dataset_id
+from tidegauge.repository.store.queries import Moment, Window, dataset_id
 from tidegauge.repository.store.rows import OverviewRow
 from tidegauge.repository.store.verdicts import failing_verdicts
 
@@ -25,8 +28,20 @@ OVERVIEW_COLUMNS = columns(
     " late run_id:integer status started_at:time failed failing"
 )
 SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
+_log = logging.getLogger(__name__)
 _OF_NEWEST = ("partitions", "newest", "time", "measured_at", "rows")
-_ARRIVALS = {"missing": "MissingPartition", "late": "Late"}
+_ARRIVALS = {"missing": MISSING_PARTITION, "late": "Late"}
+
+
+def read_overview(
+    database: Database, dataset: str | None = None, since: Moment = None
+) -> list[OverviewRow]:
+    """Return the overview as `overview_rows` does; log a warning if there is no database file yet."""
+    with database.read() as connection:
+        rows = overview_rows(connection, dataset, Window.between(since, None))
+        if note := connection.info.get(MISSING):
+            _log.warning("%s: it reads as empty until something is recorded", note)
+    return rows
 
 
 def overview_rows(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.facts import number_of
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
+from tidegauge.repository.store.rows import number_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import plain
-from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.labels import AUTOMATIC_AUTHOR
@@ -82,7 +82,7 @@ def _note(
     moment = f"{now:%Y-%m-%d %H:%M}"
     if continued_in is not None:
         return f"closed on {moment} because it goes on in incident {continued_in}"
-    missing = [row for row in lost if row.metric == MissingPartition.__name__]
+    missing = [row for row in lost if row.metric == MISSING_PARTITION]
     arrived = _arrived_partitions(connection, missing)
     if missing and len(missing) == len(lost):
         what = f"{_listed(arrived)} arrived" if arrived else "nothing is missing any more"

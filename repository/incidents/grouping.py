@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from tidegauge.repository.detectors.arrivals import MissingPartition
-from tidegauge.repository.detectors.severity import Severity
+from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.anomaly import Anomaly, read_anomalies
 from tidegauge.repository.incidents.closing import closing_notes, known_to_people
@@ -28,6 +27,7 @@ from tidegauge.repository.store.labels import (
     LastLabels,
     last_labels,
 )
+from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -250,7 +250,7 @@ def _overdue(connection: Connection, lasts: Mapping[int, int]) -> dict[tuple[int
             sa.select(i.id, n.series_id)
             .join_from(s.incident, s.anomaly, n.id == i.anomaly_id)
             .join(s.series, e.id == n.series_id)
-            .where(i.id.in_(some), e.name == MissingPartition.__name__)
+            .where(i.id.in_(some), e.name == MISSING_PARTITION)
         )
         for incident, series in connection.execute(query):
             found[series, lasts[incident]] = incident

@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
-from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.incidents.missing import missing_span, partition_name_at
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.facts import read_facts
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
 from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.rows import AnomalyRow, IncidentRow, ScoreRow
-from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
@@ -97,6 +95,8 @@ def anomalous_points(connection: Connection, commit: int | None = None) -> NDArr
     array of int, shape (points, 2)
         Ids of series and partition, each pair once.
     """
+    import numpy as np
+
     n = s.anomaly.c
     select = (
         sa.select(n.series_id, n.partition_id)
@@ -158,6 +158,11 @@ def score_rows(
     Detectors of whole partitions score series of their own, which have no metrics and are returned
     where they are asked for by name.
     """
+    import numpy as np
+
+    from tidegauge.repository.store.facts import read_facts
+    from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
+
     commit = commit_as_of(connection, as_of)
     of = dataset_id(connection, dataset)
     facts = read_facts(connection, dataset, query, as_of)
@@ -272,7 +277,7 @@ def _tell_of_missing_partitions(
     They are stored with the partition at which they were found: the next one, or the newest.
     """
     f, n, e, p = s.finding.c, s.anomaly.c, s.series.c, s.partition.c
-    missing, other = e.name == MissingPartition.__name__, s.finding.alias("other")
+    missing, other = e.name == MISSING_PARTITION, s.finding.alias("other")
     members = sa.select(sa.func.count()).where(
         other.c.incident_id == f.incident_id, s.holds(other, commit)
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
-from tidegauge.repository.detectors.arrivals import MissingPartition
+from tidegauge.repository.detectors.registry import MISSING_PARTITION
 
 _SPAN = re.compile(
     r"(?:a gap of|the newest,) (?P<count>[\d,]+) (?P<unit>\w+?)s?(?P<overdue> overdue)?"
@@ -60,7 +60,7 @@ class MissingSpan:
 
 def is_missing(metric: str) -> bool:
     """Return whether a metric's anomalies tell of missing partitions."""
-    return metric == MissingPartition.__name__
+    return metric == MISSING_PARTITION
 
 
 def is_gap(metric: str, explanation: str) -> bool:

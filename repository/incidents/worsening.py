@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.missing import is_missing
+from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from tidegauge.repository.incidents.anomaly import Anomaly

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from tidegauge.repository.store.schema import UtcDateTime
 
@@ -122,14 +121,24 @@ def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[list[A
     return columns
 
 
+def _insert(connection: Connection, table: sa.Table) -> Any:
+    """Return an INSERT that can handle conflicts; imports only the dialect of the connection."""
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as insert_into_sqlite
+
+        return insert_into_sqlite(table)
+    from sqlalchemy.dialects.postgresql import insert
+
+    return insert(table)
+
+
 def insert_missing(
     connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]
 ) -> None:
     """Insert rows, skipping those that exist by any unique key."""
     if rows:
-        insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
         named = [dict(zip(columns, row, strict=True)) for row in rows]
-        connection.execute(insert(table).on_conflict_do_nothing(), named)
+        connection.execute(_insert(connection, table).on_conflict_do_nothing(), named)
 
 
 def upsert(
@@ -138,8 +147,7 @@ def upsert(
     """Insert rows, updating those with the same primary key."""
     if not rows:
         return
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement: Any = insert(table)
+    statement = _insert(connection, table)
     keys = [column.name for column in table.primary_key]
     change = {name: statement.excluded[name] for name in columns if name not in keys}
     named = [dict(zip(columns, row, strict=True)) for row in rows]

@@ -19,7 +19,7 @@ from tidegauge.repository.store.queries import (
     commit_as_of,
     dataset_id,
 )
-from tidegauge.repository.store.rows import CommitRow, PartitionRow, SeriesRow
+from tidegauge.repository.store.rows import STATUS_VALUES, CommitRow, PartitionRow, SeriesRow
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,7 +30,6 @@ FactDimensions = tuple[list[SeriesRow], list[PartitionRow]]
 """The series and partitions that facts refer to."""
 METRIC_STATUSES = s.STATUSES
 """All statuses of a metric, in the order of their codes."""
-_STATUS_VALUES = {"NaN": np.nan, "+inf": np.inf, "-inf": -np.inf}
 _FACT = ("partition_id", "series_id", "version", "value", "status", "weight", "error", "commit_id")
 
 
@@ -91,6 +90,11 @@ class Facts:
         columns["run_id"] = _integers(columns["run_id"])
         return ResultFrame(columns, copy=False)
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return each fact as a dict of `METRIC_COLUMNS`, for what needs no frame."""
+        columns = [self.column(name).tolist() for name in METRIC_COLUMNS]
+        return [dict(zip(METRIC_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
+
     def newest(self) -> Facts:
         """Return only the newest fact of each series, as `keep_newest` defines it."""
         undated = np.array([row["time"] is None for row in self.partitions], dtype=bool)
@@ -127,17 +131,6 @@ class Facts:
 _ARRAYS = frozenset(
     {"of_series", "of_partition", "of_commit", "value", "weight", "status", "error", "version"}
 )
-
-
-def number_of(value: float | None, status: str) -> float:
-    """Return a stored value as a number; NaN where there is none.
-
-    Examples
-    --------
-    >>> number_of(None, "+inf"), number_of(None, "failed")
-    (inf, nan)
-    """
-    return float(_STATUS_VALUES.get(status, np.nan)) if value is None else value
 
 
 def _taken(
@@ -265,7 +258,7 @@ def _facts_from_columns(
     order = np.lexsort((of_series, of_partition))
     value = np.array(raw["value"], dtype=np.float64)  # None becomes NaN
     status = np.array(raw["status"], dtype=object)
-    for text, number in _STATUS_VALUES.items():
+    for text, number in STATUS_VALUES.items():
         value[status == text] = number
     return Facts(
         dataset=dataset,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
 from tidegauge.analyzers.core.schema import Schema
@@ -28,6 +27,8 @@ from tidegauge.repository.store.frames import columns
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+    from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 
 
 TOTAL = "total"
@@ -119,6 +120,8 @@ GENERATION_COLUMNS = columns("analyzer segment generation first last partitions:
 
 def generation_rows(connection: Connection, dataset: int) -> list[dict[str, Any]]:
     """Return the generations of each analyzer's states in order of time; see `Repository.generations`."""
+    from tidegauge.analyzers.core.analyzer import ANALYZERS
+
     a, p, v = s.analyzer.c, s.partition.c, s.partition_version.c
     analyzers = (
         sa.select(a.text, a.segment, a.statistic_id)

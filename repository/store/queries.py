@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -13,18 +14,19 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar, cast
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Payload
-from tidegauge.repository.store.database import MISSING
+from tidegauge.repository.store.database import MISSING, Database
 from tidegauge.repository.store.folds import TOTAL, Generations, decode_inputs
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.recorded import RECORDED, Recorded
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+    from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 
 F = TypeVar("F", bound=Callable[..., Any])
 Moment = str | date | datetime | None
@@ -363,6 +365,21 @@ class MetricQuery:
         return sa.and_(*tests)
 
 
+@contextmanager
+def selected(
+    database: Database,
+    dataset: str | None,
+    series: HistoryFilter | SeriesFilter,
+    tags: Mapping[str, str] | None = None,
+    **window: Moment,
+) -> Iterator[tuple[Connection, MetricQuery, AsOf]]:
+    """Open a connection and build the query of a method's filters; raise if one matches no series."""
+    query, as_of = MetricQuery.from_filter(series, tags, **window)
+    with database.read() as connection:
+        check_selectors(connection, dataset, query)
+        yield connection, query, as_of
+
+
 def check_selectors(connection: Connection, dataset: str | None, query: MetricQuery) -> None:
     """Refuse names that no series of a dataset has, so that a typing error is not an empty answer.
 
@@ -508,11 +525,15 @@ def _unmatched_tag(connection: Connection, dataset: int | None, tags: Collection
 
 def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
     """Return an analyzer, parsed from its text if needed."""
+    from tidegauge.analyzers.core.analyzer import ANALYZERS
+
     return ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
 
 
 def canonical_of(analyzer: AnyAnalyzer | Recorded | str) -> str:
     """Return the canonical text of an analyzer or a `Recorded` metric, parsed if needed."""
+    from tidegauge.analyzers.core.analyzer import ANALYZERS
+
     if isinstance(analyzer, str):
         recorded = analyzer.strip().startswith(f"{Recorded.__name__}(")
         analyzer = RECORDED.parse(analyzer) if recorded else ANALYZERS.parse(analyzer)

@@ -4,7 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from enum import StrEnum
+from math import inf, nan
 from typing import Any, TypedDict
+
+STATUS_VALUES = {"NaN": nan, "+inf": inf, "-inf": -inf}
+"""Values of metrics that are no finite number, by status."""
+
+
+class Severity(StrEnum):
+    """Severity of an anomaly."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def number_of(value: float | None, status: str) -> float:
+    """Return a stored value as a number; NaN where there is none.
+
+    Examples
+    --------
+    >>> number_of(None, "+inf"), number_of(None, "failed")
+    (inf, nan)
+    """
+    return STATUS_VALUES.get(status, nan) if value is None else value
 
 
 class SeriesIdentity(TypedDict):

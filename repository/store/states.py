@@ -26,7 +26,6 @@ from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.bulk import upsert
 from tidegauge.repository.store.database import Database
-from tidegauge.repository.store.facts import number_of
 from tidegauge.repository.store.folds import mixed_types_text
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import (
@@ -37,6 +36,7 @@ from tidegauge.repository.store.queries import (
     stored_states,
     stored_total,
 )
+from tidegauge.repository.store.rows import number_of
 from tidegauge.repository.store.windows import WindowScheme
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, 
 from tidegauge.repository.rollups.compute import within
 from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store.batch import outcome
-from tidegauge.repository.store.facts import Facts, number_of
+from tidegauge.repository.store.facts import Facts
 from tidegauge.repository.store.folds import TOTAL
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import STATUS_OF
@@ -35,7 +35,7 @@ from tidegauge.repository.store.queries import (
     selectors_text,
 )
 from tidegauge.repository.store.recorded import Recorded
-from tidegauge.repository.store.rows import SeriesRow
+from tidegauge.repository.store.rows import SeriesRow, number_of
 from tidegauge.repository.store.user_metrics import Record, Values, values_by_partition_name
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 from tidegauge.repository.testing.memory_store import (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     DATA_FAILED,
     EMPTY,
@@ -23,14 +25,17 @@ from tidegauge.cli.options import (
     open_repository,
     the_dataset,
 )
-from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.output import Format, print_frame, print_rows
+from tidegauge.repository.store.frames import Columns, Kind, records
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from tidegauge.repository.store.queries import HistoryFilter
 
-anomalies_app = typer.Typer(
-    help="List, explain and label anomalies and incidents.", no_args_is_help=True
-)
+anomalies_app = new_app("List, explain and label anomalies and incidents.")
+
+ANOMALIES_SHOWN = ("id", "dataset", "partition", "score", "severity", "status", "explanation")
+INCIDENTS_SHOWN = ("id", "dataset", "severity", "series", "status", "headline")
+"""Columns of a table; CSV and JSON have all."""
 
 Status = Annotated[str | None, typer.Option(help="Only of this status, as in open.")]
 
@@ -54,11 +59,13 @@ def detect(
     ] = False,
 ) -> int:
     """Detect anomalies in new and changed metrics, and print all that stand."""
+    from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS
+
     with open_repository(db, artifacts) as repository:
         if not repository.datasets():
             raise typer.BadParameter(EMPTY)
         frame = repository.detect(dataset, since=since, until=until, replay=replay)
-    _print_anomalies(frame, form)
+    _print_linked(records(frame), ANOMALY_COLUMNS, "incident_id", form, ANOMALIES_SHOWN)
     return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
 
 
@@ -109,14 +116,26 @@ def anomalies_list(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List anomalies, the highest score first; or incidents, the newest first."""
+    from tidegauge.repository.incidents.common_cause import grouped_incident_rows
+    from tidegauge.repository.incidents.listing import (
+        ANOMALY_COLUMNS,
+        INCIDENT_COLUMNS,
+        anomaly_rows,
+    )
+    from tidegauge.repository.store.queries import Window, selected
+
+    rows: Sequence[Mapping[str, Any]]
     with open_repository(db, artifacts, read_only=True) as repository:
         if incidents:
-            frame = repository.incidents(dataset, status=status, since=since, until=until)
-            shown = ["id", "dataset", "severity", "series", "status", "headline"]
-            _print_linked(frame, "id", form, shown)
+            window = Window.between(since, until)
+            with repository.database.read() as connection:
+                rows, _ = grouped_incident_rows(connection, dataset, status, window)
+            _print_linked(rows, INCIDENT_COLUMNS, "id", form, INCIDENTS_SHOWN)
         else:
-            frame = repository.anomalies(dataset, status=status, since=since, until=until)
-            _print_anomalies(frame, form)
+            filters: HistoryFilter = {"since": since, "until": until}
+            with selected(repository.database, dataset, filters) as (connection, query, _):
+                rows = anomaly_rows(connection, dataset, status, query)
+            _print_linked(rows, ANOMALY_COLUMNS, "incident_id", form, ANOMALIES_SHOWN)
 
 
 @anomalies_app.command()
@@ -240,18 +259,19 @@ def _user() -> str | None:
         return None
 
 
-def _print_anomalies(frame: pd.DataFrame, form: Format) -> None:
-    shown = ["id", "dataset", "partition", "score", "severity", "status", "explanation"]
-    _print_linked(frame, "incident_id", form, shown)
-
-
-def _print_linked(frame: pd.DataFrame, incident: str, form: Format, shown: list[str]) -> None:
-    """Print a frame with links to its incidents, if the dashboard's address is set."""
+def _print_linked(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Columns,
+    incident: str,
+    form: Format,
+    shown: Sequence[str],
+) -> None:
+    """Print rows with links to their incidents, if the dashboard's address is set."""
     from tidegauge.display.addresses import incident_address
     from tidegauge.repository.store.config import dashboard_url
 
     url = dashboard_url()
     if url is not None:
-        addresses = [incident_address(url, int(number)) for number in frame[incident]]
-        frame, shown = frame.assign(address=addresses), [*shown, "address"]
-    print_frame(frame, form, shown)
+        rows = [{**row, "address": incident_address(url, int(row[incident]))} for row in rows]
+        columns, shown = {**columns, "address": Kind.ANY}, [*shown, "address"]
+    print_rows(rows, columns, form, shown)

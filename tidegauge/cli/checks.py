@@ -20,7 +20,7 @@ from tidegauge.cli.options import (
     pairs,
 )
 from tidegauge.cli.output import data_output
-from tidegauge.files.check_runs import FailOnLevel
+from tidegauge.display.fail_on import FailOnLevel
 
 
 class CheckFormat(StrEnum):

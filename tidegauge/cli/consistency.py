@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     DATA_FAILED,
     ArtifactsOption,
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 
     from tidegauge.consistency import Configuration
 
-consistency_app = typer.Typer(
-    help="Compare online (logged) with offline (backfilled) features.", no_args_is_help=True
-)
+consistency_app = new_app("Compare online (logged) with offline (backfilled) features.")
 ConfFile = Annotated[
     Path, typer.Argument(metavar="CONF.yml", help="Consistency configuration file.")
 ]

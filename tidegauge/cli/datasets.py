@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import ArtifactsOption, By, Db, FormatOption, Note, open_repository
-from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.output import Format, print_rows
 
-datasets_app = typer.Typer(help="List, retire and drop datasets.", no_args_is_help=True)
+datasets_app = new_app("List, retire and drop datasets.")
 
 Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
 
@@ -21,15 +22,14 @@ def datasets_list(
     db: Db = None, artifacts: ArtifactsOption = None, form: FormatOption = Format.TABLE
 ) -> None:
     """List all datasets with their tables, partitions and last runs, and those that are retired."""
-    from tidegauge.repository.store.frames import frame_of
     from tidegauge.repository.store.listing import DATASET_COLUMNS, dataset_rows
 
     with (
         open_repository(db, artifacts, read_only=True) as repository,
         repository.database.read() as connection,
     ):
-        frame = frame_of(dataset_rows(connection), DATASET_COLUMNS)
-    print_frame(frame, form)
+        rows = dataset_rows(connection)
+    print_rows(rows, DATASET_COLUMNS, form)
 
 
 @datasets_app.command()

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
 
 if TYPE_CHECKING:
     from tidegauge.repository.store.artifacts import Artifacts
     from tidegauge.repository.store.database import Database
 
-db_app = typer.Typer(help="The repository's database.", no_args_is_help=True)
+db_app = new_app("The repository's database.")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
@@ -20,9 +21,7 @@ from tidegauge.cli.options import (
 )
 from tidegauge.cli.output import Format, print_frame
 
-griffin_app = typer.Typer(
-    help="Run Apache Griffin jobs from their JSON files.", no_args_is_help=True
-)
+griffin_app = new_app("Run Apache Griffin jobs from their JSON files.")
 EnvFile = Annotated[Path, typer.Argument(metavar="ENV.json", help="Spark, sinks, checkpoints.")]
 JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Sources and rules.")]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from math import isfinite
+from numbers import Number
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from tidegauge.analyzers.core.formatting import for_terminal
+from tidegauge.repository.store.frames import Columns, frame_of, records, spreadsheet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,17 +56,39 @@ def data_output() -> TextIO:
     return sys.stdout.for_data() if isinstance(sys.stdout, SafeTerminal) else sys.stdout
 
 
+def print_rows(
+    rows: Sequence[Mapping[Any, Any]],
+    columns: Columns,
+    form: Format = Format.TABLE,
+    shown: Sequence[str] | None = None,
+) -> None:
+    """Print rows; a table shows only the named columns, and is printed without importing pandas.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+    columns : mapping of str to Kind
+        The columns of the rows in order, as `frame_of` takes them.
+    form : Format
+    shown : sequence of str, optional
+        The columns of a table; default: all.
+    """
+    if form is Format.TABLE:
+        _print_table(rows, shown or list(columns))
+    else:
+        print_frame(frame_of(rows, columns), form)
+
+
 def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = None) -> None:
     """Print a frame; a table shows only the named columns, the other formats show all."""
-    from tidegauge.repository.store.frames import spreadsheet
-
     match form:
         case Format.CSV:
             spreadsheet(frame).to_csv(data_output(), index=False)
         case Format.JSON:
             print(_json(frame), file=data_output())
         case Format.TABLE:
-            _print_table(frame[columns] if columns else frame)
+            shown = frame[columns] if columns else frame
+            _print_table(records(shown), list(shown.columns))
 
 
 def _json(frame: pd.DataFrame) -> str:
@@ -76,25 +100,29 @@ def _json(frame: pd.DataFrame) -> str:
     return json.dumps(rows, indent=1)
 
 
-def _print_table(frame: pd.DataFrame) -> None:
+def _print_table(rows: Sequence[Mapping[Any, Any]], columns: Sequence[str]) -> None:
+    """Print rows as a table; columns of numbers are aligned at the right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from tidegauge.repository.store.frames import records
-
     table = Table(box=None, pad_edge=False)
-    for column in frame.columns:
-        numeric = frame[column].dtype.kind in "if"
+    for column in columns:
+        values = [row[column] for row in rows if row[column] is not None]
+        numeric = bool(values) and all(_is_number(value) for value in values)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in records(frame):
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    for row in rows:
+        table.add_row(*(Text(_cell(row[column])) for column in columns))
     wide = None if sys.stdout.isatty() else 200
     Console(width=wide).print(table)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Number) and not isinstance(value, bool)
+
+
 def _cell(value: Any) -> str:
-    if value is None:
+    if value is None or value != value:  # noqa: PLR0124 - NaN
         return ""
     if isinstance(value, float):
         return f"{value:,.6g}"

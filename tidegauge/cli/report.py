@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.cli.options import ArtifactsOption, Db, FormatOption, open_repository, repeated
-from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.output import Format, print_rows
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -38,27 +38,33 @@ def report(
     if html is not None and form is not Format.TABLE:
         msg = f"--html writes a page, and --format {form} prints: give one of them"
         raise typer.BadParameter(msg)
+    from tidegauge.repository.history.overview import OVERVIEW_COLUMNS, read_overview
+
     with open_repository(db, artifacts, read_only=True) as repository:
         if html is not None:
             from tidegauge.report.page import write_report
 
             print(write_report(repository, html, dataset, since=since))
             return
-        frame = repository.overview(dataset, since=since)
-        print_frame(frame, form)
+        rows = read_overview(repository.database, dataset, since)
+        print_rows(rows, OVERVIEW_COLUMNS, form)
         if form is not Format.TABLE:
             return
         _print_resolved(repository, dataset, since, repeated(db))
-        if frame["failing"].any():
-            failing = frame.loc[frame["failing"] > 0, "dataset"]
-            _print_failures(repository, failing.tolist(), since)
+        failing = [row["dataset"] for row in rows if row["failing"]]
+        if failing:
+            _print_failures(repository, failing, since)
 
 
 def _print_resolved(
     repository: Repository, dataset: str | None, since: str | None, options: str
 ) -> None:
     """Print how many incidents are over, which the overview does not count."""
-    count = len(repository.incidents(dataset, status="resolved", since=since))
+    from tidegauge.repository.incidents.listing import incident_rows
+    from tidegauge.repository.store.queries import Window
+
+    with repository.database.read() as connection:
+        count = len(incident_rows(connection, dataset, "resolved", Window.between(since, None)))
     if count:
         what = "1 incident is" if count == 1 else f"{count:,} incidents are"
         name = f" {shlex.quote(dataset)}" if dataset else ""
@@ -69,9 +75,8 @@ def _print_resolved(
 
 def _print_failures(repository: Repository, datasets: list[str], since: str | None) -> None:
     """Print why the current data of datasets fails by rules and checks, the newest verdicts first."""
-    import pandas as pd
-
     from tidegauge.report.contents import VERDICTS, failed_verdicts
+    from tidegauge.repository.store.frames import columns
     from tidegauge.rules.outcome.result import failure_messages
 
     lines, more = [], []
@@ -85,6 +90,7 @@ def _print_failures(repository: Repository, datasets: list[str], since: str | No
         if len(found) > VERDICTS:
             more.append(f"and {len(found) - VERDICTS:,} more verdicts of {dataset}")
     print("\nFailed rules and checks")
-    print_frame(pd.DataFrame(lines, columns=["dataset", "partition", "by", "why"]), Format.TABLE)
+    shown = columns("dataset partition by why")
+    print_rows([dict(zip(shown, line, strict=True)) for line in lines], shown)
     for line in more:
         print(line)

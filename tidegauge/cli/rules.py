@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.analyzers.core.filesystems import write_output
+from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     TOOL_FAILED,
     AllowEmpty,
@@ -26,7 +27,7 @@ from tidegauge.cli.options import (
     the_dataset,
 )
 from tidegauge.cli.output import Format, data_output, print_frame
-from tidegauge.rules.outcome.report import FailOn
+from tidegauge.display.fail_on import FailOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
     from tidegauge.files.rules import RulesFile
     from tidegauge.rules.tasks import DQMRule
 
-rules_app = typer.Typer(
-    help="Validate and repair records with rules, fixes and policies.", no_args_is_help=True
-)
+rules_app = new_app("Validate and repair records with rules, fixes and policies.")
 _SHOWN = 5
 """Most sample records of a failed verdict that the history shows."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import analyze, recording_start
@@ -14,6 +13,7 @@ from tidegauge.analyzers.core.errors import (
     message_of,
 )
 from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
+from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.junit import JUnitCase, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
 from tidegauge.files.runs import failure_text, sinks_of, tables_of
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegauge.repository.repository import Repository
-
-
-class FailOnLevel(StrEnum):
-    """Least severity of a failure that makes the exit status 2; or never."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NEVER = "never"
 
 
 @dataclass

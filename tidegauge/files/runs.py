@@ -27,9 +27,9 @@ from tidegauge.display.addresses import incident_address
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.listing import last_measuring_runs
+from tidegauge.repository.store.rows import Severity
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from tidegauge.notifications.messages import (
     incident_message,
     over_message,
 )
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.incidents.anomaly import Anomaly, read_anomalies
 from tidegauge.repository.incidents.common_cause import IncidentGroup, grouped_incident_rows
 from tidegauge.repository.incidents.worsening import is_clearly_worse
@@ -37,6 +36,7 @@ from tidegauge.repository.store.labels import (
     triage,
 )
 from tidegauge.repository.store.queries import Window, dataset_id
+from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -19,9 +19,9 @@ from tidegauge.notifications.messages import plain
 from tidegauge.notifications.secrets import redact
 from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
 from tidegauge.notifications.verdict_claims import due_verdicts
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import dashboard_url, notify_settings
+from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, UnknownNameError, describe
 from tidegauge.analyzers.core.plugins import load_plugins
 from tidegauge.notifications.secrets import Mask, expanded, identity, redact
-from tidegauge.repository.detectors.severity import Severity
+from tidegauge.repository.store.rows import Severity
 
 Send = Callable[[str, str, Severity], None]
 """Function that sends title, body and severity; raises an error if delivery fails."""

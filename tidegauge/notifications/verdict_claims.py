@@ -19,11 +19,11 @@ from tidegauge.analyzers.core.errors import RuleError
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.notifications.claims import is_due
 from tidegauge.notifications.messages import RUN, verdict_message
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, lock_clock
 from tidegauge.repository.store.listing import retirements
 from tidegauge.repository.store.queries import dataset_id
+from tidegauge.repository.store.rows import Severity
 from tidegauge.repository.store.verdicts import standing_verdicts
 from tidegauge.rules.outcome.result import WARNINGS, CheckResult
 

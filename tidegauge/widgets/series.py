@@ -11,10 +11,10 @@ from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.history.heatmap import KEYS, HeatmapIndex
 from tidegauge.repository.history.points import series_scales, stored_points
 from tidegauge.repository.incidents.listing import anomaly_rows
-from tidegauge.repository.store.facts import METRIC_STATUSES, number_of
+from tidegauge.repository.store.facts import METRIC_STATUSES
 from tidegauge.repository.store.labels import label_rows
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
-from tidegauge.repository.store.rows import fields_of
+from tidegauge.repository.store.rows import fields_of, number_of
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, shown

@@ -11,7 +11,8 @@ from tidegauge.analysis import Run
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
-from tidegauge.files.check_runs import ChecksSummary, FailOnLevel
+from tidegauge.display.fail_on import FailOnLevel
+from tidegauge.files.check_runs import ChecksSummary
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite import load_suite, load_suites
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement

@@ -3,8 +3,8 @@
 import datetime as dt
 
 import pytest
-from tidegauge.repository.detectors.severity import Severity
 from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.rows import Severity
 from tidegauge.repository.testing.samples import commit, day, spec
 from tidegauge.rules.outcome.judging import close_verdicts, standing_failures
 from tidegauge.rules.outcome.result import CheckResult

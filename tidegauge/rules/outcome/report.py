@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 from tidegauge.analysis import Run
 from tidegauge.analyzers.core.evidence import NO_DATA, with_status
+from tidegauge.display.fail_on import FailOn
 from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
@@ -23,14 +23,6 @@ _SHOWN = 20
 _SAMPLES_SHOWN = 5
 """Most samples of a partition that was judged earlier."""
 _UNEVALUATED = "could not be evaluated"
-
-
-class FailOn(StrEnum):
-    """Condition for a non-zero exit status: a failed policy, any rejected record, or never."""
-
-    POLICY = "policy"
-    REJECT = "reject"
-    NEVER = "never"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""Commands to begin with: the demonstration, diagnostics, and the example notebooks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.analyzers.core.errors import SetupError
+from tidegauge.analyzers.core.filesystems import write_output
+from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
+
+NOTEBOOKS = Path(__file__).parents[1] / "demo" / "notebooks"
+
+
+def demo(
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
+        "tidegauge-demo"
+    ),
+) -> int:
+    """Run a demonstration on real data: every flight from New York in 2013."""
+    from tidegauge.demo.show import show
+
+    started = time.monotonic()
+    with open_repository(db, artifacts) as repository:
+        status = show(repository, folder)
+    print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
+    command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
+    if Path(command).name == "__main__.py":
+        command = f"{sys.executable} -m tidegauge"
+    option = "" if db is None else f" --db {db}"
+    print(f"  {command} dashboard{option}")
+    print(f"  {command} metrics flights --name Completeness --instance dep_time --where ''{option}")
+    print(f"  {command} anomalies list flights --incidents{option}")
+    print("Run it again: nothing is new then, so nothing is scanned.")
+    return status
+
+
+def doctor(
+    db: Db = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Start a session, too, and ask what it can do.")
+    ] = False,
+) -> int:
+    """Check the installation: report each part's status, with fixes for problems."""
+    from tidegauge.doctor import WRONG, examine, examine_spark
+    from tidegauge.repository.store.config import settings
+
+    wrong = False
+    findings = examine(settings(db, None)[0])
+    if spark:
+        from tidegauge.spark.session import spark_session
+
+        findings = chain(findings, examine_spark(spark_session()))
+    for finding in findings:
+        wrong |= finding.status == WRONG
+        print(f"{finding.status:<8} {finding.what}: {finding.found}")
+        if finding.cure:
+            print(f"{'':<8} cure: {finding.cure}")
+    return TOOL_FAILED if wrong else 0
+
+
+def notebooks(
+    folder: Annotated[Path, typer.Argument(help="Where to; created if it does not exist.")] = Path(
+        "tidegauge-notebooks"
+    ),
+) -> None:
+    """Copy the example notebooks into a folder; none that is there already is replaced."""
+    sources = sorted(NOTEBOOKS.glob("*.ipynb"))
+    if not sources:
+        msg = f"the notebooks are not in {NOTEBOOKS}; install tidegauge again"
+        raise SetupError(msg)
+    if folder.exists() and not folder.is_dir():
+        msg = f"{folder} is a file; name a folder"
+        raise typer.BadParameter(msg)
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sources:
+        target = folder / source.name
+        if target.exists():
+            print(f"{target} is there already and stays as it is")
+        else:
+            write_output(target, source.read_text(encoding="utf-8"))
+            print(target)
+    print(f"Open them: pip install 'tidegauge[notebook]' jupyterlab, then jupyter lab {folder}")

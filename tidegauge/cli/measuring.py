@@ -1,0 +1,147 @@
+"""Commands that measure tables: profile, explain and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegauge.analyzers.core.filesystems import write_output
+from tidegauge.cli.options import (
+    AllowEmpty,
+    ArtifactsOption,
+    Db,
+    Table,
+    Variables,
+    Warehouse,
+    open_repository,
+    pairs,
+    repeated,
+    say,
+)
+
+
+def run(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    partitions: Annotated[
+        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+    ] = "new",
+    var: Variables = None,
+    allow_empty: AllowEmpty = False,
+    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
+    warehouse: Warehouse = None,
+    rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
+    resegment: Annotated[
+        bool, typer.Option("--resegment", help="Choose the values that are segments again.")
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")
+    ] = 1,
+    fail_on_anomaly: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-anomaly", help="Exit with 2 for anomalies in what was measured last."
+        ),
+    ] = False,
+) -> int:
+    """Measure new and changed partitions of the suites' tables, and detect anomalies."""
+    from tidegauge.files.runs import run_suites
+    from tidegauge.spark.session import spark_session
+
+    with open_repository(db, artifacts) as repository:
+        summary = run_suites(
+            suites,
+            repository,
+            partitions,
+            pairs("--tag", tag or []),
+            lambda: spark_session(warehouse),
+            variables=pairs("--var", var or []),
+            allow_empty=allow_empty,
+            rename=rename,
+            resegment=resegment,
+            jobs=jobs,
+        )
+        for line in summary.lines(repeated(db)):
+            print(line)
+        return summary.status(fail_on_anomaly=fail_on_anomaly)
+
+
+def profile(
+    table: Table,
+    output: Annotated[
+        Path | None, typer.Option(help="A file for the suite, not overwritten.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The dataset's name.")] = None,
+    sample_rows: Annotated[
+        int, typer.Option(min=1, help="About how many rows to look at.")
+    ] = 100_000,
+    source_format: Annotated[
+        str, typer.Option("--format", help="How a folder is read.")
+    ] = "parquet",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader: header=true."),
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="A file for record rules, not overwritten.")
+    ] = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Profile a table and propose a suite file, and rules, with a comment on each choice."""
+    from tidegauge.checks.suggesting import suggest
+    from tidegauge.profiler import profile as propose
+    from tidegauge.spark.session import spark_session
+
+    for file in (output, rules):
+        if file is not None and file.exists():
+            msg = f"{file} is there already; name another file"
+            raise typer.BadParameter(msg)
+    options = pairs("--option", option or [])
+    spark = spark_session(warehouse)
+    of = {"sample_rows": sample_rows, "spark": spark, "format": source_format, "options": options}
+    found = propose(table, dataset, **of)  # type: ignore[arg-type]
+    if found.lacks_header:
+        say(
+            "the columns have no names: if the first line of each file has them, add"
+            " --option header=true --option inferSchema=true"
+        )
+    text = found.to_yaml()
+    if output is None:
+        print(text, end="")
+    else:
+        write_output(output, text)
+        print(f"{output}: {text.count('# ')} comments, {text.count('  - ')} analyzers")
+    if rules is not None:
+        suggestions = suggest(table, dataset=dataset, **of)  # type: ignore[arg-type]
+        if not suggestions:
+            say(f"{rules} was not written: the rows that were looked at suggest no rule")
+            return
+        proposed = suggestions.to_rules(table)
+        write_output(rules, proposed)
+        print(f"{rules}: {proposed.count('  - ')} rules")
+
+
+def explain(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    var: Variables = None,
+    warehouse: Warehouse = None,
+) -> None:
+    """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
+    from tidegauge.explanation import explain as plan_of
+    from tidegauge.files.runs import tables_of
+    from tidegauge.files.suite import find_suites, load_suite
+    from tidegauge.spark.session import spark_session
+
+    variables = pairs("--var", var or [])
+    files = [load_suite(path, variables) for path in find_suites(suites)]
+    spark = spark_session(warehouse)
+    for file in files:
+        for one in tables_of(spark, file):
+            print(plan_of(one, spark=spark))
