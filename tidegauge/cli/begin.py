@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -13,23 +14,27 @@ import typer
 from tidegauge.analyzers.core.errors import SetupError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
+from tidegauge.cli.spark import SparkOptions, takes_spark_options
 
 NOTEBOOKS = Path(__file__).parents[1] / "demo" / "notebooks"
 
 
+@takes_spark_options(without=["warehouse"])
 def demo(
     db: Db = None,
     artifacts: ArtifactsOption = None,
     folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
         "tidegauge-demo"
     ),
+    *,
+    session: SparkOptions,
 ) -> int:
     """Run a demonstration on real data: every flight from New York in 2013."""
     from tidegauge.demo.show import show
 
     started = time.monotonic()
     with open_repository(db, artifacts) as repository:
-        status = show(repository, folder)
+        status = show(repository, replace(session, warehouse=str(folder)).start)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
     if Path(command).name == "__main__.py":
@@ -42,11 +47,14 @@ def demo(
     return status
 
 
+@takes_spark_options()
 def doctor(
     db: Db = None,
     spark: Annotated[
         bool, typer.Option("--spark", help="Start a session, too, and ask what it can do.")
     ] = False,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Check the installation: report each part's status, with fixes for problems."""
     from tidegauge.doctor import WRONG, examine, examine_spark
@@ -55,9 +63,7 @@ def doctor(
     wrong = False
     findings = examine(settings(db, None)[0])
     if spark:
-        from tidegauge.spark.session import spark_session
-
-        findings = chain(findings, examine_spark(spark_session()))
+        findings = chain(findings, examine_spark(session.start()))
     for finding in findings:
         wrong |= finding.status == WRONG
         print(f"{finding.status:<8} {finding.what}: {finding.found}")

@@ -15,11 +15,11 @@ from tidegauge.cli.options import (
     ArtifactsOption,
     Db,
     Variables,
-    Warehouse,
     open_repository,
     pairs,
 )
 from tidegauge.cli.output import data_output
+from tidegauge.cli.spark import SparkOptions, takes_spark_options
 from tidegauge.display.fail_on import FailOnLevel
 
 
@@ -31,6 +31,7 @@ class CheckFormat(StrEnum):
     JUNIT = "junit"
 
 
+@takes_spark_options()
 def check(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
@@ -43,7 +44,6 @@ def check(
     var: Variables = None,
     allow_empty: AllowEmpty = False,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
-    warehouse: Warehouse = None,
     fail_on: Annotated[
         FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
     ] = FailOnLevel.ERROR,
@@ -53,10 +53,11 @@ def check(
     output: Annotated[
         Path | None, typer.Option(help="Output file; defaults to standard output.")
     ] = None,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Measure new and changed partitions, and evaluate the checks of suite files on them."""
     from tidegauge.files.check_runs import run_checks
-    from tidegauge.spark.session import spark_session
 
     with open_repository(db, artifacts) as repository:
         summary = run_checks(
@@ -64,7 +65,7 @@ def check(
             repository,
             partitions,
             pairs("--var", var or []),
-            lambda: spark_session(warehouse),
+            session.start,
             pairs("--tag", tag or []),
             allow_empty=allow_empty,
         )

@@ -16,16 +16,14 @@ from tidegauge.cli.options import (
     Since,
     Until,
     Variables,
-    Warehouse,
     open_repository,
     pairs,
     say,
     the_dataset,
 )
+from tidegauge.cli.spark import SparkOptions, takes_spark_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tidegauge.consistency import Configuration
 
 consistency_app = new_app("Compare online (logged) with offline (backfilled) features.")
@@ -35,6 +33,7 @@ ConfFile = Annotated[
 
 
 @consistency_app.command()
+@takes_spark_options()
 def run(
     conf: ConfFile,
     db: Db = None,
@@ -61,7 +60,8 @@ def run(
         bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
     ] = False,
     var: Variables = None,
-    warehouse: Warehouse = None,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Flatten, backfill, compare and measure new and changed days, and store the metrics."""
     from tidegauge.consistency import load_configuration
@@ -69,10 +69,10 @@ def run(
 
     configuration = load_configuration(conf, pairs("--var", var or []))
     if lag:
-        return _estimate_lag(configuration, since, until, longest_lag, lag_step, warehouse)
+        return _estimate_lag(configuration, since, until, longest_lag, lag_step, session)
     with open_repository(db, artifacts) as repository:
         done = run_consistency(
-            configuration, repository=repository, spark=_session(warehouse),
+            configuration, repository=repository, spark=session.start(),
             since=since, until=until, recompute=recompute,
         )  # fmt: skip
         print(done)
@@ -88,6 +88,7 @@ def run(
 
 
 @consistency_app.command()
+@takes_spark_options()
 def clean(
     namespace: Annotated[str, typer.Argument(help="The database of the query log.")],
     dry_run: Annotated[
@@ -102,13 +103,14 @@ def clean(
     ] = False,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    warehouse: Warehouse = None,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Drop the days of a query log, and of tables made of it, that are past their retention."""
     from tidegauge.consistency import clean as clean_log
     from tidegauge.consistency import compact as compact_log
 
-    spark = _session(warehouse)
+    spark = session.start()
     done = clean_log(spark, namespace, dry_run=dry_run)
     for name in done.dropped:
         print(name)
@@ -150,7 +152,7 @@ def _estimate_lag(
     until: str | None,
     longest: str,
     step: str,
-    warehouse: str | None,
+    session: SparkOptions,
 ) -> int:
     from tidegauge.consistency import estimate_lag
     from tidegauge.griffin.durations import milliseconds
@@ -160,7 +162,7 @@ def _estimate_lag(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     found = estimate_lag(
-        configuration, spark=_session(warehouse),
+        configuration, spark=session.start(),
         since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,
     )  # fmt: skip
     print(found)
@@ -173,9 +175,3 @@ def _estimate_lag(
         print("\nTo be set in the configuration:\n")
         print(yaml.safe_dump({"group_bys": settings}, sort_keys=False, allow_unicode=True), end="")
     return 0
-
-
-def _session(warehouse: str | None) -> SparkSession:
-    from tidegauge.spark.session import spark_session
-
-    return spark_session(warehouse)

@@ -15,11 +15,11 @@ from tidegauge.cli.options import (
     ArtifactsOption,
     Db,
     FormatOption,
-    Warehouse,
     open_repository,
     say,
 )
 from tidegauge.cli.output import Format, print_frame
+from tidegauge.cli.spark import SparkOptions, takes_spark_options
 
 griffin_app = new_app("Run Apache Griffin jobs from their JSON files.")
 EnvFile = Annotated[Path, typer.Argument(metavar="ENV.json", help="Spark, sinks, checkpoints.")]
@@ -27,6 +27,7 @@ JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Sources and ru
 
 
 @griffin_app.command()
+@takes_spark_options()
 def run(
     env: EnvFile,
     dq: JobFile,
@@ -47,16 +48,16 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="For a stream: measure the available data and exit.")
     ] = False,
-    warehouse: Warehouse = None,
     form: FormatOption = Format.TABLE,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Run a job, print its metrics, and store them."""
     from tidegauge.analyzers.core.errors import GriffinError
     from tidegauge.griffin.reading import read_env
     from tidegauge.griffin.running import run as run_job
-    from tidegauge.griffin.sessions import session_for
 
-    spark = session_for(read_env(env), None, warehouse) if warehouse is not None else None
+    spark = session.start(read_env(env).spark) if session.is_given else None
     with open_repository(db, artifacts) as repository:
         failed: GriffinError | None = None
         try:
@@ -82,20 +83,21 @@ def run(
 
 
 @griffin_app.command()
+@takes_spark_options()
 def check(
     dq: JobFile,
     env: Annotated[
         Path | None, typer.Option(help="Griffin's env.json with the Spark configuration.")
     ] = None,
-    warehouse: Warehouse = None,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Parse, bind and plan all rules, and print their SQL, without reading data."""
     from tidegauge.griffin.checking import check as check_job
     from tidegauge.griffin.reading import read_env
-    from tidegauge.griffin.sessions import session_for
 
     told = read_env({} if env is None else env)
-    spark = session_for(told, None, warehouse) if warehouse is not None else None
+    spark = session.start(told.spark) if session.is_given else None
     for line in check_job(dq, env, spark=spark).lines():
         print(line)
     return 0

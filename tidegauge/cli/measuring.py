@@ -14,14 +14,15 @@ from tidegauge.cli.options import (
     Db,
     Table,
     Variables,
-    Warehouse,
     open_repository,
     pairs,
     repeated,
     say,
 )
+from tidegauge.cli.spark import SparkOptions, takes_spark_options
 
 
+@takes_spark_options()
 def run(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
@@ -34,7 +35,6 @@ def run(
     var: Variables = None,
     allow_empty: AllowEmpty = False,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
-    warehouse: Warehouse = None,
     rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
     resegment: Annotated[
         bool, typer.Option("--resegment", help="Choose the values that are segments again.")
@@ -48,10 +48,11 @@ def run(
             "--fail-on-anomaly", help="Exit with 2 for anomalies in what was measured last."
         ),
     ] = False,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Measure new and changed partitions of the suites' tables, and detect anomalies."""
     from tidegauge.files.runs import run_suites
-    from tidegauge.spark.session import spark_session
 
     with open_repository(db, artifacts) as repository:
         summary = run_suites(
@@ -59,7 +60,7 @@ def run(
             repository,
             partitions,
             pairs("--tag", tag or []),
-            lambda: spark_session(warehouse),
+            session.start,
             variables=pairs("--var", var or []),
             allow_empty=allow_empty,
             rename=rename,
@@ -71,6 +72,7 @@ def run(
         return summary.status(fail_on_anomaly=fail_on_anomaly)
 
 
+@takes_spark_options()
 def profile(
     table: Table,
     output: Annotated[
@@ -90,19 +92,19 @@ def profile(
     rules: Annotated[
         Path | None, typer.Option(help="A file for record rules, not overwritten.")
     ] = None,
-    warehouse: Warehouse = None,
+    *,
+    session: SparkOptions,
 ) -> None:
     """Profile a table and propose a suite file, and rules, with a comment on each choice."""
     from tidegauge.checks.suggesting import suggest
     from tidegauge.profiler import profile as propose
-    from tidegauge.spark.session import spark_session
 
     for file in (output, rules):
         if file is not None and file.exists():
             msg = f"{file} is there already; name another file"
             raise typer.BadParameter(msg)
     options = pairs("--option", option or [])
-    spark = spark_session(warehouse)
+    spark = session.start()
     of = {"sample_rows": sample_rows, "spark": spark, "format": source_format, "options": options}
     found = propose(table, dataset, **of)  # type: ignore[arg-type]
     if found.lacks_header:
@@ -126,22 +128,23 @@ def profile(
         print(f"{rules}: {proposed.count('  - ')} rules")
 
 
+@takes_spark_options()
 def explain(
     suites: Annotated[
         list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
     ],
     var: Variables = None,
-    warehouse: Warehouse = None,
+    *,
+    session: SparkOptions,
 ) -> None:
     """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
     from tidegauge.explanation import explain as plan_of
     from tidegauge.files.runs import tables_of
     from tidegauge.files.suite import find_suites, load_suite
-    from tidegauge.spark.session import spark_session
 
     variables = pairs("--var", var or [])
     files = [load_suite(path, variables) for path in find_suites(suites)]
-    spark = spark_session(warehouse)
+    spark = session.start()
     for file in files:
         for one in tables_of(spark, file):
             print(plan_of(one, spark=spark))

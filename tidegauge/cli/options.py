@@ -37,9 +37,6 @@ Dataset = Annotated[
     str | None, typer.Argument(help="The dataset; may be left out if there is one.")
 ]
 Table = Annotated[str, typer.Argument(help="A table's name, or a folder (with a slash).")]
-Warehouse = Annotated[
-    str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
-]
 Variables = Annotated[
     list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
 ]

@@ -20,13 +20,13 @@ from tidegauge.cli.options import (
     Db,
     FormatOption,
     Variables,
-    Warehouse,
     moment,
     open_repository,
     pairs,
     the_dataset,
 )
 from tidegauge.cli.output import Format, data_output, print_frame
+from tidegauge.cli.spark import SparkOptions, takes_spark_options
 from tidegauge.display.fail_on import FailOn
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, 
 
 
 @rules_app.command()
+@takes_spark_options()
 def run(
     specs: Specs,
     db: Db = None,
@@ -63,7 +64,6 @@ def run(
     ] = "new",
     var: Variables = None,
     allow_empty: AllowEmpty = False,
-    warehouse: Warehouse = None,
     samples: Annotated[int, typer.Option(min=0, help="Records of each rule to show.")] = 10,
     fail_on: Annotated[
         FailOn,
@@ -75,6 +75,8 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="Output file; defaults to standard output.")
     ] = None,
+    *,
+    session: SparkOptions,
 ) -> int:
     """Run rules, fixes and policies on new and changed partitions; publish and quarantine records."""
     from tidegauge.rules.run import run_rules
@@ -84,7 +86,7 @@ def run(
             specs,
             repository,
             partitions,
-            warehouse,
+            session.start,
             samples,
             pairs("--var", var or []),
             allow_empty=allow_empty,
@@ -104,13 +106,13 @@ def run(
 
 
 @rules_app.command()
-def check(specs: Specs, var: Variables = None, warehouse: Warehouse = None) -> int:
+@takes_spark_options()
+def check(specs: Specs, var: Variables = None, *, session: SparkOptions) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
     from tidegauge.files.rules import load_all_rules
-    from tidegauge.spark.session import spark_session
 
     files, errors = load_all_rules(specs, pairs("--var", var or []))
-    spark = spark_session(warehouse)
+    spark = session.start()
     for error in errors:
         print(error)
     problems = len(errors)

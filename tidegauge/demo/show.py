@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import analyze
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.demo.flights import TABLE, demo_suite, make_table
-from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import SparkSession
 
     from tidegauge.repository.repository import Repository
 
 
-def show(repository: Repository, folder: Path) -> int:
+def show(repository: Repository, session: Callable[[], SparkSession]) -> int:
     """Make the table, measure it, detect anomalies, and print the results."""
     with _timed("Start Spark"):
-        spark = spark_session(folder)
+        spark = session()
     with _timed(f"Write the Hive table {TABLE}") as note:
         if not make_table(spark):
             note.append("it is there already")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
-from tidegauge.spark.session import spark_session
+from tidegauge.spark.session import apply_settings, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,17 +18,5 @@ def session_for(env: Env, spark: SparkSession | None, warehouse: str | None = No
     Settings that a running session cannot change cause a warning.
     """
     session = spark or spark_session(warehouse, settings=env.spark)
-    late = []
-    for key, value in env.spark.items():
-        if session.conf.get(key, None) == value:
-            continue
-        if session.conf.isModifiable(key):
-            session.conf.set(key, value)
-        else:
-            late.append(key)
-    if late:
-        warnings.warn(
-            f"the Spark session is already running and cannot change these settings: {', '.join(sorted(late))}",
-            stacklevel=3,
-        )
+    apply_settings(session, env.spark)
     return session

@@ -7,7 +7,7 @@ by the next run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ def run_rules(
     patterns: Sequence[str],
     repository: Repository,
     partitions: str = "new",
-    warehouse: str | None = None,
+    session: Callable[[], SparkSession] = spark_session,
     samples: int = SAMPLES,
     variables: Mapping[str, str] | None = None,
     *,
@@ -54,8 +54,8 @@ def run_rules(
     repository : Repository
     partitions : str
         As for `analyze`.
-    warehouse : str, optional
-        As for `spark_session`.
+    session : callable
+        Returns the Spark session.
     samples : int
         Number of sample records for each rule; 0 for none, which avoids reading the scanned data a
         second time.
@@ -72,7 +72,7 @@ def run_rules(
     files, errors = load_all_rules(patterns, variables)
     if allow_empty:
         files = [replace(file, on_empty=OnEmpty.PASS) for file in files]
-    spark = spark_session(warehouse)
+    spark = session()
     check_shared_targets(files, spark)
     summary = RulesSummary(failed=errors)
     for file in files:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -80,8 +81,10 @@ def spark_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if "SPARK_REMOTE" in os.environ:
-        return SparkSession.builder.appName(app).getOrCreate()
+    settings = settings or {}
+    remote = settings.get("spark.master", os.environ.get("SPARK_REMOTE", ""))
+    if remote.startswith("sc://") or "SPARK_REMOTE" in os.environ:
+        return _connect(app, remote, settings)
     if ensure_java() is None:
         msg = "Spark needs Java 17 or later: install one, or pip install 'tidegauge[java]'"
         raise SourceError(msg)
@@ -92,7 +95,7 @@ def spark_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": str(ui).lower(),
     }
-    if not _configured():  # local mode
+    if not _configured() and settings.get("spark.master", "local").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         told["spark.sql.shuffle.partitions"] = "8"
         # Spark lists folders with one task each; in local mode the task overhead dominates.
@@ -107,12 +110,52 @@ def spark_session(
         told["spark.hadoop.javax.jdo.option.ConnectionURL"] = metastore
     if not _configures_java():
         told[JAVA_OPTIONS] = " ".join(map(quote, QUIET))
-    told |= settings or {}
+    told |= settings
     _start_java(told)
     builder = SparkSession.builder
     for key, value in told.items():
         builder = builder.config(key, value)
     return builder.enableHiveSupport().getOrCreate()
+
+
+def _connect(app: str, remote: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark Connect server.
+
+    Raises
+    ------
+    SourceError
+        If a setting is one of the server's process.
+    """
+    from pyspark.sql import SparkSession
+
+    fixed = [key for key in settings if key.startswith(LAUNCH)]
+    if not remote.startswith("sc://"):
+        fixed.insert(0, "spark.master")
+    if fixed:
+        msg = (
+            f"Spark Connect cannot set {', '.join(fixed)}: set them where the server of"
+            " SPARK_REMOTE starts, or unset SPARK_REMOTE"
+        )
+        raise SourceError(msg)
+    return SparkSession.builder.appName(app).remote(remote).getOrCreate()
+
+
+def apply_settings(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set what a running session can still change, and warn of what it cannot."""
+    late = []
+    for key, value in settings.items():
+        if session.conf.get(key, None) == value or (key == "spark.master" and value[:5] == "sc://"):
+            continue
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+        else:
+            late.append(key)
+    if late:
+        names = ", ".join(sorted(late))
+        warnings.warn(
+            f"the Spark session is already running and cannot change these settings: {names}",
+            stacklevel=3,
+        )
 
 
 def _start_java(settings: Mapping[str, str]) -> None:

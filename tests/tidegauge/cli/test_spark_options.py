@@ -1,0 +1,98 @@
+"""The options of the Spark session."""
+
+import pytest
+import typer
+from tidegauge.cli.main import app, run_command
+from tidegauge.cli.spark import SparkOptions
+from typer.main import get_command
+
+import tidegauge as tg
+from tidegauge.spark import session as sessions
+
+DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
+WITH_SPARK = (
+    "demo", "doctor", "profile", "explain", "run", "check", "rules run", "rules check",
+    "griffin run", "griffin check", "consistency run", "consistency clean",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", WITH_SPARK)
+def test_every_command_that_starts_spark_has_them(path):
+    command = get_command(app)
+    for name in path.split():
+        command = command.commands[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--conf", "--packages", "--master"} <= options
+
+
+def test_options_become_settings():
+    options = SparkOptions(
+        spark_conf=["spark.jars.packages=a:b:1", "spark.x=y=z"], packages=DELTA, master="local[2]"
+    )
+    assert options.settings() == {
+        "spark.jars.packages": f"a:b:1,{DELTA}",
+        "spark.x": "y=z",
+        "spark.master": "local[2]",
+    }
+    assert SparkOptions().settings() == {}
+    assert not SparkOptions().is_given
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"spark_conf": ["spark.x"]}, "--conf 'spark.x': write key=value"),
+        ({"spark_conf": ["sql.ansi.enabled=true"]}, "names begin with 'spark.'"),
+        ({"packages": "delta-spark"}, "'delta-spark': write GROUP:ARTIFACT:VERSION"),
+        ({"packages": f"{DELTA},"}, "'': write GROUP:ARTIFACT:VERSION"),
+        ({"packages": ""}, "'': write GROUP:ARTIFACT:VERSION"),
+    ],
+)
+def test_options_in_another_form_are_refused(options, says):
+    with pytest.raises(typer.BadParameter, match=says):
+        SparkOptions(**options).settings()
+
+
+def test_a_wrong_setting_is_an_error_before_anything_is_measured(tmp_path, capsys):
+    file = tmp_path / "s.yml"
+    file.write_text("dataset: d\ntable: a.b\nanalyzers: [Size]\n")
+    database = f"sqlite:///{tmp_path / 'r.db'}"
+    assert run_command(["run", str(file), "--db", database, "--conf", "x=1"]) == 1
+    assert "names begin with 'spark.'" in capsys.readouterr().err
+
+
+def test_what_a_connect_server_has_to_set_is_refused(monkeypatch):
+    class NoSession:
+        getActiveSession = staticmethod(lambda: None)
+
+    monkeypatch.setattr("pyspark.sql.SparkSession", NoSession)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(tg.SourceError, match=r"cannot set spark.jars.packages: .* SPARK_REMOTE"):
+        sessions.spark_session(settings={"spark.jars.packages": DELTA})
+    with pytest.raises(tg.SourceError, match="cannot set spark.master"):
+        sessions.spark_session(settings={"spark.master": "local[2]"})
+
+
+class Running:
+    """A session whose settings are a dictionary; master cannot change."""
+
+    def __init__(self):
+        self.settings = {"spark.master": "local[1]", "spark.a": "1"}
+        self.conf = self
+
+    def get(self, key, default):
+        return self.settings.get(key, default)
+
+    def isModifiable(self, key):
+        return key != "spark.master"
+
+    def set(self, key, value):
+        self.settings[key] = value
+
+
+def test_a_running_session_takes_what_it_can_change():
+    session = Running()
+    sessions.apply_settings(session, {"spark.a": "2", "spark.master": "local[1]"})
+    assert session.settings["spark.a"] == "2"
+    with pytest.warns(UserWarning, match=r"already running and cannot change .*: spark.master$"):
+        sessions.apply_settings(session, {"spark.master": "local[2]"})
