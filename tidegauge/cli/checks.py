@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import (
     AllowEmpty,
     ArtifactsOption,
     Db,
+    ResultFormatOption,
+    ResultOutput,
     Variables,
     open_repository,
     pairs,
+    target_file,
+    write_results,
 )
-from tidegauge.cli.output import data_output
+from tidegauge.cli.output import ResultFormat
 from tidegauge.cli.spark import SparkOptions, takes_spark_options
 from tidegauge.display.fail_on import FailOnLevel
-
-
-class CheckFormat(StrEnum):
-    """A format for the results of checks."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
 
 
 @takes_spark_options()
@@ -47,18 +39,15 @@ def check(
     fail_on: Annotated[
         FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
     ] = FailOnLevel.ERROR,
-    form: Annotated[CheckFormat, typer.Option("--format", help="How to tell it.")] = (
-        CheckFormat.TEXT
-    ),
-    output: Annotated[
-        Path | None, typer.Option(help="Output file; defaults to standard output.")
-    ] = None,
+    form: ResultFormatOption = ResultFormat.TEXT,
+    output: ResultOutput = None,
     *,
     session: SparkOptions,
 ) -> int:
     """Measure new and changed partitions, and evaluate the checks of suite files on them."""
     from tidegauge.files.check_runs import run_checks
 
+    target_file(output)
     with open_repository(db, artifacts) as repository:
         summary = run_checks(
             suites,
@@ -70,14 +59,11 @@ def check(
             allow_empty=allow_empty,
         )
     match form:
-        case CheckFormat.TEXT:
+        case ResultFormat.TEXT:
             told = summary.text()
-        case CheckFormat.JSON:
+        case ResultFormat.JSON:
             told = summary.json(fail_on)
-        case CheckFormat.JUNIT:
+        case ResultFormat.JUNIT:
             told = summary.junit(fail_on)
-    if output is None:
-        print(told, file=sys.stdout if form is CheckFormat.TEXT else data_output())
-    else:
-        write_output(output, told + "\n")
+    write_results(told, output, form)
     return summary.status(fail_on)

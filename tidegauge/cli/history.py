@@ -21,6 +21,7 @@ from tidegauge.cli.options import (
     moment,
     open_repository,
     say,
+    target_file,
     the_dataset,
 )
 from tidegauge.cli.output import Format, data_output, print_rows
@@ -151,6 +152,7 @@ def export(
     from tidegauge.repository.exchange.openlineage import openlineage_event
     from tidegauge.repository.exchange.prometheus import prometheus_text
 
+    target_file(output)
     with open_repository(db, artifacts, read_only=True) as repository:
         if form is ExportFormat.PROMETHEUS:
             _write(prometheus_text(repository, None if dataset is None else [dataset]), output)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -12,14 +15,20 @@ from tidegauge.cli.options import (
     AllowEmpty,
     ArtifactsOption,
     Db,
+    ResultFormatOption,
+    ResultOutput,
     Table,
     Variables,
     open_repository,
     pairs,
     repeated,
     say,
+    target_file,
+    write_results,
 )
+from tidegauge.cli.output import ResultFormat
 from tidegauge.cli.spark import SparkOptions, takes_spark_options
+from tidegauge.display.fail_on import FailOnLevel
 
 
 @takes_spark_options()
@@ -48,12 +57,21 @@ def run(
             "--fail-on-anomaly", help="Exit with 2 for anomalies in what was measured last."
         ),
     ] = False,
+    fail_on: Annotated[
+        FailOnLevel,
+        typer.Option(help="Exit with 2 if a check or policy fails, if one warns, or never."),
+    ] = FailOnLevel.ERROR,
+    form: ResultFormatOption = ResultFormat.TEXT,
+    output: ResultOutput = None,
     *,
     session: SparkOptions,
 ) -> int:
     """Measure new and changed partitions of the suites' tables, and detect anomalies."""
+    from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
 
+    target_file(output)
+    live = form is ResultFormat.TEXT and output is None
     with open_repository(db, artifacts) as repository:
         summary = run_suites(
             suites,
@@ -66,10 +84,29 @@ def run(
             rename=rename,
             resegment=resegment,
             jobs=jobs,
+            report=partial(_print_lines, sys.stdout if live else sys.stderr),
+            progress=None if sys.stderr.isatty() else LineProgress,
         )
-        for line in summary.lines(repeated(db)):
-            print(line)
-        return summary.status(fail_on_anomaly=fail_on_anomaly)
+        options = repeated(db)
+    match form:
+        case ResultFormat.TEXT if live:
+            _print_lines(sys.stdout, summary.closing_lines(options))
+        case ResultFormat.TEXT:
+            write_results("\n".join(summary.lines(options)), output, form)
+        case ResultFormat.JSON:
+            told = summary.json(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on)
+            write_results(told, output, form)
+        case ResultFormat.JUNIT:
+            told = summary.junit(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on)
+            write_results(told, output, form)
+    return summary.status(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on)
+
+
+def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
+    """Print the lines on a table at once, so that a log shows them when the table is finished."""
+    for line in lines:
+        print(line, file=stream)
+    stream.flush()
 
 
 @takes_spark_options()

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.analyzers.core.secrets import hide_secrets
-from tidegauge.cli.output import Format
+from tidegauge.cli.output import Format, ResultFormat, data_output
 
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
@@ -33,6 +36,12 @@ ArtifactsOption = Annotated[
     typer.Option("--artifacts", help="Folder for large states; else TIDEGAUGE_ARTIFACTS."),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+ResultFormatOption = Annotated[
+    ResultFormat, typer.Option("--format", help="How to print the results.")
+]
+ResultOutput = Annotated[
+    Path | None, typer.Option(help="Output file; defaults to standard output.")
+]
 Dataset = Annotated[
     str | None, typer.Argument(help="The dataset; may be left out if there is one.")
 ]
@@ -66,6 +75,42 @@ def pairs(option: str, given: list[str]) -> dict[str, str]:
             msg = f"{option} {pair!r}: write key=value"
             raise typer.BadParameter(msg)
     return dict(pair.split("=", 1) for pair in given)
+
+
+def target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
+    """Check that an output file can be written, and make its folder, before any work is done for it.
+
+    Raises
+    ------
+    typer.BadParameter
+        If the file cannot be written, or is there and must not be replaced.
+    """
+    if file is None:
+        return None
+    if file.is_dir():
+        msg = f"{file} is a folder; name a file, such as {file / 'results'}"
+        raise typer.BadParameter(msg)
+    if file.exists() and not replaces:
+        msg = f"{file} is there already; name another file"
+        raise typer.BadParameter(msg)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            file.open("ab").close()
+        else:
+            TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        msg = f"cannot write {file}: {error.strerror}"
+        raise typer.BadParameter(msg) from error
+    return file
+
+
+def write_results(text: str, output: Path | None, form: ResultFormat) -> None:
+    """Print results, or write them to a file."""
+    if output is None:
+        print(text, file=sys.stdout if form is ResultFormat.TEXT else data_output())
+    else:
+        write_output(output, text + "\n")
 
 
 @contextmanager

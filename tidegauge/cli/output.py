@@ -25,6 +25,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class ResultFormat(StrEnum):
+    """A format for the results of a run or of checks."""
+
+    TEXT = "text"
+    JSON = "json"
+    JUNIT = "junit"
+
+
 class SafeTerminal:
     """Standard output that control characters in names and values do not reach; see `for_terminal`.
 

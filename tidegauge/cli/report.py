@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.options import ArtifactsOption, Db, FormatOption, open_repository, repeated
+from tidegauge.cli.options import (
+    ArtifactsOption,
+    Db,
+    FormatOption,
+    open_repository,
+    repeated,
+    target_file,
+)
 from tidegauge.cli.output import Format, print_rows
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ def report(
         raise typer.BadParameter(msg)
     from tidegauge.repository.history.overview import OVERVIEW_COLUMNS, read_overview
 
+    target_file(html)
     with open_repository(db, artifacts, read_only=True) as repository:
         if html is not None:
             from tidegauge.report.page import write_report

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     TOOL_FAILED,
@@ -19,13 +15,17 @@ from tidegauge.cli.options import (
     Dataset,
     Db,
     FormatOption,
+    ResultFormatOption,
+    ResultOutput,
     Variables,
     moment,
     open_repository,
     pairs,
+    target_file,
     the_dataset,
+    write_results,
 )
-from tidegauge.cli.output import Format, data_output, print_frame
+from tidegauge.cli.output import Format, ResultFormat, print_frame
 from tidegauge.cli.spark import SparkOptions, takes_spark_options
 from tidegauge.display.fail_on import FailOn
 
@@ -40,14 +40,6 @@ if TYPE_CHECKING:
 rules_app = new_app("Validate and repair records with rules, fixes and policies.")
 _SHOWN = 5
 """Most sample records of a failed verdict that the history shows."""
-
-
-class RulesFormat(StrEnum):
-    """A format for the results of a rules run."""
-
-    TEXT = "text"
-    JSON = "json"
-    JUNIT = "junit"
 
 
 Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, folders, globs.")]
@@ -69,18 +61,15 @@ def run(
         FailOn,
         typer.Option(help="Exit with 2 if a policy fails, if any record is rejected, or never."),
     ] = FailOn.POLICY,
-    form: Annotated[RulesFormat, typer.Option("--format", help="How to print it.")] = (
-        RulesFormat.TEXT
-    ),
-    output: Annotated[
-        Path | None, typer.Option(help="Output file; defaults to standard output.")
-    ] = None,
+    form: ResultFormatOption = ResultFormat.TEXT,
+    output: ResultOutput = None,
     *,
     session: SparkOptions,
 ) -> int:
     """Run rules, fixes and policies on new and changed partitions; publish and quarantine records."""
     from tidegauge.rules.run import run_rules
 
+    target_file(output)
     with open_repository(db, artifacts) as repository:
         summary = run_rules(
             specs,
@@ -92,16 +81,13 @@ def run(
             allow_empty=allow_empty,
         )
     match form:
-        case RulesFormat.TEXT:
+        case ResultFormat.TEXT:
             told = summary.text()
-        case RulesFormat.JSON:
+        case ResultFormat.JSON:
             told = summary.json(fail_on)
-        case RulesFormat.JUNIT:
+        case ResultFormat.JUNIT:
             told = summary.junit(fail_on)
-    if output is None:
-        print(told, file=sys.stdout if form is RulesFormat.TEXT else data_output())
-    else:
-        write_output(output, told + "\n")
+    write_results(told, output, form)
     return summary.status(fail_on)
 
 

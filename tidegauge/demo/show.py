@@ -53,7 +53,8 @@ def _told(incidents: pd.DataFrame) -> Iterator[str]:
 
 @contextmanager
 def _timed(step: str) -> Iterator[list[str]]:
-    """Print a step with its notes and duration."""
+    """Print a step when it begins, and with its notes and duration when it ends."""
+    print(f"{step} ...", flush=True)
     started = time.monotonic()
     note: list[str] = []
     yield note

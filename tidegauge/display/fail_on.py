@@ -17,3 +17,9 @@ class FailOnLevel(StrEnum):
     ERROR = "error"
     WARNING = "warning"
     NEVER = "never"
+
+    @property
+    def statuses(self) -> frozenset[str]:
+        """The statuses of a verification that fail the command."""
+        failing = {FailOnLevel.ERROR: ["error"], FailOnLevel.WARNING: ["error", "warning"]}
+        return frozenset(failing.get(self, []))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.analyzers.runs.progress import Progress, Silent
+
+LINE_SECONDS = 30.0
+"""Time between two lines of progress in a log."""
 
 
 def progress_bar() -> Progress:
@@ -115,6 +120,29 @@ class TqdmProgress(_BarProgress):
         """Stop drawing."""
         if hasattr(self, "_bar"):
             self._bar.close()
+
+
+class LineProgress(_BarProgress):
+    """Progress as lines on standard error, for logs: at the start, and at most every half minute."""
+
+    def _open(self) -> None:
+        self._print(f"{self._dataset}: measuring {_partitions(self._total)}")
+
+    def _show(self, done: float) -> None:
+        if int(done) < self._total and time.monotonic() - self._printed_at >= LINE_SECONDS:
+            self._print(f"{self._dataset}: {int(done):,} of {_partitions(self._total)} measured")
+
+    def _print(self, line: str) -> None:
+        sys.stderr.write(f"{for_terminal(line)}\n")
+        sys.stderr.flush()
+        self._printed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Do nothing: the caller prints the result."""
+
+
+def _partitions(count: int) -> str:
+    return f"{count:,} partition{'s' * (count != 1)}"
 
 
 def spark_tasks(session: Any) -> tuple[int, int]:

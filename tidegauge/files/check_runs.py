@@ -12,10 +12,9 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     message_of,
 )
-from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
 from tidegauge.display.fail_on import FailOnLevel
-from tidegauge.display.junit import JUnitCase, junit_xml
-from tidegauge.files.checked import CheckedTable, check_table, is_error, open_file
+from tidegauge.display.junit import junit_xml
+from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.runs import failure_text, sinks_of, tables_of
 from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
@@ -49,12 +48,7 @@ class ChecksSummary:
         if self.failed:
             return 1
         found = {table.verification.status for table in self.tables}
-        grave = {
-            FailOnLevel.ERROR: {"error"},
-            FailOnLevel.WARNING: {"error", "warning"},
-            FailOnLevel.NEVER: set(),
-        }
-        return 2 if found & grave[fail_on] else 0
+        return 2 if found & fail_on.statuses else 0
 
     def text(self) -> str:
         """Return a report for people."""
@@ -74,30 +68,10 @@ class ChecksSummary:
         A warning is a failure, too, with ``fail_on="warning"``.
         """
         suites = [
-            (
-                f"{table.file.name} of {table.run.dataset}",
-                [_case(table, one, fail_on) for one in table.verification.judged],
-            )
+            (f"{table.file.name} of {table.run.dataset}", list(table.cases(fail_on)))
             for table in self.tables
         ]
         return junit_xml(suites, self.failed)
-
-
-def _case(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> JUnitCase:
-    of, name = ".".join(filter(None, (one.dataset, one.partition))), one.result.constraint
-    result = one.result
-    no_data = result.status is ConstraintStatus.NO_DATA
-    if _fails(table, one, fail_on):
-        place, status = table.place(one), str(result.status) if no_data else ""
-        return JUnitCase(of, name.description, "failure", result.text, place, type=status)
-    if no_data:
-        return JUnitCase(of, name.description, "skipped", result.text, table.place(one))
-    told = f"{result.status}: {result.message}" if result.message else ""
-    return JUnitCase(of, name.description, message=told)
-
-
-def _fails(table: CheckedTable, one: PartitionResult, fail_on: FailOnLevel) -> bool:
-    return is_error(table, one) or (fail_on is FailOnLevel.WARNING and not one.result.passed)
 
 
 def run_checks(

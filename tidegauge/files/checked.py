@@ -23,6 +23,8 @@ from tidegauge.checks.constraints import (
 )
 from tidegauge.checks.verification import Verification
 from tidegauge.checks.verifying import verify_stored, with_examples
+from tidegauge.display.fail_on import FailOnLevel
+from tidegauge.display.junit import JUnitCase
 from tidegauge.files.suite import CHECKS, SuiteFile
 from tidegauge.rules.outcome.judging import (
     close_verdicts,
@@ -85,6 +87,21 @@ class CheckedTable:
             others = len(partitions) - 1
             more = f" and {others:,} other partition{'s' * (others > 1)}" if others else ""
             yield f"  {place}: {level}: {partitions[-1]}{more}: {told}"
+
+    def cases(self, fail_on: FailOnLevel) -> Iterator[JUnitCase]:
+        """Yield a JUnit case for each constraint and partition; a warning fails if ``fail_on`` says so."""
+        for one in self.verification.judged:
+            of, result = ".".join(filter(None, (one.dataset, one.partition))), one.result
+            name, no_data = result.constraint.description, result.status is ConstraintStatus.NO_DATA
+            warns = fail_on is FailOnLevel.WARNING and not result.passed
+            if is_error(self, one) or warns:
+                status = str(result.status) if no_data else ""
+                yield JUnitCase(of, name, "failure", result.text, self.place(one), type=status)
+            elif no_data:
+                yield JUnitCase(of, name, "skipped", result.text, self.place(one))
+            else:
+                told = f"{result.status}: {result.message}" if result.message else ""
+                yield JUnitCase(of, name, message=told)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each result as JSON values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from math import isfinite
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge.analysis import Run, analyze, recording_start
 from tidegauge.analyzers.core.errors import (
@@ -21,13 +24,16 @@ from tidegauge.analyzers.core.errors import (
     message_of,
 )
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.runs.progress import Silent
+from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.scan.capabilities import activate
 from tidegauge.display.addresses import incident_address
+from tidegauge.display.fail_on import FailOnLevel
+from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.repository.store.config import dashboard_url
+from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.listing import last_measuring_runs
 from tidegauge.repository.store.rows import Severity
 from tidegauge.spark.session import spark_session
@@ -80,7 +86,7 @@ class Summary:
     timeless: list[str] = field(default_factory=list)
     retired: list[str] = field(default_factory=list)
 
-    def status(self, *, fail_on_anomaly: bool) -> int:
+    def status(self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR) -> int:
         """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data.
 
         Retired datasets are left out, unless there are no others: then nothing was checked.
@@ -89,8 +95,9 @@ class Summary:
             return 1
         if any(run.failed or run.unreadable for _, run in self.runs):
             return 1
-        refused = any(not run.passed for _, run in self.runs)
-        refused = refused or any(one.verification.status == "error" for one in self.checked)
+        grave = fail_on.statuses
+        refused = bool(grave) and any(not run.passed for _, run in self.runs)
+        refused = refused or any(one.verification.status in grave for one in self.checked)
         return 2 if refused or (fail_on_anomaly and self.found) else 0
 
     @property
@@ -102,16 +109,14 @@ class Summary:
         """Return the summary as lines of text; the commands that it names get these options."""
         lines = []
         for file, run in self.runs:
-            lines.append(str(run))
-            lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
-            lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
-            lines += [
-                f"  {name or run.dataset}: {c}"
-                for name, c in run.checks.items()
-                if not c.passed or (c.no_data and name in {"", *run.changes})
-            ]
+            lines += run_lines(file, run)
         for one in self.checked:
             lines += one.failures()
+        return [*lines, *self.closing_lines(options)]
+
+    def closing_lines(self, options: str = "") -> list[str]:
+        """Return the lines after those of the tables: anomalies, notices, failures and totals."""
+        lines = []
         for frame in self.anomalies:
             lines += self._told(frame, options)
         lines += [
@@ -123,12 +128,80 @@ class Summary:
             lines.append(summarize(self.notices))
         lines += [f"left out: {problem}" for problem in self.retired]
         lines += [f"failed: {problem}" for problem in self.failed]
+        totals = []
         if len(self.runs) + len(self.failed) > 1:
-            lines.append(
-                f"{len(self.runs)} tables measured, {len(self.failed)} failed,"
-                f" {self.found} anomalies"
-            )
+            totals.append(f"{len(self.runs)} tables measured, {len(self.failed)} failed")
+        if self.checked:
+            totals.append(checks_text(self.checked))
+        if self.runs or totals:
+            totals.append(f"{self.found:,} anomal{'y' if self.found == 1 else 'ies'}")
+            lines.append(", ".join(totals))
         return lines
+
+    def json(self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
+        """Return JSON: the status, tables, results of checks, anomalies, and what failed."""
+        tables = [
+            {
+                "dataset": run.dataset,
+                "file": str(file.path),
+                "table": file.table,
+                "run": run.id,
+                "status": run.status,
+                "scanned": run.report.scanned,
+                "skipped": run.report.skipped,
+                "changes": {name: str(change) for name, change in run.changes.items()},
+                "failed": [file.explain(a, error) for a, error in run.failed.items()],
+                "unreadable": dict(run.unreadable),
+                "policies": {name: json.loads(c.to_json()) for name, c in run.checks.items()},
+            }
+            for file, run in self.runs
+        ]
+        anomalies = [
+            {name: _json_value(value) for name, value in row.items()}
+            for frame in self.anomalies
+            for row in records(frame)
+        ]
+        told = {
+            "status": self.status(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on),
+            "tables": tables,
+            "results": [record for one in self.checked for record in one.records()],
+            "anomalies": anomalies,
+            "failed": self.failed,
+        }
+        return json.dumps(told, indent=1, ensure_ascii=False)
+
+    def junit(self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
+        """Return JUnit's XML: a suite for each table, with cases for its run, policies, checks and anomalies."""
+        checked = {id(one.run): one for one in self.checked}
+        suites = []
+        for file, run in self.runs:
+            problems = [file.explain(a, error) for a, error in run.failed.items()]
+            problems += [f"{name} cannot be read: {why}" for name, why in run.unreadable.items()]
+            kind: Kind = "error" if problems else "passed"
+            message = "; ".join(problems) or str(run)
+            cases = [JUnitCase(run.dataset, "measured", kind, message, str(file.path))]
+            for name, policies in run.checks.items():
+                of = ".".join(filter(None, (run.dataset, name)))
+                failed = not policies.passed and fail_on is not FailOnLevel.NEVER
+                cases.append(
+                    JUnitCase(of, "policies", "failure" if failed else "passed", str(policies))
+                )
+            if id(run) in checked:
+                cases += checked[id(run)].cases(fail_on)
+            suites.append((f"{file.path} of {run.dataset}", cases))
+        anomalies = [
+            JUnitCase(
+                f"{row['dataset']}.{row['partition']}",
+                f"{row['name']} {row['instance']}",
+                "failure" if fail_on_anomaly else "passed",
+                f"{row['severity']}: {row['explanation']}",
+            )
+            for frame in self.anomalies
+            for row in records(frame)
+        ]
+        if anomalies:
+            suites.append(("anomalies", anomalies))
+        return junit_xml(suites, self.failed)
 
     def _told(self, anomalies: pd.DataFrame, options: str) -> Iterator[str]:
         """Yield lines of the gravest anomalies of a dataset, and of where all of them are told."""
@@ -155,6 +228,57 @@ class Summary:
             yield f"  all {len(incidents)} incidents: {listed}"
 
 
+def _json_value(value: Any) -> Any:
+    """Return a cell of a frame as JSON has it: times as text, and no number that is not finite."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def run_lines(file: SuiteFile, run: Run) -> list[str]:
+    """Return the lines on a table: what was measured, and what failed."""
+    lines = [str(run)]
+    lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
+    lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
+    lines += [
+        f"  {name or run.dataset}: {c}"
+        for name, c in run.checks.items()
+        if not c.passed or (c.no_data and name in {"", *run.changes})
+    ]
+    return lines
+
+
+def result_lines(
+    file: SuiteFile, result: tuple[Run, list[CheckedTable]] | Exception
+) -> list[str]:
+    """Return the lines on a table that is finished."""
+    if isinstance(result, Exception):  # the summary says why
+        is_retired = isinstance(result, RetiredDatasetError)
+        return [f"{file.suite.dataset}: {'left out' if is_retired else 'failed'}"]
+    run, checked = result
+    lines = run_lines(file, run)
+    for one in checked:
+        lines += [f"  {checks_text([one])}", *one.failures()]
+    return lines
+
+
+def checks_text(tables: Sequence[CheckedTable]) -> str:
+    """Return how many checks passed, and in how many partitions."""
+    count = sum(len(check.constraints) for one in tables for check in one.file.checks)
+    failing, partitions = set(), set()
+    for place, one in enumerate(tables):
+        for result in one.verification.judged:
+            partitions.add((place, result.partition))
+            if not result.result.passed:
+                failing.add((place, result.result.constraint.identity))
+    checks = f"{count:,} check{'s' * (count != 1)}"
+    if not partitions:
+        return f"{checks} passed before, nothing new to check"
+    passed = f"{count - len(failing):,} of {checks}" if failing else checks
+    where = f"{len(partitions):,} partition{'s' * (len(partitions) != 1)}"
+    return f"{passed} passed in {where}"
+
+
 def run_suites(
     patterns: Sequence[str],
     repository: Repository,
@@ -167,6 +291,8 @@ def run_suites(
     rename: bool = False,
     resegment: bool = False,
     jobs: int = 1,
+    report: Callable[[Sequence[str]], None] | None = None,
+    progress: Callable[[], Progress] | None = None,
 ) -> Summary:
     """Measure the tables of suites by paths, folders and globs, judge checks, detect anomalies, notify.
 
@@ -192,6 +318,11 @@ def run_suites(
     jobs : int
         Number of tables to measure at the same time, in threads of one session. Small tables leave a
         cluster waiting for the driver; several of them share it.
+    report : callable, optional
+        Takes the lines on each table when it is finished, in that order; from one thread at a time.
+    progress : callable, optional
+        Returns the progress of one table. Default: a bar on a terminal and in a notebook, if one table is
+        measured at a time.
 
     Raises
     ------
@@ -200,7 +331,9 @@ def run_suites(
     """
     files, errors = load_suites(patterns, variables, allow_empty=allow_empty)
     spark, started = session(), datetime.now(UTC)
-    progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
+    if progress is None and jobs > 1:
+        progress = Silent  # a terminal has room for one bar
+    reporting = Lock()
     summary = Summary(failed=errors, url=_dashboard())
     tables: list[SuiteFile] = []
     for file in files:
@@ -208,6 +341,13 @@ def run_suites(
             tables += tables_of(spark, file)
         except Exception as error:  # noqa: BLE001 - the other files continue
             summary.failed.append(f"{file.path}: {message_of(error)}")
+
+    def measure_and_report(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
+        result = measure(one)
+        if report is not None:
+            with reporting:
+                report(result_lines(one, result))
+        return result
 
     def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
         """Measure and check one table; return its results, or what went wrong."""
@@ -222,7 +362,7 @@ def run_suites(
                 tags=tags,
                 rename=rename,
                 resegment=resegment,
-                progress=progress,
+                progress=None if progress is None else progress(),
                 on_empty=one.on_no_records,
             )
             return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
@@ -230,7 +370,9 @@ def run_suites(
             return error
 
     failed: list[Suite] = []
-    for one, result in zip(tables, _in_threads(measure, tables, jobs, spark), strict=True):
+    for one, result in zip(
+        tables, _in_threads(measure_and_report, tables, jobs, spark), strict=True
+    ):
         if isinstance(result, RetiredDatasetError):
             summary.retired.append(failure_text(one, result))
         elif isinstance(result, Exception):

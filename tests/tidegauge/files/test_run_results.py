@@ -1,0 +1,182 @@
+"""What `tidegauge run` prints, and when: lines as tables finish, totals, JSON and JUnit."""
+
+import json
+import threading
+from types import SimpleNamespace
+from xml.etree import ElementTree as ET
+
+import pytest
+from tidegauge.analysis import Run
+from tidegauge.analyzers.runs.ledger import Change, RunStatus
+from tidegauge.analyzers.runs.runner import RunReport
+from tidegauge.cli.main import run_command
+from tidegauge.display.fail_on import FailOnLevel
+from tidegauge.display.progress import LineProgress
+from tidegauge.files.checked import check_table
+from tidegauge.files.suite import load_suite
+from tidegauge.repository.testing.samples import commit, day
+
+import tidegauge as tg
+from tidegauge.display import progress
+from tidegauge.files import runs
+
+SUITE = """dataset: d
+table: db.t
+checks:
+  - has_size: {at_least: 900}
+  - is_complete: {column: x, at_least: 0.5, level: warning}
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    (tmp_path / "d.yml").write_text(SUITE)
+    return load_suite(tmp_path / "d.yml")
+
+
+@pytest.fixture
+def history():
+    with tg.Repository("sqlite://") as repo:
+        commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
+        yield repo
+
+
+def run_of(repo, scanned):
+    number = int(repo.runs("d")["run_id"].max())
+    changes = {f"ds=2013-01-{n:02}": Change.NEW for n in range(1, scanned + 1)}
+    return Run(RunReport(number, "d", RunStatus.COMPLETE, changes=changes), repo)
+
+
+@pytest.fixture
+def summary(suite, history):
+    run = run_of(history, 27)
+    checked = check_table(suite, run, SimpleNamespace(name="db.t"))
+    return runs.Summary(runs=[(suite, run)], checked=[checked])
+
+
+def test_a_run_that_finds_nothing_says_what_passed(summary):
+    """Two checks in 27 partitions, none of which has a row too few."""
+    assert summary.lines()[-1] == "2 checks passed in 27 partitions, 0 anomalies"
+
+
+def test_checks_that_fail_are_counted_apart(suite, history):
+    commit(history, day(28, rows=10))
+    run = run_of(history, 1)
+    checked = check_table(suite, run, SimpleNamespace(name="db.t"))
+    summary = runs.Summary(runs=[(suite, run)], checked=[checked])
+    assert summary.lines()[-1] == "1 of 2 checks passed in 28 partitions, 0 anomalies"
+    assert runs.checks_text([checked]) == "1 of 2 checks passed in 28 partitions"
+    assert summary.status(fail_on_anomaly=False) == 2
+    assert summary.status(fail_on_anomaly=False, fail_on=FailOnLevel.NEVER) == 0
+    (case,) = ET.fromstring(summary.junit(fail_on_anomaly=False)).findall(".//failure/..")
+    assert (case.get("classname"), case.get("name")) == ("d.ds=2013-01-28", "Size(): at least 900")
+    told = json.loads(summary.json(fail_on_anomaly=False))
+    assert told["status"] == 2
+    assert [row["partition"] for row in told["results"] if not row["passed"]] == ["ds=2013-01-28"]
+
+
+def test_what_passed_before_is_said(suite, history, summary):
+    again = check_table(suite, run_of(history, 0), SimpleNamespace(name="db.t"))
+    assert runs.checks_text([again]) == "2 checks passed before, nothing new to check"
+
+
+def test_anomalies_in_json_and_junit(summary, history):
+    commit(history, day(28, rows=10))
+    found = history.detect("d").head(1)
+    summary.anomalies.append(found)
+    assert summary.lines()[-1] == "2 checks passed in 27 partitions, 1 anomaly"
+    told = json.loads(summary.json(fail_on_anomaly=True))
+    assert told["status"] == 2
+    (anomaly,) = told["anomalies"]
+    assert (anomaly["id"], anomaly["partition"]) == (int(found["id"].iloc[0]), "ds=2013-01-28")
+    assert anomaly["time"] == "2013-01-28T00:00:00+00:00"
+    failures = {
+        fails: len(ET.fromstring(summary.junit(fail_on_anomaly=fails)).findall(".//failure"))
+        for fails in (False, True)
+    }
+    assert failures == {False: 0, True: 1}
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """Three suite files, whose tables are measured in the order b, c, a if they are at the same time."""
+    ended = {name: threading.Event() for name in "abc"}
+    waits = {"a": "c", "c": "b"}
+
+    def analyze(_, suite, **__):
+        name = suite.dataset
+        if name in waits and monkeypatch.side_by_side:
+            assert ended[waits[name]].wait(30)
+        if name == "c":
+            message = "executor lost"
+            raise RuntimeError(message)
+        return SimpleNamespace(
+            dataset=name, changes={}, failed={}, unreadable={}, checks={}, passed=True
+        )
+
+    for name in "abc":
+        (tmp_path / f"{name}.yml").write_text(
+            f"dataset: {name}\ntable: {name}\nanalyzers: [Size]\n"
+        )
+    monkeypatch.side_by_side = False
+    monkeypatch.setattr(runs, "open_file", lambda *_: None)
+    monkeypatch.setattr(runs, "activate", lambda _: None)
+    monkeypatch.setattr(runs, "analyze", analyze)
+    return monkeypatch, ended
+
+
+@pytest.mark.parametrize(("jobs", "order"), [(1, ["a", "b", "c"]), (3, ["b", "c", "a"])])
+def test_tables_are_reported_as_they_finish(tables, tmp_path, jobs, order):
+    monkeypatch, ended = tables
+    monkeypatch.side_by_side = jobs > 1
+    lines = []
+
+    def report(some):
+        lines.extend(some)
+        ended[some[0].partition("'")[2][:1] or some[0][0]].set()
+
+    with tg.Repository("sqlite://") as repo:
+        for name in "abc":
+            repo.record(name, "rows", {"ds=2013-02-08": 1.0})
+        summary = runs.run_suites(
+            [str(tmp_path)], repo, session=lambda: None, jobs=jobs, report=report
+        )
+    assert [line.partition("'")[2][:1] or line[0] for line in lines] == order
+    assert "c: failed" in lines
+    assert summary.closing_lines()[-1] == "2 tables measured, 1 failed, 0 anomalies"
+
+
+def test_a_log_has_lines_of_progress_at_most_every_half_minute(monkeypatch, capsys):
+    """Batches end after 10, 31, 32 and 70 s; the last is the result, which the caller prints."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "spark_tasks", lambda _: (0, 0))
+    bar = LineProgress()
+    bar.start("orders", 40)
+    for seconds in (10, 31, 32, 70):
+        with bar.batch(None, 10):
+            now[0] = seconds
+    bar.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "orders: measuring 40 partitions",
+        "orders: 20 of 40 partitions measured",
+    ]
+    bar.start("orders", 0)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_output_is_looked_at_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    (tmp_path / "d.yml").write_text(SUITE)
+    (tmp_path / "file").write_text("")
+    database = ["--db", f"sqlite:///{tmp_path / 'r.db'}"]
+
+    def no_session(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr("tidegauge.spark.session.spark_session", no_session)
+    for command in (["run"], ["check"], ["rules", "run"]):
+        for output, says in ((tmp_path, "is a folder"), (tmp_path / "file" / "x", "cannot write")):
+            words = [*command, str(tmp_path / "d.yml"), *database, "--output", str(output)]
+            assert run_command(words) == 1
+            assert says in capsys.readouterr().err
+    assert not (tmp_path / "r.db").exists()
