@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
@@ -36,6 +37,7 @@ from tidegauge.analyzers.measures.times import MaxTime, MinTime
 from tidegauge.analyzers.measures.top_values import TopDistribution, TopValues
 from tidegauge.analyzers.measures.tuples import ApproxUniqueness, ApproxUniqueValueRatio
 from tidegauge.analyzers.scan.read_errors import explained_read_errors
+from tidegauge.files.yaml_file import relative_to
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.sampling import SAMPLE_ROWS, name_of, sample_analyzers, sample_table
 from tidegauge.suite import Suite
@@ -231,8 +233,13 @@ class Profile(Rendered):
             and all(_UNNAMED.fullmatch(column) for column in self.types)
         )
 
-    def to_yaml(self) -> str:
+    def to_yaml(self, folder: str | Path = "") -> str:
         """Return the suite as the YAML text of a suite file, with a comment on each analyzer.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder of the file; by default the working directory. Paths are relative to it.
 
         Examples
         --------
@@ -248,7 +255,8 @@ class Profile(Rendered):
             f"dataset: {_scalar(self.suite.dataset)}",
         ]
         if self.table is not None and is_folder(self.table):
-            lines += [f"path: {_scalar(self.table)}", f"format: {_scalar(self.format)}"]
+            path = relative_to(self.table, Path(folder))
+            lines += [f"path: {_scalar(path)}", f"format: {_scalar(self.format)}"]
             if self.options:
                 lines.append(f"options: {_flow(self.options)}")
         else:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
@@ -20,6 +21,7 @@ from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import UNTRACKED_PREFIX, Partition
 from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.sql import is_folder
 
 if TYPE_CHECKING:
     from tidegauge.analyzers.core.analyzer import AnyAnalyzer
@@ -469,6 +471,32 @@ def error_reason(text: str) -> str:
     'no column `e_mail`.'
     """
     return text.partition(" Did you mean")[0]
+
+
+def is_same_source(stored: str | None, given: str | None) -> bool:
+    """Return whether two names are of one table; an unknown one is of any.
+
+    A folder may be named from another working directory: of an absolute and a relative name, or one that
+    leads out of the folder, the shorter has to be the end of the longer.
+
+    Examples
+    --------
+    >>> is_same_source("data/orders/", "/srv/shop/data/orders"), is_same_source("/a/orders", "/b/orders")
+    (True, False)
+    """
+    if not stored or not given or stored == given:
+        return True
+    if not (is_folder(stored) and is_folder(given)):
+        return False
+    places = [PurePosixPath(name) for name in (stored, given)]
+    if all(place.is_absolute() or "://" in str(place) for place in places):
+        return places[0] == places[1]
+    if not any(place.is_absolute() or ".." in place.parts for place in places):
+        return places[0] == places[1]
+    short, long = sorted(
+        ([part for part in place.parts if part not in ("..", "/")] for place in places), key=len
+    )
+    return bool(short) and long[-len(short) :] == short
 
 
 def mismatch_text(spec: RunSpec, source: str) -> str:

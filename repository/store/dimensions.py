@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import DatasetMismatchError, SuiteError
 from tidegauge.analyzers.core.privacy import PARTITIONS
-from tidegauge.analyzers.runs.ledger import RunSpec, mismatch_text
+from tidegauge.analyzers.runs.ledger import RunSpec, is_same_source, mismatch_text
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import insert_missing
 from tidegauge.repository.store.config import privacy_settings
@@ -188,7 +188,7 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
     keys = canonical_json(list(spec.keys))
     if row is None:
         return _add_dataset(connection, spec.dataset, spec.source, keys)
-    if row.source and spec.source and row.source != spec.source and not spec.rename:
+    if not is_same_source(row.source, spec.source) and not spec.rename:
         raise DatasetMismatchError(mismatch_text(spec, row.source))
     if row[2] not in {keys, UNBOUND}:
         msg = (

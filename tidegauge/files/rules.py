@@ -22,6 +22,7 @@ from tidegauge.files.yaml_file import (
     check_verdict_names,
     find_files,
     load_each,
+    located,
     verdict_name,
 )
 from tidegauge.rules.applied import BROKEN
@@ -213,8 +214,8 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
         format=fields.format,
         options=fields.options,
         keys=tuple(fields.keys),
-        quarantine=fields.quarantine,
-        publish=fields.publish,
+        quarantine=_target(fields.quarantine, file.path),
+        publish=_target(fields.publish, file.path),
         parsed=parsed,
         lines=read.lines,
         broken_rules=fields.broken_rules,
@@ -234,6 +235,11 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
         If one matches nothing.
     """
     return find_files(patterns, "rules file")
+
+
+def _target(name: str | None, file: Path) -> str | None:
+    """Return a target's table, or its folder as seen from the working directory."""
+    return located(name, file) if name is not None and is_folder(name) else name
 
 
 def load_all_rules(

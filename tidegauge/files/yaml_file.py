@@ -5,9 +5,12 @@ Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` ar
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import iglob
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,7 +56,7 @@ class TableDocument(Document):
         """
         if (self.table is None) == (self.path is None):
             raise file.error(file.node, f"a {kind} names either a table or a path")
-        return self.table or as_folder(str(self.path))
+        return self.table or located(str(self.path), file.path)
 
     def time_options(self) -> dict[str, Any] | None:
         """Return the time format as a `Suite` takes it; None if there is none."""
@@ -373,6 +376,55 @@ def _find(node: yaml.Node, place: Sequence[str | int]) -> yaml.Node:
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
             node = node.value[step]
     return node
+
+
+def located(path: str, file: Path) -> str:
+    """Return a folder that a file names, as seen from the working directory.
+
+    A relative path is relative to the file. Earlier releases took it as relative to the working directory:
+    if it exists only there, that is what is read, with a warning.
+
+    Examples
+    --------
+    >>> located("../data/orders/", Path("suites/orders.yml")), located("s3://b/t/", Path("suites/t.yml"))
+    ('data/orders/', 's3://b/t/')
+    """
+    folder = file.parent
+    if _is_fixed(path) or folder == Path():
+        return as_folder(path)
+    slash = "/" if path.endswith("/") else ""
+    beside_file = as_folder(os.path.normpath(folder / path) + slash)
+    if not _exists(beside_file) and _exists(path):
+        warnings.warn(
+            f"{file}: {path} does not exist beside the file, but in the working directory, where it is"
+            f" read. Paths are relative to their file: write {relative_to(path, folder)}",
+            stacklevel=2,
+        )
+        return as_folder(path)
+    return beside_file
+
+
+def relative_to(path: str, folder: Path) -> str:
+    """Return a path, given as seen from the working directory, as a file in a folder names it.
+
+    Examples
+    --------
+    >>> relative_to("data/orders/", Path("suites")), relative_to("/data/orders", Path("suites"))
+    ('../data/orders/', '/data/orders')
+    """
+    if _is_fixed(path) or folder == Path():
+        return path
+    return as_folder(os.path.relpath(path, folder) + ("/" if path.endswith("/") else ""))
+
+
+def _is_fixed(path: str) -> bool:
+    """Return whether a path is the same from everywhere: absolute, or a URI."""
+    return "://" in path or path.startswith(("/", "~", "file:"))
+
+
+def _exists(path: str) -> bool:
+    """Return whether a file or folder exists, or one that a pattern matches."""
+    return Path(path).exists() or next(iglob(path), None) is not None  # noqa: PTH207 - also absolute
 
 
 def as_folder(path: str) -> str:
