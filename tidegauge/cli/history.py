@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -66,6 +67,7 @@ def metrics(
         "until": until,
         "as_of": moment(as_of),
     }
+    rows: Sequence[Mapping[str, Any]]
     with open_repository(db, artifacts) as repository:
         of = the_dataset(repository, dataset)
         with selected(repository.database, of, filters) as (connection, query, when):

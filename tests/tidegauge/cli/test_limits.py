@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tidegauge.cli.limits import TimeLimitReached, time_limit
 from tidegauge.cli.main import run_command
+from tidegauge.repository.store import facts
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
@@ -65,7 +66,7 @@ def test_a_command_says_so(tmp_path, monkeypatch, capsys):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repository:
         commit(repository, day(1))
-    monkeypatch.setattr(tg.Repository, "metrics", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr(facts, "read_facts", lambda *_, **__: time.sleep(30))
     assert run_command(["--time-limit", str(SHORT), "metrics", "d", "--db", url]) == 1
     assert "minutes is over; what was committed stays" in capsys.readouterr().err
     assert run_command(["--time-limit", "-1", "metrics", "d", "--db", url]) == 1
