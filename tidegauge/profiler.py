@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,7 +40,7 @@ from tidegauge.analyzers.measures.tuples import ApproxUniqueness, ApproxUniqueVa
 from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.files.yaml_file import relative_to
 from tidegauge.repository.store.frames import columns, frame_of
-from tidegauge.sampling import SAMPLE_ROWS, name_of, sample_analyzers, sample_table
+from tidegauge.sampling import SAMPLE_ROWS, is_identifier, name_of, sample_analyzers, sample_table
 from tidegauge.suite import Suite
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ CATEGORIES = 50
 _UNNAMED = re.compile(r"_c\d+")
 _ROW_INDEX = re.compile(r"__index_level_\d+__")
 ROWS_BY_CATEGORY = 10
+LEAST_COMPLETE = 0.7
+"""Minimum share of values for which a check is proposed: of a column with more nulls they say little."""
+UNIQUE_IN_SAMPLE = (
+    "No value occurs twice in the sample. It counts each value: delete it if that takes too long."
+)
 MOSTLY = 0.99
 """Minimum share of values that match a pattern or are unique, to propose an analyzer for it."""
 FEWEST_ROWS = 20
@@ -60,8 +66,6 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 RANK_ERROR = 0.025
 BUCKETS = 24
 """Number of ranges in the picture of a numeric column."""
-_NUMBERED = re.compile(r"(?:^|_)(?i:id|key|no|nr|num|number|seq)$|[a-z](?:Id|ID|Key|No)$")
-"""Names of columns whose numbers only tell rows apart."""
 
 
 STATISTICS: Mapping[str, Callable[[str], AnyAnalyzer]] = {
@@ -223,6 +227,28 @@ class Profile(Rendered):
             return []
         return [(b.low, b.high, b.absolute) for b in metric.value.buckets]
 
+    def _checks(self) -> Iterator[tuple[str, str]]:
+        """Yield the reason and the item of each proposed check; none holds only by the values that were seen."""
+        if self.rows < FEWEST_ROWS:
+            return
+        yield "A partition without rows is not complete.", "has_size: {at_least: 1}"
+        for choice in self.choices:
+            match choice.analyzer:
+                case Completeness(column):
+                    share = self._statistic("completeness", column, self.types.get(column, ""))
+                    if share == 1:
+                        yield choice.reason, f"is_complete: {_scalar(column)}"
+                    elif share is not None and share >= LEAST_COMPLETE:
+                        limits = {"column": column, "at_least": _least_complete(share)}
+                        yield choice.reason, f"is_complete: {_flow({**limits, 'level': 'warning'})}"
+                case ApproxUniqueness((column,)):
+                    ratio = self.metrics.get(ApproxUniqueValueRatio((column,)))
+                    if ratio is not None and not ratio.failed and ratio.value == 1:
+                        yield UNIQUE_IN_SAMPLE, f"is_unique: {_scalar(column)}"
+                case Compliance() as rule if rule.instance.endswith(" is not negative"):
+                    column = rule.instance.removesuffix(" is not negative")
+                    yield choice.reason, f"is_non_negative: {_scalar(column)}"
+
     @property
     def lacks_header(self) -> bool:
         """Whether the columns have the names that Spark gives to those of text files without a header."""
@@ -279,7 +305,26 @@ class Profile(Rendered):
         for choice in self.choices:
             lines += [f"  # {one_line(choice.reason)}", f"  - {_item(choice.analyzer)}"]
         lines += [f"# {one_line(c)}: {one_line(why)}" for c, why in self.left_out.items()]
+        checks = list(self._checks())
+        if checks:
+            lines += [
+                "# What must hold of every partition; `tidegauge run` and `check` judge it.",
+                "checks:",
+            ]
+        for reason, item in checks:
+            lines += [f"  # {one_line(reason)}", f"  - {item}"]
         return "\n".join(lines) + "\n"
+
+
+def _least_complete(share: float) -> float:
+    """Return a limit below a share of values that lasts: nulls may double, or be 5 % of the rows more.
+
+    Examples
+    --------
+    >>> _least_complete(0.98), _least_complete(0.8)
+    (0.93, 0.6)
+    """
+    return floor((share - max(0.05, 1 - share)) * 100 + 1e-9) / 100
 
 
 def profile(
@@ -388,7 +433,8 @@ class _ColumnProfile:
             yield Choice(Completeness(c), _share_text(complete))
             yield from self._distinct()
         if kind in NUMERIC:
-            yield from () if self._is_number_of_row else self._numbers()
+            named = is_identifier(c, kind)
+            yield from () if named or self._is_number_of_row else self._numbers()
         elif kind in TEXT:
             yield from self._texts()
         elif kind in TEMPORAL:
@@ -412,19 +458,24 @@ class _ColumnProfile:
 
     @property
     def _is_number_of_row(self) -> bool:
-        """Whether the numbers only tell rows apart: by the column's name, or a range without gaps."""
+        """Whether the numbers only tell rows apart: they are unique, in a range without gaps."""
         if self.kind not in INTEGRAL or not self._is_unique:
             return False
         low, high = self._value(Minimum(self.column)), self._value(Maximum(self.column))
-        dense = low is not None and high is not None and high - low < 2 * self.total
-        return dense or _NUMBERED.search(self.column.rpartition(".")[2]) is not None
+        return low is not None and high is not None and high - low < 2 * self.total
+
+    @property
+    def _is_category(self) -> bool:
+        """Whether there are few distinct values, so that each is counted."""
+        distinct = self._value(ApproxCountDistinct(self.column)) or 0
+        return 0 < distinct <= min(CATEGORIES, self._values / ROWS_BY_CATEGORY)
 
     def _distinct(self) -> Iterator[Choice]:
-        c, values = self.column, self._values
+        c = self.column
         distinct = self._value(ApproxCountDistinct(c)) or 0
         if self._is_unique:
             yield Choice(ApproxUniqueness((c,)), "Almost all values are unique: possibly a key.")
-        elif 0 < distinct <= min(CATEGORIES, values / ROWS_BY_CATEGORY) and self.kind != "boolean":
+        elif self._is_category and self.kind != "boolean":
             yield Choice(Histogram(c, CATEGORIES), f"{distinct:.0f} distinct values: categorical.")
         elif self.kind in TEXT or self.kind in INTEGRAL:
             yield Choice(ApproxCountDistinct(c), f"About {distinct:.0f} values.")
@@ -455,8 +506,9 @@ class _ColumnProfile:
             yield Choice(
                 DataType(c), f"{_percent(typed / values)} of the strings are numbers or booleans."
             )
-        yield Choice(MinLength(c), "Minimum length.")
-        yield Choice(MaxLength(c), "Maximum length.")
+        if not self._is_category:
+            yield Choice(MinLength(c), "Minimum length.")
+            yield Choice(MaxLength(c), "Maximum length.")
 
 
 def _percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.sources.sources import Source
 
 SAMPLE_ROWS = 100_000
+_IDENTIFIER = re.compile(r"(?:^|_)(?i:id|key|no|nr|num|number|seq)$|[a-z](?:Id|ID|Key|No)$")
+"""Names of columns whose numbers only tell rows or things apart."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,20 @@ def name_of(table: str | DataFrame) -> str:
     name = table if isinstance(table, str) else "table"
     name = folder_of(name) or name
     return name.rstrip("/").rpartition("/")[2].rpartition(".")[2]
+
+
+def is_identifier(column: str, kind: str) -> bool:
+    """Return whether a column's numbers only tell things apart, so that their size means nothing.
+
+    Its name says so: also of a foreign key, whose values repeat, and of a number with nulls that was
+    written as a double.
+
+    Examples
+    --------
+    >>> [is_identifier(c, "long") for c in ("customer_id", "buyer.userId", "paid", "amount")]
+    [True, True, False, False]
+    """
+    return kind in NUMERIC and _IDENTIFIER.search(column.rpartition(".")[2]) is not None
 
 
 def columns_of(schema: Schema) -> Iterator[tuple[str, str]]:

@@ -117,11 +117,18 @@ def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     text = found.to_yaml()
     (tmp_path / "orders.yml").write_text(text)
     file = load_suite(tmp_path / "orders.yml")
-    assert file.suite == found.suite
+    assert file.suite.analyzers[: len(found.suite.analyzers)] == found.suite.analyzers
+    assert {c.description for check in file.checks for c in check.constraints} >= {
+        "Size(): at least 1",
+        "Completeness('order_id'): at least 1",
+        "Completeness('amount'): at least 0.8",  # 90 % are there, and twice as many may be null
+    }
     assert file.table == shop
     assert "\n# segments: [[status]]\n" in text
-    comments = [line for line in text.splitlines() if line.startswith("  # ")]
+    analyzers, _, checks = text.partition("\nchecks:\n")
+    comments = [line for line in analyzers.splitlines() if line.startswith("  # ")]
     assert len(comments) == len(found.suite.analyzers)
+    assert checks.count("\n  - ") == checks.count("  # ")
     run = tg.analyze(shop, file.suite, repository=repo, spark=spark)
     assert run.report.scanned == 4
     assert run.failed == {}

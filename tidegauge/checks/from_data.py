@@ -31,7 +31,7 @@ from tidegauge.checks.constraints import DATA_TYPE_GROUPS
 from tidegauge.checks.margins import floor2, widen, wilson
 from tidegauge.checks.suggestions import Suggestion, make_suggestion
 from tidegauge.profiler import CATEGORIES, FEWEST_ROWS, MOSTLY, ROWS_BY_CATEGORY
-from tidegauge.sampling import TableSample, sample_analyzers
+from tidegauge.sampling import TableSample, is_identifier, sample_analyzers
 
 LEAST_COMPLETE = 0.2
 """Minimum completeness of a column for suggesting a completeness check."""
@@ -108,6 +108,8 @@ class ColumnProfile:
             return  # limits would not last: the numbers of a key keep growing
         members = list(self._members(counted))
         yield from members
+        if is_identifier(self.column, self.kind):
+            return  # the size of its numbers means nothing
         if self.kind in NUMERIC:
             yield from self._numbers(categories=bool(members))
         elif self.kind in TEXT:
@@ -159,8 +161,8 @@ class ColumnProfile:
             f" distance, {format_number(margin, 6)}."
         )
         if low < 0:
-            yield self._made("has_min", (lower, None), reason=between)
-        yield self._made("has_max", (None, upper), reason=between)
+            yield self._made("has_min", (lower, None), reason=between).of_range()
+        yield self._made("has_max", (None, upper), reason=between).of_range()
         mean, spread = self.value(Mean(c)), self.value(StandardDeviation(c))
         if mean is None or not spread or not (isfinite(mean) and isfinite(spread)):
             return
@@ -189,7 +191,8 @@ class ColumnProfile:
             yield self._made("has_max_length", (None, long), reason=reason)
         else:
             reason = f"The longest of {self.values} texts has {long:.0f} characters; half as many more are allowed."
-            yield self._made("has_max_length", (None, float(round(1.5 * long))), reason=reason)
+            most = float(round(1.5 * long))
+            yield self._made("has_max_length", (None, most), reason=reason).of_range()
 
     def _kind(self) -> Iterator[Suggestion]:
         found = self.value(DataType(self.column))

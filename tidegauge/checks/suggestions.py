@@ -43,6 +43,9 @@ class Suggestion:
         Number of rows behind it.
     partitions : int
         Number of partitions behind it; 0 if it comes from data.
+    is_range : bool
+        Whether it is a bound beyond the least or greatest value seen. A check of it tells that values
+        have changed; a rule would reject the first larger one, so none is proposed.
 
     Examples
     --------
@@ -57,6 +60,11 @@ class Suggestion:
     source: str
     rows: int
     partitions: int = 0
+    is_range: bool = False
+
+    def of_range(self) -> Suggestion:
+        """Return the suggestion as one of a bound beyond the values seen, which new rows may well exceed."""
+        return replace(self, is_range=True)
 
     def because(self, more: str) -> Suggestion:
         """Return the suggestion with a sentence added to its reason."""
@@ -249,8 +257,13 @@ class Suggestions:
           - NotNullRule: {"column": "id", "policy": "FailAny"}
         # not of single rows: Size(): at least 600
         """
-        found = [(one.constraint, one.reason) for one in self._some(only)]
-        return rules_yaml(self.dataset, table, found)
+        some = self._some(only)
+        lasting = [(one.constraint, one.reason) for one in some if not one.is_range]
+        ranges = [one.constraint.description for one in some if one.is_range]
+        text = rules_yaml(self.dataset, table, lasting)
+        return text + "".join(
+            f"# a range of what was seen, for a check: {one_line(r)}\n" for r in ranges
+        )
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy frame, one row per suggestion.

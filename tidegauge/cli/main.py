@@ -39,7 +39,7 @@ PANELS = {
     "Measure": {
         "profile": CommandEntry(
             "tidegauge.cli.measuring:profile",
-            "Profile a table and propose a suite file, and rules, with a comment on each choice.",
+            "Profile tables and propose a suite file for each, and rules, with a comment on each choice.",
         ),
         "explain": CommandEntry(
             "tidegauge.cli.measuring:explain",

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
+from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import (
+    TOOL_FAILED,
     AllowEmpty,
     ArtifactsOption,
     Db,
     ResultFormatOption,
     ResultOutput,
-    Table,
     Variables,
     open_repository,
     pairs,
@@ -111,11 +113,22 @@ def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
 
 @takes_spark_options()
 def profile(
-    table: Table,
+    table: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLE...",
+            help="Tables' names, a pattern such as 'warehouse.*', or folders (with a slash).",
+        ),
+    ],
     output: Annotated[
-        Path | None, typer.Option(help="A file for the suite, not overwritten.")
+        Path | None,
+        typer.Option(
+            help="A file for the suite, not overwritten; or a folder, for a file of each table."
+        ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The dataset's name.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="The dataset's name, of a single table.")
+    ] = None,
     sample_rows: Annotated[
         int, typer.Option(min=1, help="About how many rows to look at.")
     ] = 100_000,
@@ -127,42 +140,123 @@ def profile(
         typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader: header=true."),
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(help="A file for record rules, not overwritten.")
+        Path | None,
+        typer.Option(help="A file for record rules, not overwritten; or a folder, as --output."),
     ] = None,
     *,
     session: SparkOptions,
-) -> None:
-    """Profile a table and propose a suite file, and rules, with a comment on each choice."""
-    from tidegauge.checks.suggesting import suggest
-    from tidegauge.profiler import profile as propose
+) -> int:
+    """Profile tables and propose a suite file for each, and rules, with a comment on each choice."""
+    from tidegauge.files.runs import is_pattern, matching_tables
+    from tidegauge.sampling import name_of
 
-    for file in (output, rules):
-        if file is not None and file.exists():
-            msg = f"{file} is there already; name another file"
-            raise typer.BadParameter(msg)
+    several = len(table) > 1 or is_pattern(table[0])
+    if several and dataset is not None:
+        msg = "--dataset names the dataset of a single table; several are named by their tables"
+        raise typer.BadParameter(msg)
+    for name, file in (("--output", output), ("--rules", rules)):
+        _check_proposal(name, file, several=several)
     options = pairs("--option", option or [])
     spark = session.start()
-    of = {"sample_rows": sample_rows, "spark": spark, "format": source_format, "options": options}
-    found = propose(table, dataset, **of)  # type: ignore[arg-type]
-    if found.lacks_header:
-        say(
-            "the columns have no names: if the first line of each file has them, add"
-            " --option header=true --option inferSchema=true"
+    names = [
+        name
+        for one in table
+        for name in (
+            [full for _, full in matching_tables(spark, one)] if is_pattern(one) else [one]
         )
-    text = found.to_yaml()
-    if output is None:
-        print(text, end="")
+    ]
+    short = Counter(name_of(name) for name in names)
+    failed = False
+    for name in names:
+        own = name_of(name) if short[name_of(name)] == 1 else name.strip("/").replace("/", ".")
+        try:
+            _propose(
+                name,
+                dataset or (own if several else None),
+                _file_in(output, own, ".yml"),
+                _file_in(rules, own, ".rules.yml"),
+                skips=several,
+                sample_rows=sample_rows,
+                spark=spark,
+                format=source_format,
+                options=options,
+            )
+        except Exception as error:
+            if not several:
+                raise
+            failed = True
+            say(f"{name}: {message_of(error)}")
+    return TOOL_FAILED if failed else 0
+
+
+def _is_folder(file: Path | None) -> bool:
+    return file is not None and (file.is_dir() or not file.suffix)
+
+
+def _file_in(place: Path | None, name: str, suffix: str) -> Path | None:
+    """Return the file for a table's proposal: in a folder, the one of its name."""
+    return place / f"{name}{suffix}" if place is not None and _is_folder(place) else place
+
+
+def _check_proposal(option: str, place: Path | None, *, several: bool) -> None:
+    """Check that proposals can be written where an option says, before a table is read."""
+    if place is None and several and option == "--output":
+        msg = "several tables need a folder for their files: --output suites/"
+        raise typer.BadParameter(msg)
+    if place is None:
+        return
+    if not _is_folder(place):
+        if several:
+            msg = f"{option} {place}: several tables need a folder, such as {option} suites/"
+            raise typer.BadParameter(msg)
+        target_file(place, replaces=False)
     else:
-        write_output(output, text)
-        print(f"{output}: {text.count('# ')} comments, {text.count('  - ')} analyzers")
-    if rules is not None:
-        suggestions = suggest(table, dataset=dataset, **of)  # type: ignore[arg-type]
+        target_file(place / ".tidegauge")
+
+
+def _propose(
+    table: str,
+    dataset: str | None,
+    output: Path | None,
+    rules: Path | None,
+    *,
+    skips: bool,
+    **source: Any,
+) -> None:
+    """Profile one table, and write or print its proposals; of several, files that are there stay."""
+    from tidegauge.checks.suggesting import suggest
+    from tidegauge.files.yaml_file import relative_to
+    from tidegauge.profiler import profile as propose
+
+    existing = [file for file in (output, rules) if file is not None and file.exists()]
+    for file in existing:
+        if not skips:
+            msg = f"{file} is there already; name another file"
+            raise typer.BadParameter(msg)
+        print(f"{file} is there already and stays as it is")
+    if output not in existing:
+        found = propose(table, dataset, **source)
+        if found.lacks_header:
+            say(
+                "the columns have no names: if the first line of each file has them, add"
+                " --option header=true --option inferSchema=true"
+            )
+        text = found.to_yaml("" if output is None else output.parent)
+        if output is None:
+            print(text, end="")
+        else:
+            write_output(output, text)
+            count = len(found.suite.analyzers)
+            checks = text.count("\n  - ") - count
+            print(f"{output}: {count} analyzers, {checks} checks", flush=True)
+    if rules is not None and rules not in existing:
+        suggestions = suggest(table, dataset=dataset, **source)
         if not suggestions:
             say(f"{rules} was not written: the rows that were looked at suggest no rule")
             return
-        proposed = suggestions.to_rules(table)
+        proposed = suggestions.to_rules(relative_to(table, rules.parent) if "/" in table else table)
         write_output(rules, proposed)
-        print(f"{rules}: {proposed.count('  - ')} rules")
+        print(f"{rules}: {proposed.count('  - ')} rules", flush=True)
 
 
 @takes_spark_options()

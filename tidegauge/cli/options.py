@@ -45,7 +45,6 @@ ResultOutput = Annotated[
 Dataset = Annotated[
     str | None, typer.Argument(help="The dataset; may be left out if there is one.")
 ]
-Table = Annotated[str, typer.Argument(help="A table's name, or a folder (with a slash).")]
 Variables = Annotated[
     list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
 ]

@@ -116,7 +116,7 @@ class Summary:
 
     def closing_lines(self, options: str = "") -> list[str]:
         """Return the lines after those of the tables: anomalies, notices, failures and totals."""
-        lines = []
+        lines: list[str] = []
         for frame in self.anomalies:
             lines += self._told(frame, options)
         lines += [
@@ -474,9 +474,34 @@ def sinks_of(suites: Iterable[Suite]) -> dict[str, list[str]]:
 
 def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
     """Expand a suite file's table name or pattern into one suite file for each table."""
-    if "/" in file.table or not set("*?[") & set(file.table):
+    if not is_pattern(file.table):
         return [file]
-    database, _, pattern = file.table.rpartition(".")
+    return [
+        replace(
+            file,
+            table=table,
+            of_pattern=True,
+            suite=replace(file.suite, dataset=f"{file.suite.dataset}.{name}"),
+        )
+        for name, table in matching_tables(spark, file.table)
+    ]
+
+
+def is_pattern(table: str) -> bool:
+    """Return whether a name stands for several tables of a database, as ``shop.*`` does."""
+    return "/" not in table and bool(set("*?[") & set(table))
+
+
+def matching_tables(spark: SparkSession, pattern: str) -> list[tuple[str, str]]:
+    """Return the tables of a database whose names match: each one's name, and with its database as SQL.
+
+    Raises
+    ------
+    NoSuchTableError
+        If there is no such database, or no table matches.
+    """
+    whole = pattern
+    database, _, pattern = pattern.rpartition(".")
     database = database or spark.catalog.currentDatabase()
     if not spark.catalog.databaseExists(database):
         msg = f"no database {database!r}"
@@ -485,14 +510,8 @@ def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
         t.name for t in spark.catalog.listTables(database) if fnmatchcase(t.name, pattern)
     )
     if not names:
-        msg = f"no table matches {file.table!r}"
+        msg = f"no table matches {whole!r}"
         raise NoSuchTableError(msg)
     return [
-        replace(
-            file,
-            table=f"{database}.{name if _PLAIN.fullmatch(name) else quote(name)}",
-            of_pattern=True,
-            suite=replace(file.suite, dataset=f"{file.suite.dataset}.{name}"),
-        )
-        for name in names
+        (name, f"{database}.{name if _PLAIN.fullmatch(name) else quote(name)}") for name in names
     ]

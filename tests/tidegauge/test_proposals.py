@@ -1,0 +1,177 @@
+"""What `profile` proposes, where it writes it, and what it leaves out; without Spark."""
+
+from types import SimpleNamespace
+
+import pytest
+from tidegauge.analyzers.measures.counts import non_negative
+from tidegauge.checks.suggestions import Suggestions, make_suggestion
+from tidegauge.cli.main import run_command
+from tidegauge.files.suite import load_suite
+from tidegauge.profiler import Choice, Profile, _ColumnProfile, _least_complete
+from tidegauge.sampling import is_identifier
+
+import tidegauge as tg
+
+
+def metric(value):
+    return SimpleNamespace(failed=False, value=value)
+
+
+def column(name, kind, *, distinct, complete=1.0, unique=0.0, low=1, high=900_000, rows=10_000):
+    """Return the names of the analyzers proposed for a column with these statistics of the sample."""
+    metrics = {
+        tg.Completeness(name): metric(complete),
+        tg.ApproxCountDistinct(name): metric(distinct),
+        tg.ApproxUniqueValueRatio((name,)): metric(unique),
+        tg.Minimum(name): metric(low),
+        tg.Maximum(name): metric(high),
+    }
+    if kind == "string":
+        kinds = {"String": SimpleNamespace(absolute=rows)}
+        metrics[tg.DataType(name)] = metric(kinds)
+    profile = _ColumnProfile(name, kind, rows, rows, metrics)
+    return {type(choice.analyzer).__name__ for choice in profile.choices()}
+
+
+NUMBERS = {"Minimum", "Maximum", "Mean", "StandardDeviation", "ApproxQuantiles"}
+
+
+@pytest.mark.parametrize("kind", ["long", "integer", "decimal(38,0)", "double"])
+@pytest.mark.parametrize("name", ["customer_id", "customerId", "buyer.user_id", "order_no"])
+def test_numbers_of_identifiers_are_not_measured(name, kind):
+    """Those of a foreign key occur more than once; with nulls, pandas writes them as doubles."""
+    kind = kind.partition("(")[0]
+    assert not column(name, kind, distinct=2500) & NUMBERS
+    assert "Completeness" in column(name, kind, distinct=2500)
+
+
+@pytest.mark.parametrize("name", ["amount", "paid", "grid", "width", "casino"])
+def test_other_numbers_are_measured(name):
+    assert column(name, "long", distinct=2500) >= NUMBERS
+    assert not is_identifier(name, "long")
+
+
+def test_codes_have_no_lengths():
+    """Four channels: each is counted, and their lengths say nothing more. Names have lengths."""
+    lengths = {"MinLength", "MaxLength"}
+    assert column("channel", "string", distinct=4) & {*lengths, "Histogram"} == {"Histogram"}
+    assert column("name", "string", distinct=5000) >= lengths
+
+
+def profile_of(**shares):
+    choices = [Choice(tg.Size(), "The number of rows.")]
+    metrics = {}
+    for name, share in shares.items():
+        choices.append(Choice(tg.Completeness(name), f"{share:.0%} are not null."))
+        metrics[tg.Completeness(name)] = metric(share)
+    choices.append(Choice(tg.ApproxUniqueness(("id",)), "Possibly a key."))
+    metrics[tg.ApproxUniqueValueRatio(("id",))] = metric(1.0)
+    choices.append(Choice(non_negative("price"), "No negative values."))
+    suite = tg.Suite("orders", [choice.analyzer for choice in choices])
+    types = dict.fromkeys(shares, "string")
+    return Profile(suite, "data/orders/", 5000, tuple(choices), types=types, metrics=metrics)
+
+
+def test_a_suite_has_checks_that_the_file_reads(tmp_path):
+    """98 % leave room for 5 % more nulls; of a column that is mostly null, nothing is required."""
+    file = tmp_path / "orders.yml"
+    file.write_text(profile_of(id=1.0, email=0.98, note=0.3).to_yaml())
+    constraints = {
+        (str(check.level), c.description) for check in load_suite(file).checks for c in check.constraints
+    }  # fmt: skip
+    assert constraints == {
+        ("error", "Size(): at least 1"),
+        ("error", "Completeness('id'): at least 1"),
+        ("warning", "Completeness('email'): at least 0.93"),
+        ("error", "Uniqueness('id'): at least 1"),
+        ("error", "price is not negative: at least 1"),
+    }
+
+
+def test_a_small_sample_proposes_no_checks():
+    from dataclasses import replace
+
+    assert "checks:" not in replace(profile_of(id=1.0), rows=19).to_yaml()
+
+
+def test_the_path_is_that_from_the_file():
+    assert "\npath: ../data/orders/\n" in profile_of(id=1.0).to_yaml("suites")
+    assert "\npath: data/orders/\n" in profile_of(id=1.0).to_yaml()
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.999, 0.94), (0.95, 0.9), (0.9, 0.8), (0.75, 0.5)])
+def test_more_nulls_than_were_seen_are_allowed(share, least):
+    assert _least_complete(share) == least
+
+
+def test_rules_have_no_bounds_beyond_what_was_seen():
+    """The greatest price was 242: 363 is no limit of prices. That none is negative is."""
+    about = {"source": "data", "rows": 900}
+    found = Suggestions(
+        "orders",
+        (
+            make_suggestion("has_max", "price", (None, 363.0), reason="Seen.", **about).of_range(),
+            make_suggestion("has_max_length", "email", (None, 27.0), reason="Seen.", **about).of_range(),
+            make_suggestion("is_non_negative", "price", reason="None.", **about),
+        ),
+    )  # fmt: skip
+    rules = found.to_rules("shop.orders")
+    items = [line for line in rules.splitlines() if line.startswith("  - ")]
+    assert len(items) == 1
+    assert "363" not in items[0]
+    assert "# a range of what was seen, for a check: Maximum('price'): at most 363" in rules
+    assert len(found.check().constraints) == 3
+
+
+@pytest.fixture
+def proposals(monkeypatch, tmp_path):
+    """Run the command on three tables of which one cannot be read; return those that were profiled."""
+    profiled = []
+
+    def propose(table, dataset=None, **_):
+        profiled.append(table)
+        if table.endswith("bad"):
+            message = "executor lost"
+            raise RuntimeError(message)
+        found = profile_of(id=1.0)
+        return SimpleNamespace(to_yaml=found.to_yaml, suite=found.suite, lacks_header=False)
+
+    tables = [(name, f"shop.{name}") for name in ("bad", "orders", "visits")]
+    monkeypatch.setattr("tidegauge.profiler.profile", propose)
+    monkeypatch.setattr("tidegauge.files.runs.matching_tables", lambda *_: tables)
+    monkeypatch.setattr("tidegauge.cli.spark.SparkOptions.start", lambda self: None)
+    monkeypatch.chdir(tmp_path)
+    return profiled
+
+
+def test_a_pattern_writes_a_file_for_each_table(proposals, tmp_path, capsys):
+    assert run_command(["profile", "shop.*", "--output", "suites/"]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "suites/orders.yml: 4 analyzers, 4 checks",
+        "suites/visits.yml: 4 analyzers, 4 checks",
+    ]
+    assert err == "tidegauge: shop.bad: RuntimeError: executor lost\n"
+    (tmp_path / "suites" / "visits.yml").unlink()
+    proposals.clear()
+    assert run_command(["profile", "shop.orders", "shop.visits", "--output", "suites/"]) == 0
+    assert proposals == ["shop.visits"]
+    assert "suites/orders.yml is there already and stays as it is" in capsys.readouterr().out
+
+
+def test_targets_are_looked_at_before_a_table_is_read(proposals, tmp_path, capsys):
+    assert run_command(["profile", "shop.orders", "--output", "new/folder/orders.yml"]) == 0
+    assert (tmp_path / "new" / "folder" / "orders.yml").exists()
+    proposals.clear()
+    (tmp_path / "file").write_text("")
+    for words, says in (
+        (["shop.orders", "--output", "new/folder/orders.yml"], "is there already"),
+        (["shop.orders", "--output", "file/orders.yml"], "cannot write"),
+        (["shop.orders", "--rules", "file/x.yml"], "cannot write"),
+        (["shop.*", "--output", "suites.yml"], "several tables need a folder"),
+        (["shop.*"], "several tables need a folder"),
+        (["shop.*", "--output", "suites/", "--dataset", "d"], "of a single table"),
+    ):
+        assert run_command(["profile", *words]) == 1
+        assert says in capsys.readouterr().err
+    assert proposals == []
