@@ -42,6 +42,20 @@ class PlannedJob:
     columns: tuple[str, ...]
 
 
+def _size(count: int) -> str:
+    """Return a number of bytes in the unit that reads best.
+
+    Examples
+    --------
+    >>> _size(96), _size(225_024), _size(22_952_448)
+    ('96 bytes', '225 kB', '23 MB')
+    """
+    for unit, name in ((1_000_000, "MB"), (1000, "kB")):
+        if count >= unit:
+            return f"{count / unit:,.0f} {name}"
+    return f"{count} bytes"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """The execution plan of a run over all partitions; its `str` is a readable summary.
@@ -72,7 +86,7 @@ class Explanation:
     >>> print(Explanation("orders", 30, (30,), jobs, ("amount",), passes=1.0, state_bytes=96))
     orders: 30 partitions in 1 batches of 1 jobs
     columns read: 1, each 1.0 times on average
-    states: about 96 bytes a partition
+    states: at most 96 bytes a partition
       1. aggregate    2  of amount
     """
 
@@ -92,9 +106,10 @@ class Explanation:
         lines = [
             f"{self.dataset}: {self.partitions} partitions in {of}",
             f"columns read: {len(self.columns)}, each {self.passes:.1f} times on average",
-            f"states: about {self.state_bytes:,} bytes a partition"
+            f"states: at most {_size(self.state_bytes)} a partition"
             + (
-                f", and the same again for each of up to {self.segments} segments"
+                f", and {_size(self.state_bytes * (1 + self.segments))} if it has all of"
+                f" {self.segments} segments; those of few rows take less"
                 if self.segments
                 else ""
             ),

@@ -175,7 +175,10 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
     listed, groups = grouped_incident_rows(connection, dataset, None, Window())
     row = next((row for row in listed if row["id"] == number), None)
     if row is None:
-        msg = f"all anomalies of incident {number} were withdrawn; as_of= of repo.incidents() shows it"
+        msg = (
+            f"incident {number} has no anomalies left: its partitions were measured again and look normal;"
+            " repo.incidents(as_of=...) shows it as it was"
+        )
         raise HistoryError(msg)
     anomalies = anomaly_rows(connection, dataset, None, MetricQuery(), None, number)
     labels = label_rows(connection, dataset, incident=number)

@@ -29,13 +29,24 @@ from tidegauge.cli.output import Format, print_frame, print_rows
 from tidegauge.repository.store.frames import Columns, Kind, records
 
 if TYPE_CHECKING:
+    from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import HistoryFilter
 
 anomalies_app = new_app("List, explain and label anomalies and incidents.")
 
-ANOMALIES_SHOWN = ("id", "dataset", "partition", "score", "severity", "status", "explanation")
-INCIDENTS_SHOWN = ("id", "dataset", "severity", "series", "status", "headline")
-"""Columns of a table; CSV and JSON have all."""
+ANOMALIES_SHOWN = {
+    "id": "anomaly",
+    "incident_id": "incident",
+    **{
+        name: name
+        for name in ("dataset", "partition", "score", "severity", "status", "explanation")
+    },
+}
+INCIDENTS_SHOWN = {
+    "id": "incident",
+    **{name: name for name in ("dataset", "severity", "series", "status", "headline")},
+}
+"""Columns of a table and their headings; CSV and JSON have all, by their names."""
 
 Status = Annotated[str | None, typer.Option(help="Only of this status, as in open.")]
 
@@ -147,6 +158,8 @@ def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) ->
     url = dashboard_url()
     with open_repository(db, artifacts, read_only=True) as repository:
         details = repository.incident(number)
+    if details.id != number:
+        print(f"Anomaly {number} belongs to incident {details.id}.\n")
     print(details.explain())
     if url is not None:
         print(f"\nSee: {incident_address(url, details.id)}")
@@ -226,7 +239,21 @@ def _label(
     end = None if until is None else _end_of_snooze(until)
     with open_repository(db, artifacts) as repository:
         repository.label(number, said, note=note, by=by or _user(), until=end)
-    print(f"{number}: {said}")
+        kind = "incident" if _is_incident(repository, number) else "anomaly"
+    print(f"{kind} {number}: {said}")
+
+
+def _is_incident(repository: Repository, number: int) -> bool:
+    """Return whether a number is an incident's; anomalies and incidents share one sequence."""
+    from tidegauge.analyzers.core.errors import HistoryError
+    from tidegauge.repository.incidents.listing import dataset_of
+
+    with repository.database.read() as connection:
+        try:
+            dataset_of(connection, number)
+        except HistoryError:
+            return False
+    return True
 
 
 def _end_of_snooze(text: str) -> datetime:
@@ -264,7 +291,7 @@ def _print_linked(
     columns: Columns,
     incident: str,
     form: Format,
-    shown: Sequence[str],
+    shown: Mapping[str, str],
 ) -> None:
     """Print rows with links to their incidents, if the dashboard's address is set."""
     from tidegauge.display.addresses import incident_address
@@ -273,5 +300,5 @@ def _print_linked(
     url = dashboard_url()
     if url is not None:
         rows = [{**row, "address": incident_address(url, int(row[incident]))} for row in rows]
-        columns, shown = {**columns, "address": Kind.ANY}, [*shown, "address"]
-    print_rows(rows, columns, form, shown)
+        columns, shown = {**columns, "address": Kind.ANY}, {**shown, "address": "address"}
+    print_rows(rows, columns, form, list(shown), shown)

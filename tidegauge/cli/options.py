@@ -56,7 +56,12 @@ Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 AsOfOption = Annotated[
     str | None, typer.Option("--as-of", help="As known at a UTC time, or after a run.")
 ]
-AnomalyId = Annotated[int, typer.Argument(metavar="ID", help="As `anomalies list` prints it.")]
+AnomalyId = Annotated[
+    int,
+    typer.Argument(
+        metavar="ID", help="The number of an anomaly or an incident, as `anomalies list` prints it."
+    ),
+]
 Note = Annotated[str | None, typer.Option(help="Why.")]
 By = Annotated[str | None, typer.Option(help="Author of the label; defaults to the user's name.")]
 Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from math import isfinite
 from numbers import Number
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from tidegauge.analyzers.core.formatting import for_terminal
@@ -69,6 +70,7 @@ def print_rows(
     columns: Columns,
     form: Format = Format.TABLE,
     shown: Sequence[str] | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> None:
     """Print rows; a table shows only the named columns, and is printed without importing pandas.
 
@@ -80,9 +82,11 @@ def print_rows(
     form : Format
     shown : sequence of str, optional
         The columns of a table; default: all.
+    titles : mapping of str to str, optional
+        Headings of a table's columns, where they are other than their names.
     """
     if form is Format.TABLE:
-        _print_table(rows, shown or list(columns))
+        _print_table(rows, shown or list(columns), titles or {})
     else:
         print_frame(frame_of(rows, columns), form)
 
@@ -108,7 +112,11 @@ def _json(frame: pd.DataFrame) -> str:
     return json.dumps(rows, indent=1)
 
 
-def _print_table(rows: Sequence[Mapping[Any, Any]], columns: Sequence[str]) -> None:
+def _print_table(
+    rows: Sequence[Mapping[Any, Any]],
+    columns: Sequence[str],
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Print rows as a table; columns of numbers are aligned at the right."""
     from rich.console import Console
     from rich.table import Table
@@ -118,7 +126,8 @@ def _print_table(rows: Sequence[Mapping[Any, Any]], columns: Sequence[str]) -> N
     for column in columns:
         values = [row[column] for row in rows if row[column] is not None]
         numeric = bool(values) and all(_is_number(value) for value in values)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        title = titles.get(column, column)
+        table.add_column(title, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[column])) for column in columns))
     wide = None if sys.stdout.isatty() else 200

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
+TITLES = {
+    "errors": "open errors",
+    "failed": "analyzers failed",
+    "failing": "checks failing",
+}
+"""Headings of columns that say of what they are; CSV and JSON have the columns' names."""
+
+
 def report(
     dataset: Annotated[str | None, typer.Argument(help="The dataset; all if left out.")] = None,
     db: Db = None,
@@ -55,7 +63,7 @@ def report(
             print(write_report(repository, html, dataset, since=since))
             return
         rows = read_overview(repository.database, dataset, since)
-        print_rows(rows, OVERVIEW_COLUMNS, form)
+        print_rows(rows, OVERVIEW_COLUMNS, form, titles=TITLES)
         if form is not Format.TABLE:
             return
         _print_resolved(repository, dataset, since, repeated(db))

@@ -245,6 +245,26 @@ def test_a_run_tells_the_ten_gravest_anomalies_and_where_the_others_are(url, rep
     ]
 
 
+def test_anomalies_and_incidents_are_told_apart(url, repo, capsys):
+    """Their numbers are one sequence: what is listed says which of both a number is."""
+    (incident,) = repo.incidents("d")["id"].tolist()
+    anomaly = repo.anomalies("d")["id"].tolist()[0]
+    assert run_command(["anomalies", "list", "--db", url]) == 0
+    assert capsys.readouterr().out.split()[:3] == ["anomaly", "incident", "dataset"]
+    assert run_command(["anomalies", "list", "--incidents", "--db", url]) == 0
+    assert capsys.readouterr().out.split()[:2] == ["incident", "dataset"]
+    assert run_command(["anomalies", "list", "--format", "json", "--db", url]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert (row["id"], row["incident_id"]) == (anomaly, incident)
+    for number, first in ((incident, f"Incident {incident} of d: "), (anomaly, f"Anomaly {anomaly} belongs to incident {incident}.")):  # fmt: skip
+        assert run_command(["anomalies", "show", str(number), "--db", url]) == 0
+        assert capsys.readouterr().out.startswith(first)
+    for number, kind in ((incident, "incident"), (anomaly, "anomaly")):
+        words = ["anomalies", "label", str(number), "snoozed", "--until", "2999-01-01"]
+        assert run_command([*words, "--db", url]) == 0
+        assert capsys.readouterr().out == f"{kind} {number}: snoozed\n"
+
+
 def test_db_commands(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
     assert capsys.readouterr().out == "0007 (newest: 0007)\n"

@@ -225,7 +225,7 @@ def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):
     for n in range(1, 25):
         keep(f"ds=2013-01-{n:02}", "1 of 12 rows")
     out = printed().splitlines()
-    assert sum(" checks " in line for line in out) == 20
+    assert sum("fare:" in line for line in out) == 20
     assert out[-1] == "and 5 more verdicts of d"
 
 
