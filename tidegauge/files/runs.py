@@ -249,16 +249,20 @@ def run_lines(file: SuiteFile, run: Run) -> list[str]:
 
 
 def result_lines(
-    file: SuiteFile, result: tuple[Run, list[CheckedTable]] | Exception
+    file: SuiteFile,
+    result: tuple[Run, list[CheckedTable]] | Exception,
+    *,
+    counts_checks: bool,
 ) -> list[str]:
-    """Return the lines on a table that is finished."""
+    """Return the lines on a table that is finished; of a single one, the totals count the checks."""
     if isinstance(result, Exception):  # the summary says why
         is_retired = isinstance(result, RetiredDatasetError)
         return [f"{file.suite.dataset}: {'left out' if is_retired else 'failed'}"]
     run, checked = result
     lines = run_lines(file, run)
     for one in checked:
-        lines += [f"  {checks_text([one])}", *one.failures()]
+        lines += [f"  {checks_text([one])}"] if counts_checks else []
+        lines += one.failures()
     return lines
 
 
@@ -346,7 +350,7 @@ def run_suites(
         result = measure(one)
         if report is not None:
             with reporting:
-                report(result_lines(one, result))
+                report(result_lines(one, result, counts_checks=len(tables) > 1))
         return result
 
     def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
