@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from tidegauge.analysis import analyze, recording_start
 from tidegauge.analyzers.core.errors import (
     SuiteError,
-    message_of,
 )
 from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.junit import junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, open_file
-from tidegauge.files.runs import failure_text, sinks_of, tables_of
-from tidegauge.files.suite import SuiteFile, load_suites
+from tidegauge.files.runs import failure_text, sinks_of, tables_of_files
+from tidegauge.files.suite import load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
 from tidegauge.spark.session import spark_session
 
@@ -118,12 +117,7 @@ def run_checks(
             raise SuiteError(msg)
     spark = session()
     summary = ChecksSummary(failed=errors)
-    tables: list[SuiteFile] = []
-    for file in files:
-        try:
-            tables += tables_of(spark, file)
-        except Exception as error:  # noqa: BLE001 - the other files are still checked
-            summary.failed.append(f"{file.path}: {message_of(error)}")
+    tables = tables_of_files(spark, files, summary.failed)
     for one in tables:
         try:
             with recording_start(repository, one.suite, one.table, partitions, tags):

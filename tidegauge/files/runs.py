@@ -339,12 +339,7 @@ def run_suites(
         progress = Silent  # a terminal has room for one bar
     reporting = Lock()
     summary = Summary(failed=errors, url=_dashboard())
-    tables: list[SuiteFile] = []
-    for file in files:
-        try:
-            tables += tables_of(spark, file)
-        except Exception as error:  # noqa: BLE001 - the other files continue
-            summary.failed.append(f"{file.path}: {message_of(error)}")
+    tables = tables_of_files(spark, files, summary.failed)
 
     def measure_and_report(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
         result = measure(one)
@@ -474,6 +469,19 @@ def sinks_of(suites: Iterable[Suite]) -> dict[str, list[str]]:
     for suite in suites:
         found.setdefault(suite.dataset, []).extend(suite.notify)
     return found
+
+
+def tables_of_files(
+    spark: SparkSession, files: Iterable[SuiteFile], failed: list[str]
+) -> list[SuiteFile]:
+    """Return a suite file for each table of the files; add a line to ``failed`` for each file without."""
+    tables: list[SuiteFile] = []
+    for file in files:
+        try:
+            tables += tables_of(spark, file)
+        except Exception as error:  # noqa: BLE001 - the other files continue
+            failed.append(f"{file.path}: {message_of(error)}")
+    return tables
 
 
 def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
