@@ -187,7 +187,9 @@ def _unquoted(column: str) -> str:
     return str(steps[0]) if len(steps) == 1 and "." not in str(steps[0]) else column
 
 
-def partition_fields(transforms: Iterable[str], names: Sequence[str]) -> tuple[PartitionField, ...]:
+def partition_fields(
+    transforms: Iterable[str], names: Sequence[str], columns: Collection[str] | None = None
+) -> tuple[PartitionField, ...]:
     """Return the fields of a partition spec.
 
     Parameters
@@ -197,6 +199,9 @@ def partition_fields(transforms: Iterable[str], names: Sequence[str]) -> tuple[P
     names : sequence of str
         The names of all fields that the table has or had. Iceberg's own names tell their transform; names
         that users gave are taken in the order of the transforms that are left.
+    columns : collection of str, optional
+        The table's columns. Spark writes a field of a struct as one name with a dot, which is a path if
+        there is no such column.
 
     Returns
     -------
@@ -207,6 +212,8 @@ def partition_fields(transforms: Iterable[str], names: Sequence[str]) -> tuple[P
     --------
     >>> [f.name for f in partition_fields(["days(at)", "bucket(4, id)"], ["at_day", "shard"])]
     ['at_day', 'shard']
+    >>> partition_fields(["`st.c`"], ["st.c"], ["st", "amount"])[0].column
+    '`st`.`c`'
     """
     named: dict[str, str] = {}
     parsed = {text: found for text in transforms if (found := parse_transform(text))}
@@ -221,8 +228,14 @@ def partition_fields(transforms: Iterable[str], names: Sequence[str]) -> tuple[P
     others = [text for text in parsed if text not in named]
     if len(others) == len(left):
         named |= dict(zip(others, left, strict=True))
+
+    def path(column: str) -> str:
+        steps = [str(step) for step in parts(column)]
+        is_path = columns is not None and len(steps) == 1 and steps[0] not in columns
+        return ".".join(map(quote, steps[0].split("."))) if is_path else column
+
     return tuple(
-        PartitionField(named[text], kind, column, width)
+        PartitionField(named[text], kind, path(column), width)
         for text, (kind, width, column) in parsed.items()
         if text in named
     )

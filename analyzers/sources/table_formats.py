@@ -518,7 +518,7 @@ def logged_table(
         files = spark.table(f"{base}.`files`").schema
         partition = files["partition"].dataType if "partition" in files.names else None
         names = getattr(partition, "names", [])
-        fields = partition_fields(description.transforms, names)
+        fields = partition_fields(description.transforms, names, spark.table(base).columns)
         keys = tuple(field.name for field in fields)
         return LoggedTable(
             spark,

@@ -32,6 +32,9 @@ def _in_notebook() -> bool:
 class _BarProgress(ABC):
     """Progress over partitions by batch, and over Spark tasks within a batch."""
 
+    poll_seconds = 0.2
+    """Time between two looks at Spark's tasks."""
+
     def start(self, dataset: str, partitions: int) -> None:
         """Show an empty bar."""
         self._dataset, self._total, self._done = dataset, partitions, 0
@@ -56,7 +59,7 @@ class _BarProgress(ABC):
 
     def _watch(self, session: Any, partitions: int, stop: threading.Event) -> None:
         best = 0.0
-        while not stop.wait(0.2):
+        while not stop.wait(self.poll_seconds):
             done, total = spark_tasks(session)
             if total:
                 best = max(best, done / total)
@@ -124,6 +127,8 @@ class TqdmProgress(_BarProgress):
 
 class LineProgress(_BarProgress):
     """Progress as lines on standard error, for logs: at the start, and at most every half minute."""
+
+    poll_seconds = LINE_SECONDS
 
     def _open(self) -> None:
         self._print(f"{self._dataset}: measuring {_partitions(self._total)}")
