@@ -173,7 +173,7 @@ def test_proposed_rules_files_hold_any_name(text, tmp_path):
     check = tg.Check("c").is_unique(text).has_pattern(text, "a")
     file = tmp_path / "rules.yml"
     found = [(one, f"of {text}") for one in check.constraints]
-    place = f"in/{text}".replace("\0", "")
+    place = f"/in/{text}".replace("\0", "")
     file.write_text(rules_yaml(text, place, found))
     unique, pattern = load_rules(file).dqm.tasks.rules
     assert (unique, pattern) == (tg.UniqueRule([text]), tg.FormatRule(text, "a", whole=False))
@@ -183,14 +183,14 @@ def test_proposed_rules_files_hold_any_name(text, tmp_path):
 def test_proposed_suites_hold_any_name(text, tmp_path):
     suite = tg.Suite(text, [tg.Mean(text, where=text)], partition_by=[text])
     choices = tuple(Choice(one, f"of {text}") for one in suite.analyzers)
-    found = Profile(suite, f"in/{text}", 1, choices, options={text: text}, left_out={text: text})
+    found = Profile(suite, f"/in/{text}", 1, choices, options={text: text}, left_out={text: text})
     file = tmp_path / "suite.yml"
     file.write_text(found.to_yaml())
     read = load_suite(file)
     assert (read.suite.dataset, read.suite.analyzers) == (text, suite.analyzers)
     assert (read.suite.partition_by, read.table, read.options) == (
         (text,),
-        f"in/{text}",
+        f"/in/{text}",
         {text: text},
     )
 
