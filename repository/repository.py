@@ -95,6 +95,9 @@ class Repository(Rendered):
         beside it. PostgreSQL needs one to measure, to merge large states and for maintenance.
     read_only : bool
         Refuse all writes, for dashboards. The database itself enforces it.
+    upgrade : bool
+        Upgrade an older SQLite file, after a backup. If False it is refused, as an older PostgreSQL
+        database always is.
 
     Raises
     ------
@@ -132,6 +135,7 @@ class Repository(Rendered):
         *,
         artifacts: str | Path | None = None,
         read_only: bool = False,
+        upgrade: bool = True,
     ) -> None:
         from tidegauge.repository.store.runs import SqlRunStore
 
@@ -141,7 +145,7 @@ class Repository(Rendered):
             msg = f"{url!r} is not the URL of a database, such as sqlite:///tidegauge.db"
             raise DatabaseAccessError(msg)
         url, artifacts = settings(url, artifacts)
-        self.database = Database(url, read_only=read_only)
+        self.database = Database(url, upgrade=upgrade, read_only=read_only)
         if artifacts is None and not self.database.is_shared:
             self._temporary = TemporaryDirectory(prefix="tidegauge-")
             artifacts = self._temporary.name
@@ -979,6 +983,7 @@ class Repository(Rendered):
         states: Age = None,
         runs: Age = None,
         dry_run: bool = False,
+        vacuum: bool = False,
     ) -> Cleaned:
         """Delete what is past its retention, and files that nothing refers to.
 
@@ -995,6 +1000,9 @@ class Repository(Rendered):
             Delete runs that ended longer ago than this and left nothing behind.
         dry_run : bool
             Only count.
+        vacuum : bool
+            Also make a SQLite file smaller, by writing it anew without its free pages; needs as much free
+            space again. Without, they are used by what is written later. PostgreSQL vacuums by itself.
 
         Examples
         --------
@@ -1015,6 +1023,7 @@ class Repository(Rendered):
             states=states,
             runs=runs,
             dry_run=dry_run,
+            vacuum=vacuum,
         )
 
     def retire(self, dataset: str, *, note: str | None = None, by: str | None = None) -> None:

@@ -270,17 +270,17 @@ def _copied_databases():
 
     def upgrade(self):
         if not self.is_sqlite or self.revision() or database.head_revision() != revision:
-            real(self)
-            return
+            return real(self)
         with lock, self.engine.connect() as connection:
             if self.revision():  # another thread was faster
-                return
+                return None
             raw = connection.connection.driver_connection
             if not template.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 real(self)
                 raw.backup(template)
             else:
                 template.backup(raw)
+        return None
 
     database.Database.upgrade = upgrade
     yield

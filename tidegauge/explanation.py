@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.formatting import bytes_text
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.requests import texts_of
 from tidegauge.analyzers.core.schema import Schema
@@ -40,20 +41,6 @@ class PlannedJob:
     kind: str
     requests: int
     columns: tuple[str, ...]
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes in the unit that reads best.
-
-    Examples
-    --------
-    >>> _size(96), _size(225_024), _size(22_952_448)
-    ('96 bytes', '225 kB', '23 MB')
-    """
-    for unit, name in ((1_000_000, "MB"), (1000, "kB")):
-        if count >= unit:
-            return f"{count / unit:,.0f} {name}"
-    return f"{count} bytes"
 
 
 @dataclass(frozen=True)
@@ -106,9 +93,9 @@ class Explanation:
         lines = [
             f"{self.dataset}: {self.partitions} partitions in {of}",
             f"columns read: {len(self.columns)}, each {self.passes:.1f} times on average",
-            f"states: at most {_size(self.state_bytes)} a partition"
+            f"states: at most {bytes_text(self.state_bytes)} a partition"
             + (
-                f", and {_size(self.state_bytes * (1 + self.segments))} if it has all of"
+                f", and {bytes_text(self.state_bytes * (1 + self.segments))} if it has all of"
                 f" {self.segments} segments; those of few rows take less"
                 if self.segments
                 else ""

@@ -202,3 +202,17 @@ def escaped(text: Any, most: int | None = WIDE) -> Markup:
     '&lt;img onerror=&#x27;x&#x27;&gt;'
     """
     return Markup(escape(plain(text, most)))
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes in the unit that reads best.
+
+    Examples
+    --------
+    >>> bytes_text(96), bytes_text(225_024), bytes_text(22_952_448)
+    ('96 bytes', '225 kB', '23 MB')
+    """
+    for unit, name in ((1_000_000, "MB"), (1000, "kB")):
+        if count >= unit:
+            return f"{count / unit:,.0f} {name}"
+    return f"{count} bytes"

@@ -24,6 +24,7 @@ from tidegauge.analyzers.core.errors import (
     StateError,
     SuiteError,
 )
+from tidegauge.analyzers.core.formatting import bytes_text
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.rollups.compute import keep_folds
 from tidegauge.repository.rollups.folding import merged
@@ -72,6 +73,10 @@ class Cleaned:
         States that were old enough but were kept, because they cannot be added to each other.
     dry_run : bool
         True if nothing was actually removed.
+    free_bytes : int
+        Bytes of a SQLite file that are free afterwards, and used again.
+    vacuumed_bytes : int
+        Bytes by which vacuuming made the file smaller.
 
     Examples
     --------
@@ -95,15 +100,22 @@ class Cleaned:
     kept_for_windows: int = 0
     kept_unmerged: int = 0
     dry_run: bool = False
+    free_bytes: int = 0
+    vacuumed_bytes: int = 0
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
         words = [
             f"{getattr(self, f.name)} {f.name.replace('_', ' ')}"
             for f in fields(self)
-            if f.name != "dry_run"
+            if f.name not in {"dry_run", "free_bytes", "vacuumed_bytes"}
         ]
-        return ("would remove " if self.dry_run else "removed ") + ", ".join(words)
+        text = ("would remove " if self.dry_run else "removed ") + ", ".join(words)
+        if self.vacuumed_bytes:
+            text += f"; the file is {bytes_text(self.vacuumed_bytes)} smaller"
+        elif self.free_bytes and not self.dry_run:
+            text += f"; {bytes_text(self.free_bytes)} of the file are free and used again"
+        return text
 
 
 def since(age: Age) -> datetime | None:
@@ -143,6 +155,7 @@ def clean(
     states: Age = None,
     runs: Age = None,
     dry_run: bool = False,
+    vacuum: bool = False,
 ) -> Cleaned:
     """Remove old data; without any age, only files that nothing refers to.
 
@@ -159,6 +172,8 @@ def clean(
         Remove runs that ended before then and that nothing refers to.
     dry_run : bool
         Only count.
+    vacuum : bool
+        Rewrite a SQLite file without its free pages. PostgreSQL vacuums by itself.
     """
     counts: dict[str, Any] = {}
 
@@ -178,7 +193,12 @@ def clean(
     except _DryRunError:
         return replace(Cleaned(dry_run=True), **counts)
     database.write(lambda connection: _remove_files(connection, artifacts))
-    return replace(Cleaned(), **counts)
+    free = database.free_bytes()
+    if vacuum and free:
+        database.compact()
+        left = database.free_bytes()
+        return replace(Cleaned(), **counts, free_bytes=left, vacuumed_bytes=free - left)
+    return replace(Cleaned(), **counts, free_bytes=free)
 
 
 def _remove_files(connection: Connection, artifacts: Artifacts) -> None:

@@ -7,6 +7,7 @@ that fail because of other writers, or because the server went away, are retried
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
 
 T = TypeVar("T")
+_LOGGER = logging.getLogger(__name__)
 
 VERSION_TABLE = "tidegauge_revision"
 UNFINISHED = "copying"
@@ -103,6 +105,7 @@ class Database:
 
     def _connect(self, url: str, *, read_only: bool = False) -> None:
         self._closed = False
+        self._head = head_revision()
         self._newer: str | None = None
         self._missing = False
         self._maker = 0  # the thread that makes the missing file, which sees it as it is
@@ -201,6 +204,7 @@ class Database:
         """Open an atomic write transaction. It is not retried."""
         self.require_writable()
         with self._memory_lock(), self._translated(), self._writer().begin() as connection:
+            self._require_revision(connection)
             yield connection
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -220,6 +224,11 @@ class Database:
         DatabaseAccessError, DatabaseVersionError, ReadOnlyError
         """
         self.require_writable()
+
+        def checked(connection: Connection) -> T:
+            self._require_revision(connection)
+            return work(connection)
+
         with self._memory_lock(), self._translated():
             deadline, pause = time.monotonic() + _RETRY_SECONDS, 0.01
             unknown: _Attempt | None = None  # one whose connection broke during the commit
@@ -231,7 +240,7 @@ class Database:
                         if self._has_committed(unknown.commit):
                             return cast("T", unknown.result)
                         unknown = None
-                    return attempt.run(self._writer(), work)
+                    return attempt.run(self._writer(), checked)
                 except DBAPIError as error:
                     if not _is_transient(error) or time.monotonic() > deadline:
                         raise
@@ -243,6 +252,23 @@ class Database:
 
     def _writer(self) -> Engine:
         return self.engine.execution_options(tidegauge_write=True)
+
+    def _require_revision(self, connection: Connection) -> None:
+        """Raise an error if another process has migrated the database since it was opened.
+
+        Migrations wait until the transaction ends.
+        """
+        if connection.dialect.name != "sqlite":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock_shared({_MIGRATION_LOCK})")
+        version = sa.column("version_num", sa.Text)
+        query = sa.select(version).select_from(sa.table(VERSION_TABLE))
+        current = connection.execute(query).scalar_one_or_none()
+        if current != self._head:
+            msg = (
+                f"{self.name} was brought from revision {self._head} to {current} while it was open;"
+                " open it again, with the release of tidegauge that knows this revision"
+            )
+            raise DatabaseVersionError(msg)
 
     def require_writable(self) -> None:
         """Make the database if it is missing; raise an error if it is not writable."""
@@ -337,7 +363,12 @@ class Database:
                 " back it up and run: tidegauge db upgrade"
             )
             raise DatabaseVersionError(msg)
-        self.upgrade()
+        backup = self.upgrade()
+        if current is not None:
+            kept = f"; the old one is kept in {backup}" if backup else ""
+            _LOGGER.warning(
+                "%s was upgraded from revision %s to %s%s", self.name, current, head, kept
+            )
 
     def require_empty(self) -> None:
         """Raise a `NotOurDatabaseError` if there are tables of another program."""
@@ -384,6 +415,16 @@ class Database:
             busy, *_ = _pragma(connection, "wal_checkpoint(TRUNCATE)") or (0,)
             return not busy
 
+    def free_bytes(self) -> int:
+        """Return the bytes of a SQLite file that are free and used again; 0 elsewhere."""
+        if not self.is_sqlite:
+            return 0
+        with self._memory_lock(), self._translated(), self.engine.connect() as connection:
+            pages, size = (
+                int(_pragma(connection, name)[0]) for name in ("freelist_count", "page_size")
+            )
+            return pages * size
+
     def row_counts(self) -> dict[str, int]:
         """Return the number of rows of each table, at any revision."""
         with self.engine.connect() as connection:
@@ -407,7 +448,9 @@ class Database:
             try:
                 with connection.begin():
                     if not self.is_sqlite:
-                        connection.execute(sa.text("SELECT pg_advisory_xact_lock(827163)"))
+                        connection.exec_driver_sql(
+                            f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"
+                        )
                     current = _revision(connection)
                     down = goal == "base" or (current is not None and goal < current)
                     if current != goal:
@@ -443,6 +486,8 @@ class _Attempt:
             return cast("T", self.result)
 
 
+_MIGRATION_LOCK = 827163
+"""PostgreSQL's advisory lock, which writers share and a migration has alone."""
 _COMMIT = "tidegauge_commit"
 MISSING = "tidegauge_missing"
 """Key of a note in `Connection.info`: the database file does not exist yet."""

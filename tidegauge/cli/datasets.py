@@ -69,7 +69,7 @@ def rename(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the names.")] = False,
 ) -> None:
     """Give a dataset another name, with all of its history; change the name in its suite files, too."""
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.rename(dataset, new, dry_run=dry_run)
     print(
         f"{dataset} {'would become' if dry_run else 'is now'} {new}; write the new name in its files"
@@ -110,7 +110,7 @@ def drop(
         "segment": segment,
         "generation": generation,
     }
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
         if not (yes or dry_run):
             planned = repository.drop(dataset, **of, dry_run=True)
             if not sys.stdin.isatty():

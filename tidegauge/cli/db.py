@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
 
 if TYPE_CHECKING:
+    from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.artifacts import Artifacts
     from tidegauge.repository.store.database import Database
 
@@ -32,6 +34,27 @@ def _at_any_revision(url: str | None, *, new: bool = False) -> Iterator[Database
         yield database
     finally:
         database.close()
+
+
+@contextmanager
+def _to_check(url: str | None, artifacts: str | None) -> Iterator[Repository]:
+    """Open the repository to check; of an older SQLite file, an upgraded copy."""
+    from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.config import artifacts_of, settings
+    from tidegauge.repository.store.database import all_revisions
+
+    with _at_any_revision(url) as database, TemporaryDirectory(prefix="tidegauge-") as folder:
+        revision = database.revision()
+        if database.file is None or revision not in all_revisions()[1:]:
+            with open_repository(url, artifacts, read_only=True) as repository:
+                yield repository
+            return
+        copy = Path(folder) / database.file.name
+        database.copy(copy)
+        root = artifacts_of(database, settings(url, artifacts)[1]).root
+        print(f"{database.name} is at revision {revision}; an upgraded copy is checked", flush=True)
+        with Repository(f"sqlite:///{copy}", artifacts=root) as repository:
+            yield repository
 
 
 def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
@@ -102,11 +125,14 @@ def current(db: Db = None) -> None:
 
 @db_app.command()
 def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
-    """Verify the database: integrity, complete batches, checksums of all states."""
+    """Verify the database: integrity, complete batches, checksums of all states.
+
+    Of a SQLite file of an older release, an upgraded copy is checked: so one knows before upgrading.
+    """
     from tidegauge.repository.maintenance.integrity import check as find_problems
     from tidegauge.repository.maintenance.integrity import orphan_files
 
-    with open_repository(db, artifacts, read_only=True) as repository:
+    with _to_check(db, artifacts) as repository:
         problems = find_problems(repository.database, repository.artifacts)
         for problem in problems:
             print(problem)
@@ -193,7 +219,7 @@ def forget(
 
     Exits with 1 if a place still holds a value. Backups are not changed, nor is your table.
     """
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
         done = repository.forget(value, dry_run=dry_run)
         for place in done.left:
             print(f"left: {place}")
@@ -214,12 +240,17 @@ def clean(
     runs: Annotated[
         str | None, typer.Option(metavar="AGE", help="Age of runs without stored results.")
     ] = None,
+    vacuum: Annotated[
+        bool, typer.Option("--vacuum", help="Also make a SQLite file smaller, by writing it anew.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Apply retention: remove data older than an age (12w, 90d, 6mo, 2y), and unreferenced files.
 
     States needed by windows and unsettled anomalies are kept; totals continue from stored sums.
     """
-    with open_repository(db, artifacts) as repository:
-        done = repository.clean(versions=versions, states=states, runs=runs, dry_run=dry_run)
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+        done = repository.clean(
+            versions=versions, states=states, runs=runs, dry_run=dry_run, vacuum=vacuum
+        )
         print(f"{repository.database.name}: {done}")

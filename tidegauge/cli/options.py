@@ -119,12 +119,19 @@ def write_results(text: str, output: Path | None, form: ResultFormat) -> None:
 
 @contextmanager
 def open_repository(
-    url: str | None, artifacts: str | None, *, read_only: bool = False
+    url: str | None, artifacts: str | None, *, read_only: bool = False, dry_run: bool = False
 ) -> Iterator[Repository]:
-    """Open the repository that the options name; close it at the end."""
+    """Open the repository that the options name; close it at the end.
+
+    A dry run only reads: it neither creates nor upgrades a database.
+    """
     from tidegauge.repository.repository import Repository
 
-    with Repository(url, artifacts=artifacts, read_only=read_only) as repository:
+    if dry_run:  # a missing file is an error for who only reads
+        Repository(url, artifacts=artifacts, read_only=True).close()
+    with Repository(
+        url, artifacts=artifacts, read_only=read_only, upgrade=not dry_run
+    ) as repository:
         yield repository
 
 
