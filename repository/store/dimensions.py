@@ -188,12 +188,9 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
     keys = canonical_json(list(spec.keys))
     if row is None:
         return _add_dataset(connection, spec.dataset, spec.source, keys)
-    # What has no partition yet, as its first run failed, is bound by the next run.
-    p = s.partition.c
-    is_bound = connection.execute(sa.select(p.id).where(p.dataset_id == row.id).limit(1)).scalar()
-    if is_bound and not is_same_source(row.source, spec.source) and not spec.rename:
+    if not is_same_source(row.source, spec.source) and not spec.rename:
         raise DatasetMismatchError(mismatch_text(spec, row.source))
-    if is_bound and row[2] not in {keys, UNBOUND}:
+    if row[2] not in {keys, UNBOUND}:
         msg = (
             f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
             " not be comparable. To go on with its history, write partition_by:"

@@ -74,7 +74,8 @@ def day(
         The type of ``s``, as Spark names it.
     """
     date = dt.datetime(2013, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=number - 1)
-    groups = {("a",): rows - 1, ("b",): 1} if groups is None else groups
+    if groups is None:
+        groups = {("a",): rows - 1, ("b",): 1} if rows else {}
     summed = float(rows * number) if total is None else total
     found = [
         measurement(SIZE, NumMatches(rows)),

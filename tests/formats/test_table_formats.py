@@ -352,7 +352,7 @@ def test_partitions_of_one_name_are_refused(spark, repo):
         tg.PartitionColumnError, match=r"two partitions have the name .*partition_by"
     ):
         tg.analyze(name, tg.Suite("b", [tg.Size()]), repository=repo, spark=spark)
-    suite = tg.Suite("b", [tg.Size()], partition_by=[])
+    suite = tg.Suite("whole", [tg.Size()], partition_by=[])
     assert tg.analyze(name, suite, repository=repo, spark=spark).metrics()["value"].tolist() == [
         2.0
     ]

@@ -92,13 +92,13 @@ class RulesFile:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> text = "{dataset: people, path: in/people, rules: [{NotNullRule: email}]}"
+    >>> text = "{dataset: people, path: /in/people, rules: [{NotNullRule: email}]}"
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "people.yml"
     ...     _ = file.write_text(text)
     ...     found = load_rules(file)
     >>> found.table, found.suite.dataset, found.dqm
-    ('in/people', 'people', DQM(1 rules, 0 fixes, 0 policies))
+    ('/in/people', 'people', DQM(1 rules, 0 fixes, 0 policies))
     """
 
     path: Path

@@ -183,8 +183,7 @@ def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatc
     from tidegauge.consistency.log.schemas import Columns
     from tidegauge.consistency.pipeline import ConsistencyRun
 
-    from tidegauge.cli import consistency as command
-    from tidegauge.consistency import pipeline
+    from tidegauge.cli.spark import SparkOptions
 
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repo:
@@ -195,7 +194,7 @@ def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatc
     flattened = Flattened("shop.search_logged", Columns({}, {}, {}), (), (), ())
     done = ConsistencyRun("served", flattened, (), (), "t", "served.log")
     monkeypatch.setattr(pipeline, "run", lambda *_, **__: done)
-    monkeypatch.setattr(command, "_session", lambda _: object())
+    monkeypatch.setattr(SparkOptions, "start", lambda _: object())
     arguments = ["consistency", "run", str(write(WHOLE)), "--db", url]
     assert run_command([*arguments, "--fail-on-anomaly"]) == status
     assert run_command(arguments) == 0

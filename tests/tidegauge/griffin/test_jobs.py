@@ -281,7 +281,9 @@ def test_nothing_that_is_wrong_is_silent(spark, repo, sources, rules, kind, said
     more = {"sinks": ["nowhere"]} if "nowhere" in said else {}
     with pytest.raises(kind, match=said):
         tg.griffin.run({}, job(sources, rules, **more), spark=spark, repository=repo)
-    assert repo.datasets() == []
+    assert all(repo.metrics(dataset).empty for dataset in repo.datasets())
+    if kind is SourceError:  # what cannot be opened is a failed run
+        assert repo.runs("job")["status"].tolist() == ["failed"]
 
 
 HOSTILE = "a`b'c\"d${x}; -- \n\\e.f é"
