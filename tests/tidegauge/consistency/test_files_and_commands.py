@@ -179,11 +179,10 @@ def test_a_monitor_of_an_instance_that_there_is(write, instance):
 
 @pytest.mark.parametrize(("rate", "status"), [(0.9, 2), (0.0, 0)])
 def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatch, rate, status):
+    from tidegauge.cli.spark import SparkOptions
     from tidegauge.consistency.log.flatten import Flattened
     from tidegauge.consistency.log.schemas import Columns
     from tidegauge.consistency.pipeline import ConsistencyRun
-
-    from tidegauge.cli.spark import SparkOptions
 
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repo:
