@@ -3,8 +3,6 @@
 import contextlib
 import os
 import shutil
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -199,35 +197,3 @@ def test_errors_of_other_kinds_get_no_advice():
     assert rights_advice(ValueError("permission denied for table run"), "ann") is None
     error = psycopg.errors.InsufficientPrivilege("must be owner of table run")
     assert "ann lacks a right" in rights_advice(error, "ann")
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare(1)")
-def test_sqlite_on_a_read_only_mount_is_read(tmp_path):
-    """Root may write to any folder, so the folder is mounted read-only in a namespace of its own."""
-    folder = tmp_path / "mounted"
-    folder.mkdir()
-    with tg.Repository(f"sqlite:///{folder}/r.db") as repo:
-        commit(repo, day(1))
-    script = (
-        "import tidegauge as tg\n"
-        f"url = 'sqlite:///{folder}/r.db'\n"
-        "for read_only in (True, False):\n"
-        "    with tg.Repository(url, read_only=read_only) as repo:\n"
-        "        print(len(repo.metrics('d', name='Size')))\n"
-        "        try:\n"
-        "            repo.record('d', 'rows', {'ds=2026-01-01': 1.0})\n"
-        "        except tg.ReadOnlyError as error:\n"
-        "            print(error)\n"
-    )
-    mount = f'mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && exec "$0" "$@"'
-    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount]
-    done = subprocess.run(
-        [*command, sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    if "unshare" in done.stderr or "mount" in done.stderr:
-        pytest.skip(f"namespaces are not allowed: {done.stderr}")
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr
-    assert [lines[0], lines[2]] == ["1", "1"]
-    assert "opened read-only" in lines[1]
-    assert "is in a folder that cannot be written" in lines[3]
