@@ -463,6 +463,7 @@ class Database:
                         way = "taking down" if down else "upgrading"
                         msg = f"{way} {self.name} would break references; nothing was changed"
                         raise RepositoryError(msg)
+                self._head = goal
             finally:
                 if self.is_sqlite:
                     _pragma(connection, "foreign_keys=ON")
