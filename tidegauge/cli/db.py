@@ -43,16 +43,20 @@ def _to_check(url: str | None, artifacts: str | None) -> Iterator[Repository]:
     from tidegauge.repository.store.config import artifacts_of, settings
     from tidegauge.repository.store.database import all_revisions
 
-    with _at_any_revision(url) as database, TemporaryDirectory(prefix="tidegauge-") as folder:
-        revision = database.revision()
-        if database.file is None or revision not in all_revisions()[1:]:
+    with (
+        _at_any_revision(url, new=True) as database,
+        TemporaryDirectory(prefix="tidegauge-") as folder,
+    ):
+        file = database.file
+        older = file is not None and file.exists() and database.revision() in all_revisions()[1:]
+        if file is None or not older:
             with open_repository(url, artifacts, read_only=True) as repository:
                 yield repository
             return
-        copy = Path(folder) / database.file.name
+        copy = Path(folder) / file.name
         database.copy(copy)
         root = artifacts_of(database, settings(url, artifacts)[1]).root
-        print(f"{database.name} is at revision {revision}; an upgraded copy is checked", flush=True)
+        print(f"{database.name} is at revision {database.revision()}; an upgraded copy is checked")
         with Repository(f"sqlite:///{copy}", artifacts=root) as repository:
             yield repository
 
