@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import CorruptStateError, DatabaseAccessError
 from tidegauge.analyzers.core.filesystems import (
@@ -29,9 +28,6 @@ from tidegauge.analyzers.core.filesystems import (
     write_file,
 )
 from tidegauge.analyzers.core.state import State, read_state
-
-if TYPE_CHECKING:
-    pass
 
 LARGEST_IN_DATABASE = 256 * 1024
 SMALLEST_COMPRESSED = 256
