@@ -77,7 +77,7 @@ def test_a_copy_is_the_repository(kinds, tmp_path, request):
         before = set(repo.runs("d")["run_id"])
         assert commit(repo, day(62)) > max(before)
         repo.label(int(repo.incidents("d")["id"].iloc[0]), "comment", note="later")
-        assert len(repo.detect("d", replay=True)) >= 0
+        repo.detect("d", replay=True)
         assert check(repo.database, repo.artifacts) == []
 
 
@@ -148,11 +148,12 @@ def test_rows_that_differ_are_found(tmp_path, monkeypatch):
 
     def worse(connection, table, columns, rows):
         if table is s.label:
-            rows = [(*row[:-1], 0) for row in rows]
+            at = columns.index("note")
+            rows = [(*row[:at], "other", *row[at + 1 :]) for row in rows]
         insert(connection, table, columns, rows)
 
     monkeypatch.setattr(copying, "insert_rows", worse)
-    with pytest.raises(Exception, match=r"differs from .*old.db in label|FOREIGN KEY"):
+    with pytest.raises(tg.DatabaseAccessError, match=r"differs from .*old.db in label$"):
         copy(source, target, tmp_path)
     with pytest.raises(tg.DatabaseVersionError):
         tg.Repository(target)
