@@ -271,7 +271,8 @@ class Repository(Rendered):
             measured_at and rows (of the newest partition), series; errors, warnings and infos (open incidents by
             severity); missing (partitions in open gaps, and overdue ones) and late; run_id, status and
             started_at of the last run; failed (analyzers that failed when last measured); failing
-            (verdicts of rules and checks by which the current data fails).
+            (verdicts of rules and checks by which the current data fails) and failing_known (those of past
+            partitions that earlier runs told, or whose time was labelled since).
 
         Raises
         ------

@@ -208,6 +208,7 @@ from .rules.measures import RuleUnknownRatio as RuleUnknownRatio
 from .rules.measures import RuleViolations as RuleViolations
 from .rules.measures import RuleViolationsRatio as RuleViolationsRatio
 from .rules.outcome.judging import judge as judge
+from .rules.outcome.known import accept_failures as accept_failures
 from .rules.outcome.result import CheckResult as CheckResult
 from .rules.outcome.validation import ValidationSet as ValidationSet
 from .rules.outcome.validation import ValidationTask as ValidationTask

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.runs.ledger import FAILED_RUNS
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
+from tidegauge.repository.history.tables import failed_analyzers
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import MISSING, Database
@@ -18,14 +19,14 @@ from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.listing import retired_datasets
 from tidegauge.repository.store.queries import Moment, Window, dataset_id
 from tidegauge.repository.store.rows import OverviewRow
-from tidegauge.repository.store.verdicts import failing_verdicts
+from tidegauge.repository.store.verdicts import failing_counts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 OVERVIEW_COLUMNS = columns(
     "dataset partitions newest time:time measured_at:time series rows:integer errors warnings infos missing"
-    " late run_id:integer status started_at:time failed failing"
+    " late run_id:integer status started_at:time failed failing failing_known"
 )
 SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
 _log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def overview_rows(
             **{column: arrivals[of, column] for column in _ARRIVALS},
             **runs.get(of, {"run_id": None, "status": None, "started_at": None}),
             "failed": failed.get(of, 0),
-            "failing": failing.get(of, 0),
+            **failing.get(of, {"failing": 0, "failing_known": 0}),
         }
         for of, name in datasets
     ]
@@ -142,23 +143,16 @@ def _runs(connection: Connection) -> dict[int, dict[str, Any]]:
 
 def _failed(connection: Connection) -> dict[int, int]:
     """Return the number of analyzers that failed in their latest partition, by dataset id."""
-    a, n = s.analyzer.c, s.newest_metric.c
-    query = (
-        sa.select(a.dataset_id, sa.func.count(a.id.distinct()))
-        .select_from(s.newest_metric)
-        .join(s.series, s.series.c.id == n.series_id)
-        .join(s.analyzer)
-        .where(n.status == "failed")
-        .group_by(a.dataset_id)
-    )
-    return {of: count for of, count in connection.execute(query)}  # noqa: C416
+    return {row.of: row.failed for row in connection.execute(sa.select(failed_analyzers()))}
 
 
-def _failing(connection: Connection, window: Window) -> dict[int, int]:
-    """Return the number of verdicts by which the current data fails, by dataset id."""
-    counts = failing_verdicts(window.since).c
-    query = sa.select(counts.of, counts.failing)
-    return {of: count for of, count in connection.execute(query)}  # noqa: C416
+def _failing(connection: Connection, window: Window) -> dict[int, dict[str, int]]:
+    """Return the number of verdicts by which the current data fails, and of known ones, by dataset id."""
+    query = sa.select(failing_counts(window.since))
+    return {
+        row.of: {"failing": row.failing, "failing_known": row.failing_known}
+        for row in connection.execute(query)
+    }
 
 
 def _arrivals(connection: Connection, window: Window) -> Counter[tuple[int, str]]:

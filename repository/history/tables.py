@@ -15,18 +15,21 @@ from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.listing import retired_datasets, tags_of_datasets
 from tidegauge.repository.store.rows import TableRow
-from tidegauge.repository.store.verdicts import failing_verdicts
+from tidegauge.repository.store.verdicts import failing_counts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 TABLE_COLUMNS = columns(
     "dataset health errors:integer warnings:integer infos:integer snoozed:integer"
-    " failing:integer newest time:time previous:time arrived_at:time rows:number size:number"
+    " failed:integer failing:integer failing_known:integer newest time:time previous:time arrived_at:time rows:number size:number"
     " size_series:integer completeness:number lowest:number run_id:integer run_status"
     " run_started_at:time owner tags"
 )
-HEALTH = ("error", "failed run", "failing checks", "warning", "info", "ok", "not measured")
+HEALTH = (
+    *("error", "failed run", "failed analyzers", "failing checks"),
+    *("warning", "info", "ok", "not measured"),
+)
 """Health of a table, the worst first; the first that applies counts."""
 OWNERS = ("owner", "team")
 """Tags of runs that name the owner, the first that is set."""
@@ -38,7 +41,8 @@ def table_rows(connection: Connection, now: datetime) -> list[TableRow]:
     It takes two statements, however many datasets there are.
 
     Open incidents are counted by severity, without those that are snoozed at ``now``. ``failing``
-    is the number of checks by which current data fails. ``rows`` and ``time`` are of the newest
+    is the number of checks by which current data fails, without known failures (``failing_known``,
+    see `failing_verdicts`). ``rows`` and ``time`` are of the newest
     partition, ``previous`` is the time of the one before. ``size`` is the newest row count that was
     measured, ``completeness`` the mean and ``lowest`` the minimum over the columns of the whole table.
     """
@@ -58,9 +62,8 @@ def open_incidents(connection: Connection, now: datetime) -> int:
 
 def _row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]]) -> TableRow:
     own = tags_of.get(found["dataset"], {})
-    counts = {
-        name: found[name] or 0 for name in ("errors", "warnings", "infos", "snoozed", "failing")
-    }
+    counted = ("errors", "warnings", "infos", "snoozed", "failed", "failing", "failing_known")
+    counts = {name: found[name] or 0 for name in counted}
     named = next((name for name in OWNERS if name in own), None)
     owner = None if named is None else own[named]
     tags = {key: value for key, value in own.items() if key not in {named, RUNBOOK, JOB}}
@@ -73,6 +76,7 @@ def _health(row: Mapping[str, Any]) -> str:
     applies = {
         "error": row["errors"],
         "failed run": row["run_status"] in FAILED_RUNS,
+        "failed analyzers": row["failed"],
         "failing checks": row["failing"],
         "warning": row["warnings"],
         "info": row["infos"],
@@ -89,7 +93,7 @@ def _badness(row: TableRow) -> tuple[Any, ...]:
 def _query(now: datetime) -> sa.Select[Any]:
     d, p, v, r = s.dataset.c, s.partition.c, s.partition_version.c, s.run.c
     newest, run = _newest_partition(), _last_run()
-    incidents, failing, metrics = _incidents(now), failing_verdicts(), _metrics()
+    counted = (_incidents(now), failing_counts(), failed_analyzers(), _metrics())
     before = s.partition.alias("before")
     previous = (
         sa.select(sa.func.max(before.c.time))
@@ -97,7 +101,7 @@ def _query(now: datetime) -> sa.Select[Any]:
         .correlate(s.dataset, s.partition)
         .scalar_subquery()
     )
-    return (
+    query = (
         sa.select(
             d.name.label("dataset"),
             p.name.label("newest"),
@@ -108,21 +112,16 @@ def _query(now: datetime) -> sa.Select[Any]:
             r.id.label("run_id"),
             r.status.label("run_status"),
             r.started_at.label("run_started_at"),
-            *(
-                column
-                for of in (incidents, failing, metrics)
-                for column in of.c
-                if column.name != "of"
-            ),
+            *(column for of in counted for column in of.c if column.name != "of"),
         )
         .select_from(s.dataset)
         .outerjoin(s.partition, p.id == newest)
         .outerjoin(s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version))
         .outerjoin(s.run, r.id == run)
-        .outerjoin(incidents, incidents.c.of == d.id)
-        .outerjoin(failing, failing.c.of == d.id)
-        .outerjoin(metrics, metrics.c.of == d.id)
     )
+    for of in counted:
+        query = query.outerjoin(of, of.c.of == d.id)
+    return query
 
 
 def _newest_partition() -> sa.ColumnElement[Any]:
@@ -170,6 +169,16 @@ def _incidents(now: datetime) -> sa.Subquery:
         .group_by(told.c.of)
         .subquery()
     )
+
+
+def failed_analyzers() -> sa.Subquery:
+    """Count by dataset the analyzers that failed in their newest partition."""
+    a, n = s.analyzer.c, s.newest_metric.c
+    query = sa.select(a.dataset_id.label("of"), sa.func.count(a.id.distinct()).label("failed"))
+    query = query.join_from(s.newest_metric, s.series, s.series.c.id == n.series_id).join(
+        s.analyzer
+    )
+    return query.where(n.status == "failed").group_by(a.dataset_id).subquery()
 
 
 def _metrics() -> sa.Subquery:

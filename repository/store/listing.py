@@ -33,10 +33,6 @@ RUN_COLUMNS = columns(
     " started_at:time finished_at:time error tags"
 )
 
-MOST_RUNS = 1000
-"""Newest runs among which the last that measured anything is looked for."""
-
-
 DATASET_COLUMNS = columns(
     "dataset source partitions:integer newest last_run:time status retired_at:time note by"
 )
@@ -168,21 +164,37 @@ def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, A
     return [{**row, "tags": tags.get(row["run_id"], {})} for row in rows]
 
 
-def last_measuring_runs(connection: Connection, dataset: str) -> set[int]:
-    """Return the newest runs of a dataset, up to the last that measured any partition.
+def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
+    """Select the first of a dataset's last runs, up to the last that measured any partition.
 
-    Those before it belong to it, up to the last that is complete: what they left it has measured.
+    Those before that one belong to them, up to the last that is complete: what they left it has measured.
+
+    Parameters
+    ----------
+    dataset : ColumnElement
+        A column with the dataset's id, of the enclosing statement; or a literal.
     """
-    r, found = s.run.c, set[int]()
-    of = dataset_id(connection, dataset)
-    query = sa.select(r.id, r.status, r.measured).where(r.dataset_id == of).order_by(r.id.desc())
-    measured = False
-    for run, status, partitions in connection.execute(query.limit(MOST_RUNS)):
-        if measured and status == RunStatus.COMPLETE:
-            break
-        found.add(run)
-        measured = measured or partitions > 0
-    return found
+    runs = s.run.alias("measuring"), s.run.alias("completed"), s.run.alias("last")
+    measuring, completed, last = (run.c for run in runs)
+    newest = sa.select(sa.func.max(measuring.id)).where(
+        measuring.dataset_id == dataset, measuring.measured > 0
+    )
+    before = sa.select(sa.func.max(completed.id)).where(
+        completed.dataset_id == dataset,
+        completed.status == RunStatus.COMPLETE.value,
+        completed.id < newest.correlate_except(runs[0]).scalar_subquery(),
+    )
+    ended = sa.func.coalesce(before.correlate_except(runs[1]).scalar_subquery(), 0)
+    first = sa.select(sa.func.min(last.id)).where(last.dataset_id == dataset, last.id > ended)
+    return first.correlate_except(runs[2]).scalar_subquery()
+
+
+def last_measuring_runs(connection: Connection, dataset: str) -> set[int]:
+    """Return the newest runs of a dataset, up to the last that measured any partition."""
+    r = s.run.c
+    of = sa.literal(dataset_id(connection, dataset))
+    query = sa.select(r.id).where(r.dataset_id == of, r.id >= first_of_last_runs(of))
+    return set(connection.execute(query).scalars())
 
 
 RETIRED, REVIVED = "retired", "revived"

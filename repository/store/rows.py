@@ -213,6 +213,7 @@ class OverviewRow(TypedDict):
     started_at: datetime | None
     failed: int
     failing: int
+    failing_known: int
 
 
 class TableRow(TypedDict):
@@ -224,7 +225,9 @@ class TableRow(TypedDict):
     warnings: int
     infos: int
     snoozed: int
+    failed: int
     failing: int
+    failing_known: int
     newest: str | None
     time: datetime | None
     previous: datetime | None

@@ -23,11 +23,14 @@ from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import dataset_named, visible
 from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.listing import first_of_last_runs
 from tidegauge.repository.store.queries import AsOf, commit_as_of, dataset_id
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+SETTLING_LABELS = ("expected", "bad", "ignore")
+"""Labels of a time range by which failures in it are known."""
 VERDICT_COLUMNS = columns(
     "id:integer dataset name partition time:time fingerprint specification passed:flag"
     " checked_at:time run_id:integer result"
@@ -313,17 +316,85 @@ def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
     return query.where(best.c.place == 1).subquery()
 
 
-def failing_verdicts(since: datetime | None = None) -> sa.Subquery:
-    """Count by dataset the standing verdicts by which current data fails.
+def failing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
+    """Select the standing verdicts by which current data fails, each with ``is_known``.
+
+    Known is a failure that need not be told again: an earlier run told it, the dataset's last runs
+    measured other partitions, and there is a newer partition; or somebody labelled the partition since.
+    """
+    standing = standing_verdicts(datasets)
+    v = standing.c
+    known = _was_told(v) & _has_newer_partition(v) | _is_labelled(v)
+    query = sa.select(standing, known.label("is_known"))
+    return query.where(v.passed == 0).subquery()
+
+
+def _was_told(v: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that a failure was stored before the dataset's last runs began."""
+    run, before, passed = (
+        s.run.alias("began"),
+        s.verdict.alias("before"),
+        s.verdict.alias("passing"),
+    )
+    began = sa.select(run.c.started_at).where(run.c.id == first_of_last_runs(v.dataset_id))
+    passed_since = sa.exists().where(
+        passed.c.dataset_id == before.c.dataset_id,
+        passed.c.partition_key == before.c.partition_key,
+        passed.c.name == before.c.name,
+        passed.c.passed == 1,
+        passed.c.commit_id > before.c.commit_id,
+    )
+    return sa.exists().where(
+        before.c.dataset_id == v.dataset_id,
+        before.c.key == v.key,
+        before.c.passed == 0,
+        before.c.checked_at < began.correlate_except(run).scalar_subquery(),
+        ~passed_since.correlate_except(passed),
+    )
+
+
+def _has_newer_partition(v: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that a verdict's partition is not the newest; without times each one is past."""
+    p, gone = s.partition.alias("later"), s.absence.alias("gone")
+    missing = sa.exists().where(gone.c.partition_id == p.c.id, s.holds(gone))
+    later = sa.exists().where(
+        p.c.dataset_id == v.dataset_id, p.c.time > v.time, ~missing.correlate_except(gone)
+    )
+    return sa.and_(v.partition != "", v.time.is_(None) | later.correlate_except(p))
+
+
+def _is_labelled(v: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that the newest label of the partition's time says that it is known."""
+    b = s.label.alias("range_label")
+    covering = sa.select(b.c.label).where(
+        b.c.dataset_id == v.dataset_id,
+        *(b.c[name].is_(None) for name in ("anomaly_id", "incident_id", "name", "instance")),
+        b.c.segment.is_(None),
+        b.c.created_at > v.checked_at,
+        b.c.label.in_([*SETTLING_LABELS, "reopened"]),
+        v.time.is_not(None),
+        b.c.since.is_(None) | (b.c.since <= v.time),
+        b.c.until.is_(None) | (b.c.until >= v.time),
+    )
+    newest = covering.order_by(b.c.id.desc()).limit(1)
+    label = newest.correlate_except(b).scalar_subquery()
+    return sa.func.coalesce(label, "").in_(SETTLING_LABELS)
+
+
+def failing_counts(since: datetime | None = None) -> sa.Subquery:
+    """Count by dataset the verdicts by which current data fails: those that count, and the known ones.
 
     Parameters
     ----------
     since : datetime, optional
         Only those on partitions of this time or later.
     """
-    v = standing_verdicts().c
-    query = sa.select(v.dataset_id.label("of"), sa.func.count().label("failing"))
-    query = query.where(v.passed == 0).group_by(v.dataset_id)
+    v = failing_verdicts().c
+    query = sa.select(
+        v.dataset_id.label("of"),
+        sa.func.sum(sa.case((v.is_known, 0), else_=1)).label("failing"),
+        sa.func.sum(sa.case((v.is_known, 1), else_=0)).label("failing_known"),
+    ).group_by(v.dataset_id)
     return (query if since is None else query.where(v.time >= since)).subquery()
 
 

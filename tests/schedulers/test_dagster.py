@@ -88,7 +88,7 @@ def done(tmp_path_factory):
 
 def test_checks_measure_the_partitions_of_their_run(done):
     results, log, folder = done
-    good = {"policies": True, "anomalies": True}
+    good = {"checks": True, "policies": True, "anomalies": True}
     assert results["first"] == {"success": True, "checks": good, "metadata": []}, log
     assert results["third"]["checks"] == good | {"policies": False}, log
     assert results["range"]["checks"] == good, log
@@ -106,8 +106,10 @@ def test_checks_measure_the_partitions_of_their_run(done):
 def test_an_asset_holds_the_summary_and_its_checks(done):
     results, log, _ = done
     assert results["all"]["success"], log
-    assert results["all"]["metadata"] == [["anomalies", "dashboard", "datasets", "summary"]]
-    assert results["all"]["checks"] == {"policies": False, "anomalies": True}
+    assert results["all"]["metadata"] == [
+        ["anomalies", "dashboard", "datasets", "outcome", "summary"]
+    ]
+    assert results["all"]["checks"] == {"checks": True, "policies": False, "anomalies": True}
 
 
 def test_what_cannot_be_measured_fails(done):

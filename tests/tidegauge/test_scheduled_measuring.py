@@ -1,21 +1,19 @@
 """What schedulers are told of a run. No Spark."""
 
-from types import SimpleNamespace
-
 import pytest
-from tidegauge.analysis import Run
-from tidegauge.analyzers.runs.ledger import RunStatus
-from tidegauge.analyzers.runs.recording import RunReport
-from tidegauge.files.runs import Summary
-from tidegauge.integrations.measuring import MeasurementTask, Outcome
+from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
+
+from tests.support.outcomes import CASES, case_of
 
 
-@pytest.mark.parametrize(
-    ("status", "passed"), [("success", True), ("warning", True), ("error", False)]
-)
-def test_failed_checks_of_a_file_fail_its_dataset(status, passed):
-    run = Run(RunReport(1, "d", RunStatus.COMPLETE), None)
-    checked = SimpleNamespace(run=run, verification=SimpleNamespace(status=status))
-    outcome = Outcome(Summary(runs=[(None, run)], checked=[checked]), MeasurementTask("d.yml"))
-    assert outcome.as_json()["datasets"]["d"]["passed"] is passed
-    assert outcome.data_failed is not passed
+@pytest.mark.parametrize("name", CASES)
+def test_the_result_of_a_task_is_that_of_the_run(name, tmp_path):
+    with case_of(name, tmp_path) as case:
+        task = MeasurementTask("d.yml", fail_on_anomaly=case.fail_on_anomaly)
+        result = MeasurementResult(case.summary, task)
+        assert result.outcome == case.outcome
+        told = result.as_json()
+        assert told["outcome"] == case.outcome
+        assert told["failed"] == case.summary.failed
+        bad = {"d"} if case.fails_by in {"check", "policy"} else set()
+        assert {name for name, run in told["datasets"].items() if not run["passed"]} == bad

@@ -15,6 +15,7 @@ from tidegauge.cli.options import (
     Variables,
     open_repository,
     pairs,
+    repeated,
     target_file,
     write_results,
 )
@@ -60,7 +61,7 @@ def check(
         )
     match form:
         case ResultFormat.TEXT:
-            told = summary.text()
+            told = summary.text(repeated(db))
         case ResultFormat.JSON:
             told = summary.json(fail_on)
         case ResultFormat.JUNIT:

@@ -1,4 +1,4 @@
-"""Commands for datasets: list, retire, revive and drop them."""
+"""Commands for datasets: list, rename, retire, drop and label them, and accept their failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from tidegauge.cli.lazy import new_app
-from tidegauge.cli.options import ArtifactsOption, By, Db, FormatOption, Note, open_repository
+from tidegauge.cli.options import (
+    ArtifactsOption,
+    By,
+    Db,
+    FormatOption,
+    Note,
+    Since,
+    Until,
+    open_repository,
+)
 from tidegauge.cli.output import Format, print_rows
 
 datasets_app = new_app("List, retire and drop datasets.")
@@ -74,6 +83,55 @@ def rename(
     print(
         f"{dataset} {'would become' if dry_run else 'is now'} {new}; write the new name in its files"
     )
+
+
+@datasets_app.command()
+def accept(
+    dataset: Name,
+    partition: Annotated[
+        str, typer.Argument(metavar="PARTITION", help="As in ds=2026-01-01; '' for a whole table.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Only the verdict of this name; default: all that fail.")
+    ] = None,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the failures.")] = False,
+) -> None:
+    """Accept failed checks and rules on a partition: they pass until its data or they change."""
+    from tidegauge.rules.outcome.known import accept_failures
+
+    author = by or getpass.getuser()
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+        accepted = accept_failures(
+            repository, dataset, partition, name=name, note=note, by=author, dry_run=dry_run
+        )
+    for failure in accepted:
+        print(f"{'would be accepted' if dry_run else 'accepted'}: {failure}")
+
+
+@datasets_app.command()
+def label(
+    dataset: Name,
+    said: Annotated[
+        str,
+        typer.Argument(metavar="LABEL", help="bad, ignore, expected, rebaseline or reopened."),
+    ],
+    since: Since = None,
+    until: Until = None,
+    note: Note = None,
+    by: By = None,
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+) -> None:
+    """Label a time range of a dataset: detectors do not learn from it, and its failures are known."""
+    with open_repository(db, artifacts) as repository:
+        repository.label_range(
+            dataset, said, since=since, until=until, note=note, by=by or getpass.getuser()
+        )
+    print(f"{dataset} from {since or 'the first'} to {until or 'the last partition'}: {said}")
 
 
 @datasets_app.command()

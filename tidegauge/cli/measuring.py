@@ -74,6 +74,7 @@ def run(
 
     target_file(output)
     live = form is ResultFormat.TEXT and output is None
+    options = repeated(db)
     with open_repository(db, artifacts) as repository:
         summary = run_suites(
             suites,
@@ -88,8 +89,8 @@ def run(
             jobs=jobs,
             report=partial(_print_lines, sys.stdout if live else sys.stderr),
             progress=None if sys.stderr.isatty() else LineProgress,
+            options=options,
         )
-        options = repeated(db)
     match form:
         case ResultFormat.TEXT if live:
             _print_lines(sys.stdout, summary.closing_lines(options))

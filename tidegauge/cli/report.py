@@ -26,6 +26,7 @@ TITLES = {
     "errors": "open errors",
     "failed": "analyzers failed",
     "failing": "checks failing",
+    "failing_known": "known failures",
 }
 """Headings of columns that say of what they are; CSV and JSON have the columns' names."""
 
@@ -63,11 +64,13 @@ def report(
             print(write_report(repository, html, dataset, since=since))
             return
         rows = read_overview(repository.database, dataset, since)
-        print_rows(rows, OVERVIEW_COLUMNS, form, titles=TITLES)
+        has_known = any(row["failing_known"] for row in rows)
+        shown = [name for name in OVERVIEW_COLUMNS if has_known or name != "failing_known"]
+        print_rows(rows, OVERVIEW_COLUMNS, form, shown, TITLES)
         if form is not Format.TABLE:
             return
         _print_resolved(repository, dataset, since, repeated(db))
-        failing = [row["dataset"] for row in rows if row["failing"]]
+        failing = [row["dataset"] for row in rows if row["failing"] or row["failing_known"]]
         if failing:
             _print_failures(repository, failing, since)
 
@@ -99,7 +102,12 @@ def _print_failures(repository: Repository, datasets: list[str], since: str | No
     for dataset in datasets:
         found = failed_verdicts(repository, dataset, since)
         lines += [
-            (dataset, row["partition"] or "the table", row["name"], why)
+            (
+                dataset,
+                (row["partition"] or "the table") + " (known)" * row["is_known"],
+                row["name"],
+                why,
+            )
             for row in found[:VERDICTS]
             for why in failure_messages(str(row["result"]))
         ]

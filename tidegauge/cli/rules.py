@@ -21,6 +21,7 @@ from tidegauge.cli.options import (
     moment,
     open_repository,
     pairs,
+    repeated,
     target_file,
     the_dataset,
     write_results,
@@ -82,7 +83,7 @@ def run(
         )
     match form:
         case ResultFormat.TEXT:
-            told = summary.text()
+            told = summary.text(repeated(db))
         case ResultFormat.JSON:
             told = summary.json(fail_on)
         case ResultFormat.JUNIT:

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from tidegauge.outcome import Gate
+
 
 class FailOn(StrEnum):
     """Condition for exit status 2: a failed policy, any rejected record, or never."""
@@ -9,6 +11,11 @@ class FailOn(StrEnum):
     POLICY = "policy"
     REJECT = "reject"
     NEVER = "never"
+
+    @property
+    def gate(self) -> Gate:
+        """The problems that fail the command."""
+        return Gate(failures=self is not FailOn.NEVER, rejects=self is FailOn.REJECT)
 
 
 class FailOnLevel(StrEnum):
@@ -18,8 +25,7 @@ class FailOnLevel(StrEnum):
     WARNING = "warning"
     NEVER = "never"
 
-    @property
-    def statuses(self) -> frozenset[str]:
-        """The statuses of a verification that fail the command."""
-        failing = {FailOnLevel.ERROR: ["error"], FailOnLevel.WARNING: ["error", "warning"]}
-        return frozenset(failing.get(self, []))
+    def gate(self, *, anomalies: bool = False) -> Gate:
+        """Return the problems that fail the command; anomalies, too, if asked for."""
+        failures = self is not FailOnLevel.NEVER
+        return Gate(failures, warnings=self is FailOnLevel.WARNING, anomalies=anomalies)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,19 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.junit import junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, open_file
-from tidegauge.files.runs import failure_text, sinks_of, tables_of_files
+from tidegauge.files.runs import (
+    failure_text,
+    policies_name,
+    policy_cases,
+    policy_lines,
+    policy_records,
+    sinks_of,
+    tables_of_files,
+)
 from tidegauge.files.suite import load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
+from tidegauge.outcome import Cause, Outcome, Problem, outcome_of
+from tidegauge.rules.outcome.known import problems_of_run
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -42,23 +52,49 @@ class ChecksSummary:
     failed: list[str] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems that keep the tables from passing."""
+        for _ in self.failed:
+            yield Problem(Cause.TABLE)
+        for table in self.tables:
+            yield from problems_of_run(table.run, table.known, policies_name(table.file))
+            yield from table.problems()
+
+    def outcome(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> Outcome:
+        """Return the meaning of the results."""
+        return outcome_of(self.problems(), fail_on.gate())
+
     def status(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> int:
         """Return the exit status: 1 if a table could not be checked, else 2 if data failed, else 0."""
-        if self.failed:
-            return 1
-        found = {table.verification.status for table in self.tables}
-        return 2 if found & fail_on.statuses else 0
+        return self.outcome(fail_on).exit_status
 
-    def text(self) -> str:
-        """Return a report for people."""
-        lines = [line for table in self.tables for line in table.lines()]
+    def text(self, options: str = "") -> str:
+        """Return a report for people; the commands that it names get these options."""
+        lines: list[str] = []
+        for table in self.tables:
+            lines += table.lines(options)
+            lines += policy_lines(table.file, table.run, table.known, options)
         lines += [summarize(self.notices)] if self.notices else []
-        return "\n".join([*lines, *(f"failed: {problem}" for problem in self.failed)])
+        lines += [line for table in self.tables for line in _known_errors(table)]
+        return "\n".join([*lines, *(f"failed: {problem}" for problem in self._failures())])
+
+    def _failures(self) -> list[str]:
+        """Return a message for each table, partition and analyzer that failed."""
+        return self.failed + [text for table in self.tables for text in _errors(table)]
 
     def json(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
-        """Return JSON: the status, the result of each constraint and partition, and failed tables."""
-        results = [record for table in self.tables for record in table.records()]
-        told = {"status": self.status(fail_on), "results": results, "failed": self.failed}
+        """Return JSON: the status, the result of each constraint and partition, and what failed."""
+        told = {
+            "status": self.status(fail_on),
+            "outcome": self.outcome(fail_on),
+            "results": [record for table in self.tables for record in table.records()],
+            "policies": {
+                table.run.dataset: policy_records(table.run)
+                for table in self.tables
+                if table.run.checks
+            },
+            "failed": self._failures(),
+        }
         return json.dumps(told, indent=1, ensure_ascii=False)
 
     def junit(self, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
@@ -66,11 +102,31 @@ class ChecksSummary:
 
         A warning is a failure, too, with ``fail_on="warning"``.
         """
+        gate = fail_on.gate()
         suites = [
-            (f"{table.file.name} of {table.run.dataset}", list(table.cases(fail_on)))
+            (
+                f"{table.file.name} of {table.run.dataset}",
+                [*table.cases(gate), *policy_cases(table.file, table.run, table.known, gate)],
+            )
             for table in self.tables
         ]
-        return junit_xml(suites, self.failed)
+        return junit_xml(suites, self._failures())
+
+
+def _errors(table: CheckedTable) -> Iterator[str]:
+    """Yield a message for each partition that cannot be read, and each analyzer that failed."""
+    for name, why in table.run.unreadable.items():
+        yield f"{table.file.path}: {name} cannot be read: {why}"
+    for analyzer, error in table.run.failed.items():
+        if not table.known.has_error(analyzer, error):
+            yield table.file.explain(analyzer, error)
+
+
+def _known_errors(table: CheckedTable) -> Iterator[str]:
+    """Yield a line for each analyzer whose failure is known."""
+    for analyzer, error in table.run.failed.items():
+        if table.known.has_error(analyzer, error):
+            yield f"known: {table.file.explain(analyzer, error)}"
 
 
 def run_checks(
@@ -133,10 +189,5 @@ def run_checks(
             summary.tables.append(check_table(one, run, source, partitions, tags))
         except Exception as error:  # noqa: BLE001 - the other tables are still checked
             summary.failed.append(failure_text(one, error))
-            continue
-        summary.failed += [
-            f"{one.path}: {name} cannot be read: {why}" for name, why in run.unreadable.items()
-        ]
-        summary.failed += [one.explain(a, error) for a, error in run.failed.items()]
     summary.notices = notify_all(repository, sinks_of(one.suite for one in tables))
     return summary

@@ -23,9 +23,9 @@ from tidegauge.checks.constraints import (
 )
 from tidegauge.checks.verification import Verification
 from tidegauge.checks.verifying import verify_stored, with_examples
-from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.junit import JUnitCase
 from tidegauge.files.suite import CHECKS, SuiteFile
+from tidegauge.outcome import Cause, Gate, Outcome, Problem
 from tidegauge.rules.outcome.judging import (
     close_verdicts,
     close_without_partitions,
@@ -33,6 +33,7 @@ from tidegauge.rules.outcome.judging import (
     keep_without_partitions,
     kept_verdicts,
 )
+from tidegauge.rules.outcome.known import KnownFailures
 from tidegauge.rules.outcome.result import CheckResult
 
 if TYPE_CHECKING:
@@ -53,18 +54,21 @@ class CheckedTable:
     verification : Verification
         On the partitions that were judged: those that are new or changed, or that failed before. Of
         a table without partitions, on the table.
+    known : KnownFailures
+        The failures that do not fail the run.
     """
 
     file: SuiteFile
     run: Run
     verification: Verification
+    known: KnownFailures
 
     def place(self, one: PartitionResult) -> str:
         """Return the file and line of a result's constraint."""
         line = self.file.check_lines.get(one.result.constraint.identity)
         return f"{self.file.path}{f':{line}' if line else ''}"
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, options: str = "") -> Iterator[str]:
         """Yield the lines of a report: a summary, and each failure with its file and line."""
         yield str(self.run)
         found = self.verification
@@ -72,32 +76,56 @@ class CheckedTable:
             yield f"  {self.file.name}: nothing new to check; what was checked before passed"
             return
         yield f"  {self.file.name}: {str(found).splitlines()[0]}"
-        yield from self.failures()
+        yield from self.failures(options)
 
-    def failures(self) -> Iterator[str]:
-        """Yield a line for each failure, with its file and line; one for all partitions with the same message."""
+    def failures(self, options: str = "") -> Iterator[str]:
+        """Yield a line for each failure, with its file and line; one for all partitions with the same message.
+
+        Known failures come last, with how to settle them.
+        """
         found = self.verification
-        alike: dict[tuple[str, str, str], list[str]] = {}
+        alike: dict[tuple[bool, str, str, str], list[str]] = {}
         for one in found.judged:
             if not one.result.passed:
                 told = f"{one.result.constraint.description}: {one.result.text}"
-                failure = (self.place(one), str(found.level_of(one)), told)
+                failure = (self.is_known(one), self.place(one), str(found.level_of(one)), told)
                 alike.setdefault(failure, []).append(one.partition or one.dataset)
-        for (place, level, told), partitions in alike.items():
+        for (is_known, place, level, told), partitions in sorted(
+            alike.items(), key=lambda pair: pair[0][0]
+        ):
             others = len(partitions) - 1
             more = f" and {others:,} other partition{'s' * (others > 1)}" if others else ""
-            yield f"  {place}: {level}: {partitions[-1]}{more}: {told}"
+            known = "known " if is_known else ""
+            yield f"  {place}: {known}{level}: {partitions[-1]}{more}: {told}"
+        known_in = list(dict.fromkeys(one.partition for one in found.judged if self.is_known(one)))
+        if known_in:
+            yield f"  {self.known.advice(known_in, options)}"
 
-    def cases(self, fail_on: FailOnLevel) -> Iterator[JUnitCase]:
-        """Yield a JUnit case for each constraint and partition; a warning fails if ``fail_on`` says so."""
+    def is_known(self, one: PartitionResult) -> bool:
+        """Return whether a result is a failure that does not fail the run."""
+        return not one.result.passed and self.known.has_verdict(self.file.name, one.partition)
+
+    def problem(self, one: PartitionResult) -> Problem | None:
+        """Return the problem that a result is; None if it passed."""
+        if one.result.passed:
+            return None
+        is_warning = not is_error(self, one)
+        return Problem(Cause.CHECK, one.dataset, is_warning, self.is_known(one))
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems that the results are."""
+        yield from filter(None, map(self.problem, self.verification.judged))
+
+    def cases(self, gate: Gate) -> Iterator[JUnitCase]:
+        """Yield a JUnit case for each constraint and partition; known failures are skipped."""
         for one in self.verification.judged:
             of, result = ".".join(filter(None, (one.dataset, one.partition))), one.result
             name, no_data = result.constraint.description, result.status is ConstraintStatus.NO_DATA
-            warns = fail_on is FailOnLevel.WARNING and not result.passed
-            if is_error(self, one) or warns:
+            problem = self.problem(one)
+            if problem is not None and gate.judge(problem) is Outcome.FAILED:
                 status = str(result.status) if no_data else ""
                 yield JUnitCase(of, name, "failure", result.text, self.place(one), type=status)
-            elif no_data:
+            elif no_data or (problem is not None and problem.is_known):
                 yield JUnitCase(of, name, "skipped", result.text, self.place(one))
             else:
                 told = f"{result.status}: {result.message}" if result.message else ""
@@ -107,7 +135,8 @@ class CheckedTable:
         """Yield each result as JSON values."""
         rows = self.verification.frame().to_json(orient="records", date_format="iso")
         for one, row in zip(self.verification.judged, json.loads(rows), strict=True):
-            yield {"place": self.place(one), **row, "passed": one.result.passed}
+            told = {"passed": one.result.passed, "known": self.is_known(one)}
+            yield {"place": self.place(one), **row, **told}
 
 
 def open_file(file: SuiteFile, spark: SparkSession) -> Source:
@@ -171,7 +200,9 @@ def check_table(
         found = _explained(stored, run, source, private)
     judged = _told_again(found, run, known)
     resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
-    checked = CheckedTable(file, run, Verification(file.checks, resolved))
+    checked = CheckedTable(
+        file, run, Verification(file.checks, resolved), KnownFailures(run.dataset)
+    )
     by_partition: dict[str, list[PartitionResult]] = {}
     for one in checked.verification.judged:
         by_partition.setdefault(one.partition, []).append(one)
@@ -189,7 +220,7 @@ def check_table(
             run=run.id,
         )
     close_verdicts(repository, run.dataset, CHECKS, specification, file.name)
-    return checked
+    return replace(checked, known=KnownFailures.of_run(run, partitions))
 
 
 def _without_partitions(file: SuiteFile, run: Run, specification: str) -> CheckedTable:
@@ -200,7 +231,8 @@ def _without_partitions(file: SuiteFile, run: Run, specification: str) -> Checke
         for place, constraint in enumerate(one.constraints)
     ]
     resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
-    checked = CheckedTable(file, run, Verification(file.checks, resolved))
+    known = KnownFailures(run.dataset)
+    checked = CheckedTable(file, run, Verification(file.checks, resolved), known)
     verdict = _verdict(checked, resolved)
     keep_without_partitions(
         run.repository, run.dataset, file.name, specification, verdict, run.report

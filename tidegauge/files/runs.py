@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from math import isfinite
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidegauge.analysis import Run, analyze, recording_start
 from tidegauge.analyzers.core.errors import (
@@ -32,10 +32,16 @@ from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.suite import SuiteFile, load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
+from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.listing import last_measuring_runs
 from tidegauge.repository.store.rows import Severity
+from tidegauge.rules.outcome.known import (
+    KnownFailures,
+    problems_of_policies,
+    problems_of_run,
+)
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -51,6 +57,14 @@ MOST_ANOMALIES = 10
 """Anomalies of a dataset that a summary tells one by one."""
 _PLAIN = re.compile(r"\w+", re.ASCII)
 """Names of tables that need no quotes."""
+
+
+class TableResult(NamedTuple):
+    """Result of measuring one table."""
+
+    run: Run
+    checked: list[CheckedTable]
+    known: KnownFailures
 
 
 @dataclass
@@ -69,6 +83,8 @@ class Summary:
         Notifications of incidents and checks, sent and failed.
     checked : list of CheckedTable
         Results of the files' checks.
+    known : dict of str to KnownFailures
+        Failures that do not fail the run, by dataset.
     url : str or None
         The dashboard's address, where incidents are linked to.
     timeless : list of str
@@ -82,23 +98,38 @@ class Summary:
     anomalies: list[pd.DataFrame] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     checked: list[CheckedTable] = field(default_factory=list)
+    known: dict[str, KnownFailures] = field(default_factory=dict)
     url: str | None = None
     timeless: list[str] = field(default_factory=list)
     retired: list[str] = field(default_factory=list)
 
-    def status(self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR) -> int:
-        """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data.
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems that keep the tables from passing.
 
         Retired datasets are left out, unless there are no others: then nothing was checked.
         """
-        if self.failed or (self.retired and not self.runs):
-            return 1
-        if any(run.failed or run.unreadable for _, run in self.runs):
-            return 1
-        grave = fail_on.statuses
-        refused = bool(grave) and any(not run.passed for _, run in self.runs)
-        refused = refused or any(one.verification.status in grave for one in self.checked)
-        return 2 if refused or (fail_on_anomaly and self.found) else 0
+        for _ in [*self.failed, *(self.retired if not self.runs else ())]:
+            yield Problem(Cause.TABLE)
+        for file, run in self.runs:
+            yield from problems_of_run(run, self.known_of(run), policies_name(file))
+        for one in self.checked:
+            yield from one.problems()
+        for frame in self.anomalies:
+            yield from (Problem(Cause.ANOMALY, dataset) for dataset in frame["dataset"])
+
+    def known_of(self, run: Run) -> KnownFailures:
+        """Return the known failures of a run's dataset."""
+        return self.known.get(run.dataset, KnownFailures(run.dataset))
+
+    def outcome(
+        self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR
+    ) -> Outcome:
+        """Return the meaning of the results."""
+        return outcome_of(self.problems(), fail_on.gate(anomalies=fail_on_anomaly))
+
+    def status(self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR) -> int:
+        """Return the exit status; 1 for failures of tidegauge outranks 2 for failures of the data."""
+        return self.outcome(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on).exit_status
 
     @property
     def found(self) -> int:
@@ -109,9 +140,9 @@ class Summary:
         """Return the summary as lines of text; the commands that it names get these options."""
         lines = []
         for file, run in self.runs:
-            lines += run_lines(file, run)
+            lines += run_lines(file, run, self.known_of(run), options)
         for one in self.checked:
-            lines += one.failures()
+            lines += one.failures(options)
         return [*lines, *self.closing_lines(options)]
 
     def closing_lines(self, options: str = "") -> list[str]:
@@ -152,7 +183,7 @@ class Summary:
                 "changes": {name: str(change) for name, change in run.changes.items()},
                 "failed": [file.explain(a, error) for a, error in run.failed.items()],
                 "unreadable": dict(run.unreadable),
-                "policies": {name: json.loads(c.to_json()) for name, c in run.checks.items()},
+                "policies": policy_records(run),
             }
             for file, run in self.runs
         ]
@@ -163,6 +194,7 @@ class Summary:
         ]
         told = {
             "status": self.status(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on),
+            "outcome": self.outcome(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on),
             "tables": tables,
             "results": [record for one in self.checked for record in one.records()],
             "anomalies": anomalies,
@@ -172,28 +204,30 @@ class Summary:
 
     def junit(self, *, fail_on_anomaly: bool, fail_on: FailOnLevel = FailOnLevel.ERROR) -> str:
         """Return JUnit's XML: a suite for each table, with cases for its run, policies, checks and anomalies."""
+        gate = fail_on.gate(anomalies=fail_on_anomaly)
         checked = {id(one.run): one for one in self.checked}
         suites = []
         for file, run in self.runs:
-            problems = [file.explain(a, error) for a, error in run.failed.items()]
+            known = self.known_of(run)
+            problems = [
+                file.explain(a, error)
+                for a, error in run.failed.items()
+                if not known.has_error(a, error)
+            ]
             problems += [f"{name} cannot be read: {why}" for name, why in run.unreadable.items()]
             kind: Kind = "error" if problems else "passed"
             message = "; ".join(problems) or str(run)
             cases = [JUnitCase(run.dataset, "measured", kind, message, str(file.path))]
-            for name, policies in run.checks.items():
-                of = ".".join(filter(None, (run.dataset, name)))
-                failed = not policies.passed and fail_on is not FailOnLevel.NEVER
-                cases.append(
-                    JUnitCase(of, "policies", "failure" if failed else "passed", str(policies))
-                )
+            cases += policy_cases(file, run, known, gate)
             if id(run) in checked:
-                cases += checked[id(run)].cases(fail_on)
+                cases += checked[id(run)].cases(gate)
             suites.append((f"{file.path} of {run.dataset}", cases))
+        is_anomaly_bad = gate.judge(Problem(Cause.ANOMALY)) is Outcome.FAILED
         anomalies = [
             JUnitCase(
                 f"{row['dataset']}.{row['partition']}",
                 f"{row['name']} {row['instance']}",
-                "failure" if fail_on_anomaly else "passed",
+                "failure" if is_anomaly_bad else "passed",
                 f"{row['severity']}: {row['explanation']}",
             )
             for frame in self.anomalies
@@ -201,7 +235,7 @@ class Summary:
         ]
         if anomalies:
             suites.append(("anomalies", anomalies))
-        return junit_xml(suites, self.failed)
+        return junit_xml(suites, self.failed + (self.retired if not self.runs else []))
 
     def _told(self, anomalies: pd.DataFrame, options: str) -> Iterator[str]:
         """Yield lines of the gravest anomalies of a dataset, and of where all of them are told."""
@@ -235,22 +269,57 @@ def _json_value(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def run_lines(file: SuiteFile, run: Run) -> list[str]:
+def run_lines(file: SuiteFile, run: Run, known: KnownFailures, options: str = "") -> list[str]:
     """Return the lines on a table: what was measured, and what failed."""
     lines = [str(run)]
-    lines += [f"  {file.explain(a, error)}" for a, error in run.failed.items()]
+    for analyzer, error in run.failed.items():
+        prefix = "known: " if known.has_error(analyzer, error) else ""
+        lines.append(f"  {prefix}{file.explain(analyzer, error)}")
     lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
-    lines += [
-        f"  {name or run.dataset}: {c}"
-        for name, c in run.checks.items()
-        if not c.passed or (c.no_data and name in {"", *run.changes})
+    return lines + policy_lines(file, run, known, options)
+
+
+def policies_name(file: SuiteFile) -> str:
+    """Return the name under which verdicts of a file's policies are kept."""
+    return "" if file.suite.dqm is None else file.suite.dqm.name
+
+
+def policy_lines(file: SuiteFile, run: Run, known: KnownFailures, options: str = "") -> list[str]:
+    """Return the lines on policies: those that fail, and of what was measured those without data."""
+    name = policies_name(file)
+    known_in = [p for p, c in run.checks.items() if not c.passed and known.has_verdict(name, p)]
+    lines = [
+        f"  {'known: ' if partition in known_in else ''}{partition or run.dataset}: {check}"
+        for partition, check in run.checks.items()
+        if not check.passed or (check.no_data and partition in {"", *run.changes})
     ]
-    return lines
+    return [*lines, f"  {known.advice(known_in, options)}"] if known_in else lines
+
+
+def policy_records(run: Run) -> dict[str, Any]:
+    """Return the verdicts of policies by partition, as JSON values."""
+    return {partition: json.loads(check.to_json()) for partition, check in run.checks.items()}
+
+
+def policy_cases(
+    file: SuiteFile, run: Run, known: KnownFailures, gate: Gate
+) -> Iterator[JUnitCase]:
+    """Yield a JUnit case for the policies of each partition; known failures are skipped."""
+    for partition, check in run.checks.items():
+        problems = list(problems_of_policies(run, {partition: check}, known, policies_name(file)))
+        kind: Kind = "passed"
+        if outcome_of(problems, gate) is Outcome.FAILED:
+            kind = "failure"
+        elif any(problem.is_known for problem in problems):
+            kind = "skipped"
+        of = ".".join(filter(None, (run.dataset, partition)))
+        yield JUnitCase(of, "policies", kind, str(check))
 
 
 def result_lines(
     file: SuiteFile,
-    result: tuple[Run, list[CheckedTable]] | Exception,
+    result: TableResult | Exception,
+    options: str = "",
     *,
     counts_checks: bool,
 ) -> list[str]:
@@ -258,11 +327,11 @@ def result_lines(
     if isinstance(result, Exception):  # the summary says why
         is_retired = isinstance(result, RetiredDatasetError)
         return [f"{file.suite.dataset}: {'left out' if is_retired else 'failed'}"]
-    run, checked = result
-    lines = run_lines(file, run)
+    run, checked, known = result
+    lines = run_lines(file, run, known, options)
     for one in checked:
         lines += [f"  {checks_text([one])}"] if counts_checks else []
-        lines += one.failures()
+        lines += one.failures(options)
     return lines
 
 
@@ -297,6 +366,7 @@ def run_suites(
     jobs: int = 1,
     report: Callable[[Sequence[str]], None] | None = None,
     progress: Callable[[], Progress] | None = None,
+    options: str = "",
 ) -> Summary:
     """Measure the tables of suites by paths, folders and globs, judge checks, detect anomalies, notify.
 
@@ -327,6 +397,8 @@ def run_suites(
     progress : callable, optional
         Returns the progress of one table. Default: a bar on a terminal and in a notebook, if one table is
         measured at a time.
+    options : str
+        The end of commands that the reported lines name.
 
     Raises
     ------
@@ -341,14 +413,14 @@ def run_suites(
     summary = Summary(failed=errors, url=_dashboard())
     tables = tables_of_files(spark, files, summary.failed)
 
-    def measure_and_report(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
+    def measure_and_report(one: SuiteFile) -> TableResult | Exception:
         result = measure(one)
         if report is not None:
             with reporting:
-                report(result_lines(one, result, counts_checks=len(tables) > 1))
+                report(result_lines(one, result, options, counts_checks=len(tables) > 1))
         return result
 
-    def measure(one: SuiteFile) -> tuple[Run, list[CheckedTable]] | Exception:
+    def measure(one: SuiteFile) -> TableResult | Exception:
         """Measure and check one table; return its results, or what went wrong."""
         try:
             with recording_start(repository, one.suite, one.table, partitions, tags):
@@ -364,7 +436,8 @@ def run_suites(
                 progress=None if progress is None else progress(),
                 on_empty=one.on_no_records,
             )
-            return run, [check_table(one, run, source, partitions, tags)] if one.checks else []
+            checked = [check_table(one, run, source, partitions, tags)] if one.checks else []
+            return TableResult(run, checked, _known_failures(run, checked, partitions))
         except Exception as error:  # noqa: BLE001 - the other tables continue
             return error
 
@@ -378,11 +451,22 @@ def run_suites(
             summary.failed.append(failure_text(one, result))
             failed.append(one.suite)
         else:
-            run, checked = result
-            summary.runs.append((one, run))
-            summary.checked += checked
+            summary.runs.append((one, result.run))
+            summary.checked += result.checked
+            summary.known[result.run.dataset] = result.known
     _detect_and_notify(repository, summary, failed, started)
     return summary
+
+
+def _known_failures(
+    run: Run, checked: Sequence[CheckedTable], partitions: str | Sequence[str]
+) -> KnownFailures:
+    """Return the known failures of a run, which are looked up only if something failed."""
+    if checked:
+        return checked[0].known
+    if run.failed or not run.passed:
+        return KnownFailures.of_run(run, partitions)
+    return KnownFailures(run.dataset)
 
 
 def _detect_and_notify(

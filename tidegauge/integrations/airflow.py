@@ -12,6 +12,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidegauge.integrations.measuring import MeasurementTask
+from tidegauge.outcome import Outcome
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class DashboardLink(BaseOperatorLink):
 class TidegaugeOperator(BaseOperator):
     """Measure tables by suite files, detect anomalies, and notify.
 
-    The task fails without further tries if the data is bad: policies fail, or there are anomalies and
-    ``fail_on_anomaly`` is set. If a table cannot be measured it fails with its retries, which are safe:
+    The task fails without further tries if the data is bad: checks or policies fail, or there are
+    anomalies and ``fail_on_anomaly`` is set. Known failures of past partitions do not fail it. If a table cannot be measured it fails with its retries, which are safe:
     what was stored is not measured again, and two tries never write at the same time.
 
     Parameters
@@ -59,7 +60,7 @@ class TidegaugeOperator(BaseOperator):
     Returns
     -------
     dict
-        As the task's XCom: runs by dataset, number of anomalies, failures, and the dashboard's address.
+        As the task's XCom: the outcome, runs by dataset, number of anomalies, failures, and the dashboard's address.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class TidegaugeOperator(BaseOperator):
         """
         task = context["ti"]
         tags = {"dag_id": task.dag_id, "task_id": task.task_id, "dag_run_id": task.run_id}
-        outcome = MeasurementTask(
+        result = MeasurementTask(
             self.suites,
             self.db,
             self.artifacts,
@@ -129,9 +130,9 @@ class TidegaugeOperator(BaseOperator):
             self.dashboard_url,
             self.session,
         ).run(self.partitions, {**tags, **(self.tags or {})})
-        self.log.info("%s", outcome.text)
-        if outcome.tool_failed:
-            raise AirflowException(outcome.text)
-        if outcome.data_failed:
-            raise AirflowFailException(outcome.text)
-        return outcome.as_json()
+        self.log.info("%s", result.text)
+        if result.outcome is Outcome.ERROR:
+            raise AirflowException(result.text)
+        if result.outcome is Outcome.FAILED:
+            raise AirflowFailException(result.text)
+        return result.as_json()

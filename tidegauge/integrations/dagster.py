@@ -24,17 +24,21 @@ from dagster import (
     multi_asset_check,
 )
 
-from tidegauge.integrations.measuring import MeasurementTask, Outcome
+from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
+from tidegauge.outcome import Cause, Outcome
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_POLICIES, _ANOMALIES = "policies", "anomalies"
 _DESCRIPTIONS = {
-    _POLICIES: "The policies of the suite's rules hold in all partitions that were measured.",
-    _ANOMALIES: "No anomaly was found in the partitions that were measured.",
+    "checks": "The suite's checks hold; known failures of past partitions do not count.",
+    "policies": "The policies of the suite's rules hold; known failures of past partitions do not count.",
+    "anomalies": "No anomaly was found in the partitions that were measured.",
 }
+"""The asset checks."""
+_CAUSES = {"checks": Cause.CHECK, "policies": Cause.POLICY, "anomalies": Cause.ANOMALY}
+"""The problems that each asset check tells."""
 
 
 def asset_checks(
@@ -50,7 +54,7 @@ def asset_checks(
     dashboard_url: str | None = None,
     session: Callable[[], "SparkSession"] = spark_session,
 ) -> AssetChecksDefinition:
-    """Return the asset checks ``policies`` and ``anomalies`` of a table that another asset makes.
+    """Return the asset checks ``checks``, ``policies`` and ``anomalies`` of a table that another asset makes.
 
     Parameters
     ----------
@@ -96,8 +100,8 @@ def asset_checks(
         name=f"tidegauge_{key.to_python_identifier()}",
     )
     def checks(context: AssetCheckExecutionContext) -> Iterable[AssetCheckResult]:
-        outcome = _measure(context, measurement, partition)
-        yield from _results(outcome, key)
+        result = _measure(context, measurement, partition)
+        yield from _results(result, key)
 
     return checks
 
@@ -116,7 +120,7 @@ def measured_asset(
     session: Callable[[], "SparkSession"] = spark_session,
     **options: Any,
 ) -> AssetsDefinition:
-    """Return an asset: the metrics of tables, with the checks ``policies`` and ``anomalies``.
+    """Return an asset: the metrics of tables, with the checks ``checks``, ``policies`` and ``anomalies``.
 
     Parameters
     ----------
@@ -154,9 +158,9 @@ def measured_asset(
         **options,
     )
     def measured(context: AssetExecutionContext) -> MaterializeResult:
-        outcome = _measure(context, measurement, partition)
+        result = _measure(context, measurement, partition)
         return MaterializeResult(
-            metadata=_metadata(outcome), check_results=list(_results(outcome, AssetKey(name)))
+            metadata=_metadata(result), check_results=list(_results(result, AssetKey(name)))
         )
 
     return measured
@@ -176,44 +180,41 @@ def _measure(
     context: AssetExecutionContext | AssetCheckExecutionContext,
     measurement: MeasurementTask,
     partition: str,
-) -> Outcome:
+) -> MeasurementResult:
     """Measure the partitions of a Dagster run in one pass."""
     partitioned = context.has_partition_key or context.has_partition_key_range
     keys = list(context.partition_keys) if partitioned else []
     named = "{partition_key}" in partition
     names = [partition.replace("{partition_key}", key) for key in keys if named]
-    outcome = measurement.run(names or partition, {"dagster_run_id": context.run.run_id})
-    context.log.info(outcome.text)
-    if outcome.tool_failed:
-        raise Failure(outcome.text, metadata=_metadata(outcome))
-    return outcome
+    result = measurement.run(names or partition, {"dagster_run_id": context.run.run_id})
+    context.log.info(result.text)
+    if result.outcome is Outcome.ERROR:
+        raise Failure(result.text, metadata=_metadata(result))
+    return result
 
 
-def _metadata(outcome: Outcome) -> Mapping[str, MetadataValue[Any]]:
-    found = outcome.as_json()
+def _metadata(result: MeasurementResult) -> Mapping[str, MetadataValue[Any]]:
+    found = result.as_json()
     values: dict[str, MetadataValue[Any]] = {
+        "outcome": MetadataValue.text(found["outcome"]),
         "datasets": MetadataValue.json(found["datasets"]),
         "anomalies": MetadataValue.int(found["anomalies"]),
-        "summary": MetadataValue.text(outcome.text),
+        "summary": MetadataValue.text(result.text),
     }
     if "dashboard" in found:
         values["dashboard"] = MetadataValue.url(found["dashboard"])
     return values
 
 
-def _results(outcome: Outcome, key: AssetKey) -> Iterable[AssetCheckResult]:
-    found = outcome.as_json()
-    yield AssetCheckResult(
-        asset_key=key,
-        check_name=_POLICIES,
-        passed=all(run["passed"] for run in found["datasets"].values()),
-        metadata=_metadata(outcome),
-    )
-    strict = outcome.measurement.fail_on_anomaly
-    yield AssetCheckResult(
-        asset_key=key,
-        check_name=_ANOMALIES,
-        passed=not found["anomalies"],
-        severity=AssetCheckSeverity.ERROR if strict else AssetCheckSeverity.WARN,
-        metadata=_metadata(outcome),
-    )
+def _results(result: MeasurementResult, key: AssetKey) -> Iterable[AssetCheckResult]:
+    """Yield the asset checks' results; one that only warns is no error, and blocks nothing."""
+    for name, cause in _CAUSES.items():
+        outcome = result.outcome_by(cause)
+        is_warning = outcome is Outcome.WARNING
+        yield AssetCheckResult(
+            asset_key=key,
+            check_name=name,
+            passed=outcome is Outcome.PASSED,
+            severity=AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR,
+            metadata=_metadata(result),
+        )

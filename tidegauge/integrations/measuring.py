@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import Run
-from tidegauge.analyzers.core.partitions import Partition, parse_selection
+from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.files.runs import Summary, run_suites
+from tidegauge.outcome import Cause, Outcome, Problem, outcome_of
 from tidegauge.repository.repository import Repository
 from tidegauge.spark.session import spark_session
 
@@ -41,34 +41,20 @@ class MeasurementTask:
     dashboard_url: str | None = None
     session: Callable[[], SparkSession] = spark_session
 
-    def run(self, partitions: str | Sequence[str], tags: Mapping[str, str]) -> Outcome:
+    def run(self, partitions: str | Sequence[str], tags: Mapping[str, str]) -> MeasurementResult:
         """Measure, detect anomalies, and notify.
 
-        A task of some partitions is judged by these: that the rules still fail in others, which is told
-        by a run of what is new, is the failure of their own tasks.
+        A task of some partitions is judged by these: that checks and rules still fail in others is the
+        failure of their own tasks.
         """
         patterns = [self.suites] if isinstance(self.suites, str) else self.suites
         with Repository(self.db, artifacts=self.artifacts) as repository:
             summary = run_suites(patterns, repository, partitions, tags, self.session)
-        if not isinstance(partitions, str) or partitions not in {"new", "all"}:
-            summary.runs = [(file, _judged_by(run, partitions)) for file, run in summary.runs]
-        return Outcome(summary, self)
-
-
-def _judged_by(run: Run, partitions: str | Sequence[str]) -> Run:
-    """Return a run with the verdicts on the partitions that were asked for."""
-
-    def asked(name: str) -> bool:
-        if not isinstance(partitions, str):
-            return name in partitions
-        partition = Partition.from_name(name)
-        return parse_selection(partitions, partition.keys)(partition)
-
-    return replace(run, checks={name: c for name, c in run.checks.items() if asked(name)})
+        return MeasurementResult(summary, self)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MeasurementResult:
     """Result of a measurement.
 
     Attributes
@@ -81,14 +67,14 @@ class Outcome:
     measurement: MeasurementTask
 
     @property
-    def tool_failed(self) -> bool:
-        """True if a table or an analyzer could not be measured; trying again may help."""
-        return self.summary.status(fail_on_anomaly=False) == 1
+    def outcome(self) -> Outcome:
+        """The meaning of the results: an error may be tried again, bad data not."""
+        return self.summary.outcome(fail_on_anomaly=self.measurement.fail_on_anomaly)
 
-    @property
-    def data_failed(self) -> bool:
-        """True if the data is bad; trying again does not help."""
-        return self.summary.status(fail_on_anomaly=self.measurement.fail_on_anomaly) == 2
+    def outcome_by(self, *causes: Cause) -> Outcome:
+        """Return the outcome by the problems of some causes alone."""
+        gate = FailOnLevel.ERROR.gate(anomalies=self.measurement.fail_on_anomaly)
+        return outcome_of((one for one in self.summary.problems() if one.cause in causes), gate)
 
     @property
     def text(self) -> str:
@@ -97,9 +83,11 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as values that JSON has."""
-        refused = {
-            one.run.dataset for one in self.summary.checked if one.verification.status == "error"
-        }
+        gate = FailOnLevel.ERROR.gate()
+        problems: dict[str, list[Problem]] = {}
+        for problem in self.summary.problems():
+            if problem.cause in {Cause.CHECK, Cause.POLICY}:
+                problems.setdefault(problem.dataset, []).append(problem)
         runs = {
             run.dataset: {
                 "run": run.id,
@@ -107,11 +95,12 @@ class Outcome:
                 "scanned": run.report.scanned,
                 "skipped": run.report.skipped,
                 "failed_analyzers": len(run.failed),
-                "passed": run.passed and run.dataset not in refused,
+                "passed": outcome_of(problems.get(run.dataset, ()), gate) is not Outcome.FAILED,
             }
             for _, run in self.summary.runs
         }
         found: dict[str, Any] = {
+            "outcome": str(self.outcome),
             "datasets": runs,
             "anomalies": self.summary.found,
             "failed": list(self.summary.failed),

@@ -244,21 +244,28 @@ def _standing(
 
 
 def _last_runs(connection: Connection, datasets: Collection[int] | None) -> Iterator[_Standing]:
-    """Yield the last run of each dataset that ended by itself, as a verdict on the whole dataset."""
+    """Yield the last run of each dataset that ended by itself, as a verdict on the whole dataset.
+
+    It passed if it is complete and no analyzer failed.
+    """
     r, d = s.run.c, s.dataset.c
     ended = r.status.in_([RunStatus.COMPLETE.value, RunStatus.FAILED.value])
     last = sa.select(sa.func.max(r.id)).where(ended).group_by(r.dataset_id)
     query = (
-        sa.select(d.id, d.name, r.status, r.error, r.finished_at)
+        sa.select(d.id, d.name, r.status, r.error, r.failed, r.finished_at)
         .join_from(s.run, s.dataset, d.id == r.dataset_id)
         .where(r.id.in_(last))
         .order_by(d.name)
     )
     if datasets is not None:
         query = query.where(d.id.in_(datasets))
-    for of, dataset, status, error, finished_at in connection.execute(query):
-        passed = status == RunStatus.COMPLETE
-        errors = [] if passed else [(RUN, error or "it failed")]
+    for of, dataset, status, error, failed, finished_at in connection.execute(query):
+        passed = status == RunStatus.COMPLETE and not failed
+        errors = []
+        if status != RunStatus.COMPLETE:
+            errors.append((RUN, error or "it failed"))
+        elif failed:
+            errors.append((RUN, f"{failed} analyzer{'s' * (failed > 1)} failed"))
         yield _Standing(of, dataset, RUN, "", passed, errors, (), finished_at)
 
 

@@ -159,6 +159,7 @@ def _section(one: Contents) -> Iterator[str]:
         ("series", f"{row['series']:,}"),
         *((f"open, {word}", f"{row[f'{word}s']:,}") for word in ("error", "warning", "info")),
         ("failing checks", f"{row['failing']:,}"),
+        ("known failures", f"{row['failing_known']:,}"),
         ("missing or overdue", f"{row['missing']:,}"),
         ("late", f"{row['late']:,}"),
         ("analyzers that failed", f"{row['failed']:,}"),

@@ -20,6 +20,7 @@ from tidegauge.files.runs import sinks_of
 from tidegauge.notifications.notify import notify_all
 from tidegauge.rules.file_sources import ParsedSource, open_rules_source, parser_verdict
 from tidegauge.rules.outcome.judging import close_verdicts
+from tidegauge.rules.outcome.known import KnownFailures
 from tidegauge.rules.outcome.report import RulesRun, RulesSummary
 from tidegauge.rules.run_counts import RunCounts
 from tidegauge.rules.run_records import RecordWriter
@@ -131,5 +132,13 @@ def run_file(
     before = file.dqm.named(DQM_NAME).specification
     close_verdicts(repository, run.dataset, DQM_NAME, before, file.dqm.name)
     return RulesRun(
-        file, run, counts.state(), checks, parsed, counts.samples, writer.written, problem
+        file,
+        run,
+        counts.state(),
+        checks,
+        parsed,
+        counts.samples,
+        writer.written,
+        problem,
+        KnownFailures.of_run(run, partitions),
     )

@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.state import as_state
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import AsOf, Moment, dataset_id
-from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, standing_verdicts, verdict_rows
+from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, failing_verdicts, verdict_rows
 from tidegauge.rules.measures import RecordRules, names_task
 from tidegauge.rules.outcome.result import CheckResult
 from tidegauge.rules.outcome.verdicts import read_verdict
@@ -302,14 +302,15 @@ def standing_failures(repository: Repository, dataset: str) -> list[dict[str, An
     Returns
     -------
     list of dict
-        Rows of `Repository.verdicts`, the newest first.
+        Rows of `Repository.verdicts` with ``is_known`` as in `failing_verdicts`, the newest first.
     """
     with repository.database.read() as connection:
-        v = standing_verdicts([dataset_id(connection, dataset)]).c
-        query = select(*(v[name] for name in VERDICT_COLUMNS if name != "dataset"))
-        query = query.where(v.passed == 0).order_by(v.commit_id.desc())
+        v = failing_verdicts([dataset_id(connection, dataset)]).c
+        query = select(*(v[name] for name in VERDICT_COLUMNS if name != "dataset"), v.is_known)
+        query = query.order_by(v.commit_id.desc())
         rows = [row._asdict() for row in connection.execute(query)]
-    return [{**row, "dataset": dataset, "passed": False} for row in rows]
+    told = {"dataset": dataset, "passed": False}
+    return [{**row, **told, "is_known": bool(row["is_known"])} for row in rows]
 
 
 def close_verdicts(

@@ -14,6 +14,12 @@ from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
 from tidegauge.files.rules import RulesFile
 from tidegauge.notifications.notify import Notice, summarize
+from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
+from tidegauge.rules.outcome.known import (
+    KnownFailures,
+    problems_of_policies,
+    problems_of_run,
+)
 from tidegauge.rules.outcome.result import RECORDS, CheckResult
 from tidegauge.rules.state import DQMState, Sample
 from tidegauge.rules.tasks import DQMFix, DQMRule
@@ -45,6 +51,8 @@ class RulesRun:
         One line for each table or folder written, or not written.
     problem : str
         The error with which writing ended; empty if there was none.
+    known : KnownFailures or None
+        The failed verdicts that do not fail the run; None if there is none.
     """
 
     file: RulesFile
@@ -55,11 +63,26 @@ class RulesRun:
     samples: Sequence[Sample] = ()
     written: Sequence[str] = ()
     problem: str = ""
+    known: KnownFailures | None = None
 
-    @property
-    def broken(self) -> bool:
-        """Whether something other than the data failed, or a rule or fix could not be evaluated."""
-        return bool(self.problem or self.run.failed or self.run.unreadable or self.state.errors)
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems that keep the table from passing."""
+        dataset, name = self.run.dataset, self.file.dqm.name
+        known = self.known or KnownFailures(dataset)
+        if self.problem:
+            yield Problem(Cause.WRITING, dataset)
+        yield from problems_of_run(replace(self.run, checks={}), known)
+        for _ in self.state.errors:
+            yield Problem(Cause.ANALYZER, dataset)
+        yield from problems_of_policies(self.run, self.checks, known, name)
+        if self.parser is not None and not self.parser.passed:
+            yield Problem(Cause.POLICY, dataset)
+        if self.state.rejects:
+            yield Problem(Cause.REJECTS, dataset)
+
+    def is_known(self, partition: str) -> bool:
+        """Return whether the failed verdict on a partition does not fail the run."""
+        return self.known is not None and self.known.has_verdict(self.file.dqm.name, partition)
 
     @property
     def refused(self) -> dict[str, CheckResult]:
@@ -69,13 +92,8 @@ class RulesRun:
             found["parser"] = self.parser
         return found
 
-    def failed(self, fail_on: FailOn) -> bool:
-        """Return whether the data failed, by the given criterion."""
-        rejected = fail_on is FailOn.REJECT and self.state.rejects > 0
-        return fail_on is not FailOn.NEVER and (bool(self.refused) or rejected)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of a report."""
+    def lines(self, options: str = "") -> Iterator[str]:
+        """Yield the lines of a report; the commands that it names get these options."""
         yield str(self.run)
         for name, why in self.run.unreadable.items():
             yield f"  {name}: cannot be read: {why}"
@@ -91,7 +109,7 @@ class RulesRun:
             yield from (f"  {line}" for line in self.parser.check_log)
         for name, error in self.state.errors.items():
             yield f"  {self.file.place(name)}: {error}"
-        yield from self._refused_lines()
+        yield from self._refused_lines(options)
         shown = self.run.changes or self.checks
         unjudged = [(name, c) for name, c in self.checks.items() if c.passed and c.no_data]
         for name, check in [pair for pair in unjudged if pair[0] in shown][:_SHOWN]:
@@ -100,10 +118,11 @@ class RulesRun:
         if self.problem:
             yield f"failed: {self.file.path}: {self.problem}"
 
-    def _refused_lines(self) -> Iterator[str]:
-        refused = list(self.refused.items())
+    def _refused_lines(self, options: str) -> Iterator[str]:
+        refused = sorted(self.refused.items(), key=lambda pair: self.is_known(pair[0]))
         for name, check in refused[:_SHOWN]:
-            yield f"  {name or self.run.dataset}: {self._told(check)}"
+            prefix = "known: " if self.is_known(name) else ""
+            yield f"  {prefix}{name or self.run.dataset}: {self._told(check)}"
             if name not in self.run.changes and check is not self.parser:  # else they are above
                 known = self.state.errors.values()
                 samples = [sample for sample in check.samples if sample not in known]
@@ -111,6 +130,9 @@ class RulesRun:
                 yield from ["    ..."] * (len(samples) > _SAMPLES_SHOWN)
         if len(refused) > _SHOWN:
             yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
+        known_in = [name for name, _ in refused if self.is_known(name)]
+        if self.known is not None and known_in:
+            yield f"  {self.known.advice(known_in, options)}"
 
     def record(self) -> dict[str, Any]:
         """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""
@@ -135,19 +157,20 @@ class RulesRun:
             ],
             "parser": None if self.parser is None else _verdict(self.parser),
             "failed": {name: _verdict(check) for name, check in sorted(self.refused.items())},
+            "known": sorted(name for name in self.refused if self.is_known(name)),
             "no_data": sorted(name for name, c in self.checks.items() if c.status == NO_DATA),
             "written": list(self.written),
             "problem": self.problem or None,
         }
 
-    def cases(self, fail_on: FailOn) -> Iterator[JUnitCase]:
+    def cases(self, gate: Gate) -> Iterator[JUnitCase]:
         """Yield the cases of JUnit: each rule and fix, then each policy on each partition."""
         state, dataset = self.state, self.run.dataset
         for rule in self.file.dqm.tasks.ordered:
             rejected = (
                 rule.rejects and rule.name not in state.errors and state.rule_count(rule.name)
             )
-            kind: Kind = "failure" if rejected and fail_on is FailOn.REJECT else "passed"
+            kind: Kind = "failure" if rejected and gate.rejects else "passed"
             case = self._case(f"rule {rule.name}", rule.name, _rule_summary(rule, state), kind)
             samples = [str(sample) for sample in self.samples if sample.task == rule.name]
             yield replace(case, details=samples)
@@ -159,11 +182,13 @@ class RulesRun:
             messages = dict(check.error_messages)
             samples = check.samples
             for name in dict.fromkeys([*dict(check.outcomes), *messages]):
-                failed = name in messages and fail_on is not FailOn.NEVER
+                is_known = self.is_known(partition)
+                failed = name in messages and gate.failures and not is_known
                 reasons = dict(check.no_data)
                 reason = reasons.get(name, reasons.get(RECORDS))
                 unjudged = reason is not None and (name in reasons or name not in messages)
-                kind = "failure" if failed else "skipped" if unjudged else "passed"
+                skipped = unjudged or (name in messages and is_known)
+                kind = "failure" if failed else "skipped" if skipped else "passed"
                 yield JUnitCase(
                     of,
                     name,
@@ -229,28 +254,38 @@ class RulesSummary:
     failed: list[str] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
 
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems that keep the tables from passing."""
+        for _ in self.failed:
+            yield Problem(Cause.FILE)
+        for one in self.runs:
+            yield from one.problems()
+
+    def outcome(self, fail_on: FailOn = FailOn.POLICY) -> Outcome:
+        """Return the meaning of the results."""
+        return outcome_of(self.problems(), fail_on.gate)
+
     def status(self, fail_on: FailOn = FailOn.POLICY) -> int:
         """Return the worst exit status: 1 if a run failed, else 2 if the data failed, else 0."""
-        if self.failed or any(one.broken for one in self.runs):
-            return 1
-        return 2 if any(one.failed(fail_on) for one in self.runs) else 0
+        return self.outcome(fail_on).exit_status
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of a report."""
+    def lines(self, options: str = "") -> Iterator[str]:
+        """Yield the lines of a report; the commands that it names get these options."""
         for one in self.runs:
-            yield from one.lines()
+            yield from one.lines(options)
         if self.notices:
             yield summarize(self.notices)
         yield from (f"failed: {problem}" for problem in self.failed)
 
-    def text(self) -> str:
-        """Return the report as text."""
-        return "\n".join(self.lines())
+    def text(self, options: str = "") -> str:
+        """Return the report as text; the commands that it names get these options."""
+        return "\n".join(self.lines(options))
 
     def json(self, fail_on: FailOn = FailOn.POLICY) -> str:
         """Return JSON: the exit status, each run, files that could not be run, and notifications."""
         told = {
             "status": self.status(fail_on),
+            "outcome": self.outcome(fail_on),
             "runs": [one.record() for one in self.runs],
             "failed": self.failed,
             "notifications": summarize(self.notices) if self.notices else None,
@@ -260,7 +295,7 @@ class RulesSummary:
     def junit(self, fail_on: FailOn = FailOn.POLICY) -> str:
         """Return JUnit XML: a suite for each file, with a case for each rule, fix and verdict."""
         suites = [
-            (f"{one.file.dqm.name} of {one.run.dataset}", list(one.cases(fail_on)))
+            (f"{one.file.dqm.name} of {one.run.dataset}", list(one.cases(fail_on.gate)))
             for one in self.runs
         ]
         return junit_xml(suites, self.failed)

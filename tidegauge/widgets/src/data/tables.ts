@@ -4,7 +4,9 @@ import { formatAge } from "./format";
 import type { AnswerTo } from "./kernel";
 
 /** Health of a table, the worst first. */
-export const HEALTH = ["error", "failed run", "failing checks", "warning", "info", "ok", "not measured"] as const;
+export const HEALTH = [
+  "error", "failed run", "failed analyzers", "failing checks", "warning", "info", "ok", "not measured",
+] as const;
 
 /** Table with what is known of its health; numbers are NaN where nothing is known. */
 export interface TableHealth {

@@ -29,13 +29,13 @@ const COLUMNS = [
 ] as const;
 const COLUMN_HELP: Record<string, string> = {
   incidents: "Open incidents by severity",
-  health: "The worst of open incidents, failed runs and failing checks",
+  health: "The worst of open incidents, failed runs and analyzers, and failing checks",
   completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
   failing: "Checks by which current data fails",
 };
 const SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
-  "failed run": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
+  "failed run": "✕", "failed analyzers": "✕", "failing checks": "✕", ok: "✓", "not measured": "○",
 };
 /** Statuses of runs that ended before they were complete. */
 const FAILED_RUNS = new Set(["failed", "interrupted"]);

@@ -1,0 +1,263 @@
+"""One outcome of a run in all places that tell it: the same twelve outcomes through each. No Spark."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+import pytest
+from tidegauge.analyzers.core.errors import StandingError
+from tidegauge.cli.main import run_command
+from tidegauge.files.check_runs import ChecksSummary
+from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
+from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
+from tidegauge.repository.history.tables import table_rows
+from tidegauge.repository.testing.samples import SIZE, day
+from tidegauge.rules.outcome.known import KnownFailures
+
+import tidegauge as tg
+from tests.support.outcomes import (
+    CASES,
+    FULL,
+    HEAD,
+    MISSING,
+    REFUSED,
+    RULES,
+    Making,
+    case_of,
+    size,
+)
+
+EXIT = {"passed": 0, "warning": 0, "failed": 2, "error": 1}
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    with case_of(request.param, tmp_path) as made:
+        yield made
+
+
+def test_exit_status_and_json(case):
+    gate = {"fail_on_anomaly": case.fail_on_anomaly}
+    assert case.summary.status(**gate) == EXIT[case.outcome]
+    told = json.loads(case.summary.json(**gate))
+    assert (told["status"], told["outcome"]) == (EXIT[case.outcome], case.outcome)
+
+
+def test_junit(case):
+    """A file has errors if the outcome is one, else failures if the data failed, else neither."""
+    root = ET.fromstring(case.summary.junit(fail_on_anomaly=case.fail_on_anomaly))
+    errors, failures = (len(list(root.iter(kind))) for kind in ("error", "failure"))
+    assert (errors > 0) == (case.outcome == "error")
+    assert (failures > 0) == (case.outcome == "failed")
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n not in {"an anomaly is a failure", "a policy fails"}]
+)
+def test_checks_alone(name, tmp_path):
+    """`tidegauge check` says the same of what it looks at: files with checks, without anomalies."""
+    with case_of(name, tmp_path) as case:
+        summary = ChecksSummary(case.summary.checked, case.summary.failed)
+        told = json.loads(summary.json())
+        assert (summary.status(), told["outcome"]) == (EXIT[case.outcome], case.outcome)
+        root = ET.fromstring(summary.junit())
+        assert (root.find(".//error") is not None) == (case.outcome == "error")
+        assert (root.find(".//failure") is not None) == (case.outcome == "failed")
+
+
+def test_schedulers(case):
+    """Airflow and Dagster map this outcome; their own tests run the same cases."""
+    task = MeasurementTask("d.yml", fail_on_anomaly=case.fail_on_anomaly)
+    result = MeasurementResult(case.summary, task)
+    assert result.outcome == result.as_json()["outcome"] == case.outcome
+    failing = [c for c in Cause if result.outcome_by(c) in {Outcome.FAILED, Outcome.ERROR}]
+    assert failing == ([case.fails_by] if case.fails_by else [])
+
+
+def test_the_page(case):
+    with case.repository.database.read() as connection:
+        (row,) = table_rows(connection, datetime.now(UTC))
+    assert row["health"] == case.health
+
+
+def test_notifications(case, caplog):
+    """Of a known failure, a sink was told when it was new."""
+    caplog.set_level("INFO", "tidegauge.incidents")
+    tg.notify(case.repository, "log", severity="error")
+    sent = [r for r in caplog.records if r.name == "tidegauge.incidents"]
+    assert len(sent) == case.messages
+
+
+@pytest.mark.parametrize(
+    ("problem", "gate", "outcome"),
+    [
+        (Problem(Cause.CHECK), Gate(failures=False), "warning"),
+        (Problem(Cause.CHECK, is_warning=True), Gate(warnings=True), "failed"),
+        (Problem(Cause.CHECK, is_warning=True, is_known=True), Gate(warnings=True), "passed"),
+        (Problem(Cause.REJECTS), Gate(), "passed"),
+        (Problem(Cause.REJECTS), Gate(rejects=True), "failed"),
+        (Problem(Cause.ANALYZER, is_known=True), Gate(), "passed"),
+        (Problem(Cause.WRITING), Gate(failures=False), "error"),
+    ],
+)
+def test_a_gate(problem, gate, outcome):
+    assert outcome_of([problem], gate) == outcome
+    assert outcome_of([problem, Problem(Cause.TABLE)], gate) == "error"
+
+
+@pytest.fixture
+def making(tmp_path):
+    with tg.Repository("sqlite://") as repo:
+        yield Making(repo, tmp_path)
+
+
+def status(making):
+    return making.summary.status(fail_on_anomaly=False)
+
+
+def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(making):
+    making.run(FULL, size(1), size(2, rows=10))
+    assert status(making) == 2
+    making.run(FULL)  # nothing is new: the day is the newest, and was measured last
+    assert status(making) == 2
+    making.run(FULL, size(3))
+    assert status(making) == 0
+    *_, failure, advice, _ = making.summary.lines(" --db x.db")
+    assert "known error: ds=2013-01-02: Size()" in failure
+    assert advice.startswith("  to settle: repair the data; or label its time: tidegauge dataset")
+    assert advice.endswith("tidegauge dataset accept d ds=2013-01-02 --db x.db")
+    results = json.loads(making.summary.json(fail_on_anomaly=False))["results"]
+    told = {row["partition"]: (row["passed"], row["known"]) for row in results}
+    assert told == {"ds=2013-01-02": (False, True), "ds=2013-01-03": (True, False)}
+    (row,) = making.repository.overview().to_dict("records")
+    assert (row["failing"], row["failing_known"]) == (0, 1)
+    making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # written again, and as bad
+    assert status(making) == 2
+    making.run(FULL, replace(size(2), fingerprint="c"))
+    assert status(making) == 0
+    assert making.repository.overview()["failing_known"].tolist() == [0]
+
+
+def test_a_late_day_that_fails_is_told_although_newer_ones_are_there(making):
+    making.run(FULL, size(1), size(3))
+    making.run(FULL, size(2, rows=10))
+    assert status(making) == 2
+    making.run(FULL)  # as a retry after another table failed
+    assert status(making) == 2
+    making.run(FULL, size(4))
+    assert status(making) == 0
+
+
+def test_a_check_that_changed_tells_past_failures_again(making):
+    making.run(FULL, size(1, rows=10), size(2))
+    making.run(FULL, size(3))
+    assert status(making) == 0
+    stricter = FULL.replace("900", "950")
+    for _ in range(2):
+        making.run(stricter)
+        assert status(making) == 2
+    making.run(stricter, size(4))
+    assert status(making) == 0
+
+
+def test_policies_are_known_as_checks_are(making):
+    making.run(RULES, size(1), policies=REFUSED)
+    assert status(making) == 2
+    making.run(RULES, size(2))
+    making.summary.runs[0][1].checks["ds=2013-01-01"] = REFUSED  # as judge_run returns it
+    assert status(making) == 0
+    assert ET.fromstring(making.summary.junit(fail_on_anomaly=False)).find(".//failure") is None
+    assert any(line.startswith("  known: ds=2013-01-01: failed") for line in making.summary.lines())
+
+
+def test_a_run_of_chosen_days_is_judged_by_them(making):
+    """The task of a day that is run again fails by it, and by no other."""
+    making.run(FULL, size(1, rows=10), size(2, rows=10), size(3))
+    making.run(FULL, size(4))
+    ((_, run),) = making.summary.runs
+    for chosen in ("ds=2013-01-01", ["ds=2013-01-01"], "ds<2013-01-02"):
+        known = KnownFailures.of_run(run, chosen)
+        assert {partition for _, partition in known.verdicts} == {"ds=2013-01-02"}
+
+
+def test_failures_are_accepted_until_the_data_or_the_check_changes(making):
+    repo = making.repository
+    making.run(FULL, size(1), size(2, rows=10))
+    with pytest.raises(
+        tg.HistoryError,
+        match="No check of 'd' fails on 'ds=2013-01-01'; failing are 'ds=2013-01-02'",
+    ):
+        tg.accept_failures(repo, "d", "ds=2013-01-01")
+    told = tg.accept_failures(repo, "d", "ds=2013-01-02", dry_run=True)
+    making.run(FULL)
+    assert status(making) == 2
+    assert tg.accept_failures(repo, "d", "ds=2013-01-02", note="a test load", by="ann") == told
+    making.run(FULL)
+    assert status(making) == 0
+    assert not making.summary.checked[0].verification.judged
+    (row,) = repo.overview().to_dict("records")
+    assert (row["failing"], row["failing_known"]) == (0, 0)
+    log = json.loads(repo.verdicts("d", partition="ds=2013-01-02")["result"][0])["checkLog"]
+    assert log == ["accepted by ann: a test load", "Size(): at least 900: 10 is not at least 900"]
+    making.run(FULL.replace("900", "950"))
+    assert status(making) == 2
+    making.run(FULL)  # back to the text that was accepted: it is judged anew
+    assert status(making) == 2
+
+
+@pytest.mark.parametrize(("label", "expected"), [("bad", 0), ("expected", 0), ("rebaseline", 2)])
+def test_a_label_settles_what_was_told_before_it(making, label, expected):
+    repo = making.repository
+    making.run(FULL, size(1), size(2, rows=10))
+    repo.label_range("d", label, since="2013-01-02", until="2013-01-02", note="a test load")
+    making.run(FULL)
+    assert status(making) == expected
+    repo.label_range("d", "reopened", since="2013-01-01", until="2013-01-03")
+    making.run(FULL)
+    assert status(making) == 2
+    repo.label_range("d", label, since="2013-01-02", until="2013-01-02")
+    making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # other data than was labelled
+    assert status(making) == 2
+
+
+def test_a_standing_error_of_a_past_day_is_known(making):
+    """One that the next run tries again is not; nor is one of the newest day or the last runs."""
+    with_mean = lambda number: day(number, only=[SIZE, MISSING])  # noqa: E731
+    making.run(HEAD, with_mean(1), size(2))
+    by_data = StandingError("text", "ds=2013-01-01", is_retriable=False)
+    again = StandingError("text", "ds=2013-01-01", is_retriable=True)
+    making.run(HEAD, failed={MISSING: by_data})
+    assert status(making) == 1  # measured last
+    making.run(HEAD, size(3), failed={MISSING: by_data})
+    assert status(making) == 0
+    making.run(HEAD, size(4), failed={MISSING: again})
+    assert status(making) == 1
+    making.run(
+        HEAD,
+        with_mean(5),
+        failed={MISSING: StandingError("text", "ds=2013-01-05", is_retriable=False)},
+    )
+    making.run(HEAD, failed={MISSING: by_data})
+    assert status(making) == 1
+
+
+def test_commands_accept_and_label(making, tmp_path, capsys):
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repo:
+        file = Making(repo, tmp_path)
+        file.run(FULL, size(1, rows=10), size(2, rows=10))
+        label = ["dataset", "label", "d", "bad", "--since", "2013-01-01", "--until", "2013-01-01"]
+        assert run_command([*label, "--db", url]) == 0
+        assert capsys.readouterr().out == "d from 2013-01-01 to 2013-01-01: bad\n"
+        accept = ["dataset", "accept", "d", "ds=2013-01-02", "--note", "a test load", "--db", url]
+        assert run_command([*accept, "--dry-run"]) == 0
+        assert capsys.readouterr().out.startswith("would be accepted: checks: Size(): at least")
+        assert run_command(accept) == 0
+        assert capsys.readouterr().out.startswith("accepted: checks: Size(): at least 900")
+        file.run(FULL)
+        assert status(file) == 0
+        assert run_command(["report", "d", "--db", url]) == 0
+        assert "ds=2013-01-01 (known)" in capsys.readouterr().out
+        assert run_command(accept) != 0
+        assert "No check of 'd' fails on 'ds=2013-01-02'" in capsys.readouterr().err
