@@ -362,8 +362,8 @@ MEDIAN = tg.ApproxQuantile("x", 0.5)
 MANY = 100_000
 
 
-def numbers_day(number, values, analyzer=MEDIAN, **options):
-    state = kll(values) if isinstance(analyzer, tg.ApproxQuantile) else values
+def numbers_day(number, values, analyzer=MEDIAN, k=269, **options):
+    state = kll(values, k) if isinstance(analyzer, tg.ApproxQuantile) else values
     return day(number, only=[analyzer], extra=[measurement(analyzer, state)], **options)
 
 
@@ -623,11 +623,15 @@ def test_a_partition_without_a_state_or_values_does_not_teach(repo):
 # anomaly.md, section 3.2, in small
 
 
-def drifting_days(bad, n=MANY, days=60, wobble=0.03):
+def drifting_days(bad, n=MANY, days=60, wobble=0.03, k=269):
+    """Yield days of numbers, the last one made bad. With k at least n, sketches keep all values.
+
+    Smaller ones choose values at random, and their random numbers have no seed.
+    """
     draw = np.random.default_rng(5)
     for number in range(1, days + 1):
         values = draw.normal(draw.normal(0, wobble), 1, n)
-        yield numbers_day(number, bad(values) if number == days else values)
+        yield numbers_day(number, bad(values) if number == days else values, k=k)
 
 
 BAD = {
@@ -654,7 +658,7 @@ def test_psi_against_its_own_past_sees_what_fixed_limits_miss(repo, bad):
 
 
 def test_the_detector_sees_it(repo):
-    commit(repo, *drifting_days(BAD["mean"]))
+    commit(repo, *drifting_days(BAD["mean"], n=5_000, k=5_000))
     repo.drifts("d", "x")
     found = repo.detect("d", [tg.Monitor({"name": "Drift.psi", "instance": "x"}, "Seasonal")])
     assert "ds=2013-03-01" in set(found["partition"])
@@ -670,7 +674,7 @@ def test_harmless_days_are_significant_at_production_sizes_and_sketches_allow_fo
 
 
 def test_the_drift_detector_records_and_watches(repo):
-    commit(repo, *drifting_days(BAD["mean"], n=2_000))
+    commit(repo, *drifting_days(BAD["mean"], n=2_000, k=2_000))
     found = repo.detect("d", [tg.Monitor(detector=tg.Drift("x"))])
     assert found["partition"].tolist()[-1:] == ["ds=2013-03-01"]
     assert set(found["name"]) == {"Drift.psi"}
