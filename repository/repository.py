@@ -713,7 +713,7 @@ class Repository(Rendered):
         dataset : str
             Created if it does not exist.
         name : str
-        value : float or mapping of str or Partition to float
+        value : float, mapping of str or Partition to float, or Series
             The value, or values by partition. NaN and infinities are stored as such. A partition whose
             value holds a slash or a percent sign cannot be given by name.
         partition : str, optional
@@ -751,7 +751,7 @@ class Repository(Rendered):
             write_record,
         )
 
-        many = isinstance(value, Mapping)
+        many = hasattr(value, "items")  # a mapping, or a pandas Series
         if many and (partition is not None or time is not None):
             msg = "values by partition take no partition= and no time="
             raise HistoryError(msg)

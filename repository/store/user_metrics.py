@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
+from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
 from tidegauge.analyzers.core.privacy import SEGMENTS
@@ -60,12 +61,12 @@ def values_by_partition_name(
     return {names[p]: _number(v, names[p]) for p, v in value.items()}, known
 
 
-def _number(value: float, partition: str | None) -> float:
-    if not isinstance(value, str | bytes):
+def _number(value: Any, partition: str | None) -> float:
+    if not isinstance(value, str | bytes) and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError):
             return float(value)
     where = f" for {partition}" if partition else ""
-    msg = f"numbers are recorded, NaN where there is none, not {value!r}{where}"
+    msg = f"numbers are recorded, NaN where there is none, not {one_line(repr(value))}{where}"
     raise HistoryError(msg)
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
@@ -49,12 +50,28 @@ def test_one_value_of_a_partition_of_several_keys():
         assert repo.value("d", "Size", partition="ds=2013-01-01/country=US") == 11.0
 
 
-@pytest.mark.parametrize("wrong", ["abc", None, [1.0]])
+def test_a_pandas_series_is_recorded_by_partition(repo):
+    names = ["ds=2013-01-01", "ds=2013-01-02"]
+    assert repo.record("r", "n", pd.Series([1.0, 2.0], index=names)) == 2
+    assert repo.metrics("r")[["partition", "value"]].to_numpy().tolist() == [
+        [names[0], 1.0],
+        [names[1], 2.0],
+    ]
+    with pytest.raises(tg.HistoryError, match="no partition= and no time="):
+        repo.record("r", "n", pd.Series([1.0], index=names[:1]), partition="ds=2013-01-03")
+    with pytest.raises(tg.HistoryError, match="partitions are given by name"):
+        repo.record("r", "n", pd.Series([1.0], index=pd.to_datetime(["2013-01-01"])))
+
+
+@pytest.mark.parametrize("wrong", ["abc", None, [1.0], pd.Series([1.0]), np.array([1.0])])
 def test_what_is_recorded_is_a_number(repo, wrong):
     with pytest.raises(tg.HistoryError, match=r"not .* for ds=2013-01-02"):
         repo.record("r", "n", {"ds=2013-01-01": 1.0, "ds=2013-01-02": wrong})
-    with pytest.raises(tg.HistoryError, match="numbers are recorded, NaN where there is none"):
-        repo.record("r", "n", wrong)
+    if not hasattr(wrong, "items"):
+        with pytest.raises(tg.HistoryError, match="numbers are recorded, NaN where there is none"):
+            repo.record("r", "n", wrong)
+    with pytest.raises(tg.HistoryError):
+        repo.record("r", "n", pd.DataFrame({"ds=2013-01-01": [1.0]}))
 
 
 def test_a_recorded_value_may_give_its_partition_a_time(repo):
