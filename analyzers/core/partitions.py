@@ -286,11 +286,69 @@ _COMPARE: dict[str, Callable[[str, str], bool]] = {
 PartitionPredicate = Callable[[Partition], bool]
 
 
-def parse_selection(text: str, keys: Sequence[str]) -> PartitionPredicate:
+@dataclass(frozen=True)
+class Selection:
+    """A predicate on partitions: those of a name, and those that satisfy conditions.
+
+    Attributes
+    ----------
+    text : str
+    named : Partition
+        The text as a partition's name, with some or all of the keys; without keys if it is no name.
+    conditions : callable or PartitionSelectionError
+        The text as conditions, or why it cannot be parsed as such.
+    """
+
+    text: str
+    named: Partition
+    conditions: PartitionPredicate | PartitionSelectionError
+
+    def __call__(self, partition: Partition) -> bool:
+        """Return whether the partition is selected."""
+        keys = self.named.keys
+        if keys and partition.only(keys) == self.named:
+            return True
+        return callable(self.conditions) and self.conditions(partition)
+
+    def require_match(self, chosen: set[str], available: Sequence[str]) -> set[str]:
+        """Return the names of the selected partitions, unless there are none.
+
+        Parameters
+        ----------
+        chosen : set of str
+        available : sequence of str
+            The names of all partitions, oldest first.
+
+        Raises
+        ------
+        PartitionSelectionError
+            If there are none. The message names the nearest partitions and the newest.
+
+        Examples
+        --------
+        >>> selection = parse_selection("ds=2013-02-09", ["ds"])
+        >>> selection.require_match(set(), ["ds=2013-02-07", "ds=2013-02-08", "ds=2013-02-10"])
+        Traceback (most recent call last):
+            ...
+        tidegauge.analyzers.core.errors.PartitionSelectionError: partitions='ds=2013-02-09' matches none of 3 partitions (nearest: ds=2013-02-08, ds=2013-02-10; newest: ds=2013-02-10)
+        """
+        if chosen:
+            return chosen
+        wanted = " ".join(self.text.translate(_QUOTES).split())
+        wanted = _AND.sub("/", _OPERATOR.sub("=", wanted))
+        msg = f"partitions={self.text!r} matches none of {len(available):,} partitions"
+        msg += nearby_partitions(wanted, available)
+        if isinstance(self.conditions, PartitionSelectionError):
+            msg += f", and is no condition: {self.conditions}"
+        raise PartitionSelectionError(msg)
+
+
+def parse_selection(text: str, keys: Sequence[str]) -> Selection:
     """Parse a partition filter into a predicate; values are compared as text and never run as SQL.
 
-    The syntax is ``key op value`` joined by ``and``, where op is one of ``=``, ``!=``, ``<``, ``<=``,
-    ``>``, ``>=``, ``in (a, b)`` and ``between a and b``; values are bare or quoted.
+    The text is a partition's name as it is printed, or conditions ``key op value`` joined by ``and``, where
+    op is one of ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (a, b)`` and ``between a and b``; values
+    are bare or quoted. A name with some of the keys selects all partitions that have these values.
 
     Raises
     ------
@@ -302,11 +360,31 @@ def parse_selection(text: str, keys: Sequence[str]) -> PartitionPredicate:
     >>> chosen = parse_selection("ds between 2013-02-01 and '2013-02-28'", ["ds"])
     >>> chosen(Partition(("ds",), ("2013-02-08",))), chosen(Partition(("ds",), ("2013-03-01",)))
     (True, False)
+    >>> parse_selection("zone=Europe/Berlin", ["zone"])(Partition(("zone",), ("Europe/Berlin",)))
+    True
     """
-    return _Selection(text, keys).parse()
+    named = _named(text, keys)
+    try:
+        return Selection(text, named, _Conditions(text, keys).parse())
+    except PartitionSelectionError as error:
+        if not named.keys:
+            raise
+        return Selection(text, named, error)
 
 
-class _Selection:
+def _named(text: str, keys: Sequence[str]) -> Partition:
+    """Return the partition of a name that has some of the keys, in any case; without keys if it has others."""
+    by_name = {key.casefold(): key for key in keys}
+    start = text.partition("=")[0].strip().casefold()
+    if start not in by_name:
+        return Partition()
+    # The first key may be written in another case, or with a blank before the sign.
+    name = f"{by_name[start]}={text.partition('=')[2]}"
+    named = Partition.from_name(name, keys)
+    return named if len(set(named.keys)) == len(named.keys) else Partition()
+
+
+class _Conditions:
     """Recursive-descent parser of one partition filter."""
 
     def __init__(self, text: str, keys: Sequence[str]) -> None:
@@ -390,38 +468,6 @@ def select_named(names: Iterable[str], available: Iterable[str]) -> set[str]:
         msg = f"there is no partition {name!r}{did_you_mean(name, known)}{nearby_partitions(name, known)}"
         raise PartitionSelectionError(msg)
     return chosen
-
-
-def require_match(selection: str, chosen: set[str], available: Sequence[str]) -> set[str]:
-    """Return the names that a partition filter matches, unless there are none.
-
-    Parameters
-    ----------
-    selection : str
-        The filter.
-    chosen : set of str
-        The names that it matches.
-    available : sequence of str
-        The names of all partitions, oldest first.
-
-    Raises
-    ------
-    PartitionSelectionError
-        If there are none. The message names the nearest partitions and the newest.
-
-    Examples
-    --------
-    >>> require_match("ds=2013-02-09", set(), ["ds=2013-02-07", "ds=2013-02-08", "ds=2013-02-10"])
-    Traceback (most recent call last):
-        ...
-    tidegauge.analyzers.core.errors.PartitionSelectionError: partitions='ds=2013-02-09' matches none of 3 partitions (nearest: ds=2013-02-08, ds=2013-02-10; newest: ds=2013-02-10)
-    """
-    if chosen:
-        return chosen
-    wanted = " ".join(selection.translate(_QUOTES).split())
-    wanted = _AND.sub("/", _OPERATOR.sub("=", wanted))
-    msg = f"partitions={selection!r} matches none of {len(available):,} partitions"
-    raise PartitionSelectionError(msg + nearby_partitions(wanted, available))
 
 
 _DIGIT = re.compile("[0-9]")

@@ -27,7 +27,6 @@ from tidegauge.analyzers.core.partitions import (
     TimeFormat,
     parse_selection,
     recognise_time,
-    require_match,
     select_named,
 )
 from tidegauge.analyzers.core.privacy import PARTITIONS, PUBLIC, SEGMENTS, Privacy
@@ -361,11 +360,11 @@ def partition_filter(
         return lambda listed: {entry.partition.name for entry in listed}
     if not isinstance(partitions, str):
         return lambda listed: select_named(partitions, _oldest_first(listed, time))
-    matches = parse_selection(partitions, keys)
+    selection = parse_selection(partitions, keys)
 
     def select(listed: Sequence[ListedPartition]) -> set[str]:
-        chosen = {entry.partition.name for entry in listed if matches(entry.partition)}
-        return require_match(partitions, chosen, _oldest_first(listed, time))
+        chosen = {entry.partition.name for entry in listed if selection(entry.partition)}
+        return selection.require_match(chosen, _oldest_first(listed, time))
 
     return select
 

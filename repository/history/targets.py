@@ -15,7 +15,6 @@ from tidegauge.analyzers.core.partitions import (
     Partition,
     parse_selection,
     recognise_time,
-    require_match,
     select_named,
 )
 from tidegauge.analyzers.core.segments import joined
@@ -104,10 +103,10 @@ class View:
         oldest_first = [row["partition"] for row in timed]
         if partitions is None:
             chosen = _newest([row for row in rows if row["partition"] in there])
+        elif partitions == "all":
+            chosen = there
         elif isinstance(partitions, str):
-            chosen = there if partitions == "all" else there & _selected(rows, partitions)
-            if partitions != "all":
-                require_match(partitions, chosen, [name for name in oldest_first if name in there])
+            chosen = _selected(timed, there, partitions)
         else:
             chosen = select_named(partitions, oldest_first)
         found = [
@@ -165,11 +164,13 @@ def _newest(rows: Sequence[SelectablePartitionRow]) -> set[str]:
     return {row["partition"] for row in timed if row["time"] == timed[-1]["time"]}
 
 
-def _selected(rows: Sequence[SelectablePartitionRow], text: str) -> set[str]:
-    found = {row["partition"]: _named(row["partition"], row["key_values"]) for row in rows}
-    keys = next(iter(found.values())).keys if found else ()
-    test = parse_selection(text, keys)
-    return {name for name, partition in found.items() if test(partition)}
+def _selected(rows: Sequence[SelectablePartitionRow], there: set[str], text: str) -> set[str]:
+    """Return the partitions, of those that are there, that a filter selects."""
+    by_name = {row["partition"]: _named(row["partition"], row["key_values"]) for row in rows}
+    keys = next(iter(by_name.values())).keys if by_name else ()
+    selection = parse_selection(text, keys)
+    available = [name for name in by_name if name in there]
+    return selection.require_match({n for n in available if selection(by_name[n])}, available)
 
 
 def _named(name: str, values: str) -> Partition:

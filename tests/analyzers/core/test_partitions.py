@@ -4,7 +4,7 @@ import contextlib
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.partitions import (
     NULL,
@@ -12,7 +12,6 @@ from tidegauge.analyzers.core.partitions import (
     TimeFormat,
     parse_selection,
     recognise_time,
-    require_match,
     select_named,
 )
 
@@ -153,7 +152,7 @@ def test_selections(text, chosen):
 )
 def test_selections_that_do_not_parse(text, problem):
     with pytest.raises(tg.PartitionSelectionError) as error:
-        parse_selection(text, KEYS)
+        parse_selection(text, KEYS).require_match(set(), ["ds=2/hr=3/country=DE"])
     assert problem in str(error.value)
     assert "ds >= 2013-02-01" in str(error.value)
 
@@ -170,6 +169,41 @@ def test_any_value_can_be_quoted(value):
     chosen = parse_selection(f"country = '{quoted}'", KEYS)
     assert chosen(Partition(KEYS, ("d", "h", value)))
     assert not chosen(Partition(KEYS, ("d", "h", value + "x")))
+
+
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=3))
+def test_the_name_of_a_partition_selects_it(values):
+    """Whatever is in its values: slashes, equals signs, blanks, quotes, commas."""
+    keys = KEYS[: len(values)]
+    partition = Partition(keys, tuple(values))
+    assume(Partition.from_name(partition.name.strip(), keys) == partition)
+    chosen = parse_selection(partition.name, keys)
+    assert chosen(partition)
+    assert not chosen(Partition(keys, (*values[:-1], values[-1] + "x")))
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "chosen"),
+    [
+        ("path=a/b", "a/b", True),
+        ("path=a=b", "a=b", True),
+        ("PATH=a=b", "a=b", True),
+        ("path=New York", "New York", True),
+        ("path=it's", "it's", True),
+        ("path=a,b", "a,b", True),
+        ("path='a=b'", "a=b", True),
+        ("path=a/b", "a", False),
+        ("path=a=b", "a", False),
+    ],
+)
+def test_names_are_selections(text, value, chosen):
+    assert parse_selection(text, ["path"])(Partition(("path",), (value,))) is chosen
+
+
+def test_a_name_may_have_some_of_the_keys():
+    assert parse_selection("ds=2013-02-08/country=New York", KEYS)(FEB)
+    assert not parse_selection("ds=2013-02-08/country=Paris", KEYS)(FEB)
+    assert not parse_selection("ds=2013-02-09/hr=07", KEYS)(FEB)
 
 
 def test_named_partitions_must_be_there():
@@ -198,13 +232,13 @@ def test_named_partitions_must_be_there():
 )  # fmt: skip
 def test_a_selection_that_matches_nothing_names_what_is_near(selection, names, message):
     with pytest.raises(tg.PartitionSelectionError) as error:
-        require_match(selection, set(), names)
+        parse_selection(selection, [*KEYS, "region"]).require_match(set(), names)
     assert message in str(error.value)
-    assert require_match(selection, {"ds=1"}, names) == {"ds=1"}
+    assert parse_selection("ds=1", KEYS).require_match({"ds=1"}, names) == {"ds=1"}
 
 
 @given(st.text(max_size=20), st.lists(st.text(min_size=1, max_size=8), max_size=5))
-def test_any_selection_that_matches_nothing_is_an_error(selection, values):
+def test_any_selection_that_matches_nothing_is_an_error(value, values):
     names = [Partition(("ds",), (value,)).name for value in values]
     with pytest.raises(tg.PartitionSelectionError, match="matches none of"):
-        require_match(selection, set(), names)
+        parse_selection(f"ds={value}", ["ds"]).require_match(set(), names)
