@@ -145,6 +145,10 @@ def _hashed_double(value: str) -> str:
     )
 
 
+KEY_ONLY = "tidegauge.key_only"
+"""Metadata of a column that a source adds as a partition key."""
+
+
 @dataclass(frozen=True)
 class Schema:
     """Column names and types, in Spark's JSON form.
@@ -196,6 +200,12 @@ class Schema:
         """Return names and types as canonical JSON; equal schemas give equal text."""
         columns = [[f["name"], f["type"]] for f in self.struct["fields"]]
         return json.dumps(columns, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def keys_only(self) -> set[str]:
+        """Names of the columns that a source adds as partition keys; the table does not have them."""
+        fields = self.struct["fields"]
+        return {field["name"] for field in fields if field.get("metadata", {}).get(KEY_ONLY)}
 
     def without(self, columns: set[str]) -> Schema:
         """Drop top-level columns."""

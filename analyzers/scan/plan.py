@@ -108,6 +108,7 @@ def plan(
     expressions Spark cannot resolve, all are resolved together, and one by one only if that fails.
     """
     schema = Schema.from_frame(data)
+    schema = schema.without(schema.keys_only)
     made = Plan(capabilities(data.sparkSession), schema, small=small, expected=expected)
     for analyzer in dict.fromkeys(analyzers):
         checked = attempt(partial(_requests, analyzer, schema, private))

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.analyzers.core.errors import SourceError, did_you_mean
 from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat
+from tidegauge.analyzers.core.schema import KEY_ONLY
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, parts, quote, table_name, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
@@ -245,6 +246,8 @@ class LoggedTable:
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
         """Read the rows of the given partitions; None reads all."""
+        from pyspark.sql.functions import expr
+
         data = self._read_snapshot()
         hidden = [field for field in self.fields if field.is_hidden]
         values = None if partitions is None else [p.values for p in partitions]
@@ -252,8 +255,11 @@ class LoggedTable:
             condition = pruning_filter(data, self.fields, values, self._catalog)
             data = data if condition is None else data.where(condition)
         if hidden:
-            keys = (f"{field.key(self._catalog)} AS {quote(field.name)}" for field in hidden)
-            data = data.selectExpr("*", *keys)
+            keys = (
+                expr(field.key(self._catalog)).alias(field.name, metadata={KEY_ONLY: True})
+                for field in hidden
+            )
+            data = data.select("*", *keys)
         if values is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, values)

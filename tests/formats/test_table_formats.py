@@ -509,6 +509,26 @@ def test_branches_and_tags_are_tables(spark, hidden, repo):
     assert files.metrics()["value"].tolist() == [3.0]
 
 
+def test_a_hidden_partition_is_no_column(spark, hidden, repo):
+    columns = "id INT, amount DOUBLE, at TIMESTAMP, day DATE, local TIMESTAMP_NTZ, country STRING"
+    suite = tg.Suite(
+        "columns",
+        [
+            tg.ColumnCount(),
+            tg.ColumnExists("at_day"),
+            tg.SchemaMatch(columns, extra=False),
+            tg.DuplicateRowCount(),
+            tg.Completeness("at_day"),
+        ],
+        partition_by=["at_day"],
+    )
+    run = tg.analyze(hidden, suite, repository=repo, spark=spark, partitions="at_day=2026-01-17")
+    assert run.metrics()["value"].dropna().tolist() == [6.0, 0.0, 0.0, 0.0]
+    (error,) = run.failed.values()
+    assert "at_day" not in str(error).partition("there are")[2]
+    assert "at_day" not in str(tg.profile(hidden, spark=spark).suite.analyzers)
+
+
 @pytest.mark.parametrize("provider", ["delta", "iceberg"])
 def test_names_with_dots_and_quotes(spark, repo, provider):
     catalog = "lake" if provider == "iceberg" else "spark_catalog"
