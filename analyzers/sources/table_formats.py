@@ -46,7 +46,7 @@ from tidegauge.analyzers.sources.sources import (
 from tidegauge.analyzers.sources.table_folders import DELTA, ICEBERG
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ class IcebergReference:
 
 
 _REFERENCE = re.compile(r"(?i:branch|tag)_(?P<name>.+)|(?i:snapshot_id)_(?P<id>\d+)")
+_MOMENT = re.compile(r"(?i:at_timestamp)_\d+")
+MAX_SNAPSHOTS = 3
+"""Snapshots that a message names."""
 
 
 def iceberg_reference(spark: SparkSession, name: str) -> IcebergReference | None:
@@ -97,26 +100,54 @@ def iceberg_reference(spark: SparkSession, name: str) -> IcebergReference | None
 
 
 def missing_reference(spark: SparkSession, name: str) -> str | None:
-    """Return why a name with a branch or tag names no table; None if that is not the reason.
+    """Return why a name with a branch, tag or snapshot names no table; None if that is not the reason.
 
-    Iceberg raises an error of its own, which does not say which branches and tags there are.
+    Iceberg raises an error of its own, which does not say which branches, tags and snapshots there are.
     """
     *path, last = map(str, parts(name))
-    match = _REFERENCE.fullmatch(last)
     table = table_name(path)
-    if match is None or match["name"] is None or not table:
+    match = _REFERENCE.fullmatch(last)
+    if not path or not (match or _MOMENT.fullmatch(last)):
         return None
+    is_named = match is not None and match["name"] is not None
     try:
-        refs = spark.table(f"{table_sql(table)}.`refs`").select("name", "type").collect()
+        rows = spark.table(f"{table_sql(table)}.`{'refs' if is_named else 'snapshots'}`").collect()
     except Exception:  # noqa: BLE001 - not an Iceberg table; the caller has the error to raise
         return None
-    kind = last.partition("_")[0].casefold()
-    known = [ref for ref, type_ in refs if type_.casefold() == kind]
-    if match["name"] in known:
+    if match is not None and is_named:
+        problem = _missing_name(match["name"], last.partition("_")[0].casefold(), rows)
+    else:
+        problem = _missing_snapshot(match and int(match["id"]), rows)
+    return problem and f"no table {name!r}: {table} has no {problem}"
+
+
+def _missing_name(name: str, kind: str, refs: Sequence[Row]) -> str | None:
+    """Return the end of a message that a table has no such branch or tag; None if it has it."""
+    known = [ref["name"] for ref in refs if ref["type"].casefold() == kind]
+    if name in known:
         return None
     there = f" (there are: {', '.join(sorted(known))})" if known else ""
-    hint = did_you_mean(match["name"], known)
-    return f"no table {name!r}: {table} has no {kind} {match['name']!r}{there}{hint}"
+    return f"{kind} {name!r}{there}{did_you_mean(name, known)}"
+
+
+def _missing_snapshot(wanted: int | None, snapshots: Sequence[Row]) -> str | None:
+    """Return the end of a message that a table has no such snapshot; None if it has it.
+
+    Parameters
+    ----------
+    wanted : int or None
+        The snapshot's id; None for one by its time.
+    snapshots : sequence of Row
+        Those that the table has.
+    """
+    if any(snapshot["snapshot_id"] == wanted for snapshot in snapshots):
+        return None
+    newest = ", ".join(
+        f"{snapshot['snapshot_id']} of {snapshot['committed_at']:%Y-%m-%d %H:%M:%S}"
+        for snapshot in sorted(snapshots, key=lambda s: s["committed_at"])[-MAX_SNAPSHOTS:]
+    )
+    what = "snapshot of that time" if wanted is None else f"snapshot {wanted}"
+    return f"{what} (the newest: {newest})" if newest else what
 
 
 @dataclass

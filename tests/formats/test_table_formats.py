@@ -509,6 +509,32 @@ def test_branches_and_tags_are_tables(spark, hidden, repo):
     assert files.metrics()["value"].tolist() == [3.0]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lake.nowhere.t", r"no database 'lake.nowhere' \(there are: .*sales"),
+        ("lake.sales", r"it is a database \(its tables: .*hidden"),
+        ("lake", r"it is a catalog \(its databases: .*sales"),
+        ("nolake.sales.t", "no catalog 'nolake'"),
+        ("lake.hidden", "'lake' is a catalog; name its database, too: lake.sales.hidden"),
+        ("lake.sales.hiden", "did you mean 'lake.sales.hidden'"),
+        ("{table}.fils", "lake.sales.hidden is a table, not a database"),
+        ("{table}.branch_x", r"lake.sales.hidden has no branch 'x' \(there are: main\)"),
+        ("{table}.tag_x", "lake.sales.hidden has no tag 'x'$"),
+        (
+            "{table}.snapshot_id_123",
+            r"lake.sales.hidden has no snapshot 123 \(the newest: \d+ of 2",
+        ),
+        ("{table}.at_timestamp_5", "lake.sales.hidden has no snapshot of that time"),
+        ("spark_catalog.nowhere.t", "no database 'spark_catalog.nowhere'"),
+        ("default", "it is a database"),
+    ],
+)
+def test_a_name_that_is_no_table_says_which_part_is_wrong(spark, hidden, name, message):
+    with pytest.raises(tg.NoSuchTableError, match=message):
+        open_table(spark, name.format(table=hidden))
+
+
 def test_a_hidden_partition_is_no_column(spark, hidden, repo):
     columns = "id INT, amount DOUBLE, at TIMESTAMP, day DATE, local TIMESTAMP_NTZ, country STRING"
     suite = tg.Suite(
