@@ -1,14 +1,18 @@
 """Delta and Iceberg tables with the real packages: what each write changes, and what is recorded."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.folders import open_folder
+from tidegauge.cli.main import run_command
 from tidegauge.griffin.connectors.files import FileConnector
 
 import tidegauge as tg
+from tests.docs.pages import blocks
+from tests.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
 
@@ -507,6 +511,50 @@ def test_branches_and_tags_are_tables(spark, hidden, repo):
         f"{hidden}.files", tg.Suite("files", [tg.Size()]), repository=repo, spark=spark
     )
     assert files.metrics()["value"].tolist() == [3.0]
+
+
+def test_an_audited_branch_is_published_as_documented(spark, tmp_path, monkeypatch, capsys):
+    """The statements, the suite file and the command of the page; bad rows stay on the branch."""
+    found = blocks(ROOT / "docs" / "deployment.md")
+    here = [block for block in found if block.why_not == "tests/formats/test_table_formats.py"]
+    write, command, publish = (block.code for block in here)
+    (suite,) = (block.code for block in found if "branch_audit" in block.code and block.check)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "orders_audit.yml").write_text(suite)
+    name = "lake.sales.orders"
+    spark.sql("CREATE DATABASE IF NOT EXISTS lake.sales")
+    spark.sql("CREATE DATABASE IF NOT EXISTS staging")
+    for table in (name, "staging.orders"):
+        spark.sql(f"DROP TABLE IF EXISTS {table}")
+    columns = "id INT, amount DOUBLE, at TIMESTAMP"
+    spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (days(at))")
+    spark.sql(f"INSERT INTO {name} VALUES (1, 1.0, TIMESTAMP'2026-01-17 10:00:00')")
+
+    def run(statements):
+        for statement in filter(str.strip, statements.split(";")):
+            spark.sql(statement)
+
+    def audit(rows):
+        spark.sql("DROP VIEW IF EXISTS staging.orders")
+        spark.sql(f"CREATE VIEW staging.orders AS SELECT * FROM VALUES {rows} AS v(id, amount, at)")
+        run(write)
+        status = run_command([*shlex.split(command)[1:], "--db", "sqlite:///audit.db"])
+        return status, capsys.readouterr().out
+
+    status, printed = audit("(2, -2.0, TIMESTAMP'2026-01-18 10:00:00')")
+    assert status == 2
+    assert "at_day=2026-01-18" in printed
+    assert spark.table(name).count() == 1
+    status, printed = audit("(2, 2.0, TIMESTAMP'2026-01-18 10:00:00')")
+    assert status == 0
+    run(publish)
+    assert [row.amount for row in spark.table(name).orderBy("id").collect()] == [1.0, 2.0]
+    status, printed = audit("(3, 3.0, TIMESTAMP'2026-01-19 10:00:00')")
+    assert status == 0
+    assert "1 partitions scanned, 1 new" in printed, "published days are not read again"
+    spark.sql("DROP VIEW staging.orders")
+    spark.sql(f"DROP TABLE {name}")
 
 
 @pytest.mark.parametrize(
