@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.frames import check_distinct_columns
 from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT, Schema
@@ -65,6 +66,7 @@ def sample_table(
 ) -> Iterator[TableSample]:
     """Context manager: draw a cached random sample of about ``sample_rows`` rows of a table."""
     data = source.read(None)
+    check_distinct_columns(data)
     schema = Schema.from_spark(data.schema).without(set(source.keys))
     columns = tuple(columns_of(schema))
     total = data.count()

@@ -72,6 +72,8 @@ def test_columns_of_one_name_are_refused_by_name(spark, tmp_path):
         lambda: dqm.publish(data, str(tmp_path / "out")),
         lambda: verified.rows("c"),
         lambda: verified.row_level("c"),
+        lambda: tg.profile(data),
+        lambda: tg.suggest(data),
     )
     for call in refused:
         with pytest.raises(tg.SourceError, match="the data has 2 columns named 'id': 1, 2 of 3"):
