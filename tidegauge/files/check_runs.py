@@ -22,6 +22,7 @@ from tidegauge.files.runs import (
     policy_records,
     sinks_of,
     tables_of_files,
+    verdict_names,
 )
 from tidegauge.files.suite import load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
@@ -72,8 +73,9 @@ class ChecksSummary:
         """Return a report for people; the commands that it names get these options."""
         lines: list[str] = []
         for table in self.tables:
-            lines += table.lines(options)
-            lines += policy_lines(table.file, table.run, table.known, options)
+            lines += table.lines()
+            lines += policy_lines(table.file, table.run, table.known)
+            lines += table.known.advice(verdict_names(table.file), options)
         lines += [summarize(self.notices)] if self.notices else []
         lines += [line for table in self.tables for line in _known_errors(table)]
         return "\n".join([*lines, *(f"failed: {problem}" for problem in self._failures())])

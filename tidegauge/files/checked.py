@@ -68,7 +68,7 @@ class CheckedTable:
         line = self.file.check_lines.get(one.result.constraint.identity)
         return f"{self.file.path}{f':{line}' if line else ''}"
 
-    def lines(self, options: str = "") -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Yield the lines of a report: a summary, and each failure with its file and line."""
         yield str(self.run)
         found = self.verification
@@ -76,12 +76,12 @@ class CheckedTable:
             yield f"  {self.file.name}: nothing new to check; what was checked before passed"
             return
         yield f"  {self.file.name}: {str(found).splitlines()[0]}"
-        yield from self.failures(options)
+        yield from self.failures()
 
-    def failures(self, options: str = "") -> Iterator[str]:
+    def failures(self) -> Iterator[str]:
         """Yield a line for each failure, with its file and line; one for all partitions with the same message.
 
-        Known failures come last, with how to settle them.
+        Known failures come last.
         """
         found = self.verification
         alike: dict[tuple[bool, str, str, str], list[str]] = {}
@@ -97,9 +97,6 @@ class CheckedTable:
             more = f" and {others:,} other partition{'s' * (others > 1)}" if others else ""
             known = "known " if is_known else ""
             yield f"  {place}: {known}{level}: {partitions[-1]}{more}: {told}"
-        known_in = list(dict.fromkeys(one.partition for one in found.judged if self.is_known(one)))
-        if known_in:
-            yield f"  {self.known.advice(known_in, options)}"
 
     def is_known(self, one: PartitionResult) -> bool:
         """Return whether a result is a failure that does not fail the run."""

@@ -140,9 +140,11 @@ class Summary:
         """Return the summary as lines of text; the commands that it names get these options."""
         lines = []
         for file, run in self.runs:
-            lines += run_lines(file, run, self.known_of(run), options)
+            lines += run_lines(file, run, self.known_of(run))
         for one in self.checked:
-            lines += one.failures(options)
+            lines += one.failures()
+        for file, run in self.runs:
+            lines += self.known_of(run).advice(verdict_names(file), options)
         return [*lines, *self.closing_lines(options)]
 
     def closing_lines(self, options: str = "") -> list[str]:
@@ -269,14 +271,14 @@ def _json_value(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def run_lines(file: SuiteFile, run: Run, known: KnownFailures, options: str = "") -> list[str]:
+def run_lines(file: SuiteFile, run: Run, known: KnownFailures) -> list[str]:
     """Return the lines on a table: what was measured, and what failed."""
     lines = [str(run)]
     for analyzer, error in run.failed.items():
         prefix = "known: " if known.has_error(analyzer, error) else ""
         lines.append(f"  {prefix}{file.explain(analyzer, error)}")
     lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
-    return lines + policy_lines(file, run, known, options)
+    return lines + policy_lines(file, run, known)
 
 
 def policies_name(file: SuiteFile) -> str:
@@ -284,16 +286,19 @@ def policies_name(file: SuiteFile) -> str:
     return "" if file.suite.dqm is None else file.suite.dqm.name
 
 
-def policy_lines(file: SuiteFile, run: Run, known: KnownFailures, options: str = "") -> list[str]:
+def verdict_names(file: SuiteFile) -> list[str]:
+    """Return the names under which verdicts of a file's policies and checks are kept."""
+    return [policies_name(file), file.name]
+
+
+def policy_lines(file: SuiteFile, run: Run, known: KnownFailures) -> list[str]:
     """Return the lines on policies: those that fail, and of what was measured those without data."""
-    name = policies_name(file)
-    known_in = [p for p, c in run.checks.items() if not c.passed and known.has_verdict(name, p)]
-    lines = [
-        f"  {'known: ' if partition in known_in else ''}{partition or run.dataset}: {check}"
-        for partition, check in run.checks.items()
-        if not check.passed or (check.no_data and partition in {"", *run.changes})
-    ]
-    return [*lines, f"  {known.advice(known_in, options)}"] if known_in else lines
+    name, lines = policies_name(file), []
+    for partition, check in run.checks.items():
+        if not check.passed or (check.no_data and partition in {"", *run.changes}):
+            is_known = not check.passed and known.has_verdict(name, partition)
+            lines.append(f"  {'known: ' * is_known}{partition or run.dataset}: {check}")
+    return lines
 
 
 def policy_records(run: Run) -> dict[str, Any]:
@@ -328,11 +333,11 @@ def result_lines(
         is_retired = isinstance(result, RetiredDatasetError)
         return [f"{file.suite.dataset}: {'left out' if is_retired else 'failed'}"]
     run, checked, known = result
-    lines = run_lines(file, run, known, options)
+    lines = run_lines(file, run, known)
     for one in checked:
         lines += [f"  {checks_text([one])}"] if counts_checks else []
-        lines += one.failures(options)
-    return lines
+        lines += one.failures()
+    return lines + known.advice(verdict_names(file), options)
 
 
 def checks_text(tables: Sequence[CheckedTable]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,14 +85,27 @@ class KnownFailures:
         is_past = isinstance(error, StandingError) and not error.is_retriable
         return is_past and _canonical(analyzer) not in self.recent_errors
 
-    def advice(self, partitions: Sequence[str], options: str = "") -> str:
-        """Return how to settle failures in some partitions, as one line; ``options`` end the commands."""
-        dataset, newest = shlex.quote(self.dataset), shlex.quote(partitions[-1])
-        return (
-            "to settle: repair the data; or label its time: tidegauge dataset label"
-            f" {dataset} bad --since TIME --until TIME{options}; or accept it: tidegauge dataset accept"
-            f" {dataset} {newest}{options}"
-        )
+    def advice(self, names: Collection[str], options: str = "") -> list[str]:
+        """Return a line on how to settle the failures under some names, if there are any.
+
+        Parameters
+        ----------
+        names : collection of str
+            Names of verdicts.
+        options : str
+            The end of the commands.
+        """
+        partitions = [partition for name, partition in self.verdicts if name in names]
+        if not partitions:
+            return []
+        dataset, newest = shlex.quote(self.dataset), shlex.quote(max(partitions))
+        return [
+            (
+                "  to settle: repair the data; or label its time: tidegauge dataset label"
+                f" {dataset} bad --since TIME --until TIME{options}; or accept it: tidegauge dataset accept"
+                f" {dataset} {newest}{options}"
+            )
+        ]
 
 
 def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[Problem]:

@@ -130,9 +130,8 @@ class RulesRun:
                 yield from ["    ..."] * (len(samples) > _SAMPLES_SHOWN)
         if len(refused) > _SHOWN:
             yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
-        known_in = [name for name, _ in refused if self.is_known(name)]
-        if self.known is not None and known_in:
-            yield f"  {self.known.advice(known_in, options)}"
+        if self.known is not None:
+            yield from self.known.advice([self.file.dqm.name], options)
 
     def record(self) -> dict[str, Any]:
         """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""
