@@ -132,7 +132,9 @@ def spark(warehouse, kafka_jars):
     from pyspark.sql import SparkSession
 
     from tests.services.kafka import submit_arguments
+    from tests.support.java_names import cache_java_names
 
+    cache_java_names()
     os.environ["PYSPARK_SUBMIT_ARGS"] = submit_arguments()  # of sessions in processes of tests, too
     builder = (
         SparkSession.builder.appName("tidegauge tests")
