@@ -6,22 +6,24 @@ from contextlib import contextmanager
 from urllib.request import urlopen
 
 
-def executions(spark):
+def executions(spark, after=0, plans=False):
+    """Return Spark's executions by their ids, but for the first so many; plans only if asked for, as they are long."""
     context = spark.sparkContext
     base = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/sql"
-    with urlopen(f"{base}?details=false&length=100000", timeout=30) as answer:  # noqa: S310
+    options = f"details=false&planDescription={str(plans).lower()}&offset={after}&length=100000"
+    with urlopen(f"{base}?{options}", timeout=30) as answer:  # noqa: S310
         return {entry["id"]: entry for entry in json.load(answer)}
 
 
 @contextmanager
 def counted(spark):
-    """Yield a list that holds the executions of the block once it has ended."""
-    before = set(executions(spark))
+    """Yield a list that holds the executions of the block, with their plans, once it has ended."""
+    before = executions(spark)
     found = []
     yield found
     previous = None
     for _ in range(100):  # Spark tells of its executions a little later
-        now = executions(spark)
+        now = executions(spark, after=len(before), plans=True)
         fresh = [e for i, e in now.items() if i not in before]
         if fresh == previous and all(e["status"] != "RUNNING" for e in fresh):
             break
