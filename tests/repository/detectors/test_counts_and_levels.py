@@ -12,48 +12,54 @@ from tidegauge.repository.numerics.counts import CountForecast, poisson_limit, p
 import tidegauge as tg
 
 
-def judged(values, scale=Scale.COUNT, rows=1e6):
-    """Return the scores and the anomalies of a daily series."""
+def judged_together(values, scale=Scale.COUNT, rows=1e6):
+    """Return the scores of daily series, and the indices of the anomalies of each, decided alone."""
     values = np.atleast_2d(np.asarray(values, dtype=float))
     days = (np.datetime64("2024-01-01") + np.arange(values.shape[1])).astype("M8[s]")
     history = History(days, values, np.full_like(values, rows), [scale] * len(values))
     scores = tg.Seasonal().score(history)
-    return scores, np.flatnonzero(Monitor().decide(values, scores)[0]).tolist()
+    alone = [slice(row, row + 1) for row in range(len(values))]
+    anomalies = [Monitor().decide(values[row], scores.taken(row))[0] for row in alone]
+    return scores, [np.flatnonzero(series).tolist() for series in anomalies]
 
 
-@pytest.mark.parametrize(
-    ("usual", "new"),
-    [
-        (3, 6),
-        (3, 9),
-        (3, 4),
-        (3, 2),
-        (2, 1),
-        (1, 0),
-        (9, 8),
-        (0, 2),
-        (0, 6),
-        (50, 65),
-        (1000, 1060),
-    ],
-)
-def test_a_count_that_was_constant_may_not_change(usual, new):
-    assert judged([usual] * 200 + [new])[1] == [200]
+def judged(values, scale=Scale.COUNT, rows=1e6):
+    """Return the scores and the indices of the anomalies of a daily series."""
+    scores, (anomalies, *_) = judged_together(values, scale, rows)
+    return scores, anomalies
 
 
-@pytest.mark.parametrize(("usual", "new"), [(0, 1), (10, 9), (16, 15), (1000, 1001)])
-def test_a_constant_of_ten_or_more_changes_by_more_than_one(usual, new):
-    assert judged([usual] * 200 + [new])[1] == []
+def after_constants(steps, **options):
+    """Return the steps, each a usual and a new value, after which the new value is an anomaly."""
+    anomalies = judged_together([[usual] * 200 + [new] for usual, new in steps], **options)[1]
+    assert all(indices in ([], [200]) for indices in anomalies)
+    return [step for step, indices in zip(steps, anomalies, strict=True) if indices]
 
 
-@pytest.mark.parametrize("usual", [3, 5, 12, 100])
-@pytest.mark.parametrize("odd", [[30], [30, 40]])
-def test_a_day_that_was_off_by_one_hides_no_empty_table(usual, odd):
-    for new in (0, 20 * usual):
-        counts = np.full(50, usual)
+def test_a_count_that_was_constant_may_not_change():
+    changes = [
+        (3, 6), (3, 9), (3, 4), (3, 2), (2, 1), (1, 0), (9, 8), (0, 2), (0, 6), (50, 65), (1000, 1060),
+    ]  # fmt: skip
+    assert after_constants(changes) == changes
+
+
+def test_a_constant_of_ten_or_more_changes_by_more_than_one():
+    assert after_constants([(0, 1), (10, 9), (16, 15), (1000, 1001)]) == []
+
+
+def test_a_day_that_was_off_by_one_hides_no_empty_table():
+    cases = [
+        (usual, odd, new)
+        for usual in (3, 5, 12, 100)
+        for odd in ([30], [30, 40])
+        for new in (0, 20 * usual)
+    ]
+    values = np.array([np.full(50, usual) for usual, _, _ in cases])
+    for counts, (_, odd, new) in zip(values, cases, strict=True):
         counts[odd] -= 1
         counts[45] = new
-        assert 45 in judged(counts)[1], new
+    anomalies = judged_together(values)[1]
+    assert [case for case, days in zip(cases, anomalies, strict=True) if 45 not in days] == []
 
 
 def test_zeros_have_no_upper_limit_while_no_number_would_be_an_anomaly():
@@ -64,17 +70,16 @@ def test_zeros_have_no_upper_limit_while_no_number_would_be_an_anomaly():
     assert judged([0] * 60)[0].upper[0, -1] == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize(("saturday", "found"), [(13, []), (12, [201])])
-def test_a_count_that_is_one_lower_on_saturdays_changes_by_more_than_one(saturday, found):
-    values = np.full(202, 15)
-    values[5::7] = 14  # the first day is a Monday
-    values[201] = saturday
-    assert judged(values)[1] == found
+def test_a_count_that_is_one_lower_on_saturdays_changes_by_more_than_one():
+    values = np.full((2, 202), 15)
+    values[:, 5::7] = 14  # the first day is a Monday
+    values[:, 201] = 13, 12
+    assert judged_together(values)[1] == [[], [201]]
 
 
-@pytest.mark.parametrize(("new", "found"), [(4982, []), (4900, []), (4483, [200])])
-def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least(new, found):
-    assert judged([4983] * 200 + [new], scale=Scale.SIGNED)[1] == found
+def test_a_constant_without_a_scale_moves_by_two_per_cent_at_least():
+    steps = [(4983, 4982), (4983, 4900), (4983, 4483)]
+    assert after_constants(steps, scale=Scale.SIGNED) == [(4983, 4483)]
 
 
 @pytest.mark.parametrize("scale", [Scale.COUNT, Scale.SIGNED, Scale.POSITIVE])
