@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.services.servers import dashboard_server, lab_server
+from tests.services.servers import dashboard_server, jupyter_environment, lab_server
 
 WAIT = 30_000
 """Milliseconds in which something must have come about; nothing waits that long if all is well."""
@@ -61,7 +61,7 @@ def coast_copy(coast, tmp_path):
 def lab(tmp_path_factory, coast):
     """JupyterLab, whose kernels know the repository as TIDEGAUGE_DB."""
     with lab_server(tmp_path_factory.mktemp("jupyter"), TIDEGAUGE_DB=coast) as (server, url):
-        yield Lab(server, url)
+        yield Lab(server, url, coast)
 
 
 @pytest.fixture(scope="package")
@@ -74,8 +74,8 @@ def served(tmp_path_factory, coast):
 class Lab:
     """A JupyterLab that runs, and where its notebooks lie."""
 
-    def __init__(self, server, url):
-        self.server, self.url = server, url
+    def __init__(self, server, url, database):
+        self.server, self.url, self.database = server, url, database
         self.folder = server.log.parents[1] / "notebooks"
 
     def write(self, name, *cells):
@@ -88,6 +88,18 @@ class Lab:
         )
         nbformat.write(new, self.folder / name)
         return name
+
+    def execute(self, name):
+        """Run a notebook in a kernel that ends then, save it with the state of its widgets, and trust it."""
+        import nbformat
+        from nbclient import NotebookClient
+        from nbformat.sign import NotebookNotary
+
+        environment = jupyter_environment(self.folder.parent, TIDEGAUGE_DB=self.database)
+        notebook = nbformat.read(self.folder / name, as_version=4)
+        NotebookClient(notebook, timeout=120, store_widget_state=True).execute(env=environment)
+        nbformat.write(notebook, self.folder / name)
+        NotebookNotary(data_dir=environment["JUPYTER_DATA_DIR"]).sign(notebook)
 
 
 class Watched:

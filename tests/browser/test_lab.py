@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.browser.coast import BAD_PARTITION, MARKUP, PLAIN
-from tests.browser.conftest import open_lab
+from tests.browser.conftest import open_lab, wait_for_state
 
 pytestmark = pytest.mark.soak  # a JupyterLab, and a kernel for each test
 
@@ -144,3 +144,52 @@ def test_styles_of_outputs_and_dashboard_do_not_meet(page, lab):
     root = open_lab(page, lab, lab.write("alone.ipynb", OPEN, dashboard))
     assert not page.locator(".tidegauge-output").count()
     assert root.evaluate(CONTROLS) == beside[1]
+
+
+DISCONNECTED = "Not connected to Python. Run this cell again."
+
+
+def expect_static_table(page):
+    """Wait until a dashboard says that no Python answers, over the table that the notebook holds."""
+    root = wait_for_state(page, "disconnected")
+    assert root.get_by_role("alert").inner_text() == DISCONNECTED
+    assert not root.get_by_role("tab").count()  # they would lead nowhere
+    table = root.get_by_role("table")
+    assert "Tables on 20" in table.locator("caption").inner_text()
+    assert PLAIN in table.inner_text()
+    assert table.locator("tbody tr").count() > 1
+    return root
+
+
+def test_a_restarted_kernel_is_named_over_the_static_table(page, lab):
+    notebook = lab.write("restarted.ipynb", OPEN, "tg.Dashboard(repo, view='home', height=400)")
+    root = open_lab(page, lab, notebook)
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_text("Restart Kernel\N{HORIZONTAL ELLIPSIS}", exact=True).click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    expect_static_table(page)
+
+    page.get_by_text("| Idle").wait_for()
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    root = wait_for_state(page, "drawn")
+    assert root.get_by_role("tab").count() > 5
+
+
+def test_a_saved_notebook_says_that_no_python_answers_over_the_static_table(page, lab):
+    notebook = lab.write("saved.ipynb", OPEN, "tg.Dashboard(repo, view='home', height=400)")
+    lab.execute(notebook)
+    page.goto(f"{lab.url}/lab/workspaces/saved/tree/{notebook}")
+    expect_static_table(page)
+
+
+def test_a_busy_kernel_is_waited_for(page, lab):
+    cells = (
+        OPEN,
+        "d = tg.Dashboard(repo, view='home', height=400)\nd",
+        "import time; time.sleep(13)",
+    )
+    notebook = lab.write("busy.ipynb", *cells)
+    open_lab(page, lab, notebook, state="loading")
+    assert page.locator(".tidegauge[data-state=disconnected]").count() == 0
+    wait_for_state(page, "drawn")

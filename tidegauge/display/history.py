@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,16 @@ _DISTANCES = {
     NUMERIC: ("psi", "js", "ks", "ks_significant", "wasserstein", "wasserstein_iqr"),
     CATEGORICAL: ("psi", "js", "unseen", "lost", "l_infinity", "chi_square_p"),
 }
+DATASET_COLUMNS = (
+    "dataset",
+    "partitions",
+    "newest",
+    "rows",
+    "series",
+    "open incidents",
+    "failing checks",
+    "last run",
+)
 _DIMENSIONS = 2
 """Dimensions shown for each metric that moved."""
 
@@ -34,7 +44,11 @@ def render_repository(repository: Repository) -> str:
     """Return a repository as a table of its datasets."""
     with repository.database.read() as connection:
         rows = overview_rows(connection)
-    name = repository.database.name
+    return render_datasets(repository.database.name, rows)
+
+
+def render_datasets(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a repository's name and its overview rows as a table."""
     return card(lambda most, width: _repository(name, rows, most, width))
 
 
@@ -47,35 +61,41 @@ def _repository(
             "It is empty. tg.analyze(table, suite, repository=repo) measures a table into it."
         )
         return
-    yield table(
-        [
-            "dataset",
-            "partitions",
-            "newest",
-            "rows",
-            "series",
-            "open incidents",
-            "failing checks",
-            "last run",
-        ],
-        Rows.first_of((_dataset_cells(row) for row in rows), most, len(rows)),
-        width,
-    )
+    cells = (dataset_cells(row, marked) for row in rows)
+    yield table(DATASET_COLUMNS, Rows.first_of(cells, most, len(rows)), width)
 
 
-def _dataset_cells(row: Mapping[str, Any]) -> list[Any]:
-    incidents = [
-        f"{row[column]} {marked(severity)}"
+def dataset_cells(
+    row: Mapping[str, Any], render_word: Callable[[str], str] = str
+) -> tuple[Any, ...]:
+    """Return the cells of `DATASET_COLUMNS` of an overview row.
+
+    Parameters
+    ----------
+    row : mapping
+        As of `overview_rows`.
+    render_word : callable
+        Renders severities and statuses; a function that returns `Markup` makes HTML of their cells.
+
+    Examples
+    --------
+    >>> counts = {"partitions": 3, "rows": 90, "series": 2, "errors": 1, "warnings": 0, "infos": 2}
+    >>> row = {"dataset": "shop", "newest": "ds=2013-01-03", **counts, "failing": 0, "status": None}
+    >>> dataset_cells(row)
+    ('shop', 3, 'ds=2013-01-03', 90, 2, '1 error, 2 info', 'none', '')
+    """
+    words = {severity: render_word(severity) for severity in SEVERITY_COLUMNS.values()}
+    incidents = ", ".join(
+        f"{row[column]} {words[severity]}"
         for column, severity in SEVERITY_COLUMNS.items()
         if row[column]
-    ]
-    cells = [row[name] for name in ("dataset", "partitions", "newest", "rows", "series")]
-    return [
-        *cells,
-        Markup(", ".join(incidents)) if incidents else "none",
+    )
+    return (
+        *(row[name] for name in ("dataset", "partitions", "newest", "rows", "series")),
+        type(words["error"])(incidents or "none"),
         row["failing"] or "none",
-        marked(row["status"] or ""),
-    ]
+        render_word(row["status"] or ""),
+    )
 
 
 def render_drift(drifted: Drifted) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import SetupError, UnknownNameError
+from tidegauge.display.history import DATASET_COLUMNS, dataset_cells, render_datasets
+from tidegauge.repository.history.overview import overview_rows
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.queries import commit_as_of
-from tidegauge.widgets import script
+from tidegauge.widgets import exports, script
 from tidegauge.widgets.backend import VIEWS, Backend, current_user
 
 try:
@@ -60,6 +63,8 @@ class Dashboard(anywidget.AnyWidget):
         The last request of each view, by its name: ``{"series": {"ids": [3, 7]}}``,
         ``{"incidents": {"id": 337}}``. Together with ``view`` and ``dataset`` it is the state of the
         page: assigning it restores the page.
+    summary : dict
+        The table of datasets when the widget was displayed; the page shows it where no Python answers.
 
     Raises
     ------
@@ -87,6 +92,7 @@ class Dashboard(anywidget.AnyWidget):
     dataset = traitlets.Unicode(allow_none=True).tag(sync=True)
     options = traitlets.Dict().tag(sync=True)
     height = traitlets.Int(720).tag(sync=True)
+    summary = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -151,7 +157,15 @@ class Dashboard(anywidget.AnyWidget):
             self.send(*self.backend.answer(asked, self.by))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the widget; saved notebooks without widgets fall back to the repository's HTML."""
+        """Show the widget, with a table of the datasets for when no kernel answers.
+
+        A notebook that is saved with the state of its widgets shows `summary`, one without them the HTML.
+        """
+        with self.repository.database.read() as connection:
+            rows = overview_rows(connection)
+        title = f"Tables on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+        self.summary = dict(exports.text_table(title, DATASET_COLUMNS, map(dataset_cells, rows)))
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
-        return {**data, "text/html": self.repository._repr_html_()}, metadata
+        html = render_datasets(self.repository.database.name, rows)
+        return {**data, "text/html": html}, metadata

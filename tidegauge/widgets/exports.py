@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +48,22 @@ def _texts(title: str, frame: pd.DataFrame) -> protocol.TextTable:
     some = frame.iloc[:MOST_ROWS, -MOST_COLUMNS:]
     if any(name is not None for name in frame.index.names):
         some = some.reset_index()
-    columns = [[_cell(value) for value in some.iloc[:, n].tolist()] for n in range(some.shape[1])]
+    columns = [some.iloc[:, n].tolist() for n in range(some.shape[1])]
+    texts = text_table(title, map(str, some.columns), zip(*columns, strict=True))
+    return {**texts, "rows": len(frame), "omitted": max(0, frame.shape[1] - MOST_COLUMNS)}
+
+
+def text_table(
+    title: str, columns: Iterable[str], rows: Iterable[Sequence[Any]]
+) -> protocol.TextTable:
+    """Return the first `MOST_ROWS` rows of a table as text."""
+    whole = list(rows)
     return {
         "title": title,
-        "columns": [shown(str(name)) for name in some.columns],
-        "cells": [list(row) for row in zip(*columns, strict=True)],
-        "rows": len(frame),
-        "omitted": max(0, frame.shape[1] - MOST_COLUMNS),
+        "columns": [shown(name) for name in columns],
+        "cells": [[_cell(value) for value in row] for row in whole[:MOST_ROWS]],
+        "rows": len(whole),
+        "omitted": 0,
     }
 
 

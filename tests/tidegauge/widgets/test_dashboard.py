@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -599,3 +600,21 @@ def test_every_question_on_both_databases(url, script, tmp_path):
         for ask, about in asked.items():
             assert "error" not in talk.ask(ask, **about)[0], ask
         assert repo.incidents()["status"].tolist() == ["acknowledged"]
+
+
+def test_a_displayed_widget_holds_the_tables_for_when_no_python_answers(found):
+    found.record("visits", "n", {"ds=2013-01-01": 1.0})
+    dashboard = tg.Dashboard(found)
+    assert dashboard.summary == {}
+    data, _ = dashboard._repr_mimebundle_()
+    summary = dashboard.get_state()["summary"]
+    json.dumps(summary, allow_nan=False)
+    assert re.fullmatch(r"Tables on 20\d\d-\d\d-\d\d \d\d:\d\d UTC", summary["title"])
+    assert summary["columns"][:3] == ["dataset", "partitions", "newest"]
+    assert [row[:3] for row in summary["cells"]] == [
+        ["orders", "31", "ds=2013-01-31"],
+        ["visits", "1", "ds=2013-01-01"],
+    ]
+    assert (summary["rows"], summary["omitted"]) == (2, 0)
+    assert summary["cells"][0][5] == "1 error"
+    assert "</span> error" in data["text/html"]

@@ -4,9 +4,10 @@ import type { AnyModel, RenderProps } from "@anywidget/types";
 import { formatAddress, parseAddress } from "./data/address";
 import { Catalogue } from "./data/catalogue";
 import { pluralize } from "./data/format";
-import { KernelError, KernelLink } from "./data/kernel";
+import { type Connection, DisconnectedError, KernelError, KernelLink } from "./data/kernel";
+import type { TextTable } from "./data/protocol";
 import { button, copyText, h } from "./ui/dom";
-import { DataTable } from "./ui/data-table";
+import { DataTable, renderTable } from "./ui/data-table";
 import { type Exported, ExportMenu } from "./ui/export-menu";
 import { type Shell, type View, type ViewName, VIEWS } from "./ui/shell";
 import { TablePicker } from "./ui/table-picker";
@@ -29,6 +30,8 @@ interface Model {
   height: number;
   /** Whether the state is kept in the address of the page. */
   in_address: boolean;
+  /** The tables as they were when the cell ran, as a saved notebook holds them. */
+  summary: TextTable | Record<string, never>;
 }
 
 const TITLES: Record<ViewName, string> = {
@@ -89,7 +92,7 @@ class Dashboard implements Shell {
   private addressProblem: string | null = null;
 
   constructor(private readonly model: AnyModel<Model>) {
-    this.link = new KernelLink(model);
+    this.link = new KernelLink(model, () => this.connection());
     for (const view of VIEWS) {
       const tab = button(TITLES[view], () => this.go(view), { role: "tab", id: `${this.id}-${view}`, "aria-controls": `${this.id}-page`, "data-tab": view });
       tab.addEventListener("keydown", (event) => this.handleTabKey(event, view));
@@ -147,7 +150,7 @@ class Dashboard implements Shell {
   saveOptions(view: ViewName, options: object, step = false): void {
     this.savedOptions = JSON.stringify(options);
     this.model.set("options", { ...this.model.get("options"), [view]: options });
-    this.model.save_changes();
+    this.saveChanges();
     this.writeAddress(step);
   }
 
@@ -159,7 +162,7 @@ class Dashboard implements Shell {
       this.model.set("options", { ...this.model.get("options"), [view]: options });
     }
     this.model.set("view", view);
-    this.model.save_changes();
+    this.saveChanges();
     this.applying = false;
     this.writeAddress(true);
     void this.show();
@@ -176,6 +179,10 @@ class Dashboard implements Shell {
   }
 
   showError(error: unknown): void {
+    if (error instanceof DisconnectedError) {
+      this.showDisconnected(error);
+      return;
+    }
     if (error instanceof KernelError && error.kind === "OutdatedError") {
       this.stale = true;
       void this.show();
@@ -186,6 +193,41 @@ class Dashboard implements Shell {
     this.alert.hidden = false;
     this.root.dataset.state = "error";
     console.warn("tidegauge:", error);
+  }
+
+  /** Show the tables as the notebook holds them; tabs and tools are hidden by the state. */
+  private showDisconnected(error: DisconnectedError): void {
+    if (this.root.dataset.state === "disconnected") return;
+    this.root.dataset.state = "disconnected";
+    this.dataTable.element.close();
+    this.alert.replaceChildren(h("span", {}, error.message));
+    this.alert.hidden = false;
+    const summary = this.model.get("summary");
+    const table = summary?.columns ? renderTable(summary as TextTable) : null;
+    this.page.replaceChildren(h("div", { class: "tg-data-rows" }, table));
+    // If Python answers again, all is fetched again.
+    this.visible = null;
+    this.stale = true;
+  }
+
+  /** What the notebook tells of its kernel. */
+  private connection(): Connection {
+    if (this.model.get("in_address")) return "served";
+    if (this.root.closest(".jupyter-widgets-disconnected")) return "lost"; // set by ipywidgets
+    const manager = this.model.widget_manager as { kernel?: { status?: string } | null } | undefined;
+    if (manager?.kernel === null) return "lost";
+    const status = manager?.kernel?.status ?? "unknown";
+    if (status === "dead") return "lost";
+    return status === "idle" || status === "unknown" ? status : "busy";
+  }
+
+  /** Send the state to the kernel; a model without a kernel throws. */
+  private saveChanges(): void {
+    try {
+      this.model.save_changes();
+    } catch {
+      this.showError(new DisconnectedError());
+    }
   }
 
   view(name: ViewName): View {
@@ -213,7 +255,7 @@ class Dashboard implements Shell {
 
   private selectDataset(dataset: string): void {
     this.model.set("dataset", dataset);
-    this.model.save_changes();
+    this.saveChanges();
     this.writeAddress(true);
   }
 
@@ -237,7 +279,7 @@ class Dashboard implements Shell {
       this.model.set("options", { ...this.model.get("options"), [view]: place.options });
     }
     this.model.set("view", view ?? "home");
-    this.model.save_changes();
+    this.saveChanges();
     this.applying = false;
   }
 
@@ -284,7 +326,7 @@ class Dashboard implements Shell {
     this.stale = false;
     if (this.model.get("dataset") === null && this.catalogue.datasets.length) {
       this.model.set("dataset", this.catalogue.datasets[0]);
-      this.model.save_changes();
+      this.saveChanges();
     }
   }
 
@@ -385,6 +427,9 @@ class Dashboard implements Shell {
     model.on("change:dataset", refresh);
     model.on("change:height", height);
     model.on("change:options", optionsChanged);
+    // ipywidgets says that the connection to this model began or ended.
+    const connectionChanged = () => void this.poll();
+    model.on("comm_live_update", connectionChanged);
     const sizes = new ResizeObserver(() => {
       cancelAnimationFrame(this.frame);
       this.frame = requestAnimationFrame(() => this.visible && this.views.get(this.visible)?.onResize());
@@ -409,6 +454,7 @@ class Dashboard implements Shell {
       () => model.off("change:dataset", refresh),
       () => model.off("change:height", height),
       () => model.off("change:options", optionsChanged),
+      () => model.off("comm_live_update" as never, connectionChanged),
       () => sizes.disconnect(),
       () => themes.disconnect(),
       () => scheme.removeEventListener("change", colours),
@@ -424,11 +470,12 @@ class Dashboard implements Shell {
     this.polling = true;
     try {
       const { data } = await this.link.ask("pulse", {});
-      if (data.commits === this.catalogue?.commits) return;
+      if (data.commits === this.catalogue?.commits && this.root.dataset.state !== "disconnected") return;
       this.stale = true;
       await this.show();
-    } catch {
-      // The database cannot be read; the next request reports it.
+    } catch (error) {
+      // If the database cannot be read, the next request reports it.
+      if (error instanceof DisconnectedError) this.showError(error);
     } finally {
       this.polling = false;
     }

@@ -32,6 +32,16 @@ const TYPES: Record<string, new (buffer: ArrayBuffer) => NumberArray> = {
   f8: Float64Array,
 };
 
+/**
+ * What is known of the other side: `served` answers every request or fails it, a `lost` kernel has forgotten this page,
+ * and of an `unknown` one the page cannot see whether it is busy, as in VS Code.
+ */
+export type Connection = "served" | "idle" | "busy" | "unknown" | "lost";
+
+/** Milliseconds without an answer after which requests fail; a kernel that is known to be busy may take any time. */
+export const ANSWER_TIMEOUT_MS = { idle: 10_000, unknown: 60_000 };
+const CHECK_INTERVAL_MS = 500;
+
 interface PendingRequest {
   resolve(answer: Answer<unknown>): void;
   reject(error: Error): void;
@@ -49,44 +59,88 @@ export class KernelError extends Error {
   }
 }
 
+/** Error of a page whose Python was restarted or never started, as of a saved notebook. */
+export class DisconnectedError extends Error {
+  constructor() {
+    super("Not connected to Python. Run this cell again.");
+  }
+}
+
 export class KernelLink {
   readonly log: RequestTiming[] = [];
   /** Version of the catalogue that row and column numbers refer to; sent with every request. */
   catalogue: number | null = null;
   private readonly pending = new Map<string, PendingRequest>();
   private count = 0;
+  private timer: ReturnType<typeof setInterval> | undefined;
+  /** When the kernel was last seen busy, answered, or was asked while nothing was pending. */
+  private heardAt = 0;
   // Several pages may show one widget: each receives all replies and picks its own by this id prefix.
   private readonly clientId = Math.random().toString(36).slice(2);
   private readonly onMessage = (message: Reply | ErrorReply, buffers: DataView[]) => this.handleReply(message, buffers);
 
-  constructor(private readonly model: AnyModel) {
+  constructor(
+    private readonly model: AnyModel,
+    private readonly connection: () => Connection,
+  ) {
     model.on("msg:custom", this.onMessage);
   }
 
   /**
-   * Send a question; the promise resolves to its answer, or rejects with a `KernelError`. Rows and columns are of
-   * `catalogue`, by default that of all tables.
+   * Send a question; the promise resolves to its answer, or rejects with a `KernelError` or a `DisconnectedError`. Rows
+   * and columns are of `catalogue`, by default that of all tables.
    */
   ask<Q extends QuestionName>(ask: Q, about: Questions[Q]["about"], catalogue = this.catalogue): Promise<AnswerTo<Q>> {
     const id = `${this.clientId}:${++this.count}`;
     return new Promise((resolve, reject) => {
       // The kernel answers each question with its own types; see protocol.py.
       const settle = resolve as (answer: Answer<unknown>) => void;
+      if (!this.pending.size) this.heardAt = performance.now();
       this.pending.set(id, { resolve: settle, reject, ask, at: performance.now() });
       const request: Request = { id, ask, about: about as Request["about"], catalogue };
-      this.model.send(request);
+      if (this.connection() === "lost") return this.disconnect();
+      try {
+        this.model.send(request); // throws once the kernel was restarted; is silent if there never was one
+      } catch {
+        return this.disconnect();
+      }
+      this.timer ??= setInterval(() => this.checkPending(), CHECK_INTERVAL_MS);
     });
   }
 
   close(): void {
     this.model.off("msg:custom", this.onMessage);
     this.pending.clear();
+    this.stopTimer();
+  }
+
+  /** Fail all requests if nobody will answer them. */
+  private checkPending(): void {
+    if (!this.pending.size) return this.stopTimer();
+    const connection = this.connection();
+    const now = performance.now();
+    if (connection === "lost") this.disconnect();
+    else if (connection === "busy" || connection === "served") this.heardAt = now;
+    else if (now - this.heardAt >= ANSWER_TIMEOUT_MS[connection]) this.disconnect();
+  }
+
+  private disconnect(): void {
+    const requests = [...this.pending.values()];
+    this.pending.clear();
+    this.stopTimer();
+    requests.forEach(({ reject }) => reject(new DisconnectedError()));
+  }
+
+  private stopTimer(): void {
+    clearInterval(this.timer);
+    this.timer = undefined;
   }
 
   private handleReply(message: Reply | ErrorReply, buffers: DataView[]): void {
     const pending = this.pending.get(message.id);
     if (!pending) return;
     this.pending.delete(message.id);
+    this.heardAt = performance.now();
     const { ask, at } = pending;
     const milliseconds = performance.now() - at;
     const bytes = buffers.reduce((sum, b) => sum + b.byteLength, 0);

@@ -23,10 +23,11 @@ export class DataTable {
   }
 }
 
-function renderTable({ title, columns, cells, rows, omitted }: TextTable, onSave: (table: string) => void): HTMLElement {
+/** Render a table; it has a button to save it if there is `onSave`. */
+export function renderTable({ title, columns, cells, rows, omitted }: TextTable, onSave?: (table: string) => void): HTMLElement {
   const some = cells.length < rows ? `the first ${cells.length} of ${pluralize(rows, "row")}` : pluralize(rows, "row");
   const newest = omitted ? `; ${pluralize(omitted, "earlier column")} not shown` : "";
-  const save = button("CSV", () => onSave(title), { title: "Save all rows and columns of this table", "aria-label": `CSV of ${title}` });
+  const save = onSave && button("CSV", () => onSave(title), { title: "Save all rows and columns of this table", "aria-label": `CSV of ${title}` });
   return h(
     "table",
     {},

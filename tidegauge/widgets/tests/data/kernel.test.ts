@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { AnyModel } from "@anywidget/types";
+import { ANSWER_TIMEOUT_MS, type Connection, DisconnectedError, KernelLink } from "../../src/data/kernel";
+
+/** A model whose `send` does what is given, with what was sent, and a way to answer. */
+function fakeModel(send: () => void = () => {}) {
+  const requests: { id: string }[] = [];
+  let listener: (message: object, buffers: DataView[]) => void = () => {};
+  const model = {
+    on: (_: string, callback: typeof listener) => (listener = callback),
+    off: () => {},
+    send: (request: { id: string }) => {
+      send();
+      requests.push(request);
+    },
+  };
+  const answer = (n: number) => listener({ id: requests[n].id, seconds: 0, told: { commits: n }, arrays: [] }, []);
+  return { model: model as unknown as AnyModel, requests, answer };
+}
+
+/** The state of a promise, once everything that is due has run. */
+async function stateOf(promise: Promise<unknown>): Promise<string> {
+  const settled = promise.then(
+    () => "answered",
+    (error) => (error instanceof DisconnectedError ? "disconnected" : String(error)),
+  );
+  return Promise.race([settled, new Promise<string>((resolve) => setImmediate(() => resolve("pending")))]);
+}
+
+/** Mock `setInterval` and `performance.now`; return what moves both on. */
+function mockClock(t: test.TestContext): (milliseconds: number) => void {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  return (milliseconds) => {
+    for (const end = now + milliseconds; now < end; ) {
+      now += 100;
+      t.mock.timers.tick(100);
+    }
+  };
+}
+
+test("a request to a restarted kernel, whose connection throws, fails at once and says what to do", async () => {
+  const { model } = fakeModel(() => {
+    throw new Error("Cannot send");
+  });
+  const asked = new KernelLink(model, () => "idle").ask("pulse", {});
+  await assert.rejects(asked, { message: "Not connected to Python. Run this cell again." });
+});
+
+test("a saved notebook's model sends nothing, and its requests fail at once if that is known", async () => {
+  const { model, requests } = fakeModel();
+  const asked = new KernelLink(model, () => "lost").ask("pulse", {});
+  assert.equal(await stateOf(asked), "disconnected");
+  assert.equal(requests.length, 0);
+});
+
+for (const connection of ["idle", "unknown"] as const) {
+  test(`requests that nobody answers time out if the kernel is ${connection}`, async (t) => {
+    const advance = mockClock(t);
+    const { model } = fakeModel();
+    const link = new KernelLink(model, () => connection);
+    const asked = [link.ask("pulse", {}), link.ask("pulse", {})];
+    advance(ANSWER_TIMEOUT_MS[connection] - 600);
+    assert.equal(await stateOf(asked[0]), "pending");
+    advance(1200);
+    assert.deepEqual(await Promise.all(asked.map(stateOf)), ["disconnected", "disconnected"]);
+  });
+}
+
+test("a busy kernel and a server may take any time, and the idle time counts from then on", async (t) => {
+  const advance = mockClock(t);
+  let connection: Connection = "busy";
+  const { model, answer } = fakeModel();
+  const link = new KernelLink(model, () => connection);
+  const asked = [link.ask("pulse", {}), link.ask("pulse", {})];
+  advance(100_000);
+  connection = "served";
+  advance(100_000);
+  connection = "idle";
+  advance(ANSWER_TIMEOUT_MS.idle - 1000);
+  answer(0);
+  assert.equal(await stateOf(asked[0]), "answered");
+  advance(ANSWER_TIMEOUT_MS.idle - 1000); // an answer shows that the kernel is there
+  assert.equal(await stateOf(asked[1]), "pending");
+  connection = "lost"; // as by a restart
+  advance(600);
+  assert.equal(await stateOf(asked[1]), "disconnected");
+  connection = "idle"; // the cell was run again: another request is answered
+  const again = link.ask("pulse", {});
+  answer(2);
+  assert.equal(await stateOf(again), "answered");
+  t.mock.timers.reset();
+});
