@@ -547,6 +547,26 @@ def test_crafted_states_end_no_process(mutations):
         assert kind in fuzzed.stdout
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--rounds=2", "--only=hll,kll,req,tuple,freq"],
+        pytest.param(["--rounds=100"], marks=pytest.mark.soak),
+    ],
+    ids=["few", "many"],
+)
+def test_crafted_states_in_a_repository_end_no_process(options):
+    """With right checksums: `db check`, merges, roll-ups and the page refuse them, or answer, and soon."""
+    command = [sys.executable, "-m", "tests.faults.fuzz_stored_states", *options]
+    fuzzed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
+    for kind in ("hll/2", "kll/1", "req/1", "tuple/2", "frequent-items/1", "frequencies/1"):
+        (line,) = (one for one in fuzzed.stdout.splitlines() if one.startswith(kind))
+        check_refused, check_answered, merge_refused, *_ = map(int, line.split()[1:])
+        assert check_refused + check_answered == int(fuzzed.stdout.split()[0]), line
+        assert merge_refused <= 3 * 5 * check_refused, line
+
+
 def test_crafted_states_are_found_by_check_and_refused_by_merges(tmp_path):
     """An HLL sketch whose register refers to a table that there is not ended the process, checksum or not."""
     distinct = tg.ApproxCountDistinct("x")
