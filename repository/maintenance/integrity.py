@@ -16,7 +16,12 @@ from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.analyzers.runs.verdicts import Case
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
-from tidegauge.repository.store.database import VERSION_TABLE, Database, head_revision
+from tidegauge.repository.store.database import (
+    VERSION_TABLE,
+    Database,
+    head_revision,
+    read_revision,
+)
 from tidegauge.repository.store.newest import newest_first
 from tidegauge.repository.store.verdicts import hash_of
 
@@ -31,32 +36,36 @@ def check(database: Database, artifacts: Artifacts) -> list[str]:
     them, and they only take up space.
     """
     with database.read() as connection:
-        return [
-            *_revision(database),
-            *_integrity(connection),
-            *_foreign_objects(connection),
-            *_indexes(connection),
-            *_whole_batches(connection),
-            *_newest(connection),
-            *_lifetimes(connection),
-            *_orphans(connection),
-            *_verdicts(connection),
-            *_states(connection, artifacts),
-        ]
+        return find_problems(connection, artifacts)
 
 
-def orphan_files(database: Database, artifacts: Artifacts) -> set[str]:
+def find_problems(connection: Connection, artifacts: Artifacts) -> list[str]:
+    """Return the problems that a transaction sees, as `check` does."""
+    return [
+        *_revision(connection),
+        *_integrity(connection),
+        *_foreign_objects(connection),
+        *_indexes(connection),
+        *_whole_batches(connection),
+        *_newest(connection),
+        *_lifetimes(connection),
+        *_orphans(connection),
+        *_verdicts(connection),
+        *_states(connection, artifacts),
+    ]
+
+
+def orphan_files(connection: Connection, artifacts: Artifacts) -> set[str]:
     """Return the artifact files that no state refers to; `Repository.clean` removes them."""
     there = artifacts.files()
-    with database.read() as connection:
-        for table in (s.state, s.named_state, s.folded_state):
-            c = table.c.artifact
-            there -= set(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+    for table in (s.state, s.named_state, s.folded_state):
+        c = table.c.artifact
+        there -= set(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
     return there
 
 
-def _revision(database: Database) -> Iterator[str]:
-    found, head = database.revision(), head_revision()
+def _revision(connection: Connection) -> Iterator[str]:
+    found, head = read_revision(connection), head_revision()
     if found != head:
         yield f"the database is at revision {found}, not {head}"
 

@@ -308,7 +308,7 @@ class Database:
     def revision(self) -> str | None:
         """Return the revision of the database; None if it is empty."""
         with self._translated(), self.read() as connection:
-            return _revision(connection)
+            return read_revision(connection)
 
     def upgrade(self) -> Path | None:
         """Back up and upgrade the database; return the path of the backup, if there is one."""
@@ -451,7 +451,7 @@ class Database:
                         connection.exec_driver_sql(
                             f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"
                         )
-                    current = _revision(connection)
+                    current = read_revision(connection)
                     down = goal == "base" or (current is not None and goal < current)
                     if current != goal:
                         move = command.downgrade if down else command.upgrade
@@ -541,7 +541,8 @@ def head_revision() -> str:
     return all_revisions()[0]
 
 
-def _revision(connection: Connection) -> str | None:
+def read_revision(connection: Connection) -> str | None:
+    """Return the revision of the database of a connection; None if it is empty."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     version = sa.column("version_num", sa.Text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,8 @@ from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
 
 if TYPE_CHECKING:
-    from tidegauge.repository.repository import Repository
+    from sqlalchemy.engine import Connection
+
     from tidegauge.repository.store.artifacts import Artifacts
     from tidegauge.repository.store.database import Database
 
@@ -37,28 +38,37 @@ def _at_any_revision(url: str | None, *, new: bool = False) -> Iterator[Database
 
 
 @contextmanager
-def _to_check(url: str | None, artifacts: str | None) -> Iterator[Repository]:
-    """Open the repository to check; of an older SQLite file, an upgraded copy."""
-    from tidegauge.repository.repository import Repository
+def _to_check(
+    url: str | None, artifacts: str | None
+) -> Iterator[tuple[str, Connection, Artifacts]]:
+    """Open the database to check, and its large states, with its name; of an older one, an upgraded copy."""
+    from tidegauge.repository.maintenance.upgraded_copy import upgraded_copy
     from tidegauge.repository.store.config import artifacts_of, settings
-    from tidegauge.repository.store.database import all_revisions
+    from tidegauge.repository.store.database import Database, all_revisions
 
     with (
         _at_any_revision(url, new=True) as database,
         TemporaryDirectory(prefix="tidegauge-") as folder,
     ):
         file = database.file
-        older = file is not None and file.exists() and database.revision() in all_revisions()[1:]
-        if file is None or not older:
-            with open_repository(url, artifacts, read_only=True) as repository:
-                yield repository
+        missing = file is not None and not file.exists()
+        if missing or database.revision() not in all_revisions()[1:]:
+            with (
+                open_repository(url, artifacts, read_only=True) as repository,
+                repository.database.read() as connection,
+            ):
+                yield database.name, connection, repository.artifacts
             return
-        copy = Path(folder) / file.name
-        database.copy(copy)
-        root = artifacts_of(database, settings(url, artifacts)[1]).root
+        stored = artifacts_of(database, settings(url, artifacts)[1])
         print(f"{database.name} is at revision {database.revision()}; an upgraded copy is checked")
-        with Repository(f"sqlite:///{copy}", artifacts=root) as repository:
-            yield repository
+        if not database.is_sqlite:
+            with upgraded_copy(database) as connection:
+                yield database.name, connection, stored
+            return
+        copy = Path(folder, "copy.db")
+        database.copy(copy)
+        with closing(Database(f"sqlite:///{copy}")) as upgraded, upgraded.read() as connection:
+            yield database.name, connection, stored
 
 
 def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
@@ -131,21 +141,18 @@ def current(db: Db = None) -> None:
 def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
     """Verify the database: integrity, complete batches, checksums of all states.
 
-    Of a SQLite file of an older release, an upgraded copy is checked: so one knows before upgrading.
+    Of a database of an older release, an upgraded copy is checked: so one knows before upgrading.
     """
-    from tidegauge.repository.maintenance.integrity import check as find_problems
-    from tidegauge.repository.maintenance.integrity import orphan_files
+    from tidegauge.repository.maintenance.integrity import find_problems, orphan_files
 
-    with _to_check(db, artifacts) as repository:
-        problems = find_problems(repository.database, repository.artifacts)
+    with _to_check(db, artifacts) as (name, connection, stored):
+        problems = find_problems(connection, stored)
         for problem in problems:
             print(problem)
-        orphans = orphan_files(repository.database, repository.artifacts)
+        orphans = orphan_files(connection, stored)
         if orphans:
             print(f"{len(orphans)} files to which nothing refers; `db clean` removes them")
-        print(
-            f"{repository.database.name}: " + (f"{len(problems)} problems" if problems else "sound")
-        )
+        print(f"{name}: " + (f"{len(problems)} problems" if problems else "sound"))
     return TOOL_FAILED if problems else 0
 
 

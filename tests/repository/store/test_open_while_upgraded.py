@@ -4,11 +4,13 @@ import contextlib
 import os
 
 import pytest
+import sqlalchemy as sa
 from tidegauge.cli.main import run_command
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
+from tests.support.kept import put_kept
 
 
 def take_down(url, revision="0006"):
@@ -94,6 +96,69 @@ def test_a_check_looks_at_an_upgraded_copy(older, tmp_path, capsys):
     ):
         connection.exec_driver_sql("UPDATE state SET checksum = 'x'")
     assert run_command(["db", "check", "--db", older]) == 1
+
+
+@pytest.mark.parametrize("name", ["0005", pytest.param("0006", marks=pytest.mark.soak)])
+def test_a_check_of_older_databases_changes_nothing(name, bare_url, tmp_path, capsys):
+    put_kept(name, bare_url, tmp_path / "artifacts")
+    command = ["db", "check", "--db", bare_url, "--artifacts", str(tmp_path / "artifacts")]
+    before = everything(bare_url)
+    assert run_command(command) == 0
+    said = capsys.readouterr().out
+    assert f"is at revision {name}; an upgraded copy is checked" in said
+    assert said.rstrip().endswith("sound")
+    assert everything(bare_url) == before
+
+    with (
+        contextlib.closing(Database.unchecked(bare_url)) as database,
+        database.engine.connect().execution_options(tidegauge_write=True) as connection,
+        connection.begin(),
+    ):
+        connection.exec_driver_sql("UPDATE state SET checksum = 'x'")
+    assert run_command(command) == 1
+    assert "checksum differs" in capsys.readouterr().out
+
+
+def everything(url):
+    """Return the definitions and the rows of all tables, of any schema."""
+    with (
+        contextlib.closing(Database.unchecked(url)) as database,
+        database.engine.connect() as connection,
+    ):
+        inspector = sa.inspect(connection)
+        return {
+            (schema, name): (
+                str(inspector.get_columns(name, schema)),
+                sorted(index["name"] for index in inspector.get_indexes(name, schema)),
+                sorted(
+                    map(repr, connection.execute(sa.text(f'SELECT * FROM "{schema}"."{name}"')))
+                ),
+            )
+            for schema in inspector.get_schema_names()
+            if schema != "information_schema"
+            for name in inspector.get_table_names(schema)
+        }
+
+
+@pytest.mark.postgres
+def test_a_check_of_an_older_database_without_rights_says_what_to_do(postgres, tmp_path, capsys):
+    url = postgres.database()
+    put_kept("0006", url, tmp_path / "artifacts")
+    role, name = "checks_without_create", url.rpartition("/")[2]
+    with postgres._connect(name) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    url = url.replace("tester@", f"{role}@")
+    command = ["db", "check", "--db", url, "--artifacts", str(tmp_path / "artifacts")]
+    assert run_command(command) == 1
+    problem = capsys.readouterr().err
+    assert "its role may not create a schema. GRANT CREATE ON DATABASE" in problem
+    with postgres._connect(name) as connection:
+        connection.execute(f"GRANT CREATE ON DATABASE {name} TO {role}")
+        # Tables and views of others beside ours are left alone.
+        connection.execute("CREATE TABLE theirs (x int)")
+        connection.execute("CREATE VIEW v_theirs AS SELECT x FROM theirs")
+    assert run_command(command) == 0  # SELECT and CREATE are enough
 
 
 def test_a_cleanup_says_what_is_free_and_vacuums_on_request(tmp_path, capsys):
