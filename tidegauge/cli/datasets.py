@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     ArtifactsOption,
@@ -20,6 +23,9 @@ from tidegauge.cli.options import (
     open_repository,
 )
 from tidegauge.cli.output import Format, print_rows
+
+if TYPE_CHECKING:
+    from tidegauge.repository.repository import Repository
 
 datasets_app = new_app("List, retire and drop datasets.")
 
@@ -83,6 +89,9 @@ def rename(
     print(
         f"{dataset} {'would become' if dry_run else 'is now'} {new}; write the new name in its files"
     )
+    if not dry_run:
+        undo = shlex.join(["tidegauge", "dataset", "rename", "--", new, dataset])
+        print(f"to undo it: {undo}", file=sys.stderr)
 
 
 @datasets_app.command()
@@ -157,10 +166,14 @@ def drop(
     artifacts: ArtifactsOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    backup: Annotated[
+        bool, typer.Option("--backup/--no-backup", help="Back up the database first.")
+    ] = True,
 ) -> None:
-    """Drop a dataset, a partition or series from the repository for good; tables stay as they are.
+    """Drop a dataset, a partition or series from the repository; tables stay as they are.
 
-    The next run measures again what is still in the table and in the suite.
+    The database is backed up first, and `tidegauge db restore` brings back what it held. The next run
+    measures again what is still in the table and in the suite.
     """
     of = {
         "partition": partition,
@@ -169,9 +182,30 @@ def drop(
         "generation": generation,
     }
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
-        if not (yes or dry_run):
+        if dry_run:
+            print(f"{dataset}: {repository.drop(dataset, **of, dry_run=True)}")
+            return
+        if not yes:
             planned = repository.drop(dataset, **of, dry_run=True)
             if not sys.stdin.isatty():
                 raise typer.BadParameter(f"{dataset}: {planned}; add --yes to drop it")
-            typer.confirm(f"{dataset}: {planned}. Go on?", abort=True)
-        print(f"{dataset}: {repository.drop(dataset, **of, dry_run=dry_run)}")
+            undo = "The database is backed up first" if backup else "There will be no backup"
+            typer.confirm(f"{dataset}: {planned}. {undo}. Go on?", abort=True)
+        kept = _back_up(repository) if backup else None
+        print(f"{dataset}: {repository.drop(dataset, **of, dry_run=False)}")
+        if kept is not None:
+            print(
+                f"to undo it and all that is written from now on: tidegauge db restore {kept}",
+                file=sys.stderr,
+            )
+
+
+def _back_up(repository: Repository) -> Path:
+    """Back up the whole database before something is dropped."""
+    from tidegauge.repository.maintenance.backups import back_up
+
+    try:
+        return back_up(repository.database, repository.artifacts)
+    except DatabaseAccessError as error:
+        msg = f"nothing was dropped, because there is no backup: {error}; --no-backup drops without one"
+        raise DatabaseAccessError(msg) from error

@@ -1,12 +1,17 @@
 """`Repository.drop` and `Repository.retire`: what goes, what stays, and what is computed anew. No Spark."""
 
+import contextlib
+import hashlib
+
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import MetricEnvironmentError
 from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance import backups
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.database import Database
 from tidegauge.repository.testing.samples import (
     HIST,
     MEAN,
@@ -209,6 +214,87 @@ def test_the_commands(tmp_path, capsys):
     with tg.Repository(db) as repo:
         assert repo.datasets() == []
     assert run_command(["dataset", "retire", "d", "--db", db]) == 1
+
+
+def contents(url, folder):
+    """Return the number and the hash of the rows of each table, and the files of large states."""
+    with (
+        contextlib.closing(Database(url, read_only=True)) as database,
+        database.read() as connection,
+    ):
+        tables = {
+            table.name: sorted(repr(tuple(row)) for row in connection.execute(sa.select(table)))
+            for table in s.metadata.sorted_tables
+            if table is not s.lease  # says who is at work
+        }
+    hashes = {
+        name: (len(rows), hashlib.sha256("\n".join(rows).encode()).hexdigest())
+        for name, rows in tables.items()
+    }
+    return hashes, {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_backup_brings_back_every_row_that_was_dropped_or_renamed(
+    url, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)  # where backups of PostgreSQL lie
+    folder = tmp_path / "states"
+    options = ["--db", url, "--artifacts", str(folder)]
+    # A state in a file, and no histogram, whose series are as many as its values.
+    large = {(hashlib.sha256(b"%d" % n).hexdigest(),): 1 for n in range(20_000)}
+    days = [day(n, kind="long", groups={(7,): 9}) if n in {3, 4} else day(n) for n in range(1, 7)]
+    with tg.Repository(url, artifacts=folder) as repo:
+        commit(repo, *days, day(7, groups=large, rows=20_000, only=[SIZE, UNIQUE]))
+        commit(repo, day(1), dataset="other")
+        repo.roll_up("d", ["7d"])
+        judged(repo, partition="ds=2013-01-02", passed=False)
+        repo.detect("d")
+    whole = contents(url, folder)
+    assert whole[1]  # a state in a file
+
+    for command in (
+        ["drop", "d", "--yes"],
+        ["drop", "d", "--yes", "--analyzer", str(HIST)],
+        ["drop", "d", "--yes", "--partition", "ds=2013-01-07"],
+        ["drop", "d", "--yes", "--analyzer", str(UNIQUE), "--generation", "s is a number"],
+    ):
+        assert run_command(["dataset", *command, *options, "--dry-run"]) == 0
+        assert contents(url, folder) == whole
+        assert run_command(["dataset", *command, *options]) == 0
+        assert contents(url, folder)[0] != whole[0]
+        undo = capsys.readouterr().err.rpartition("tidegauge db restore ")[2].strip()
+        assert run_command(["db", "restore", undo, *options]) == 0
+        assert contents(url, folder) == whole
+
+    assert run_command(["db", "backup", *options, "--to", "before"]) == 0
+    assert run_command(["dataset", "rename", "d", "new name", *options]) == 0
+    assert "tidegauge dataset rename -- 'new name' d" in capsys.readouterr().err
+    assert contents(url, folder) != whole
+    assert run_command(["db", "restore", "before", *options]) == 0
+    assert contents(url, folder) == whole
+    assert run_command(["dataset", "rename", "d", "e", *options]) == 0
+    assert run_command(["dataset", "rename", "e", "d", *options]) == 0
+    assert contents(url, folder)[0]["dataset"] == whole[0]["dataset"]
+
+
+def test_nothing_is_dropped_without_the_backup_unless_that_is_said(tmp_path, capsys, monkeypatch):
+    db = f"sqlite:///{tmp_path}/r.db"
+    with tg.Repository(db) as repo:
+        commit(repo, day(1))
+
+    def full(*_):
+        raise tg.DatabaseAccessError("no space left on device")
+
+    monkeypatch.setattr(backups, "back_up", full)
+    assert run_command(["dataset", "drop", "d", "--db", db, "--yes"]) == 1
+    assert "nothing was dropped, because there is no backup: no space" in capsys.readouterr().err
+    with tg.Repository(db) as repo:
+        assert repo.datasets() == ["d"]
+    assert run_command(["dataset", "drop", "d", "--db", db, "--yes", "--no-backup"]) == 0
+    assert capsys.readouterr().err == ""
+    with tg.Repository(db) as repo:
+        assert repo.datasets() == []
+    assert [path.name for path in tmp_path.glob("*.backup.db")] == []
 
 
 def test_a_renamed_dataset_keeps_its_history(repo):
