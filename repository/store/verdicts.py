@@ -398,6 +398,23 @@ def failing_counts(since: datetime | None = None) -> sa.Subquery:
     return (query if since is None else query.where(v.time >= since)).subquery()
 
 
+def passing_checks(connection: Connection) -> dict[str, int]:
+    """Count by dataset the checks that pass on all current data; none of a dataset without verdicts."""
+    v = standing_verdicts().c
+    passing = (
+        sa.select(v.dataset_id.label("of"))
+        .group_by(v.dataset_id, v.name)
+        .having(sa.func.min(v.passed) == 1)
+        .subquery()
+    )
+    query = (
+        sa.select(s.dataset.c.name, sa.func.count())
+        .join_from(s.dataset, passing, passing.c.of == s.dataset.c.id)
+        .group_by(s.dataset.c.name)
+    )
+    return {name: count for name, count in connection.execute(query)}  # noqa: C416 - a row is no pair to mypy
+
+
 def superseded(commit: int | None = None) -> sa.ColumnElement[bool]:
     """Return the condition that a newer verdict on the same case exists, now or as of a commit."""
     v, n = s.verdict.c, s.verdict.alias("newer")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.repository.history.tables import TABLE_COLUMNS, table_rows
 from tidegauge.repository.store.frames import frame_of
+from tidegauge.repository.store.verdicts import passing_checks
 from tidegauge.widgets.answer import Answer, table
 from tidegauge.widgets.visible import matches, ordered
 
@@ -49,7 +50,11 @@ def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
 
 def _health(repository: Repository, now: datetime) -> pd.DataFrame:
     with repository.database.read() as connection:
-        return frame_of(table_rows(connection, now), TABLE_COLUMNS)
+        found = frame_of(table_rows(connection, now), TABLE_COLUMNS)
+        passing = passing_checks(connection)
+    counts = [passing.get(name, 0) for name in found["dataset"]]
+    found.insert(list(found).index("failing") + 1, "passing", counts)
+    return found
 
 
 def _sort_key(found: pd.DataFrame, column: str | None) -> pd.Series:

@@ -6,7 +6,9 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.history.tables import open_incidents, table_rows
-from tidegauge.repository.testing.samples import SIZE, commit, day, spec
+from tidegauge.repository.store.verdicts import passing_checks
+from tidegauge.repository.testing.samples import SIZE, commit, day, judged, spec
+from tidegauge.widgets.backend import Backend
 
 import tidegauge as tg
 
@@ -141,3 +143,24 @@ def test_an_empty_repository_has_no_tables(repo):
     assert health(repo) == {}
     with repo.database.read() as connection:
         assert open_incidents(connection, NOW) == 0
+
+
+def test_checks_that_pass_are_counted_without_those_that_fail_somewhere(repo):
+    table(repo, "d")
+    table(repo, "unchecked")
+    days = ["ds=2013-01-01", "ds=2013-01-02"]
+    verdicts = {"a": (True, True), "b": (True, False), "c": (True,), "whole": (True,)}
+    for name, outcomes in verdicts.items():
+        partitions = [""] if name == "whole" else days
+        for partition, passed in zip(partitions, outcomes, strict=False):
+            judged(repo, name=name, partition=partition, passed=passed)
+    with repo.database.read() as connection:
+        assert passing_checks(connection) == {"d": 3}
+    home = Backend(repo).frame("home", {}, None).set_index("dataset")
+    assert home[["failing", "passing"]].to_dict("index") == {
+        "d": {"failing": 1, "passing": 3},
+        "unchecked": {"failing": 0, "passing": 0},
+    }
+    judged(repo, name="b", partition=days[1], passed=True)  # it was judged again
+    with repo.database.read() as connection:
+        assert passing_checks(connection) == {"d": 4}

@@ -17,6 +17,8 @@ export interface TableHealth {
   infos: number;
   snoozed: number;
   failing: number;
+  /** Number of checks that pass on all current data. */
+  passing: number;
   newest: string | null;
   time: number;
   previous: number;
@@ -45,6 +47,7 @@ export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
     infos: number("infos", n),
     snoozed: number("snoozed", n),
     failing: number("failing", n),
+    passing: number("passing", n),
     newest: text("newest", n),
     time: number("time", n),
     previous: number("previous", n),

@@ -31,7 +31,7 @@ const COLUMN_HELP: Record<string, string> = {
   incidents: "Open incidents by severity",
   health: "The worst of open incidents, failed runs and analyzers, and failing checks",
   completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
-  failing: "Checks by which current data fails",
+  failing: "Checks by which current data fails, and checks that pass on all of it",
 };
 const SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
@@ -193,7 +193,7 @@ export class Home implements View {
       newest,
       cell("size", h("span", {}, formatNumber(table.size)), this.sparkline(table)),
       complete,
-      cell("failing", table.failing ? this.failuresButton(table, [`${table.failing.toLocaleString("en-US")} failing`]) : ""),
+      cell("failing", ...this.checks(table)),
       run,
       owner,
     );
@@ -213,6 +213,13 @@ export class Home implements View {
     open.append(...parts);
     open.addEventListener("click", (event) => event.stopPropagation()); // the row opens the heat map
     return open;
+  }
+
+  /** Number of checks that fail, as a button that shows them, and of those that pass. */
+  private checks(table: TableHealth): (Node | string)[] {
+    const { failing, passing } = table;
+    const passed = passing ? h("span", { class: "tg-muted" }, `${passing.toLocaleString("en-US")} passed`) : "";
+    return failing ? [this.failuresButton(table, [`${failing.toLocaleString("en-US")} failing`]), " ", passed] : [passed];
   }
 
   /** Button that shows which checks fail, and why a run did. */
