@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
+from tidegauge.analyzers.core.errors import HistoryError, SuiteError, UnknownNameError
 from tidegauge.analyzers.core.formatting import Markup
 from tidegauge.analyzers.core.partitions import TimeFormat
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
@@ -18,10 +17,9 @@ from tidegauge.display.html import Rows, card, heading, pairs, table
 from tidegauge.notifications.secrets import redact
 from tidegauge.repository.detectors.holidays import DATES, Calendar, check_calendar
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
+from tidegauge.repository.store.windows import WindowScheme
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import FailParserCountPolicy
-
-_WINDOW = re.compile(r"[1-9]\d*[dw]|month|total")
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Suite:
     monitors : sequence of Monitor
         Anomaly detection; by default the seasonal detector on all metrics.
     windows : sequence of str
-        Roll-up windows: ``7d``, ``4w``, ``month``, ``total``.
+        Windows that every run rolls up, as for `Repository.roll_up`: ``7d``, ``24h``, ``month``, ...
     tags : mapping of str to str
         Tags of every run.
     max_segments : int
@@ -118,10 +116,6 @@ class Suite:
         if self.max_segments < 1:
             msg = f"suite {self.dataset!r}: max_segments is at least 1"
             raise SuiteError(msg)
-        for window in self.windows:
-            if not _WINDOW.fullmatch(window):
-                msg = f"window {window!r} is none; write 7d, 4w, month or total"
-                raise SuiteError(msg)
         if isinstance(self.partition_by, str):
             msg = f"partition_by is a list of columns: [{self.partition_by!r}]"
             raise SuiteError(msg)
@@ -134,7 +128,7 @@ class Suite:
         set_(self, "monitors", tuple(self.monitors))
         set_(self, "sensitivity", _sensitivity(self.sensitivity))
         set_(self, "segments", tuple(segments))
-        set_(self, "windows", tuple(self.windows))
+        set_(self, "windows", _windows(self.windows))
         set_(self, "notify", _sinks(self.notify))
         set_(self, "private", _patterns(self.private))
         set_(self, "tags", {str(k): str(v) for k, v in self.tags.items()})
@@ -254,6 +248,17 @@ def _sinks(sinks: Sequence[Any]) -> tuple[str, ...]:
         msg = "notify is a list of texts: ['log', '${SLACK}']"  # the value may be a secret
         raise SuiteError(msg)
     return tuple(sinks)
+
+
+def _windows(given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(window, str) for window in given):
+        msg = f"windows is a list of names: ['7d', 'month'], not {given!r}"
+        raise SuiteError(msg)
+    try:
+        return tuple(dict.fromkeys(WindowScheme.from_name(window).name for window in given))
+    except HistoryError as error:
+        msg = f"windows: {error}"
+        raise SuiteError(msg) from error
 
 
 def _patterns(given: Sequence[str]) -> tuple[str, ...]:

@@ -206,7 +206,7 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
             dqm=dqm,
         )
     except SuiteError as error:
-        raise file.error(file.node, error) from error
+        raise file.about(error) from error
     loaded = RulesFile(
         path=file.path,
         suite=suite,

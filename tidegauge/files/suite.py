@@ -189,7 +189,7 @@ class _Reader:
                 private=fields.private,
             )
         except SuiteError as error:
-            raise file.error(file.node, error) from error
+            raise file.about(error) from error
         return SuiteFile(
             file.path,
             suite,

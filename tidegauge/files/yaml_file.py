@@ -306,15 +306,22 @@ class YamlFile:
             raise self.error(node, f"{where}{first['msg']}") from None
 
     def about(self, problem: object) -> SuiteError:
-        """Return an error with the line of the field that the problem names first, or of the file."""
+        """Return an error with the line of what the problem is about.
+
+        That is the value that the problem quotes, of the field that it names first; else the field; else
+        the file.
+        """
         text = str(problem)
-        named = {key.value: key for key, _ in self.node.value}
         places = [
-            (found.start(), name)
-            for name in named
-            if (found := re.search(rf"\b{re.escape(name.removesuffix('s'))}s?\b", text))
+            (found.start(), number)
+            for number, (key, _) in enumerate(self.node.value)
+            if (found := re.search(rf"\b{re.escape(key.value.removesuffix('s'))}s?\b", text))
         ]
-        return self.error(named[min(places)[1]] if places else self.node, problem)
+        if not places:
+            return self.error(self.node, problem)
+        key, value = self.node.value[min(places)[1]]
+        quoted = (scalar for scalar in _scalars(value, set()) if repr(scalar.value) in text)
+        return self.error(next(quoted, key), problem)
 
     def items(self, *place: str) -> Iterator[yaml.Node]:
         """Yield the items of the list at a path of fields; none if there is no list."""

@@ -70,6 +70,13 @@ def test_what_is_no_window_says_what_is(text):
         WindowScheme.from_name(text)
 
 
+def test_hours_roll_to_the_end_of_each_hour_that_has_a_partition():
+    hours = [dt.datetime(2013, 1, 1 + n // 24, n % 24, tzinfo=dt.UTC) for n in (0, 1, 24)]
+    spans = WindowScheme.from_name("24h").spans(hours)
+    assert [(span.first, span.last) for span in spans] == [(0, 1), (0, 2), (1, 3)]
+    assert str(spans[-1].end) == "2013-01-02 01:00:00+00:00"
+
+
 def test_the_end_of_time_has_windows_too():
     end = [dt.datetime(9999, 12, 31, tzinfo=dt.UTC)]
     for name in ("7d", "month", "year", "week", "total"):

@@ -86,12 +86,17 @@ def test_a_suite_file_says_everything(write):
         (("lower_deviation_factor", "lower_factor"), ":13: unknown option of OnlineNormal 'lower_factor'"),
         (("severity: error", "severity: fatal"), ":12: unknown severity 'fatal'"),
         (("{name: Completeness}", "{nam: Completeness}"), ":12: unknown selector of series 'nam'; did you mean 'name'?"),
-        (("windows: [7d, month]", "windows: [7x]"), "window '7x' is none"),
+        (("windows: [7d, month]", "windows: [7x]"), ":15: windows: '7x' is no window; write 7d, 24h, 2w, day"),
+        (("windows: [7d, month]", "windows:\n  - 7d\n  - 0d"), ":17: windows: '0d' is no window"),
+        (("partition_by: [ds]", "partition_by: [day]"), ":5: time names 'ds', which is not among partition_by"),
         (("table: warehouse.flights\n", ""), "either a table or a path"),
         (("dataset: flights\n", ""), "dataset: Field required"),
         (("dataset: flights\n", "dataset: flights\ndataset: other\n"), ":3: 'dataset' stands here a second time"),
         (("analyzers:\n", "analyzers: [\n"), "not YAML"),
-        (("windows: [7d, month]", "segments: [[origin], [origin]]"), "stands there twice"),
+        (("windows: [7d, month]", "segments: [[origin], [origin]]"), ":15: suite 'flights': a set of segments stands there twice"),
+        (("windows: [7d, month]", "max_segments: 0"), ":15: suite 'flights': max_segments is at least 1"),
+        (("windows: [7d, month]", "holidays:\n  2013-07-04: Fourth\n  July 5: Fifth"), ":17: holidays: 'July 5' is no day"),
+        (("windows: [7d, month]", "sensitivity: hihg"), ":15: unknown sensitivity 'hihg'; did you mean 'high'?"),
     ],
 )  # fmt: skip
 def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
@@ -141,12 +146,20 @@ def test_files_folders_and_globs(write, tmp_path, monkeypatch):
             "'dt', which is not among",
         ),
         (lambda: tg.Suite("d", [tg.Size()], time={"key": "dt"}), "a format and its keys"),
-        (lambda: tg.Suite("d", [tg.Size()], windows=["0d"]), "window '0d'"),
+        (lambda: tg.Suite("d", [tg.Size()], windows=["0d"]), "windows: '0d' is no window"),
+        (lambda: tg.Suite("d", [tg.Size()], windows="7d"), r"\['7d', 'month'\], not '7d'"),
+        (lambda: tg.Suite("d", [tg.Size()], windows=[7]), r"not \[7\]"),
     ],
 )
 def test_suites_that_cannot_be(build, says):
     with pytest.raises((tg.SuiteError, tg.IllegalAnalyzerParameterError), match=says):
         build()
+
+
+def test_a_suite_takes_all_windows_that_can_be_rolled_up():
+    names = ["7d", "24h", "2w", "hour", "day", "week", "month", "quarter", "year", "total"]
+    assert tg.Suite("d", [tg.Size()], windows=names).windows == tuple(names)
+    assert tg.Suite("d", [tg.Size()], windows=["7D", "7d"]).windows == ("7d",)
 
 
 def test_equal_analyzers_are_kept_once_and_text_is_read():
