@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs soak matrix lint types bench lock release widgets clean
+.PHONY: help setup demo test docs soak matrix schedulers lint types bench lock release widgets clean
 
 help: ## Say what can be done
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -34,7 +34,7 @@ demo: $(VENV)/demo.installed ## See it at work on real data: a year of flights
 	@$(BIN)/tidegauge demo --folder .demo --db sqlite:///.demo/tidegauge.db
 
 # Each process that a test starts would compile all modules anew.
-test soak: export PYTHONDONTWRITEBYTECODE :=
+test soak schedulers: export PYTHONDONTWRITEBYTECODE :=
 
 test: widgets ## Run the tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
@@ -46,6 +46,9 @@ soak: widgets ## Run all tests in full, the long ones too (two and a half hours)
 
 matrix: setup ## Run the tests of all kinds of work on each Spark from 3.5 on (SPARK=3.5: on that)
 	@$(BIN)/python -m tests.matrix $(SPARK)
+
+schedulers: setup ## Run the operator, the assets and the cookbook's recipes in Airflow and Dagster
+	@$(BIN)/python -m pytest tests/schedulers -m soak --numprocesses 2 --dist loadscope
 
 lint: setup ## Check style and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -38,6 +38,7 @@ for name in ("docs", "release"):  # beside dev.txt, in one environment
 for path in sorted(HERE.glob("spark-*.in")):
     used = [word for extra in ("avro", "demo", "griffin") for word in ("--extra", extra)]
     pin(path.with_suffix(".txt").name, *used, sources=("../pyproject.toml", path.name))
-# Schedulers, in environments of their own.
+# Schedulers, in environments of their own, with the extras that the cookbook installs.
 for name in ("airflow", "dagster"):
-    pin(f"{name}.txt", *(word for extra in (name, "java", "spark") for word in ("--extra", extra)))
+    used = [word for extra in (name, "java", "postgres", "spark") for word in ("--extra", extra)]
+    pin(f"{name}.txt", *used)

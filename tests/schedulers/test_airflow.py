@@ -1,14 +1,19 @@
-"""The Airflow operator, run by Airflow: good data, bad data, a table that is not there, and again."""
+"""The Airflow operator and the cookbook's recipes, run by Airflow.
+
+With good data, bad data, a table that is not there, and the same day again.
+"""
 
 import json
 import os
 import subprocess
+import textwrap
 
 import pytest
 
 import tidegauge as tg
 from tests.paths import ROOT
 from tests.schedulers.orders import make_orders
+from tests.schedulers.recipes import recipes, with_real_places
 from tests.services.environments import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -32,9 +37,23 @@ with DAG("quality", schedule="@daily", start_date=dt.datetime(2024, 1, 1), catch
     missing = TidegaugeOperator(task_id="missing", suites="{folder}/missing.yml", **common)
     assert DashboardLink().get_link(orders, ti_key=None).startswith("http://desk.example.org/")
 """
+RECIPE_DAG = """
+import datetime as dt
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
+
+with DAG("{name}", schedule="@daily", start_date=dt.datetime(2024, 1, 1), catchup=False):
+    load_orders = EmptyOperator(task_id="load_orders")
+    publish_orders = EmptyOperator(task_id="publish_orders")
+{recipe}
+"""
 STATES = """
 import json, sqlite3, sys
-rows = sqlite3.connect(sys.argv[1]).execute("SELECT task_id, state, try_number FROM task_instance")
+query = (
+    "SELECT task_id, t.state, try_number FROM task_instance t JOIN dag_run r USING (dag_id, run_id)"
+    " WHERE dag_id = ? ORDER BY r.id"
+)
+rows = sqlite3.connect(sys.argv[1]).execute(query, sys.argv[2:])
 print(json.dumps({task: [state, tries] for task, state, tries in rows}))
 """
 
@@ -53,20 +72,25 @@ def airflow(tmp_path_factory):
     )
     (folder / "dags").mkdir()
     (folder / "dags" / "quality.py").write_text(DAG.format(folder=folder, suite=suite))
+    (folder / "bin").mkdir()
+    command_line = folder / "bin" / "tidegauge"
+    command_line.write_text(f'#!/bin/sh\nexec {python} -m tidegauge "$@"\n')
+    command_line.chmod(0o755)
     known = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "TIDEGAUGE"))}
     settings = known | {
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
 
-    def command(*arguments):
+    def command(*arguments, **variables):
         done = subprocess.run(
             [python.with_name("airflow"), *arguments],
             cwd=folder,
-            env=settings,
+            env=settings | variables,
             capture_output=True,
             text=True,
             check=False,
@@ -76,18 +100,63 @@ def airflow(tmp_path_factory):
     status, told = command("db", "migrate")
     assert status == 0, told
 
-    def run(day):
-        _, told = command("dags", "test", "quality", day)
+    def run(day, dag="quality", **variables):
+        _, told = command("dags", "test", dag, day, **variables)
         found = subprocess.run(
-            [python, "-c", STATES, folder / "home" / "airflow.db"],
+            [python, "-c", STATES, folder / "home" / "airflow.db", dag],
             capture_output=True,
             text=True,
             check=True,
         )
         return json.loads(found.stdout), told
 
-    run.folder = folder
+    run.folder, run.suite = folder, suite
     return run
+
+
+@pytest.fixture
+def run_recipe(airflow):
+    """Return a function that writes a DAG of a recipe, runs it on a good and on a bad day, and checks the tasks."""
+
+    def run(name, recipe, places, **variables):
+        recipe = with_real_places(recipe, {"/suites/orders.yml": airflow.suite} | places)
+        code = RECIPE_DAG.format(name=name, recipe=textwrap.indent(recipe, "    "))
+        (airflow.folder / "dags" / f"{name}.py").write_text(code)
+        states, log = airflow("2024-01-01", name, **variables)
+        assert {state for state, _ in states.values()} == {"success"}, log
+        states, log = airflow("2024-01-03", name, **variables)
+        assert states["load_orders"][0] == "success", log
+        assert states["measure_orders"] == ["failed", 1], "bad data is not tried again: " + log
+        assert states["publish_orders"][0] == "upstream_failed", log
+
+    return run
+
+
+OPERATOR, COMMAND_LINE = recipes(__file__)
+SIZES = {"ds=2024-01-01": 3.0, "ds=2024-01-03": 2.0}
+
+
+def test_the_cookbooks_operator_runs_as_printed(run_recipe, postgres, s3, monkeypatch):
+    places = {
+        "postgresql+psycopg://tidegauge@db/tidegauge": postgres.database(),
+        "s3://bucket/tidegauge": f"s3://{s3.bucket()}/tidegauge",
+    }
+    run_recipe("operator", OPERATOR, places, **s3.environment)
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    url, artifacts = places.values()
+    with tg.Repository(url, artifacts=artifacts) as repository:
+        sizes = repository.metrics("orders", name="Size").set_index("partition")["value"]
+    assert sizes.to_dict() == SIZES
+
+
+def test_the_cookbooks_command_line_runs_as_printed(run_recipe, postgres, tmp_path):
+    url, artifacts = postgres.database(), tmp_path / "artifacts"
+    repository = {"TIDEGAUGE_DB": url, "TIDEGAUGE_ARTIFACTS": str(artifacts)}
+    run_recipe("command_line", COMMAND_LINE, {}, **repository)
+    with tg.Repository(url, artifacts=artifacts) as repository:
+        sizes = repository.metrics("orders", name="Size").set_index("partition")["value"]
+    assert sizes.to_dict() == SIZES
 
 
 def history(folder):

@@ -1,4 +1,7 @@
-"""The Dagster asset and asset checks, run by Dagster: good and bad data, and a table that is not there."""
+"""The Dagster asset and asset checks and the cookbook's recipe, run by Dagster.
+
+With good and bad data, and a table that is not there.
+"""
 
 import json
 import os
@@ -9,6 +12,7 @@ import pytest
 import tidegauge as tg
 from tests.paths import ROOT
 from tests.schedulers.orders import make_orders
+from tests.schedulers.recipes import recipes
 from tests.services.environments import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -58,6 +62,54 @@ print(json.dumps({
     "missing": run([missing]),
 }))
 '''
+RECIPE_DEFINITIONS = '''
+import dagster as dg
+
+@dg.asset(partitions_def=dg.DailyPartitionsDefinition(start_date="2024-01-01"))
+def orders(context) -> None:
+    """The table, which is there."""
+
+{recipe}
+'''
+RECIPE_RUNS = """
+import json
+import dagster as dg
+from definitions import checks, defs, orders, quality
+
+dg.Definitions.validate_loadable(defs)
+instance = dg.DagsterInstance.ephemeral()
+
+def run(assets, **options):
+    result = dg.materialize(assets, instance=instance, raise_on_error=False, **options)
+    return [result.success, {e.check_name: e.passed for e in result.get_asset_check_evaluations()}]
+
+print(json.dumps({
+    "good day": run([orders, checks], partition_key="2024-01-01"),
+    "bad day": run([orders, checks], partition_key="2024-01-03"),
+    "all": run([orders, quality], selection=[quality]),
+}))
+"""
+
+
+def run_in_dagster(folder, script, *arguments, **variables):
+    """Run a script by Dagster's Python, and return what it printed last, as JSON, and its log."""
+    known = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "TIDEGAUGE"))}
+    settings = known | {
+        "DAGSTER_HOME": str(folder),
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    (folder / "job.py").write_text(script)
+    ran = subprocess.run(
+        [environment("dagster"), "job.py", *arguments],
+        cwd=folder,
+        env=settings | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-5000:]
+    return json.loads(ran.stdout.splitlines()[-1]), ran.stderr
 
 
 @pytest.fixture(scope="module")
@@ -67,23 +119,8 @@ def done(tmp_path_factory):
     suite = make_orders(folder)
     missing = suite.read_text().replace("dataset: orders", "dataset: missing")
     (folder / "missing.yml").write_text(missing.replace("/orders\n", "/no-such-folder\n"))
-    (folder / "job.py").write_text(JOB)
-    known = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK", "TIDEGAUGE"))}
-    settings = known | {
-        "DAGSTER_HOME": str(folder),
-        "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    ran = subprocess.run(
-        [environment("dagster"), "job.py", str(folder)],
-        cwd=folder,
-        env=settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-5000:]
-    return json.loads(ran.stdout.splitlines()[-1]), ran.stderr, folder
+    results, log = run_in_dagster(folder, JOB, str(folder))
+    return results, log, folder
 
 
 def test_checks_measure_the_partitions_of_their_run(done):
@@ -116,3 +153,25 @@ def test_what_cannot_be_measured_fails(done):
     results, log, _ = done
     assert not results["missing"]["success"]
     assert "no data files under" in log
+
+
+def test_the_cookbooks_recipe_runs_as_printed(postgres, tmp_path):
+    suite = make_orders(tmp_path)
+    (tmp_path / "suites").mkdir()
+    suite.rename(tmp_path / "suites" / "orders.yml")
+    (recipe,) = recipes(__file__)
+    (tmp_path / "definitions.py").write_text(RECIPE_DEFINITIONS.format(recipe=recipe))
+    url, artifacts = postgres.database(), tmp_path / "artifacts"
+    results, log = run_in_dagster(
+        tmp_path, RECIPE_RUNS, TIDEGAUGE_DB=url, TIDEGAUGE_ARTIFACTS=str(artifacts)
+    )
+    success, checks = results["good day"]
+    assert success, log
+    assert all(checks.values()), log
+    for name in ("bad day", "all"):
+        success, checks = results[name]
+        assert success, "an asset check that fails does not fail the run: " + log
+        assert not checks["policies"], log
+    with tg.Repository(url, artifacts=artifacts) as repository:
+        sizes = repository.metrics("orders", name="Size").set_index("partition")["value"]
+    assert sizes.to_dict() == {"ds=2024-01-01": 3.0, "ds=2024-01-02": 2.0, "ds=2024-01-03": 2.0}
