@@ -196,6 +196,22 @@ def test_shell_lines_are_commands_that_exist(block):
             assert set(named.split(",")) <= set(extras), line
 
 
+def sections(page):
+    """Yield the code blocks of each section of a page, as one text."""
+    for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        yield "\n".join(re.findall(r"^```(?!text)\w*\n(.*?)^```$", section, re.M | re.S))
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in PAGES])
+def test_recipes_on_postgresql_install_its_driver_and_share_artifacts(page):
+    for code in sections(page):
+        if "postgresql+psycopg://" not in code:
+            continue
+        assert "artifacts" in code.casefold(), f"name a folder for artifacts:\n{code}"
+        for extras in re.findall(r"pip install 'tidegauge\[([\w,]+)\]'", code):
+            assert "postgres" in extras.split(","), f"the driver is missing:\n{code}"
+
+
 def lines(code):
     """Return the lines of a shell block, continued ones as one."""
     return code.replace("\\\n", " ").splitlines()
