@@ -10,7 +10,7 @@ from tests.paths import ROOT
 from tests.services.environments import environment
 from tests.support.outcomes import CASES
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.spark]  # where the environments are made
 
 EACH = """
 import json, sys, tempfile

@@ -1,6 +1,6 @@
 """Airflow operator that measures tables by their suite files.
 
-It needs Airflow 3: ``pip install 'tidegauge[airflow]'``.
+It needs Airflow 3: ``pip install 'tidegauge[airflow]'``, for a PostgreSQL repository ``'tidegauge[airflow,postgres]'``.
 """
 
 from __future__ import annotations

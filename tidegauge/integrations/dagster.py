@@ -1,6 +1,6 @@
 """Dagster assets and asset checks that measure tables by their suite files.
 
-It needs ``pip install 'tidegauge[dagster]'``.
+It needs ``pip install 'tidegauge[dagster]'``, for a PostgreSQL repository ``'tidegauge[dagster,postgres]'``.
 """
 
 # Dagster reads the annotations of `context`: they may not be put off.
