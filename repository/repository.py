@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from math import isnan, nan
 from pathlib import Path
@@ -1102,8 +1102,12 @@ class Repository(Rendered):
         """
         from tidegauge.repository.maintenance.dropping import rename
 
-        with self.store.hold(dataset, 0), self.store.hold(name, 0):
+        with self._held(dataset, dry_run=dry_run), self._held(name, dry_run=dry_run):
             rename(self.database, dataset, name, dry_run=dry_run)
+
+    def _held(self, dataset: str, *, dry_run: bool) -> AbstractContextManager[Any]:
+        """Hold the lease of a dataset, without waiting for it; a dry run writes none."""
+        return nullcontext() if dry_run else self.store.hold(dataset, 0)
 
     def drop(
         self,
@@ -1161,7 +1165,7 @@ class Repository(Rendered):
 
         self.artifacts.require_folder()
         named = analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
-        with self.store.hold(dataset, 0):
+        with self._held(dataset, dry_run=dry_run):
             return drop(
                 self.database,
                 self.artifacts,

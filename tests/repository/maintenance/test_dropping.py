@@ -58,7 +58,10 @@ def test_a_dropped_dataset_leaves_nothing_and_others_alone(repo):
     filled(repo, "other")
     before, metrics = rows_of(repo), repo.metrics("other")
     filled(repo, "d")
+    repo.rename("d", "e", dry_run=True)
     planned = repo.drop("d", dry_run=True)
+    with repo.database.read() as connection:
+        assert connection.execute(sa.select(s.lease)).all() == []  # a dry run writes nothing
     assert (planned.partitions, planned.runs, planned.dry_run) == (40, 2, True)
     assert "d" in repo.datasets()
     dropped = repo.drop("d")
