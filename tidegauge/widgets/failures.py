@@ -54,7 +54,7 @@ def failed_checks(
     *,
     samples: bool,
 ) -> tuple[list[protocol.FailedCheck], int]:
-    """Return the checks by which current data fails, the newest first, and how many there are.
+    """Return the checks by which current data fails, and how many there are; the newest first, known ones last.
 
     Nothing is told of a verdict that is not tidegauge's unless samples may be shown: it may hold records.
 
@@ -66,6 +66,7 @@ def failed_checks(
         for row in standing_failures(repository, dataset)
         if partitions is None or row["partition"] in partitions
     ]
+    found.sort(key=lambda row: row["is_known"])
     checks: list[protocol.FailedCheck] = [
         {
             "name": shown(row["name"]),

@@ -659,7 +659,8 @@ def test_no_statement_is_put_together_from_values():
         for node in ast.walk(ast.parse(file.read_text())):
             name = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
             if name in {"text", "exec_driver_sql"} and node.args:
-                known = file.name in {"bulk.py", "database.py"}
+                # The last copies tables by the definitions that PostgreSQL gives, with quoted names.
+                known = file.name in {"bulk.py", "database.py", "upgraded_copy.py"}
                 assert known or isinstance(node.args[0], ast.Constant), f"{file.name}:{node.lineno}"
 
 

@@ -17,6 +17,7 @@ export interface TableHealth {
   infos: number;
   snoozed: number;
   failing: number;
+  failingKnown: number;
   /** Number of checks that pass on all current data. */
   passing: number;
   newest: string | null;
@@ -47,6 +48,7 @@ export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
     infos: number("infos", n),
     snoozed: number("snoozed", n),
     failing: number("failing", n),
+    failingKnown: number("failing_known", n),
     passing: number("passing", n),
     newest: text("newest", n),
     time: number("time", n),

@@ -31,7 +31,7 @@ const COLUMN_HELP: Record<string, string> = {
   incidents: "Open incidents by severity",
   health: "The worst of open incidents, failed runs and analyzers, and failing checks",
   completeness: "Mean completeness of the columns in the newest partition; the lowest one in the tooltip",
-  failing: "Checks by which current data fails, and checks that pass on all of it",
+  failing: "Checks by which current data fails, known failures of past partitions, and checks that pass on all of it",
 };
 const SYMBOLS: Record<string, string> = {
   error: severityMark("error"), warning: severityMark("warning"), info: severityMark("info"),
@@ -176,7 +176,7 @@ export class Home implements View {
     const cell = (column: string, ...children: (Node | string | null)[]) => h("div", { role: "gridcell", "data-column": column }, ...children);
     const failedRun = FAILED_RUNS.has(table.runStatus ?? "");
     const told = [h("span", { "aria-hidden": "true" }, `${SYMBOLS[table.health] ?? ""} `), table.health];
-    const health = cell("health", ...(table.health.startsWith("fail") ? [this.failuresButton(table, told)] : told));
+    const health = cell("health", ...(["failed run", "failing checks"].includes(table.health) ? [this.failuresButton(table, told)] : told));
     const ages = newestAges(table, this.now);
     const newest = cell("newest", renderName(table.newest ?? "–", 30), h("span", { class: "tg-muted" }, ages && ` ${ages}`));
     newest.title = `of ${formatTime(table.time)}; arrived ${formatTime(table.arrived)} UTC`;
@@ -215,11 +215,13 @@ export class Home implements View {
     return open;
   }
 
-  /** Number of checks that fail, as a button that shows them, and of those that pass. */
+  /** Numbers of checks that fail and of known failures, as a button that shows them, and of checks that pass. */
   private checks(table: TableHealth): (Node | string)[] {
-    const { failing, passing } = table;
-    const passed = passing ? h("span", { class: "tg-muted" }, `${passing.toLocaleString("en-US")} passed`) : "";
-    return failing ? [this.failuresButton(table, [`${failing.toLocaleString("en-US")} failing`]), " ", passed] : [passed];
+    const { failing, failingKnown, passing } = table;
+    const count = (number: number, word: string) => (number ? `${number.toLocaleString("en-US")} ${word}` : "");
+    const failed = [count(failing, "failing"), count(failingKnown, "known")].filter(Boolean).join(", ");
+    const passed = h("span", { class: "tg-muted" }, count(passing, "passed"));
+    return failed ? [this.failuresButton(table, [failed]), " ", passed] : [passed];
   }
 
   /** Button that shows which checks fail, and why a run did. */

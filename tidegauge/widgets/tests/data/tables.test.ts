@@ -3,7 +3,7 @@ import test from "node:test";
 import { filterTables, newestAges, sortTables, type TableHealth } from "../../src/data/tables";
 
 const table = (dataset: string, place: number, changes: Partial<TableHealth> = {}): TableHealth => ({
-  dataset, place, health: "ok", errors: 0, warnings: 0, infos: 0, snoozed: 0, failing: 0, passing: 0, newest: "ds=1", time: 1, previous: NaN, arrived: 1,
+  dataset, place, health: "ok", errors: 0, warnings: 0, infos: 0, snoozed: 0, failing: 0, failingKnown: 0, passing: 0, newest: "ds=1", time: 1, previous: NaN, arrived: 1,
   size: 10, sizeSeries: NaN, completeness: 1, lowest: 1, runStatus: "complete", runStarted: 1, owner: null, tags: null, ...changes,
 });
 const TABLES = [
