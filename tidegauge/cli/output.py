@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from math import isfinite
 from numbers import Number
+from shutil import get_terminal_size
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO, cast
+from unicodedata import combining, east_asian_width
 
 from tidegauge.analyzers.core.formatting import for_terminal
 from tidegauge.repository.store.frames import Columns, frame_of, records, spreadsheet
@@ -112,26 +116,118 @@ def _json(frame: pd.DataFrame) -> str:
     return json.dumps(rows, indent=1)
 
 
+FILE_WIDTH = 200
+"""Characters of a line of a table that is written to a pipe or a file."""
+COLUMN_GAP = "  "
+
+
 def _print_table(
     rows: Sequence[Mapping[Any, Any]],
     columns: Sequence[str],
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Print rows as a table; columns of numbers are aligned at the right."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Print rows as a table; columns of numbers are aligned at the right.
 
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        values = [row[column] for row in rows if row[column] is not None]
-        numeric = bool(values) and all(_is_number(value) for value in values)
-        title = titles.get(column, column)
-        table.add_column(title, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(row[column])) for column in columns))
-    wide = None if sys.stdout.isatty() else 200
-    Console(width=wide).print(table)
+    Cells of the widest columns are folded until a line fits the terminal. Rich prints such tables, too,
+    but its import takes longer than most commands, and a long history takes it minutes.
+    """
+    width = get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
+    values = [[row[column] for row in rows] for column in columns]
+    cells = [
+        [titles.get(name, name), *map(_cell, column)]
+        for name, column in zip(columns, values, strict=True)
+    ]
+    natural = [max(map(text_width, column)) for column in cells]
+    widths = fitting_widths(natural, width - len(COLUMN_GAP) * (len(columns) - 1))
+    numeric = [_is_numeric(column) for column in values]
+    for line in zip(*cells, strict=True):
+        folded = [
+            [cell] if _fits(cell, width) else fold(cell, width)
+            for cell, width in zip(line, widths, strict=True)
+        ]
+        for parts in zip_longest(*folded, fillvalue=""):
+            aligned = map(_align, parts, widths, numeric)
+            print(COLUMN_GAP.join(aligned).rstrip())
+
+
+def _is_numeric(column: Sequence[Any]) -> bool:
+    """Return whether there are values, and all are numbers."""
+    values = [value for value in column if value is not None]
+    return bool(values) and all(map(_is_number, values))
+
+
+def fitting_widths(natural: Sequence[int], available: int) -> list[int]:
+    """Return widths of columns that fit a line together: the widest columns are cut to one width.
+
+    Examples
+    --------
+    >>> fitting_widths([4, 30, 20], 100), fitting_widths([4, 30, 20], 40)
+    ([4, 30, 20], [4, 18, 18])
+    """
+    widest, rest = max(natural, default=0), available
+    if sum(natural) > available:
+        for place, width in enumerate(sorted(natural)):
+            widest = max(rest // (len(natural) - place), MIN_COLUMN_WIDTH)
+            if width > widest:
+                break
+            rest -= width
+    return [min(width, widest) for width in natural]
+
+
+MIN_COLUMN_WIDTH = 2
+"""Columns of a terminal that one character may take."""
+
+
+def text_width(text: str) -> int:
+    r"""Return the columns of a terminal that the longest line of a text takes.
+
+    Examples
+    --------
+    >>> text_width("ds=1"), text_width("a\nbcd"), text_width("位"), text_width("e\u0301")
+    (4, 3, 2, 1)
+    """
+    if text.isascii():
+        return len(text) if "\n" not in text else max(map(len, text.split("\n")))
+    return max(sum(map(_character_width, line)) for line in text.split("\n"))
+
+
+def _character_width(character: str) -> int:
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _fits(cell: str, width: int) -> bool:
+    return text_width(cell) <= width and "\n" not in cell
+
+
+def _align(line: str, width: int, right: bool) -> str:
+    blank = " " * (width - text_width(line))
+    return blank + line if right else line + blank
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Return text in lines of at most a width, folded at spaces, or within a word that is longer.
+
+    Examples
+    --------
+    >>> fold("late by 12 days", 8), fold("ds=2013-12-31", 8)
+    (['late by', '12 days'], ['ds=2013-', '12-31'])
+    """
+    lines = []
+    for whole in text.split("\n"):
+        line = ""
+        for part in re.findall(r"\S+\s*|\s+", whole):
+            if line and text_width(line + part.rstrip()) > width:
+                lines.append(line.rstrip())
+                line = ""
+            for character in part if text_width(part.rstrip()) > width else (part,):
+                if line and text_width((line + character).rstrip()) > width:
+                    lines.append(line)
+                    line = ""
+                line += character
+        lines.append(line.rstrip())
+    return lines
 
 
 def _is_number(value: Any) -> bool:
@@ -139,6 +235,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if value is None or value != value:  # noqa: PLR0124 - NaN
         return ""
     if isinstance(value, float):

@@ -16,11 +16,11 @@ ARRAYS = {"numpy", "pandas", "pyarrow", "scipy", "pyspark"}
 COMMANDS = {
     "--help": ({*ARRAYS, "sqlalchemy", "pydantic", "yaml", "rich"}, 300),
     "doctor": ({*ARRAYS, "yaml", "rich"}, 510),
-    "report": ({*ARRAYS, "yaml"}, 600),
-    "anomalies list": ({*ARRAYS, "yaml"}, 600),
-    "anomalies list --incidents": ({*ARRAYS, "yaml"}, 600),
-    "dataset list": ({*ARRAYS, "yaml"}, 600),
-    "metrics shop": (ARRAYS - {"numpy"}, 680),
+    "report": ({*ARRAYS, "yaml", "rich"}, 520),
+    "anomalies list": ({*ARRAYS, "yaml", "rich"}, 520),
+    "anomalies list --incidents": ({*ARRAYS, "yaml", "rich"}, 520),
+    "dataset list": ({*ARRAYS, "yaml", "rich"}, 520),
+    "metrics shop": ({*ARRAYS, "yaml", "rich"} - {"numpy"}, 630),
 }
 """Packages that a command does not import, and the most modules that it may import in all."""
 CODE = """

@@ -1,0 +1,74 @@
+"""Tables as they are printed, without a terminal and on a narrow one."""
+
+import io
+import os
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegauge.cli.output import fitting_widths, fold, print_rows, text_width
+from tidegauge.repository.store.frames import columns
+
+ROWS = [
+    {"partition": "ds=2026-01-01", "value": 1234567.25, "why": None},
+    {"partition": "位", "value": None, "why": "e\u0301 [bold]x[/bold]"},
+]
+COLUMNS = columns("partition value:number why")
+
+
+class Terminal(io.StringIO):
+    """A terminal of so many columns as COLUMNS says."""
+
+    def isatty(self):
+        """Answer as a terminal."""
+        return True
+
+
+def test_numbers_are_aligned_at_the_right_and_all_else_at_the_left(capsys):
+    print_rows(ROWS, COLUMNS)
+    assert capsys.readouterr().out.splitlines() == [
+        "partition            value  why",
+        "ds=2026-01-01  1.23457e+06",
+        "位                          e\u0301 [bold]x[/bold]",
+    ]
+
+
+def test_a_table_without_rows_is_its_headings(capsys):
+    print_rows([], COLUMNS, titles={"why": "because of"})
+    assert capsys.readouterr().out == "partition  value  because of\n"
+
+
+def test_cells_are_folded_where_the_terminal_is_narrow(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setitem(os.environ, "COLUMNS", "30")
+    rows = [{"partition": "ds=1", "value": 2, "why": "late by 12 days\nof 30"}]
+    print_rows(rows, COLUMNS)
+    assert terminal.getvalue().splitlines() == [
+        "partition  value  why",
+        "ds=1           2  late by 12",
+        "                  days",
+        "                  of 30",
+    ]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(30, 200))
+def test_the_widest_columns_give_way(natural, available):
+    widths = fitting_widths(natural, available)
+    assert sum(widths) <= max(available, 2 * len(natural))
+    cut = [place for place, width in enumerate(natural) if widths[place] < width]
+    assert all(widths[place] == max(widths) for place in cut)
+    assert bool(cut) == (sum(natural) > available)
+
+
+@given(st.text(st.sampled_from("ab \n位\u0301"), max_size=60), st.integers(2, 10))
+def test_folding_keeps_all_but_spaces(text, width):
+    lines = fold(text, width)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(text_width(line) <= width for line in lines)
+
+
+@pytest.mark.parametrize("text", ["", "\n", " "])
+def test_empty_text_has_lines(text):
+    assert all(line == "" for line in fold(text, 2))
