@@ -146,6 +146,17 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def signed_number(value: float) -> str:
+    """Format a change for reading, in three digits; large ones in whole numbers.
+
+    Examples
+    --------
+    >>> signed_number(2.3456), signed_number(-12_345.6), signed_number(0.0)
+    ('+2.35', '-12,346', '+0')
+    """
+    return f"{value:+,.0f}" if 1000 <= abs(value) < _LONGEST else f"{value:+.3g}"
+
+
 def measured(value: float, scale: str) -> str:
     """Format a metric's value for reading: a ratio in per cent, a time in UTC, all else as a number.
 
@@ -202,6 +213,28 @@ def escaped(text: Any, most: int | None = WIDE) -> Markup:
     '&lt;img onerror=&#x27;x&#x27;&gt;'
     """
     return Markup(escape(plain(text, most)))
+
+
+def hours_text(hours: float) -> str:
+    """Return a length of time in minutes, hours or days, whichever reads best.
+
+    Examples
+    --------
+    >>> hours_text(0.1), hours_text(15.52), hours_text(1), hours_text(6_150)
+    ('6 minutes', '15.5 hours', '1 hour', '256 days')
+    """
+    if hours >= MIN_HOURS_AS_DAYS:
+        count, unit = hours / 24, "day"
+    elif hours >= 1:
+        count, unit = hours, "hour"
+    else:
+        count, unit = hours * 60, "minute"
+    text = number(count) if count >= 100 else f"{count:.3g}"
+    return f"{text} {unit}{'' if text == '1' else 's'}"
+
+
+MIN_HOURS_AS_DAYS = 72
+"""Hours from which on people count in days."""
 
 
 def bytes_text(count: int) -> str:

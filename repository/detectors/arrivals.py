@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from tidegauge.analyzers.core.formatting import hours_text
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.contents import UNSEEN
@@ -78,12 +79,14 @@ class MissingPartition(PartitionDetector):
         unit = _UNITS.get(int(grid.length.astype(np.int64)), "partition")
         told = []
         for gap in here:
-            first = gap.times(1)[0].astype("M8[us]").item()
-            assert isinstance(first, datetime)
-            since = f"{first.day} {first:%b %Y}" + (f" {first:%H:%M}" if grid.within_days else "")
+            since = _time_text(gap.times(1)[0], has_clock=grid.within_days)
             many = _many(gap.count, unit)
             if gap.overdue:
-                told.append(f"is the newest, {many} overdue since {since}")
+                next_ones = f"{unit} is" if gap.count == 1 else f"{many} are"
+                due = _time_text(_due(history, grid, gap.times(1)[0]))
+                told.append(
+                    f"is the newest, the next {next_ones} overdue: {since} was due by {due} UTC"
+                )
             else:
                 when = f", {since}" if gap.count == 1 else f" from {since} on"
                 told.append(f"follows a gap of {many}{when}")
@@ -140,6 +143,19 @@ _UNITS = {HOUR: "hour", DAY: "day", WEEK: "week", MONTH[1]: "month"}
 
 def _many(count: int, unit: str) -> str:
     return f"{count:,} {unit}{'' if count == 1 else 's'}"
+
+
+def _time_text(moment: np.datetime64, *, has_clock: bool = True) -> str:
+    """Return a time as people write it, with the time of the day or without it.
+
+    Examples
+    --------
+    >>> _time_text(np.datetime64("2026-03-06T05:00"))
+    '6 Mar 2026 05:00'
+    """
+    time = moment.astype("M8[us]").item()
+    assert isinstance(time, datetime)
+    return f"{time.day} {time:%b %Y}" + (f" {time:%H:%M}" if has_clock else "")
 
 
 @dataclass(frozen=True)
@@ -312,9 +328,25 @@ class _Absences:
 
 def _overdue(history: History, grid: Grid) -> int:
     """Return the number of partitions that are overdue after the last."""
+    patience = _patience(history, grid)
+    if patience is None or history.ledger is None:
+        return 0
+    last = history.times[_current(history, grid) - 1]
+    return grid.passed(last, history.ledger.now - patience)
+
+
+def _due(history: History, grid: Grid, time: np.datetime64) -> np.datetime64:
+    """Return the time at which a partition that has not come became overdue."""
+    patience = _patience(history, grid)
+    due: np.datetime64 = grid.after(time)[()] + (patience or np.timedelta64(0, "s"))
+    return due
+
+
+def _patience(history: History, grid: Grid) -> np.timedelta64 | None:
+    """Return the time after its end at which a partition is overdue; None if none can be told."""
     ledger = history.ledger
     if ledger is None or np.isnat(ledger.now):
-        return 0
+        return None
     step, last = grid.length, _current(history, grid) - 1
     recent, most = RECENT_DELAYS, RECENT_DELAYS
     if grid.within_days:  # the parts of a day may all come at once
@@ -324,9 +356,9 @@ def _overdue(history: History, grid: Grid) -> int:
     known = delays[~np.isnat(delays)]
     usual = np.median(known.astype("m8[s]").astype(float)) if len(known) == recent else np.inf
     if usual > most * step / np.timedelta64(1, "s"):
-        return 0
-    slowest = max(known.max(), np.timedelta64(0, "s"))
-    return grid.passed(history.times[last], ledger.now - 2 * slowest)
+        return None
+    slowest: np.timedelta64 = max(known.max(), np.timedelta64(0, "s"))
+    return 2 * slowest
 
 
 def _current(history: History, grid: Grid) -> int:
@@ -398,4 +430,4 @@ class Late(PartitionDetector):
 
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the delay."""
-        return f"arrived {self.measure(history)[t]:.3g} hours after its end"
+        return f"arrived {hours_text(float(self.measure(history)[t]))} after its end"

@@ -10,9 +10,11 @@ from tidegauge.analyzers.core.partitions import Partition, recognise_time
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
 
 _SPAN = re.compile(
-    r"(?:a gap of|the newest,) (?P<count>[\d,]+) (?P<unit>\w+?)s?(?P<overdue> overdue)?"
-    r"(?:, | from | since )(?P<first>\d+ \w+ \d+(?: \d\d:\d\d)?)"
+    r"(?:a gap of|the newest,(?: the next)?) (?:(?P<count>[\d,]+) )?(?P<unit>\w+?)s?"
+    r"(?P<overdue>(?: is| are)? overdue)?"
+    r"(?:, | from | since |: )(?P<first>\d+ \w+ \d+(?: \d\d:\d\d)?)"
 )
+"""Stored explanations of older releases are "the newest, 1 hour overdue since 21 Oct 2026 18:00"."""
 _STEPS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
@@ -78,13 +80,15 @@ def missing_span(explanation: str) -> MissingSpan | None:
     3
     >>> missing_span("ds=2026-10-20 is the newest, 1 hour overdue since 21 Oct 2026 18:00.").first
     datetime.datetime(2026, 10, 21, 18, 0, tzinfo=datetime.timezone.utc)
+    >>> missing_span("is the newest, the next 3 days are overdue: 21 Oct 2026 was due by 22 Oct 2026 04:00 UTC").count
+    3
     """
     match = _SPAN.search(explanation)
     if match is None:
         return None
     form = "%d %b %Y %H:%M" if ":" in match["first"] else "%d %b %Y"
     first = datetime.strptime(match["first"], form).replace(tzinfo=UTC)
-    count = int(match["count"].replace(",", ""))
+    count = int((match["count"] or "1").replace(",", ""))
     return MissingSpan(first, count, match["unit"], is_overdue=match["overdue"] is not None)
 
 

@@ -129,4 +129,4 @@ def test_overdue_is_what_the_clock_says_and_told_again_when_it_is_right(
     assert [int(missing) for missing, *_ in said] == [3, days, 3]
     for missing, *told in said:
         assert len(told) == (missing != "0")
-        assert all(f"is the newest, {missing} days overdue since" in one for one in told)
+        assert all(f"is the newest, the next {missing} days are overdue: " in one for one in told)

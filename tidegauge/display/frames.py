@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from tidegauge.analyzers.core.formatting import WIDE, Markup, one_line
+from tidegauge.analyzers.core.formatting import WIDE, Markup, one_line, signed_number
 from tidegauge.display.html import (
     MARKS,
     MOST_COLUMNS,
@@ -243,7 +243,7 @@ def _line(value: Any) -> Any:
 
 def _share(value: Any) -> Any:
     known = isinstance(value, float) and not isnan(value)
-    return Markup(f"{100 * value:+.3g} %") if known else None
+    return Markup(f"{signed_number(100 * value)} %") if known else None
 
 
 def _ends(text: Any) -> Any:

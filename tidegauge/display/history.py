@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.formatting import Markup, measured, plain
+from tidegauge.analyzers.core.formatting import Markup, measured, plain, signed_number
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 from tidegauge.repository.history.axes import value_ticks
@@ -152,7 +152,7 @@ def _amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
     if scale != "ratio":
         return part.value, part.expected, part.change
     value, expected = (Markup(measured(one, scale)) for one in (part.value, part.expected))
-    return value, expected, Markup(f"{100 * part.change:+.3g} points")
+    return value, expected, Markup(f"{signed_number(100 * part.change)} points")
 
 
 def render_incident(details: IncidentDetails) -> str:

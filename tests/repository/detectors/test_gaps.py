@@ -41,7 +41,9 @@ def test_what_is_overdue_is_told_of_the_last():
     assert np.flatnonzero(missing).tolist() == [39]
     assert score[39] >= 3
     assert missing[39] in {3, 4}
-    assert told == "is the newest, 3 days overdue since 28 May 2013"
+    assert told == (
+        "is the newest, the next 3 days are overdue: 28 May 2013 was due by 29 May 2013 06:00 UTC"
+    )
 
 
 def stopped(missing, days_ago, count=90):
@@ -63,7 +65,7 @@ def test_a_table_that_has_stopped_is_told_of_whatever_was_missing_before():
         assert stopped(missing, 60)[0] >= 3, missing
     score, told = stopped([45], 2)  # as long as the gap before
     assert score < 3
-    assert "1 day overdue" in told
+    assert "the next day is overdue" in told
 
 
 def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
@@ -71,7 +73,10 @@ def test_a_gap_before_the_newest_stays_told_while_nothing_comes():
     assert all(score >= 3 for score, _ in days)
     told = "follows a gap of 1 day, 30 Mar 1970"
     assert days[0][1] == told
-    assert days[2][1] == f"{told}, and is the newest, 2 days overdue since 1 Apr 1970"
+    assert days[2][1] == (
+        f"{told}, and is the newest, the next 2 days are overdue: 1 Apr 1970 was due by"
+        " 2 Apr 1970 06:00 UTC"
+    )
 
 
 def gap(days, now=None):
@@ -111,7 +116,10 @@ def test_weekends_of_a_table_of_weekdays_are_missing_in_no_gap():
     after = np.busday_offset(before[-1], 61)
     assert gap([*before, after]) == (60, "follows a gap of 60 days from 1 Jul 2013 on")
     # On the Wednesday after at noon, Monday and Tuesday are over.
-    assert gap(before, "2013-07-03T12:00") == (2, "is the newest, 2 days overdue since 1 Jul 2013")
+    assert gap(before, "2013-07-03T12:00") == (
+        2,
+        "is the newest, the next 2 days are overdue: 1 Jul 2013 was due by 2 Jul 2013 02:00 UTC",
+    )
 
 
 HOURS = np.arange("2024-01-01T00", "2024-04-08T00", dtype="M8[h]").astype("M8[s]")  # from a Monday
@@ -152,7 +160,7 @@ def test_a_table_of_some_hours_that_stops_is_reported(weeks, until):
     assert np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist() == [
         len(times) - 1
     ]
-    told = f"is the newest, {10 * (until - 9)} hours overdue since"
+    told = f"is the newest, the next {10 * (until - 9)} hours are overdue: "
     assert MissingPartition().explanation(history, len(times) - 1).startswith(told)
 
 
@@ -178,7 +186,7 @@ def test_a_long_outage_hides_no_table_that_stops():
     outage = (days >= np.datetime64("2013-07-20")) & (days < np.datetime64("2013-08-24"))
     score, told = stopped_days(days[~outage], 45)
     assert score >= 3
-    assert told == "is the newest, 43 days overdue since 13 Sep 2013"
+    assert told.startswith("is the newest, the next 43 days are overdue: 13 Sep 2013 was due by ")
     score, _ = stopped_days(
         ["1970-01-01", *np.arange("2013-01-01", "2013-02-15", dtype="M8[D]")], 100
     )
@@ -204,7 +212,7 @@ def test_weeks_can_be_missing_and_overdue():
     history = history_of(times, came, now)
     assert np.flatnonzero(MissingPartition().score(history).score[0] >= 3).tolist() == [30]
     told = MissingPartition().explanation(history, len(times) - 1)
-    assert told == "is the newest, 2 weeks overdue since 4 Nov 2013"
+    assert told.startswith("is the newest, the next 2 weeks are overdue: 4 Nov 2013 was due by ")
 
 
 def scored(times):

@@ -368,7 +368,7 @@ def test_what_stopped_long_ago_is_overdue_until_it_goes_on(repo):
     one, incident = only(repo)
     assert one["partition"] == name(DAYS - 6)
     # In the first hours of a day yesterday's partition is not overdue yet.
-    assert re.search("is the newest, [45] days overdue since", one["explanation"])
+    assert re.search("is the newest, the next [45] days are overdue: ", one["explanation"])
     assert incident["status"] == "open"
     stored(repo, [partition(n) for n in range(DAYS - 5, DAYS)])
     assert found(repo).empty
