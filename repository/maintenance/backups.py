@@ -13,13 +13,18 @@ import re
 import shutil
 import sqlite3
 import subprocess
+import warnings
 from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import DatabaseAccessError, NotOurDatabaseError
+from tidegauge.analyzers.core.errors import (
+    DatabaseAccessError,
+    NotOurDatabaseError,
+    RepositoryWarning,
+)
 from tidegauge.analyzers.core.filesystems import (
     PRIVATE_FILE,
     create_file,
@@ -27,6 +32,7 @@ from tidegauge.analyzers.core.filesystems import (
     output_file,
     permissions,
 )
+from tidegauge.repository.maintenance.integrity import referenced_files
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import (
     SECRETS,
@@ -56,7 +62,18 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
     DatabaseAccessError
         If the target exists or is not writable, the database is in memory, or ``pg_dump`` is
         missing or fails.
+
+    Warns
+    -----
+    RepositoryWarning
+        If the folder of large states lacks some, so that the backup does, too.
     """
+    target = _back_up(database, artifacts, to)
+    _warn_of_missing_files(database, artifacts, target)
+    return target
+
+
+def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -> Path:
     target = to or _named(database)
     if target.exists():
         msg = f"{target} is there already; name another file"
@@ -74,6 +91,23 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
         # Files after what refers to them, and before the backup appears: none lacks a file.
         _copy_files(artifacts, Artifacts(_files_of(target)))
     return target
+
+
+def _warn_of_missing_files(database: Database, artifacts: Artifacts, backup: Path) -> None:
+    """Warn if a backup lacks files of large states, because the artifacts folder lacks them."""
+    if database.revision() != head_revision():  # older tables may be others
+        return
+    with database.read() as connection:
+        referenced = referenced_files(connection)
+    missing = sorted(referenced - Artifacts(_files_of(backup)).files())
+    if missing:
+        what = "1 large state" if len(missing) == 1 else f"{len(missing):,} large states"
+        text = (
+            f"the backup {backup} lacks {what}: {artifacts.root or 'the artifacts folder'} has no file"
+            f" {missing[0]}; if the folder was moved, name it by --artifacts and back up again;"
+            " `tidegauge db check` lists all that are missing"
+        )
+        warnings.warn(text, RepositoryWarning, stacklevel=3)
 
 
 def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | None:
@@ -95,7 +129,7 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
         _require_sound(source)
     if database.file is not None:  # connecting makes it
         create_file(database.file, permissions(source))
-    before = back_up(database, artifacts) if database.revision() else None
+    before = _back_up(database, artifacts) if database.revision() else None
     # Files before what refers to them: who is killed in between leaves files without a reference.
     _copy_files(Artifacts(_files_of(source)), artifacts)
     if database.file is not None:

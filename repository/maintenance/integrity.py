@@ -57,11 +57,16 @@ def find_problems(connection: Connection, artifacts: Artifacts) -> list[str]:
 
 def orphan_files(connection: Connection, artifacts: Artifacts) -> set[str]:
     """Return the artifact files that no state refers to; `Repository.clean` removes them."""
-    there = artifacts.files()
+    return artifacts.files() - referenced_files(connection)
+
+
+def referenced_files(connection: Connection) -> set[str]:
+    """Return the artifact files that states refer to."""
+    names: set[str] = set()
     for table in (s.state, s.named_state, s.folded_state):
         c = table.c.artifact
-        there -= set(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
-    return there
+        names.update(connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+    return names
 
 
 def _revision(connection: Connection) -> Iterator[str]:

@@ -685,6 +685,8 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
         commit(repository, day(2), day(1, "b", rows=7))
         for name in repository.artifacts.files():
             repository.artifacts.remove(name)
+        with pytest.warns(tg.RepositoryWarning, match=r"lacks 2 large states: .*--artifacts"):
+            back_up(repository.database, repository.artifacts, tmp_path / "incomplete")
         kept = restore(repository.database, repository.artifacts, copy)
         assert kept.exists()
         assert not list(tmp_path.glob(".*"))  # what was written beside them has its name
