@@ -195,8 +195,35 @@ def message_of(error: BaseException) -> str:
     return str(error) if isinstance(error, TidegaugeError) else describe(error)
 
 
+SPARK_ENDED = (
+    "Spark does not answer ({}): its process ended. It was killed, often for want of memory, or stopped."
+    " Look into its log, give it more memory (spark.driver.memory) if need be, and run again; what was"
+    " committed is kept"
+)
+
+
+def has_spark_ended(error: BaseException) -> bool:
+    """Return whether an error says that the connection to Spark broke.
+
+    PySpark raises plain errors of sockets, or those of its libraries: of py4j on the same machine, of gRPC
+    with Spark Connect. Whether a socket was one of py4j is seen in the traceback.
+    """
+    if type(error).__name__ == "Py4JNetworkError":
+        return True
+    if "UNAVAILABLE" in str(error) and "grpc" in f"{type(error).__name__} {error}".casefold():
+        return True
+    trace = error.__traceback__ if isinstance(error, ConnectionError | EOFError) else None
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] == "py4j":
+            return True
+        trace = trace.tb_next
+    return False
+
+
 def _described(error: BaseException) -> str:
     text = str(error).strip()
+    if has_spark_ended(error):
+        return SPARK_ENDED.format(f"{type(error).__name__}: {_first_statement(text)}".rstrip(": "))
     thrown = _THROWN.search(text) or _CALLED.match(
         text
     )  # the Java exception, which Spark's text puts after the call chain
