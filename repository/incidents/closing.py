@@ -67,7 +67,7 @@ def closing_notes(
     Returns
     -------
     dict of int to str
-        Such as "taken back on 2026-03-04 07:30 because ds=2026-03-02 was measured again and looks normal".
+        Such as "taken back on 2026-03-04 07:30 UTC because ds=2026-03-02 was measured again and looks normal".
     """
     lost = _lost_anomalies(connection, incidents, commit)
     return {
@@ -79,7 +79,7 @@ def closing_notes(
 def _note(
     connection: Connection, lost: Sequence[Any], continued_in: int | None, now: datetime
 ) -> str:
-    moment = f"{now:%Y-%m-%d %H:%M}"
+    moment = f"{now:%Y-%m-%d %H:%M} UTC"
     if continued_in is not None:
         return f"closed on {moment} because it goes on in incident {continued_in}"
     missing = [row for row in lost if row.metric == MISSING_PARTITION]

@@ -158,7 +158,7 @@ def label_text(label: Mapping[Any, Any]) -> str:
     """Return a label as one line: when, what, by whom, and the note."""
     by = f" by {plain(label['by'])}" if isinstance(label["by"], str) else ""
     note = f": {plain(label['note'])}" if isinstance(label["note"], str) else ""
-    return f"{label['created_at']:%Y-%m-%d %H:%M} {label['label']}{by}{note}"
+    return f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}{by}{note}"
 
 
 def incident_details(connection: Connection, incident: int) -> IncidentDetails:

@@ -49,17 +49,16 @@ class RestatedPartition:
         --------
         >>> at = datetime(2013, 2, 9, 8, 30)
         >>> print(RestatedPartition("ds=2013-02-08", 2, at, 480, 1000))
-        ds=2013-02-08 was measured again on 2013-02-09 08:30: version 2 has 480 rows instead of 1,000.
+        ds=2013-02-08 was measured again on 2013-02-09 08:30 UTC: version 2 has 480 rows instead of 1,000.
         >>> print(RestatedPartition("ds=2013-02-08", 3, at, 1, 1))
-        ds=2013-02-08 was measured again on 2013-02-09 08:30: version 3 has 1 row, as before.
+        ds=2013-02-08 was measured again on 2013-02-09 08:30 UTC: version 3 has 1 row, as before.
         """
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
         than = "" if self.before is None else f" instead of {self.before:,}"
         than = ", as before" if self.rows == self.before else than
         what = f"{plain(self.partition or 'the table')} was measured again"
-        return (
-            f"{what} on {self.measured_at:%Y-%m-%d %H:%M}: version {self.version} has {rows}{than}."
-        )
+        moment = f"{self.measured_at:%Y-%m-%d %H:%M} UTC"
+        return f"{what} on {moment}: version {self.version} has {rows}{than}."
 
 
 def restated_partitions(

@@ -121,13 +121,13 @@ def add_label(
 
 def _check_details(label: str, note: str | None, until: datetime | None) -> None:
     if label == "comment" and not note:
-        msg = "a comment needs a text: note="
+        msg = "a comment needs a text: note=, or --note on the command line"
         raise HistoryError(msg)
     if (label == "snoozed") != (until is not None):
         msg = (
             "snoozed needs an end: until=, or --until on the command line"
             if until is None
-            else f"only snoozed has an end: leave out until= for {label}"
+            else f"only snoozed has an end: leave out until= (--until) for {label}"
         )
         raise HistoryError(msg)
     if until is not None and until.tzinfo is None:
@@ -265,7 +265,9 @@ def add_range(
         )
         if _is_empty_range(connection, of, window):
             start = (
-                "the first partition" if window.since is None else f"{window.since:%Y-%m-%d %H:%M}"
+                "the first partition"
+                if window.since is None
+                else f"{window.since:%Y-%m-%d %H:%M} UTC"
             )
             unknown.append(
                 f"{dataset!r} has no partition between {start} and {window.until:%Y-%m-%d %H:%M} UTC:"

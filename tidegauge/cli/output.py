@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from itertools import zip_longest
 from math import isfinite
@@ -134,7 +135,7 @@ def _print_table(
     width = get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
     values = [[row[column] for row in rows] for column in columns]
     cells = [
-        [titles.get(name, name), *map(_cell, column)]
+        [titles.get(name, name) + (" (UTC)" if _is_times(column) else ""), *map(_cell, column)]
         for name, column in zip(columns, values, strict=True)
     ]
     natural = [max(map(text_width, column)) for column in cells]
@@ -154,6 +155,12 @@ def _is_numeric(column: Sequence[Any]) -> bool:
     """Return whether there are values, and all are numbers."""
     values = [value for value in column if value is not None]
     return bool(values) and all(map(_is_number, values))
+
+
+def _is_times(column: Sequence[Any]) -> bool:
+    """Return whether there are values, and all are times, which are in UTC throughout."""
+    values = [value for value in column if value is not None]
+    return bool(values) and all(isinstance(value, datetime) for value in values)
 
 
 def fitting_widths(natural: Sequence[int], available: int) -> list[int]:

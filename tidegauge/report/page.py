@@ -268,7 +268,7 @@ def _incident(
     texts = causes[:_CAUSES] or details.firsts["explanation"].tolist()[:_CAUSES]
     yield from (str(sentence(text, 600)) for text in texts)
     said = [
-        f"{label['created_at']:%Y-%m-%d %H:%M} {label['label']}: {label['note'] or ''}"
+        f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}: {label['note'] or ''}"
         for label in records(details.labels)[-_CAUSES:]
     ]
     yield from (str(note(text, 400)) for text in said)

@@ -402,7 +402,7 @@ def test_a_partition_that_was_measured_again_is_told_with_the_rows_that_it_had(r
     (again,) = details.causes.restated
     assert (again.partition, again.version) == ("ds=2013-01-30", 2)
     assert (again.rows, again.before) == (50, 100)
-    told = f"on {again.measured_at:%Y-%m-%d %H:%M}: version 2 has 50 rows instead of 100."
+    told = f"on {again.measured_at:%Y-%m-%d %H:%M} UTC: version 2 has 50 rows instead of 100."
     assert f"Measured again:\n  ds=2013-01-30 was measured again {told}" in details.explain()
     assert told in str(details.causes)
     assert told in plain_text(details._repr_html_())

@@ -1,5 +1,6 @@
 """Tables as they are printed, without a terminal and on a narrow one."""
 
+import datetime as dt
 import io
 import os
 import sys
@@ -32,6 +33,12 @@ def test_numbers_are_aligned_at_the_right_and_all_else_at_the_left(capsys):
         "ds=2026-01-01  1.23457e+06",
         "位                          e\u0301 [bold]x[/bold]",
     ]
+
+
+def test_the_heading_of_times_names_their_zone(capsys):
+    time = dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC)
+    print_rows([{"run": 1, "at": time}, {"run": 2, "at": None}], columns("run:integer at:time"))
+    assert capsys.readouterr().out.splitlines() == ["run  at (UTC)", "  1  2026-01-02 03:04", "  2"]
 
 
 def test_a_table_without_rows_is_its_headings(capsys):
