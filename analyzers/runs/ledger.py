@@ -503,7 +503,8 @@ def mismatch_text(spec: RunSpec, source: str) -> str:
     """Return the message of a `DatasetMismatchError`."""
     return (
         f"dataset {spec.dataset!r} holds the history of {source!r}, not of {spec.source!r};"
-        " choose another name, or pass rename=True if the table was renamed"
+        " choose another name; if the table was renamed or moved, go on with its history by"
+        " --rename (in Python: rename=True)"
     )
 
 

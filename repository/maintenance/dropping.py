@@ -107,10 +107,10 @@ def drop(
         The message suggests the nearest name.
     """
     if partition is not None and analyzer is not None:
-        msg = "drop either a partition or an analyzer: partition= or analyzer="
+        msg = "drop either a partition or an analyzer: partition= (--partition) or analyzer= (--analyzer)"
         raise HistoryError(msg)
     if analyzer is None and not (segment is None and generation is None):
-        msg = "a segment or generation is dropped of an analyzer: name it by analyzer="
+        msg = "a segment or generation is dropped of an analyzer: name it by analyzer= (--analyzer)"
         raise HistoryError(msg)
     done: list[_Dropper] = []
 

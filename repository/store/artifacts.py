@@ -226,7 +226,7 @@ class Artifacts:
     def _read(self, relative: str) -> bytes:
         if self.root is None:
             self.require_folder()
-            msg = f"the state in {relative} needs the folder it lies in: Repository(url, artifacts=...)"
+            msg = f"the state in {relative} needs the folder it lies in: --artifacts, or Repository(url, artifacts=...)"
             raise CorruptStateError(msg)
         try:
             return self.read(relative)
