@@ -283,6 +283,8 @@ _COMPARE: dict[str, Callable[[str, str], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_NAME = re.compile(r"[^=/\s]+=[^=/\s'\";]*(?:/[^=/\s]+=[^=/\s'\";]*)*")
+"""Text that is meant as the name of a partition."""
 PartitionPredicate = Callable[[Partition], bool]
 
 
@@ -338,7 +340,8 @@ class Selection:
         wanted = _AND.sub("/", _OPERATOR.sub("=", wanted))
         msg = f"partitions={self.text!r} matches none of {len(available):,} partitions"
         msg += nearby_partitions(wanted, available)
-        if isinstance(self.conditions, PartitionSelectionError):
+        is_name = _NAME.fullmatch(self.text) is not None
+        if isinstance(self.conditions, PartitionSelectionError) and not is_name:
             msg += f", and is no condition: {self.conditions}"
         raise PartitionSelectionError(msg)
 

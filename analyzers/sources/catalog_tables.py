@@ -87,7 +87,7 @@ def _misnamed(spark: SparkSession, name: str) -> str | None:
     """
     path = tuple(map(str, parts(name)))
     *database, _ = path
-    if not database and Path(name).exists():
+    if Path(name).exists():  # it is meant, without its `./`
         return None
     if _database_exists(spark, path):
         problem = f"it is a database{_listed('its tables', _tables(spark, path))}"

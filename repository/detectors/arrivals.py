@@ -338,8 +338,8 @@ def _overdue(history: History, grid: Grid) -> int:
 def _due(history: History, grid: Grid, time: np.datetime64) -> np.datetime64:
     """Return the time at which a partition that has not come became overdue."""
     patience = _patience(history, grid)
-    due: np.datetime64 = grid.after(time)[()] + (patience or np.timedelta64(0, "s"))
-    return due
+    (after,) = grid.after(np.array([time]))
+    return np.datetime64(after) + (patience or np.timedelta64(0, "s"))
 
 
 def _patience(history: History, grid: Grid) -> np.timedelta64 | None:

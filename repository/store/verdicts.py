@@ -317,25 +317,27 @@ def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
 
 
 def failing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
-    """Select the standing verdicts by which current data fails, each with ``is_known``.
+    """Select the standing verdicts by which current data fails, each with ``is_known`` and ``is_labelled``.
 
-    Known is a failure that need not be told again: an earlier run told it, the dataset's last runs
-    measured other partitions, and there is a newer partition; or somebody labelled the partition since.
+    Known is a failure that need not be told again: it was told before the dataset's last runs, and a newer
+    partition came since; or somebody labelled the partition since.
     """
     standing = standing_verdicts(datasets)
     v = standing.c
-    known = _was_told(v) & _has_newer_partition(v) | _is_labelled(v)
-    query = sa.select(standing, known.label("is_known"))
+    labelled = _is_labelled(v)
+    known = _was_told(v) | labelled
+    query = sa.select(standing, known.label("is_known"), labelled.label("is_labelled"))
     return query.where(v.passed == 0).subquery()
 
 
 def _was_told(v: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that a failure was stored before the dataset's last runs began."""
+    """Return the condition that a failure was stored before the last runs, and a newer partition came since."""
     run, before, passed = (
         s.run.alias("began"),
         s.verdict.alias("before"),
         s.verdict.alias("passing"),
     )
+    newer, gone = s.partition.alias("newer"), s.absence.alias("gone")
     began = sa.select(run.c.started_at).where(run.c.id == first_of_last_runs(v.dataset_id))
     passed_since = sa.exists().where(
         passed.c.dataset_id == before.c.dataset_id,
@@ -344,23 +346,22 @@ def _was_told(v: Any) -> sa.ColumnElement[bool]:
         passed.c.passed == 1,
         passed.c.commit_id > before.c.commit_id,
     )
-    return sa.exists().where(
+    missing = sa.exists().where(gone.c.partition_id == newer.c.id, s.holds(gone))
+    came_since = sa.exists().where(
+        newer.c.dataset_id == v.dataset_id,
+        v.time.is_(None) | (newer.c.time > v.time),
+        newer.c.first_seen_at > before.c.checked_at,
+        ~missing.correlate_except(gone),
+    )
+    told = sa.exists().where(
         before.c.dataset_id == v.dataset_id,
         before.c.key == v.key,
         before.c.passed == 0,
         before.c.checked_at < began.correlate_except(run).scalar_subquery(),
         ~passed_since.correlate_except(passed),
+        came_since.correlate_except(newer),
     )
-
-
-def _has_newer_partition(v: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that a verdict's partition is not the newest; without times each one is past."""
-    p, gone = s.partition.alias("later"), s.absence.alias("gone")
-    missing = sa.exists().where(gone.c.partition_id == p.c.id, s.holds(gone))
-    later = sa.exists().where(
-        p.c.dataset_id == v.dataset_id, p.c.time > v.time, ~missing.correlate_except(gone)
-    )
-    return sa.and_(v.partition != "", v.time.is_(None) | later.correlate_except(p))
+    return sa.and_(v.partition != "", told.correlate_except(before))
 
 
 def _is_labelled(v: Any) -> sa.ColumnElement[bool]:

@@ -40,7 +40,7 @@ SEEN = {
 }
 """Options of each view that leave some of it, and its dataset; consistency has no data here."""
 TEXTS = {
-    "home": {"Incidents", PLAIN, "1 warning"},
+    "home": {"Incidents", PLAIN, "failed analyzers"},
     "overview": {"Colour", "change ▾", "2 of 16 series · 60 partitions"},
     "series": {"Lay over", "a week earlier ▾", "Uniqueness s"},
     "compare": {"Metric", "Histogram.abs.b", "Surprise"},

@@ -83,6 +83,7 @@ class Making:
         unreadable: Any = None,
         policies: CheckResult | None = None,
         allow_empty: bool = False,
+        partitions: str = "new",
     ) -> None:
         """Store a run that measured some days, and check it; its summary replaces the one before."""
         path = self.folder / "d.yml"
@@ -114,10 +115,10 @@ class Making:
         self.summary = Summary(runs=[(file, run)])
         if file.checks:
             unread = replace(run, report=replace(report, changes={}))  # no examples from its rows
-            checked = check_table(file, unread, SimpleNamespace(name="db.t"))
-            checked = replace(checked, run=run, known=KnownFailures.of_run(run))
+            checked = check_table(file, unread, SimpleNamespace(name="db.t"), partitions)
+            checked = replace(checked, run=run, known=KnownFailures.of_run(run, partitions))
             self.summary.checked.append(checked)
-        self.summary.known["d"] = KnownFailures.of_run(run)
+        self.summary.known["d"] = KnownFailures.of_run(run, partitions)
 
     def _stored(self, days: Any, unreadable: Any) -> int:
         """Store a run as the runner does: it has failed if a partition cannot be read."""

@@ -125,7 +125,10 @@ def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(
     assert status(making) == 0
     *_, failure, advice, _ = making.summary.lines(" --db x.db")
     assert "known error: ds=2013-01-02: Size()" in failure
-    assert advice.startswith("  to settle: repair the data; or label its time: tidegauge dataset")
+    label = "tidegauge dataset label d bad --since 2013-01-02 --until 2013-01-02 --db x.db"
+    assert advice.startswith(
+        f"  to settle ds=2013-01-02: repair the data; or label its time: {label}; or accept it: "
+    )
     assert advice.endswith("tidegauge dataset accept d ds=2013-01-02 --db x.db")
     results = json.loads(making.summary.json(fail_on_anomaly=False))["results"]
     told = {row["partition"]: (row["passed"], row["known"]) for row in results}
@@ -261,3 +264,41 @@ def test_commands_accept_and_label(making, tmp_path, capsys):
         assert "ds=2013-01-01 (known)" in capsys.readouterr().out
         assert run_command(accept) != 0
         assert "No check of 'd' fails on 'ds=2013-01-02'" in capsys.readouterr().err
+
+
+def test_an_accepted_day_stays_accepted_when_it_is_measured_again(making):
+    """As by the task of that day, which somebody clears so that what waits for it goes on."""
+    making.run(FULL, size(1), size(2, rows=10))
+    told = tg.accept_failures(making.repository, "d", "ds=2013-01-02")
+    assert told
+    making.run(FULL, size(2, rows=10), partitions="ds=2013-01-02")
+    assert status(making) == 0
+    making.run(FULL)
+    assert status(making) == 0
+    assert making.repository.overview()["failing"].tolist() == [0]
+
+
+def test_a_labelled_day_is_known_when_it_is_measured_again(making):
+    making.run(FULL, size(1), size(2, rows=10))
+    making.repository.label_range("d", "bad", since="2013-01-02", until="2013-01-02")
+    making.run(FULL, size(2, rows=10), partitions="ds=2013-01-02")
+    assert status(making) == 0
+
+
+def test_an_older_day_that_is_measured_makes_no_failure_known(making):
+    making.run(FULL, size(1), size(4))
+    making.run(FULL, size(3, rows=10))
+    making.run(FULL, size(2))
+    assert status(making) == 2
+    making.run(FULL, size(5))
+    assert status(making) == 0
+
+
+def test_a_failing_day_says_how_it_is_settled_and_not_another(making):
+    making.run(FULL, size(1, rows=10), size(2, rows=10))
+    making.run(FULL, size(3))
+    making.run(FULL, size(4, rows=10))
+    (advice,) = (line for line in making.summary.lines() if "settle" in line)
+    assert "dataset accept d ds=2013-01-04" in advice
+    making.run(FULL, partitions="ds=2013-01-03")
+    assert not any("settle" in line for line in making.summary.lines())

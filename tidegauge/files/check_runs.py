@@ -15,6 +15,7 @@ from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.junit import junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.runs import (
+    failing_verdicts,
     failure_text,
     policies_name,
     policy_cases,
@@ -22,7 +23,6 @@ from tidegauge.files.runs import (
     policy_records,
     sinks_of,
     tables_of_files,
-    verdict_names,
 )
 from tidegauge.files.suite import load_suites
 from tidegauge.notifications.notify import Notice, notify_all, summarize
@@ -75,7 +75,7 @@ class ChecksSummary:
         for table in self.tables:
             lines += table.lines()
             lines += policy_lines(table.file, table.run, table.known)
-            lines += table.known.advice(verdict_names(table.file), options)
+            lines += table.known.advice(failing_verdicts(table.file, table.run, [table]), options)
         lines += [summarize(self.notices)] if self.notices else []
         lines += [line for table in self.tables for line in _known_errors(table)]
         return "\n".join([*lines, *(f"failed: {problem}" for problem in self._failures())])

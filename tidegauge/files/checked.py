@@ -33,7 +33,7 @@ from tidegauge.rules.outcome.judging import (
     keep_without_partitions,
     kept_verdicts,
 )
-from tidegauge.rules.outcome.known import KnownFailures
+from tidegauge.rules.outcome.known import KnownFailures, chosen_by
 from tidegauge.rules.outcome.result import CheckResult
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ class CheckedTable:
             more = f" and {others:,} other partition{'s' * (others > 1)}" if others else ""
             known = "known " if is_known else ""
             yield f"  {place}: {known}{level}: {partitions[-1]}{more}: {told}"
+
+    def failing_partitions(self) -> set[str]:
+        """Return the partitions in which a check fails, known failures among them."""
+        return {one.partition for one in self.verification.judged if is_error(self, one)}
 
     def is_known(self, one: PartitionResult) -> bool:
         """Return whether a result is a failure that does not fail the run."""
@@ -181,8 +185,13 @@ def check_table(
     known = kept_verdicts(repository, run.dataset, file.name, specification)
     if file.allow_empty:
         known |= kept_verdicts(repository, run.dataset, file.name, allowing)
-    settled = {name for name, verdict in known.items() if verdict.passed} - run.changes.keys()
-    due = sorted(prints.keys() - settled) if partitions in ("new", "all") else partitions
+    accepted = {name for name, verdict in known.items() if verdict.is_accepted}
+    passed = {name for name, verdict in known.items() if verdict.passed}
+    chosen = chosen_by(partitions)
+    if chosen is None:
+        due = sorted(prints.keys() - (passed - run.changes.keys()) - accepted)
+    else:
+        due = sorted(name for name in prints.keys() - accepted if chosen(name))
     found: Sequence[PartitionResult] = ()
     if due:
         private = privacy_of(file.suite, source.name, {**file.suite.tags, **(tags or {})})

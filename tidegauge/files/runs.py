@@ -144,7 +144,9 @@ class Summary:
         for one in self.checked:
             lines += one.failures()
         for file, run in self.runs:
-            lines += self.known_of(run).advice(verdict_names(file), options)
+            checked = [one for one in self.checked if one.run is run]
+            failing = failing_verdicts(file, run, checked)
+            lines += self.known_of(run).advice(failing, options)
         return [*lines, *self.closing_lines(options)]
 
     def closing_lines(self, options: str = "") -> list[str]:
@@ -286,9 +288,15 @@ def policies_name(file: SuiteFile) -> str:
     return "" if file.suite.dqm is None else file.suite.dqm.name
 
 
-def verdict_names(file: SuiteFile) -> list[str]:
-    """Return the names under which verdicts of a file's policies and checks are kept."""
-    return [policies_name(file), file.name]
+def failing_verdicts(
+    file: SuiteFile, run: Run, checked: Iterable[CheckedTable]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names and partitions of a table's verdicts that fail."""
+    for partition, check in run.checks.items():
+        if not check.passed:
+            yield policies_name(file), partition
+    for one in checked:
+        yield from ((file.name, partition) for partition in one.failing_partitions())
 
 
 def policy_lines(file: SuiteFile, run: Run, known: KnownFailures) -> list[str]:
@@ -337,7 +345,7 @@ def result_lines(
     for one in checked:
         lines += [f"  {checks_text([one])}"] if counts_checks else []
         lines += one.failures()
-    return lines + known.advice(verdict_names(file), options)
+    return lines + known.advice(failing_verdicts(file, run, checked), options)
 
 
 def checks_text(tables: Sequence[CheckedTable]) -> str:

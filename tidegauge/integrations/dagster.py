@@ -216,5 +216,6 @@ def _results(result: MeasurementResult, key: AssetKey) -> Iterable[AssetCheckRes
             check_name=name,
             passed=outcome is Outcome.PASSED,
             severity=AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR,
-            metadata=_metadata(result),
+            description=None if outcome is Outcome.PASSED else result.text,
+            metadata={**_metadata(result), "outcome": MetadataValue.text(outcome)},
         )

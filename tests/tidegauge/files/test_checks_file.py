@@ -324,7 +324,7 @@ def test_no_data_on_every_surface(judge, caplog):
         # Text and exit status.
         assert summary.status() == 2
         assert (summary.status(FailOnLevel.WARNING), summary.status(FailOnLevel.NEVER)) == (2, 0)
-        _, heading, line = summary.text().splitlines()
+        _, heading, line, _ = summary.text().splitlines()
         assert heading == "  flights checks: error: 0 of 4 constraints failed, 2 had no data, in 2 of 2 partitions"  # fmt: skip
         assert line.endswith(f"flights.yml:5: error: ds=2013-01-02 and 1 other partition: {name}: {told}")  # fmt: skip
         # JSON and JUnit.

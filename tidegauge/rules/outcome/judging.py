@@ -186,7 +186,8 @@ def judge_run(
     kept = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
     known = {name: verdict.resolve_no_data(on_empty) for name, verdict in kept.items()}
     resolved = {name: verdict for name, verdict in known.items() if verdict != kept[name]}
-    fresh = (prints.keys() - known.keys()) | (report.changes.keys() & prints.keys())
+    accepted = {name for name, verdict in known.items() if verdict.is_accepted}
+    fresh = (prints.keys() - known.keys()) | (report.changes.keys() & prints.keys() - accepted)
     counted = counts_of(repository, dataset, dqm) if fresh else None
     if counted is None:
         _keep(repository, dataset, dqm, prints, resolved, report.run)
@@ -302,15 +303,18 @@ def standing_failures(repository: Repository, dataset: str) -> list[dict[str, An
     Returns
     -------
     list of dict
-        Rows of `Repository.verdicts` with ``is_known`` as in `failing_verdicts`, the newest first.
+        Rows of `Repository.verdicts` with ``is_known`` and ``is_labelled`` as in `failing_verdicts`, the newest first.
     """
     with repository.database.read() as connection:
         v = failing_verdicts([dataset_id(connection, dataset)]).c
-        query = select(*(v[name] for name in VERDICT_COLUMNS if name != "dataset"), v.is_known)
+        query = select(
+            *(v[name] for name in VERDICT_COLUMNS if name != "dataset"), v.is_known, v.is_labelled
+        )
         query = query.order_by(v.commit_id.desc())
         rows = [row._asdict() for row in connection.execute(query)]
     told = {"dataset": dataset, "passed": False}
-    return [{**row, **told, "is_known": bool(row["is_known"])} for row in rows]
+    flags = ("is_known", "is_labelled")
+    return [{**row, **told, **{flag: bool(row[flag]) for flag in flags}} for row in rows]
 
 
 def close_verdicts(

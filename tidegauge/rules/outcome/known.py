@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
 class KnownFailures:
     """The failures of a dataset that do not fail a run.
 
-    A failed verdict is known if earlier runs told it, the last runs measured other partitions and a
-    newer partition exists; or if somebody has labelled the partition's time since. A run of chosen
-    partitions is judged by these alone.
+    A failed verdict is known if it was told before the last runs, and a newer partition came since; or if somebody has labelled the partition's time since. A run of chosen
+    partitions is judged by these alone, unless they were labelled.
 
     Attributes
     ----------
@@ -44,11 +44,14 @@ class KnownFailures:
         Names of verdicts and partitions.
     recent_errors : frozenset of str
         Analyzers that failed in the newest partition, or when the last runs measured; as canonical text.
+    times : mapping of str to datetime or None
+        Times of the partitions that have failed verdicts.
     """
 
     dataset: str
     verdicts: frozenset[tuple[str, str]] = frozenset()
     recent_errors: frozenset[str] = frozenset()
+    times: Mapping[str, datetime | None] = field(default_factory=dict)
 
     @classmethod
     def of_run(cls, run: Run, partitions: str | Sequence[str] = "new") -> KnownFailures:
@@ -60,21 +63,26 @@ class KnownFailures:
         partitions : str or sequence of str
             What the run was asked to measure.
         """
-        chosen = _selection(partitions)
+        chosen = chosen_by(partitions)
         failing = standing_failures(run.repository, run.dataset)
-        verdicts = {
-            (row["name"], row["partition"])
-            for row in failing
-            if row["partition"] not in run.changes
-            and (row["is_known"] if chosen is None else not chosen(row["partition"]))
-        }
+
+        def is_known(row: Mapping[str, Any]) -> bool:
+            partition = row["partition"]
+            if row["is_labelled"]:
+                return True
+            if chosen is not None:
+                return not chosen(partition)
+            return row["is_known"] and partition not in run.changes
+
+        verdicts = {(row["name"], row["partition"]) for row in failing if is_known(row)}
+        times = {row["partition"]: row["time"] for row in failing}
         recent = frozenset(map(_canonical, run.failed))
         if chosen is None and any(
             isinstance(error, StandingError) for error in run.failed.values()
         ):
             with run.repository.database.read() as connection:
                 recent = _recent_errors(connection, run.dataset)
-        return cls(run.dataset, frozenset(verdicts), recent)
+        return cls(run.dataset, frozenset(verdicts), recent, times)
 
     def has_verdict(self, name: str, partition: str) -> bool:
         """Return whether a failed verdict on a partition is known."""
@@ -85,27 +93,28 @@ class KnownFailures:
         is_past = isinstance(error, StandingError) and not error.is_retriable
         return is_past and _canonical(analyzer) not in self.recent_errors
 
-    def advice(self, names: Collection[str], options: str = "") -> list[str]:
-        """Return a line on how to settle the failures under some names, if there are any.
+    def advice(self, failing: Iterable[tuple[str, str]], options: str = "") -> list[str]:
+        """Return a line on how to settle the newest of some failures, of those that count if there are any.
 
         Parameters
         ----------
-        names : collection of str
-            Names of verdicts.
+        failing : iterable of (str, str)
+            Names of verdicts and partitions.
         options : str
             The end of the commands.
         """
-        partitions = [partition for name, partition in self.verdicts if name in names]
-        if not partitions:
+        newest = max(((pair not in self.verdicts, pair[1]) for pair in failing), default=None)
+        if newest is None:
             return []
-        dataset, newest = shlex.quote(self.dataset), shlex.quote(max(partitions))
-        return [
-            (
-                "  to settle: repair the data; or label its time: tidegauge dataset label"
-                f" {dataset} bad --since TIME --until TIME{options}; or accept it: tidegauge dataset accept"
-                f" {dataset} {newest}{options}"
-            )
-        ]
+        partition = newest[1]
+        dataset, quoted = shlex.quote(self.dataset), shlex.quote(partition)
+        ways = ["repair the data"]
+        if (time := self.times.get(partition)) is not None:
+            at = f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix("T00:00:00")
+            label = f"tidegauge dataset label {dataset} bad --since {at} --until {at}{options}"
+            ways.append(f"label its time: {label}")
+        ways.append(f"accept it: tidegauge dataset accept {dataset} {quoted}{options}")
+        return [f"  to settle {partition or self.dataset}: {'; or '.join(ways)}"]
 
 
 def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[Problem]:
@@ -138,7 +147,7 @@ def problems_of_policies(
             yield Problem(Cause.POLICY, run.dataset, is_warning=True)
 
 
-def _selection(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
+def chosen_by(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
     """Return the condition of chosen partitions; None if a run takes what is new, or all."""
     if not isinstance(partitions, str):
         return set(partitions).__contains__
@@ -261,8 +270,6 @@ def _accept(
     by: str | None,
 ) -> None:
     """Store a verdict that passes on the same content, and says who accepted what."""
-    who = f"accepted by {by}" if by else "accepted"
-    log = (f"{who}: {note}" if note else who, *messages)
     repository.keep_verdict(
         dataset,
         name=row["name"],
@@ -270,5 +277,5 @@ def _accept(
         fingerprint=row["fingerprint"],
         partition=row["partition"],
         passed=True,
-        result=CheckResult(passed=True, check_log=log).to_json(),
+        result=CheckResult.accepted(note, by, messages).to_json(),
     )

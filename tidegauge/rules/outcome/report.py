@@ -131,7 +131,10 @@ class RulesRun:
         if len(refused) > _SHOWN:
             yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
         if self.known is not None:
-            yield from self.known.advice([self.file.dqm.name], options)
+            name = self.file.dqm.name
+            yield from self.known.advice(
+                [(name, p) for p in self.refused if p != "parser"], options
+            )
 
     def record(self) -> dict[str, Any]:
         """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""

@@ -221,6 +221,20 @@ class CheckResult:
             msg = f"not the JSON of a CheckResult: {text[:80]!r}"
             raise RuleError(msg) from error
 
+    @classmethod
+    def accepted(cls, note: str | None, by: str | None, failures: Sequence[str]) -> CheckResult:
+        """Return the verdict that somebody accepts failures, which it keeps in its log."""
+        who = f"{_ACCEPTED} by {by}" if by else _ACCEPTED
+        return cls(passed=True, check_log=(f"{who}: {note}" if note else who, *failures))
+
+    @property
+    def is_accepted(self) -> bool:
+        """True if somebody accepted the failures, by `accept_failures`."""
+        said = self.check_log[0] if self.check_log and not self.outcomes else ""
+        return self.passed and (
+            said == _ACCEPTED or said.startswith((f"{_ACCEPTED} by ", f"{_ACCEPTED}: "))
+        )
+
     def __str__(self) -> str:
         """Return the verdict in one line."""
         warned = "".join(f"; warning: {name}: {message}" for name, message in self.warnings)
@@ -258,6 +272,10 @@ class CheckResult:
             yield table(
                 ["log"], Rows.first_of([(line,) for line in self.check_log], most), 2 * width
             )
+
+
+_ACCEPTED = "accepted"
+"""Begins the log of a verdict by which somebody accepts failures."""
 
 
 def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
