@@ -41,6 +41,7 @@ from tidegauge.rules.state import RecordCounts
 from tidegauge.widgets.source import DashboardSource, Shown
 
 import tidegauge as tg
+from tests.conftest import soak
 from tests.paths import ROOT
 from tests.support.crafted import hll_sketches
 from tests.support.hostile import TEXTS
@@ -551,7 +552,7 @@ def test_crafted_states_end_no_process(mutations):
     "options",
     [
         ["--rounds=2", "--only=hll,kll,req,tuple,freq"],
-        pytest.param(["--rounds=100"], marks=pytest.mark.soak),
+        pytest.param([f"--rounds={soak(4, 100)}"], marks=pytest.mark.soak),
     ],
     ids=["few", "many"],
 )
