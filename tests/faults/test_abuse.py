@@ -563,9 +563,8 @@ def test_crafted_states_in_a_repository_end_no_process(options):
     assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
     for kind in ("hll/2", "kll/1", "req/1", "tuple/2", "frequent-items/1", "frequencies/1"):
         (line,) = (one for one in fuzzed.stdout.splitlines() if one.startswith(kind))
-        check_refused, check_answered, merge_refused, *_ = map(int, line.split()[1:])
+        check_refused, check_answered, *_ = map(int, line.split()[1:])
         assert check_refused + check_answered == int(fuzzed.stdout.split()[0]), line
-        assert merge_refused <= 3 * 5 * check_refused, line
 
 
 def test_crafted_states_are_found_by_check_and_refused_by_merges(tmp_path):
