@@ -141,14 +141,17 @@ def _print_table(
     natural = [max(map(text_width, column)) for column in cells]
     widths = fitting_widths(natural, width - len(COLUMN_GAP) * (len(columns) - 1))
     numeric = [_is_numeric(column) for column in values]
-    for line in zip(*cells, strict=True):
+    lines: list[str] = []
+    for row in zip(*cells, strict=True):
         folded = [
             [cell] if _fits(cell, width) else fold(cell, width)
-            for cell, width in zip(line, widths, strict=True)
+            for cell, width in zip(row, widths, strict=True)
         ]
-        for parts in zip_longest(*folded, fillvalue=""):
-            aligned = map(_align, parts, widths, numeric)
-            print(COLUMN_GAP.join(aligned).rstrip())
+        lines += (
+            COLUMN_GAP.join(map(_align, parts, widths, numeric)).rstrip()
+            for parts in zip_longest(*folded, fillvalue="")
+        )
+    print("\n".join(lines))
 
 
 def _is_numeric(column: Sequence[Any]) -> bool:
@@ -209,6 +212,8 @@ def _fits(cell: str, width: int) -> bool:
 
 
 def _align(line: str, width: int, right: bool) -> str:
+    if line.isascii():  # as nearly all are, of which a history has many
+        return line.rjust(width) if right else line.ljust(width)
     blank = " " * (width - text_width(line))
     return blank + line if right else line + blank
 
