@@ -229,7 +229,7 @@ def hours_text(hours: float) -> str:
         count, unit = hours, "hour"
     else:
         count, unit = hours * 60, "minute"
-    text = number(count) if count >= 100 else f"{count:.3g}"
+    text = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
     return f"{text} {unit}{'' if text == '1' else 's'}"
 
 

@@ -223,7 +223,13 @@ class CheckResult:
 
     @classmethod
     def accepted(cls, note: str | None, by: str | None, failures: Sequence[str]) -> CheckResult:
-        """Return the verdict that somebody accepts failures, which it keeps in its log."""
+        """Return the verdict that somebody accepts failures, which it keeps in its log.
+
+        Examples
+        --------
+        >>> CheckResult.accepted("a test load", "ann", ["fare: 3 records"]).check_log
+        ('accepted by ann: a test load', 'fare: 3 records')
+        """
         who = f"{_ACCEPTED} by {by}" if by else _ACCEPTED
         return cls(passed=True, check_log=(f"{who}: {note}" if note else who, *failures))
 
