@@ -30,6 +30,7 @@ from tidegauge.repository.store.database import (
     VERSION_TABLE,
     Database,
     head_revision,
+    read_revision,
 )
 
 if TYPE_CHECKING:
@@ -154,7 +155,17 @@ def _writing(database: Database) -> Iterator[Connection]:
 
 
 def _clear(target: Database) -> None:
+    """Remove the rows of an unfinished copy.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If another copy has finished it meanwhile.
+    """
     with _writing(target) as connection:
+        if read_revision(connection) != UNFINISHED:
+            msg = f"another copy to {target.name} has finished meanwhile; give an empty database"
+            raise DatabaseAccessError(msg)
         for table in reversed(TABLES):
             connection.execute(sa.delete(table))
 

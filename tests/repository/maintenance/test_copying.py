@@ -167,3 +167,13 @@ def test_the_command(tmp_path, capsys):
     assert "files are equal in both" in capsys.readouterr().out.splitlines()[-1]
     assert run_command(["db", "copy", f"{source}x", target]) == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+def test_what_another_copy_has_finished_meanwhile_is_not_cleared(tmp_path):
+    url = f"sqlite:///{tmp_path / 'r.db'}"
+    with tg.Repository(url) as repo:
+        commit(repo, day(1))
+    with contextlib.closing(Database.unchecked(url)) as target:
+        with pytest.raises(tg.DatabaseAccessError, match="has finished meanwhile"):
+            copying._clear(target)
+        assert target.row_counts()["dataset"] == 1
