@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 class KnownFailures:
     """The failures of a dataset that do not fail a run.
 
-    A failed verdict is known if it was told before the last runs, and a newer partition came since; or if somebody has labelled the partition's time since. A run of chosen
-    partitions is judged by these alone, unless they were labelled.
+    A failed verdict is known if it was told before the last runs and a newer partition came since, or
+    if somebody has labelled the partition's time since. A run of chosen partitions is judged by these
+    alone, unless they were labelled.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class KnownFailures:
 
         verdicts = {(row["name"], row["partition"]) for row in failing if is_known(row)}
         times = {row["partition"]: row["time"] for row in failing}
-        recent = frozenset(map(_canonical, run.failed))
+        recent = frozenset(analyzer.canonical() for analyzer in run.failed)
         if chosen is None and any(
             isinstance(error, StandingError) for error in run.failed.values()
         ):
@@ -91,7 +92,7 @@ class KnownFailures:
     def has_error(self, analyzer: AnyAnalyzer, error: Exception) -> bool:
         """Return whether the failure of an analyzer is known; one that the next run tries again is not."""
         is_past = isinstance(error, StandingError) and not error.is_retriable
-        return is_past and _canonical(analyzer) not in self.recent_errors
+        return is_past and analyzer.canonical() not in self.recent_errors
 
     def advice(self, failing: Iterable[tuple[str, str]], options: str = "") -> list[str]:
         """Return a line on how to settle the newest of some failures, of those that count if there are any.
@@ -159,10 +160,6 @@ def chosen_by(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
         return parse_selection(partitions, partition.keys)(partition)
 
     return chosen
-
-
-def _canonical(analyzer: AnyAnalyzer) -> str:
-    return analyzer.canonical()
 
 
 def _recent_errors(connection: Connection, dataset: str) -> frozenset[str]:
