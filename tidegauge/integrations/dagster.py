@@ -217,5 +217,5 @@ def _results(result: MeasurementResult, key: AssetKey) -> Iterable[AssetCheckRes
             passed=outcome is Outcome.PASSED,
             severity=AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR,
             description=None if outcome is Outcome.PASSED else result.text,
-            metadata={**_metadata(result), "outcome": MetadataValue.text(outcome)},
+            metadata={**_metadata(result), "outcome": MetadataValue.text(str(outcome))},
         )
