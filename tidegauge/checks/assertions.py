@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from math import inf, isnan
+from functools import partial
+from math import inf, isfinite, isnan
 from numbers import Real
 from types import CodeType
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from tidegauge.analyzers.core.description import Description, check_choice
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
 from tidegauge.analyzers.core.evidence import as_verdict
+from tidegauge.analyzers.core.formatting import measured
+from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import Registry
 
 LONGEST_SOURCE = 60
@@ -33,10 +36,6 @@ class Assertion(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """Return the assertion as the end of a sentence."""
-
-    @abstractmethod
-    def refused(self) -> str:
-        """Return the words between a violating value and the assertion in a message."""
 
 
 ASSERTIONS: Registry[Between] = Registry("assertion")
@@ -114,24 +113,20 @@ class Between(Description, Assertion):
         return self.closed in {"both", "upper"}
 
     def __str__(self) -> str:
+        return self.in_words(format_number)
+
+    def in_words(self, written: Callable[[float], str]) -> str:
+        """Return the bounds in words, with numbers written in some way."""
         if self.lower is None and self.upper is None:
             return "any number"
-        if self.lower == self.upper:
-            return f"exactly {format_number(self.lower)}"
+        if self.lower is not None and self.lower == self.upper:
+            return f"exactly {written(self.lower)}"
         words = []
         if self.lower is not None:
-            words.append(
-                f"{'at least' if self.has_lower else 'more than'} {format_number(self.lower)}"
-            )
+            words.append(f"{'at least' if self.has_lower else 'more than'} {written(self.lower)}")
         if self.upper is not None:
-            words.append(
-                f"{'at most' if self.has_upper else 'less than'} {format_number(self.upper)}"
-            )
+            words.append(f"{'at most' if self.has_upper else 'less than'} {written(self.upper)}")
         return " and ".join(words)
-
-    def refused(self) -> str:
-        """Return the words before the assertion in a message."""
-        return "is not"
 
 
 ASSERTIONS.add(Between)
@@ -159,10 +154,6 @@ class FunctionAssertion(Assertion):
         if not isinstance(code, CodeType) or code.co_name != "<lambda>":
             return str(name)
         return _expression(code) or "a function"
-
-    def refused(self) -> str:
-        """Return the words before the assertion in a message."""
-        return "does not satisfy"
 
 
 Bound = float | Decimal | None
@@ -217,19 +208,64 @@ def format_number(value: Any, digits: int = 12) -> str:
     )
 
 
-def violation_message(value: Any, assertion: Assertion) -> str:
-    """Return the message for a violating value, with as few digits as show the violation.
+def violation_message(
+    value: Any,
+    assertion: Assertion,
+    sentence: Callable[[str], str] = str,
+    scale: Scale = Scale.SIGNED,
+) -> str:
+    """Return the message for a violating value: the value, with few digits, and what is needed.
+
+    Parameters
+    ----------
+    value : Any
+    assertion : Assertion
+    sentence : callable
+        Takes the value as text, and returns the sentence that it is part of.
+    scale : Scale
+        Ratios are written as percentages and times as dates, unless a function judges the number.
 
     Examples
     --------
-    >>> violation_message(0.49247311828, Between(0.95)), violation_message(0.9999996, Between(1))
-    ('0.4925 is not at least 0.95', '0.9999996 is not at least 1')
+    >>> violation_message(0.49247311828, Between(0.95), "email is {} complete".format, Scale.RATIO)
+    'email is 49.2 % complete, at least 95 % needed'
+    >>> violation_message(0.9999996, Between(1), scale=Scale.RATIO), violation_message(7, Between(1000))
+    ('99.99996 %, at least 100 % needed', '7, at least 1,000 needed')
     """
-    text = format_number(value)
-    if isinstance(assertion, Between) and isinstance(value, Real):
-        texts = [format_number(value, digits) for digits in (4, 6, 8, 10)]
-        text = next((t for t in texts if not assertion.holds(t)), text)
-    return f"{text} {assertion.refused()} {assertion}"
+    if not isinstance(assertion, Between) or not isinstance(value, Real):
+        return f"{sentence(format_number(value))}, which does not satisfy {assertion}"
+    written = partial(number_text, scale=scale)
+    rounded = (
+        float(format_number(value, digits)) for digits in _MESSAGE_DIGITS.get(scale, (4, 6, 8, 10))
+    )
+    shown = next((number for number in rounded if not assertion.holds(number)), float(value))
+    return f"{sentence(written(shown))}, {assertion.in_words(written)} needed"
+
+
+_MESSAGE_DIGITS = {Scale.RATIO: (3, 4, 6, 8, 10), Scale.TIME: ()}
+"""Digits of a value that are tried until they show that it violates its bounds; others begin with four."""
+
+
+def number_text(number: float, scale: Scale, digits: int = 12) -> str:
+    """Format a metric's value for a message: a ratio as a percentage, a time in UTC.
+
+    Unlike `measured`, which is for reading alone, all digits are told: bounds are compared with them.
+
+    Examples
+    --------
+    >>> number_text(0.9999996, Scale.RATIO), number_text(1_000_000, Scale.COUNT), number_text(2.5, Scale.SIGNED)
+    ('99.99996 %', '1,000,000', '2.5')
+    """
+    number = float(number)
+    if scale is Scale.TIME:
+        return f"{measured(number, scale)} UTC"
+    if not isfinite(number):
+        return format_number(number)
+    if scale is Scale.RATIO:
+        return f"{format_number(100 * float(format_number(number, digits)))} %"
+    if number.is_integer() and abs(number) < _WHOLE:
+        return f"{number:,.0f}"
+    return format_number(number, digits)
 
 
 def _expression(code: CodeType) -> str:

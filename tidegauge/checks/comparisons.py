@@ -20,9 +20,22 @@ from tidegauge.analyzers.core.metric import Failure, Metric
 from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.quantiles import ApproxQuantile
-from tidegauge.checks.assertions import AssertionLike, Between, as_assertion, format_number
+from tidegauge.checks.assertions import (
+    AssertionLike,
+    Between,
+    as_assertion,
+    format_number,
+    number_text,
+)
 from tidegauge.checks.builder import ConstraintBuilder
-from tidegauge.checks.constraints import Constraint, ConstraintResult, ConstraintStatus, subject
+from tidegauge.checks.constraints import (
+    Constraint,
+    ConstraintResult,
+    ConstraintStatus,
+    column_text,
+    subject,
+    value_sentence,
+)
 
 MOST_ROWS = 1000
 """Maximum number of rows of a query's result."""
@@ -91,6 +104,11 @@ class ComparedEvidence:
 class ComparisonConstraint(Constraint):
     """An assertion on what is compared with something outside of the data and their history."""
 
+    @property
+    def about(self) -> str:
+        """The subject of messages."""
+        return subject(self.analyzer)
+
     @abstractmethod
     def judge_found(self, metric: Metric[Any], found: Any) -> ConstraintResult:
         """Evaluate comparison results."""
@@ -100,7 +118,7 @@ class ComparisonConstraint(Constraint):
         others = evidence.found if isinstance(evidence, ComparedEvidence) else {}
         found = others.get(self, "nothing was read to compare with")
         return (
-            self.failed(found, metric)
+            self.failed(f"{self.about}: {found}", metric)
             if isinstance(found, str)
             else self.judge_found(metric, found)
         )
@@ -132,8 +150,9 @@ class OtherTableConstraint(ComparisonConstraint):
             text = f"{subject(self.analyzer)} is several numbers, which cannot be compared as one"
             return self.failed(text, metric)
         change = relative_difference(float(own), float(other))
-        text = f"{format_number(own)}, but {format_number(other)} in {self.other}"
-        return self.judge(change, metric, lambda _: text)
+        value, there = (number_text(float(number), self.analyzer.scale) for number in (own, other))
+        text = f"{value_sentence(self.analyzer, value)}, but {there} in {self.other}"
+        return self.judge(change, metric, str, message=text)
 
 
 @dataclass(frozen=True)
@@ -158,14 +177,20 @@ class QueryConstraint(ComparisonConstraint):
         query, other = one_line(self.query), one_line(self.other)
         return f"{query}: {_tolerance(Between(-self.within, self.within))} {other}"
 
+    @property
+    def about(self) -> str:
+        """The first query."""
+        return one_line(self.query)
+
     def judge_found(self, metric: Metric[Any], found: QueryResults) -> ConstraintResult:
         """Compare the two results as collections of rows, in any order."""
         if not found.left and not found.right:
             return self.no_data(metric, "both queries give no row")
         only, others = different_rows(found.left, found.right, self.within)
         number = max(len(only), len(others))
-        text = f"{number:,} of {max(len(found.left), len(found.right)):,} rows differ"
-        result = self.judge(float(number), metric, lambda _: text)
+        rows = max(len(found.left), len(found.right))
+        text = f"{self.about}: {number:,} of {rows:,} rows differ"
+        result = self.judge(float(number), metric, str, message=text)
         if result.passed or not found.shown:
             return result
         # Sorted, as a query without ORDER BY gives its rows in any order.
@@ -219,23 +244,30 @@ class DriftConstraint(ComparisonConstraint):
         if isinstance(found, NothingEarlier):
             text = "no earlier distribution to compare with"
             if self.missing == "fail":
-                return self.failed(text, metric)
+                return self.failed(f"{column_text(self.analyzer)}: {text}", metric)
             return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, None, metric)
         distance = found["chi_square_p" if self.distance == "chi_square" else self.distance]
         if isnan(distance):
             return self._undefined(metric, found["unseen"])
         if self.assertion != SIGNIFICANCE:
-            return self.judge(distance, metric)
+            return self.judge(distance, metric, self._sentence)
         if not found["ks_significant"]:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", distance, metric)
-        return self.failed(f"{format_number(distance, 4)} is significant", metric, distance)
+        return self.failed(
+            f"{self._sentence(format_number(distance, 4))}, which is significant", metric, distance
+        )
+
+    def _sentence(self, text: str) -> str:
+        """Return the beginning of a message that tells the distance."""
+        return f"{DISTANCES[self.distance]} of {column_text(self.analyzer)} is {text}"
 
     def _undefined(self, metric: Metric[Any], unseen: float) -> ConstraintResult:
         """Return the result if there is no distance; ``unseen`` is the share of new categories."""
+        column = column_text(self.analyzer)
         if isnan(unseen):
-            return self.failed("one side has no values, so there is no distance", metric)
+            return self.failed(f"{column}: one side has no values, so there is no distance", metric)
         if unseen == 1:
-            return self.failed("no value occurred before", metric)
+            return self.failed(f"{column}: no value occurred before", metric)
         text = "too few values, or only one category, for the test: not evaluated"
         return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, None, metric)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, describe, nearest
@@ -19,8 +21,9 @@ from tidegauge.analyzers.core.evidence import (
     as_verdict,
     with_status,
 )
-from tidegauge.analyzers.core.formatting import measured, one_line
+from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric, Scale
+from tidegauge.analyzers.core.metric_names import metric_text
 from tidegauge.analyzers.measures.columns import ColumnCount, SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
 from tidegauge.analyzers.measures.histogram import Distribution, bin_key
@@ -97,10 +100,25 @@ class ConstraintResult:
         return with_status(self.message) if no_data else self.message
 
     @property
+    def sentence(self) -> str:
+        """The message for people, which says what it is about; a message of a value does by itself."""
+        no_data = self.status is ConstraintStatus.NO_DATA
+        return f"{self.constraint.description}: {self.text}" if no_data else self.text
+
+    @property
     def failed_by_value(self) -> bool:
         """True if the constraint failed by a value, not because there was none."""
         bad = self.status in {ConstraintStatus.FAILURE, ConstraintStatus.WARNING}
         return bad and self.metric is not None and not self.metric.failed
+
+    @property
+    def message_start(self) -> str:
+        """The message without its hint, before which bad values are told."""
+        return self.message.removesuffix(self._hint)
+
+    @property
+    def _hint(self) -> str:
+        return f". {self.constraint.hint}" if self.constraint.hint else ""
 
     def with_examples(self, examples: tuple[str, ...], rows: int | None = None) -> ConstraintResult:
         """Return the result with bad values, which are put into the message, before the hint.
@@ -109,10 +127,10 @@ class ConstraintResult:
         """
         if not examples:
             return self
-        hint = f". {self.constraint.hint}" if self.constraint.hint else ""
+        hint = self._hint
         counted = rows is None or isinstance(self.constraint.analyzer, SHARES_OF_ROWS)
         count = "" if counted else f": {rows:,} {'row' if rows == 1 else 'rows'}"
-        text = f"{self.message.removesuffix(hint)}{count}: {', '.join(examples)}{hint}"
+        text = f"{self.message_start}{count}: {', '.join(examples)}{hint}"
         return replace(self, message=text, examples=examples)
 
 
@@ -266,7 +284,14 @@ class Constraint(ABC):
         return ConstraintResult(self, ConstraintStatus.FAILURE, text, value, metric)
 
     def judge(
-        self, value: Any, metric: Metric[Any], tell: Callable[[str], str] = str
+        self,
+        value: Any,
+        metric: Metric[Any],
+        sentence: Callable[[str], str],
+        scale: Scale = Scale.SIGNED,
+        *,
+        suffix: str = "",
+        message: str | None = None,
     ) -> ConstraintResult:
         """Evaluate the assertion on a value.
 
@@ -274,21 +299,24 @@ class Constraint(ABC):
         ----------
         value : Any
         metric : Metric
-        tell : callable
-            Turns the text of the violation into the message.
+        sentence, scale
+            How a violating value is told, as for `violation_message`.
+        suffix : str
+            The end of the message of a violation.
+        message : str, optional
+            The whole message of a violation.
         """
         number = float(value) if isinstance(value, Real) else None
         try:
             holds = as_verdict(self.assertion.holds(value))  # of a subclass it may be anything
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             text = f"the assertion ({self.assertion}) raised {describe(error)}"
-            return self.failed(tell(text), metric, number)
+            return self.failed(f"{subject(self.analyzer)}: {text}", metric, number)
         if holds:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", number, metric)
-        message = violation_message(value, self.assertion)
-        if number is not None and self.analyzer.scale is Scale.TIME:
-            message = f"{measured(number, Scale.TIME)}: {message}"
-        return self.failed(tell(message), metric, number)
+        if message is None:
+            message = violation_message(value, self.assertion, sentence, scale) + suffix
+        return self.failed(message, metric, number)
 
 
 @dataclass(frozen=True)
@@ -316,7 +344,7 @@ class MetricConstraint(Constraint):
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
         """Evaluate the value, or a part of it."""
         value = self.part.of(metric.value) if self.part else metric.value
-        result = self.judge(value, metric, lambda told: told + self._counted(value, metric))
+        result = self._judged(value, metric)
         if self.warning is None or not result.passed:
             return result
         warned = replace(self, assertion=self.warning, warning=None).compare(metric, evidence)
@@ -324,14 +352,21 @@ class MetricConstraint(Constraint):
             return result
         return replace(warned, constraint=self, status=ConstraintStatus.WARNING)
 
-    def _counted(self, value: Any, metric: Metric[Any]) -> str:
-        """Return how many rows are bad, if the metric is a share of good rows that is too low.
+    def _judged(self, value: Any, metric: Metric[Any]) -> ConstraintResult:
+        """Evaluate a number; of a part of a composite value, the message tells what the part is."""
+        part, analyzer = self.part, self.analyzer
+        if part is None:
+            sentence = partial(value_sentence, analyzer)
+            suffix = self._counted(value, metric)
+            return self.judge(value, metric, sentence, analyzer.scale, suffix=suffix)
+        told = part.explain(metric.value)
+        whole = part.message(analyzer, told) if self.assertion == NONE_WANTED else None
+        sentence = partial(part.sentence, analyzer)
+        suffix = f": {told}" if told else ""
+        return self.judge(value, metric, sentence, part.scale, suffix=suffix, message=whole)
 
-        Of a part of a composite value, what the part tells of it.
-        """
-        if self.part:
-            told = self.part.explain(metric.value)
-            return f": {told}" if told else ""
+    def _counted(self, value: Any, metric: Metric[Any]) -> str:
+        """Return how many rows are bad, if the metric is a share of good rows that is too low."""
         wanted, rows = self.assertion, metric.weight
         if not isinstance(self.analyzer, SHARES_OF_ROWS) or not rows:
             return ""
@@ -340,8 +375,13 @@ class MetricConstraint(Constraint):
         return f": {round((1 - value) * rows):,} of {rows:,.0f} rows"
 
 
+NONE_WANTED = Between(0, 0)
+
+
 class MetricComponent(ABC):
     """One number of a composite value."""
+
+    scale: ClassVar[Scale] = Scale.COUNT
 
     @abstractmethod
     def of(self, value: Any) -> float:
@@ -350,6 +390,14 @@ class MetricComponent(ABC):
     def subject(self, analyzer: AnyAnalyzer) -> str:
         """Return the number's text for messages."""
         return f"{self} of {subject(analyzer)}"
+
+    def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
+        """Return the sentence of a message that tells the number, which is given as text."""
+        return f"{self} of {column_text(analyzer)} is {text}"
+
+    def message(self, analyzer: AnyAnalyzer, told: str) -> str | None:
+        """Return the whole message if none are wanted and some are there; None for the usual one."""
+        return None
 
     def explain(self, value: Any) -> str:
         """Return what a failure message tells of the value; nothing by default."""
@@ -408,6 +456,10 @@ class AbsentValueCount(MetricComponent):
             f"absent of {', '.join(map(str, self.values))} in {analyzer.instance}{where}", LONGEST
         )
 
+    def message(self, analyzer: AnyAnalyzer, told: str) -> str:
+        """Return the column and what is absent."""
+        return f"{column_text(analyzer)}: {told}"
+
     def __str__(self) -> str:
         return "absent values"
 
@@ -421,8 +473,24 @@ class SchemaDifferenceCount(MetricComponent):
         return float(len(value.differences))
 
     def explain(self, value: SchemaComparison) -> str:
-        """Return the differences."""
-        return "; ".join(value.differences)
+        """Return the differences.
+
+        Examples
+        --------
+        >>> SchemaDifferenceCount().explain(SchemaComparison(("no column 'channel'", "'id' is int, not bigint")))
+        "column 'channel' is missing; 'id' is int, not bigint"
+        """
+        return "; ".join(
+            _NO_COLUMN.sub(r"column \1 is missing", difference) for difference in value.differences
+        )
+
+    def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
+        """Return the sentence of a message that tells the number of differences."""
+        return f"has_schema: differences are {text}"
+
+    def message(self, analyzer: AnyAnalyzer, told: str) -> str:
+        """Return the differences after the name of the check."""
+        return f"has_schema: {told}"
 
     def __str__(self) -> str:
         return "differences"
@@ -438,6 +506,12 @@ class LeastColumnShare(MetricComponent):
     >>> LeastColumnShare().of(found), LeastColumnShare().explain(found)
     (0.75, 'amount 0.75')
     """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+
+    def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
+        """Return the sentence of a message that tells the least share."""
+        return f"{text} of the values of a column are equal"
 
     def of(self, value: Mapping[str, float]) -> float:
         """Return the least share."""
@@ -490,7 +564,12 @@ class DataTypeShare(MetricComponent):
     (0.75, 0.3333333333333333)
     """
 
+    scale: ClassVar[Scale] = Scale.RATIO
     kind: str
+
+    def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
+        """Return the sentence of a message that tells the share."""
+        return f"{column_text(analyzer)} is {text} {self.kind}"
 
     def __post_init__(self) -> None:
         if self.kind not in DATA_TYPE_GROUPS:
@@ -542,6 +621,42 @@ def subject(analyzer: AnyAnalyzer) -> str:
         if analyzer.where is None
         else f"{analyzer.instance} where {analyzer.where}"
     )
+
+
+def column_text(analyzer: AnyAnalyzer) -> str:
+    """Return an analyzer's columns, or the name of its condition, with its filter.
+
+    Examples
+    --------
+    >>> column_text(Completeness("email", where="country = 'DE'"))
+    "email where country = 'DE'"
+    """
+    return f"{analyzer.instance} where {analyzer.where}" if analyzer.where else analyzer.instance
+
+
+def value_sentence(analyzer: AnyAnalyzer, text: str) -> str:
+    """Return the beginning of a message that tells an analyzer's value, which is given as text.
+
+    Examples
+    --------
+    >>> value_sentence(Completeness("email"), "69.1 %"), value_sentence(Size(where="x > 0"), "7")
+    ('email is 69.1 % complete', 'row count where x > 0 is 7')
+    """
+    where = f" where {analyzer.where}" if analyzer.where else ""
+    form = _SENTENCES.get(type(analyzer))
+    if form is not None:
+        return form.format(of=column_text(analyzer), where=where, value=text)
+    return f"{metric_text(analyzer.name, analyzer.instance)}{where} is {text}"
+
+
+_SENTENCES: dict[type[Any], str] = {
+    Completeness: "{of} is {value} complete",
+    Compliance: "{of}: true of {value} of rows",
+    PatternMatch: "{of} matches its pattern in {value} of rows",
+    Size: "row count{where} is {value}",
+    Uniqueness: "{of} is {value} unique",
+}
+_NO_COLUMN = re.compile(r"\Ano column ('.*')\Z", re.DOTALL)
 
 
 def _reason(metric: Metric[Any]) -> str:

@@ -14,9 +14,15 @@ from typing import Any
 from tidegauge.analyzers.core.description import Description
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence
-from tidegauge.analyzers.core.metric import Metric
-from tidegauge.checks.assertions import Between, format_number
-from tidegauge.checks.constraints import Constraint, ConstraintResult, ConstraintStatus, subject
+from tidegauge.analyzers.core.metric import Metric, Scale
+from tidegauge.checks.assertions import Between, format_number, number_text
+from tidegauge.checks.constraints import (
+    Constraint,
+    ConstraintResult,
+    ConstraintStatus,
+    subject,
+    value_sentence,
+)
 
 _AGO = re.compile(r"(?:(?P<statistic>mean|median|min|max) of )?(?P<count>[1-9]\d*)(?P<unit>[hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -28,8 +34,12 @@ _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 }
 COMPARISONS = ("difference", "ratio")
 MISSING = ("pass", "fail")
-DIGITS = 6
-"""Significant digits of the values compared in messages."""
+DIGITS, RATIO_DIGITS = 6, 4
+"""Significant digits of the values compared in messages; of ratios, which are percentages there."""
+
+
+def _value_text(value: float, scale: Scale) -> str:
+    return number_text(value, scale, RATIO_DIGITS if scale is Scale.RATIO else DIGITS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,17 +136,17 @@ class HistoryConstraint(Constraint):
             return self.no_history(f"no {what} of {self.baseline} to compare with", metric, now)
         place, then = found
 
-        def tell(refused: str) -> str:
-            was = f"{format_number(now, DIGITS)}, after {format_number(then, DIGITS)} ({place})"
-            return f"{was}: the {self.how} {refused}"
-
-        result = self.judge(difference_or_ratio(now, then, self.how), metric, tell)
+        scale = self.analyzer.scale
+        value, before = (_value_text(number, scale) for number in (now, then))
+        values = f"{value_sentence(self.analyzer, value)}, after {before} ({place})"
+        change = difference_or_ratio(now, then, self.how)
+        result = self.judge(change, metric, lambda text: f"{values}: the {self.how} is {text}")
         return ConstraintResult(self, result.status, result.message, now, metric)
 
     def no_history(self, text: str, metric: Metric[Any], now: float) -> ConstraintResult:
         """Return the result if there is nothing to compare with."""
         if self.missing == "fail":
-            return self.failed(text, metric, now)
+            return self.failed(f"{subject(self.analyzer)}: {text}", metric, now)
         return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
 
 
@@ -172,19 +182,22 @@ class AnomalyConstraint(Constraint):
         if judgement is None:
             text = f"too little is known from before for {self.usual.detector} to tell"
             if self.missing == "fail":
-                return self.failed(text, metric, now)
+                return self.failed(f"{subject(self.analyzer)}: {text}", metric, now)
             return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
         if not judgement.unusual:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", now, metric)
         within = judgement.lower <= now <= judgement.upper
         also = ", though within the usual range" if within else ""
-        parts = [f"{format_number(now, DIGITS)} is unusual for {self.usual.detector}{also}"]
+        value, expected, lower, upper = (
+            _value_text(number, self.analyzer.scale)
+            for number in (now, judgement.expected, judgement.lower, judgement.upper)
+        )
+        sentence = value_sentence(self.analyzer, value)
+        parts = [f"{sentence}, unusual for {self.usual.detector}{also}"]
         if isfinite(judgement.expected):
-            parts.append(f"expected {format_number(judgement.expected, DIGITS)}")
+            parts.append(f"expected {expected}")
         if isfinite(judgement.lower) or isfinite(judgement.upper):
-            parts.append(
-                f"usual are {format_number(judgement.lower, DIGITS)} to {format_number(judgement.upper, DIGITS)}"
-            )
+            parts.append(f"usual are {lower} to {upper}")
         return self.failed(", ".join(parts), metric, now)
 
 

@@ -365,8 +365,7 @@ class Verification:
         for one in failed[:MOST_LINES]:
             where = " ".join(filter(None, (one.dataset, one.partition, one.segment)))
             of = f"{names[one.check]} ({self.level_of(one)})"
-            what = f"{one.result.constraint.description}: {one.result.text}"
-            lines.append("  " + one_line(f"{of}{where and f', {where}'}: {what}"))
+            lines.append("  " + one_line(f"{of}{where and f', {where}'}: {one.result.sentence}"))
         if len(failed) > MOST_LINES:
             lines.append(f"and {len(failed) - MOST_LINES} more")
         return "\n".join(lines)

@@ -87,7 +87,7 @@ class CheckedTable:
         alike: dict[tuple[bool, str, str, str], list[str]] = {}
         for one in found.judged:
             if not one.result.passed:
-                told = f"{one.result.constraint.description}: {one.result.text}"
+                told = one.result.sentence
                 failure = (self.is_known(one), self.place(one), str(found.level_of(one)), told)
                 alike.setdefault(failure, []).append(one.partition or one.dataset)
         for (is_known, place, level, told), partitions in sorted(
@@ -287,6 +287,8 @@ def _told_again(
         alone = alike[one.partition, _named(one)] == 1
         no_data = one.result.status is ConstraintStatus.NO_DATA
         kept = told.get(_named(one)) if alone and not no_data else None
+        if kept and not kept.startswith(one.result.message_start):
+            kept = None  # kept by an older release, in other words
         result = replace(one.result, message=kept) if kept else one.result
         found.append(replace(one, result=result))
     return found

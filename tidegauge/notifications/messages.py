@@ -213,12 +213,12 @@ def verdict_message(
 
     Examples
     --------
-    >>> failed = {"ds=2013-02-08": ["Size(): at least 600: 12 is not at least 600"]}
+    >>> failed = {"ds=2013-02-08": ["row count is 12, at least 600 needed"]}
     >>> title, body = verdict_message("flights", "checks", failed, ["ds=2013-02-07"])
     >>> print(title, body, sep=chr(10))
     Tidegauge: checks failed in flights
     1 partition fails, 1 passes again
-    - ds=2013-02-08: Size(): at least 600: 12 is not at least 600
+    - ds=2013-02-08: row count is 12, at least 600 needed
     - ds=2013-02-07 passes again
     See: tidegauge rules history flights --failed
     """

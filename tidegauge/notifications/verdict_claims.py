@@ -25,7 +25,7 @@ from tidegauge.repository.store.listing import retirements
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.rows import Severity
 from tidegauge.repository.store.verdicts import standing_verdicts
-from tidegauge.rules.outcome.result import WARNINGS, CheckResult
+from tidegauge.rules.outcome.result import WARNINGS, CheckResult, failure_text
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -86,9 +86,9 @@ class _Standing:
 
     def messages(self, severity: Severity) -> list[str]:
         """Return the messages of the constraints that fail, and of those that warn."""
-        told = [f"{name}: {message}" for name, message in self.errors]
+        told = [failure_text(name, message) for name, message in self.errors]
         if severity is not Severity.ERROR:
-            told += [f"warning: {name}: {message}" for name, message in self.warnings]
+            told += [f"warning: {failure_text(*warning)}" for warning in self.warnings]
         return told
 
 

@@ -34,14 +34,16 @@ def messages(found):
 
 def test_messages_name_bad_values(orders):
     assert messages(tg.verify(orders, CHECK)) == [
-        "0.25 is not at least 1: 3 of 4 rows: null, 'x\\n'. Codes are a letter and a digit.",
-        "0.75 is not at least 0.9: 1 of 4 rows: 'odd'",
-        "0.5 is not at least 1: 2 of 4 rows: 3",
-        "2 is not at least 3: 2 rows: 'A1', 'x\\n'",
-        "0.75 is not at least 1: 1 of 4 rows: (id: 3, status: null)",
-        "0.5 is not at least 1: 2 of 4 rows",  # the bad value is null
-        "1 is not at least 2: 1 row: 1",
-        "4 is not at least 5",
+        "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'x\\n'."
+        " Codes are a letter and a digit.",
+        "status is one of new: true of 75 % of rows, at least 90 % needed: 1 of 4 rows: 'odd'",
+        "id is 50 % unique, at least 100 % needed: 2 of 4 rows: 3",
+        "MinLength of code is 2, at least 3 needed: 2 rows: 'A1', 'x\\n'",
+        "closed orders have a status: true of 75 % of rows, at least 100 % needed: 1 of 4 rows:"
+        " (id: 3, status: null)",
+        "code is 50 % complete, at least 100 % needed: 2 of 4 rows",  # the bad value is null
+        "Minimum of id is 1, at least 2 needed: 1 row: 1",
+        "row count is 4, at least 5 needed",
     ]
 
 
@@ -49,18 +51,23 @@ def test_values_are_those_that_break_the_limit_in_force(spark):
     """Below 0 it fails, below 10 it warns: of a failure 5 is no bad value."""
     data = spark.createDataFrame([(-1,), (5,), (11,)], "x int")
     check = tg.Check("c").has_min("x", 0).warn(10)
-    assert messages(tg.verify(data, check)) == ["-1 is not at least 0: 1 row: -1"]
-    assert messages(tg.verify(data.where("x > 0"), check)) == ["5 is not at least 10: 1 row: 5"]
+    assert messages(tg.verify(data, check)) == ["Minimum of x is -1, at least 0 needed: 1 row: -1"]
+    assert messages(tg.verify(data.where("x > 0"), check)) == [
+        "Minimum of x is 5, at least 10 needed: 1 row: 5"
+    ]
 
 
 def test_private_columns_are_shown_nowhere(orders):
     told = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
-    assert told[0] == "0.25 is not at least 1: 3 of 4 rows. Codes are a letter and a digit."
+    assert told[0] == (
+        "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows."
+        " Codes are a letter and a digit."
+    )
     assert told[1].endswith("'odd'")
     assert told[2:5] == [
-        "0.5 is not at least 1: 2 of 4 rows",
-        "2 is not at least 3",
-        "0.75 is not at least 1: 1 of 4 rows",
+        "id is 50 % unique, at least 100 % needed: 2 of 4 rows",
+        "MinLength of code is 2, at least 3 needed",
+        "closed orders have a status: true of 75 % of rows, at least 100 % needed: 1 of 4 rows",
     ]
     assert messages(tg.verify(orders, CHECK, examples=False))[1].endswith("rows")
 

@@ -344,7 +344,7 @@ def test_a_facet_tells_each_assertion_of_a_partition(repo):
                     "expected": "at least 0.95",
                     "column": "x",
                     "actual": "0.9",
-                    "description": "0.9 is not at least 0.95: 1 of 10 rows",
+                    "description": "x is 90 % complete, at least 95 % needed: 1 of 10 rows",
                 },
                 {
                     "assertion": "Size",

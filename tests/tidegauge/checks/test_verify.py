@@ -229,7 +229,7 @@ def test_last_week_by_the_partition_s_own_time(days):
     }
     failed = tg.verify(days, lower, partitions="all").failures
     assert failed["message"].tolist() == [
-        "0.8, after 0.9 (ds=2013-01-01): the difference -0.1 is not at least -0.05"
+        "x is 80 % complete, after 90 % (ds=2013-01-01): the difference is -0.1, at least -0.05 needed"
     ]
     assert tg.verify(days, tg.Check("d").not_below(COMPLETE, "7d", by=0.1), partitions="all").passed
     mean = tg.Check("d").compared(SIZE, "mean of 3d", (0.9, 1.1), "ratio")
@@ -276,7 +276,11 @@ def test_anomalies_by_what_came_before_and_never_by_their_own_value(repo):
     commit(repo, day(5, "b", rows=21))
     found = of(repo, check, partitions="ds=2013-01-05")
     assert found["status"].tolist() == ["failure"]  # 21 by 10
-    assert found["message"].str.startswith("21 is unusual for RelativeRateOfChange(0.5, 2.0)").all()
+    assert (
+        found["message"]
+        .str.startswith("row count is 21, unusual for RelativeRateOfChange(0.5, 2.0)")
+        .all()
+    )
     commit(repo, day(5, "c", rows=20))
     assert statuses(repo, check, partitions="ds=2013-01-05") == {"05": "success"}  # 20 by 10
     assert statuses(repo, check, partitions="all")["01"] == "no history"
@@ -335,15 +339,15 @@ def test_frames_lines_and_errors(days):
     assert len(frame) == 9
     assert frame["time"].iloc[0] == dt.datetime(2013, 1, 8, tzinfo=dt.UTC)
     assert found.failures["message"].tolist() == [
-        "5 is not at least 6. <b>Call</b> the feed",
-        "9 is not at most 8",
-        "10 is not at most 8",
+        "row count is 5, at least 6 needed. <b>Call</b> the feed",
+        "Mean of x is 9, at most 8 needed",
+        "Mean of x is 10, at most 8 needed",
     ]
     assert str(found).splitlines() == [
         "error: 3 of 9 constraints failed, in 3 of 3 partitions",
-        "  sizes (warning), d ds=2013-01-08: Size(): at least 6: 5 is not at least 6. <b>Call</b> the feed",
-        "  sizes (2) (error), d ds=2013-01-09: Mean('x'): at most 8: 9 is not at most 8",
-        "  sizes (2) (error), d ds=2013-01-10: Mean('x'): at most 8: 10 is not at most 8",
+        "  sizes (warning), d ds=2013-01-08: row count is 5, at least 6 needed. <b>Call</b> the feed",
+        "  sizes (2) (error), d ds=2013-01-09: Mean of x is 9, at most 8 needed",
+        "  sizes (2) (error), d ds=2013-01-10: Mean of x is 10, at most 8 needed",
     ]
     page = found._repr_html_()
     assert "&lt;b&gt;Call" in page
@@ -511,9 +515,9 @@ def test_values_that_have_to_occur(spark):
     assert of(frame, check)["message"].tolist() == [
         "",
         "",
-        "1 is not exactly 0: no row has '4'",
-        "1 is not exactly 0: no row has '2026-02-01'",
-        "1 is not exactly 0: no row has '3'",
+        "n: no row has '4'",
+        "at: no row has '2026-02-01'",
+        "n where s IS NOT NULL: no row has '3'",
     ]
     assert of(frame.limit(0), check)["status"].tolist() == ["failure"] * 5
 

@@ -51,10 +51,10 @@ def check(tmp_path, repo, capsys):
 def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
     status, out = check()
     assert status == 2
-    failed = "Completeness('name'): at least 0.75, warns unless at least 0.9"
-    first, second = (f"ds={day}: {failed}: " for day in DAYS)
-    assert f"people.yml:8: warning: {first}0.75 is not at least 0.9: 1 of 4 rows" in out
-    assert f"people.yml:8: error: {second}0.5 is not at least 0.75: 2 of 4 rows" in out
+    first, second = (f"ds={day}: name is " for day in DAYS)
+    warning, error = ("75 % complete, at least 90 % needed", "50 % complete, at least 75 % needed")
+    assert f"people.yml:8: warning: {first}{warning}: 1 of 4 rows" in out
+    assert f"people.yml:8: error: {second}{error}: 2 of 4 rows" in out
     assert out.endswith("notifications: 1 sent\n")
     kept = repo.verdicts("people", name="checks")
     assert dict(zip(kept["partition"], kept["passed"], strict=True)) == {
@@ -129,10 +129,9 @@ def test_constraints_of_one_name_have_lines_and_messages_of_their_own(table, che
     for of_second in ("ds=2013-01-01", both):
         status, out = check(text=text)
         assert status == 2
-        assert (
-            "people.yml:6: error: ds=2013-01-01: named: at least 1: 0.75 is not at least 1" in out
-        )
-        assert f"people.yml:7: error: {of_second}: named: at least 1: 0.25 is not at least 1" in out
+        shares = ("75 % of rows, at least 100 % needed", "25 % of rows, at least 100 % needed")
+        assert f"people.yml:6: error: ds=2013-01-01: named: true of {shares[0]}" in out
+        assert f"people.yml:7: error: {of_second}: named: true of {shares[1]}" in out
 
 
 def test_a_table_without_partitions_has_no_data(spark, table, check):
@@ -177,10 +176,10 @@ checks:
 
 def test_failures_name_bad_values_of_their_partition_unless_they_are_private(table, check):
     # Null does not match.
-    first, second = (f"ds={day}: PatternMatch('name', '[a-c]'): at least 1: " for day in DAYS)
+    first, second = (f"ds={day}: name matches its pattern in " for day in DAYS)
     told = (
-        f"{first}0.5 is not at least 1: 2 of 4 rows: null, 'd'",
-        f"{second}0.25 is not at least 1: 3 of 4 rows: null, 'd'",
+        f"{first}50 % of rows, at least 100 % needed: 2 of 4 rows: null, 'd'",
+        f"{second}25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'd'",
     )
     for _ in range(2):  # the second time as kept: nothing is scanned
         status, out = check(text=PATTERN)
@@ -207,8 +206,8 @@ def test_run_judges_checks_too(table, check, tmp_path, repo, capsys):
     assert run_command(["run", str(tmp_path / "people.yml"), "--db", str(repo.database.url)]) == 2
     out = capsys.readouterr().out
     assert "notifications: 1 sent" in out
-    assert "people.yml:8: warning: ds=2013-01-01: Completeness('name')" in out
-    assert "people.yml:8: error: ds=2013-01-02: Completeness('name')" in out
+    assert "people.yml:8: warning: ds=2013-01-01: name is 75 % complete" in out
+    assert "people.yml:8: error: ds=2013-01-02: name is 50 % complete" in out
     assert len(repo.verdicts("people", name="checks")) == 2
 
 

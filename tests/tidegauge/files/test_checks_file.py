@@ -275,11 +275,8 @@ def test_a_failure_that_all_partitions_share_is_told_once(load):
         checked = check_table(load(text), run, SimpleNamespace(name="db.t"))
     size, complete = sorted(line.partition("error: ")[2] for line in checked.failures())
     lacking = "Completeness('z') was not measured; add Completeness('z') to the suite"
-    assert (
-        complete
-        == f"ds=2013-01-03 and 2 other partitions: Completeness('z'): at least 1: {lacking}"
-    )
-    assert size == "ds=2013-01-02: Size(): at least 90: 10 is not at least 90"
+    assert complete == f"ds=2013-01-03 and 2 other partitions: {lacking}"
+    assert size == "ds=2013-01-02: row count is 10, at least 90 needed"
 
 
 EMPTY_SPEC = """

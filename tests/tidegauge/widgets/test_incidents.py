@@ -274,7 +274,7 @@ def test_the_checks_that_fail_on_its_partitions_are_told(repo, number, tmp_path)
     check_table(load_suite(suite), run, SimpleNamespace(name="db.t"))
     (failed,) = looked(repo, number)["checks"]  # warnings pass, and 98 rows are at most 98
     assert (failed["name"], failed["partition"]) == ("checks", "ds=2013-01-04")
-    assert failed["reasons"] == ["Size(): at most 98: 99 is not at most 98"]
+    assert failed["reasons"] == ["row count is 99, at most 98 needed"]
     commit(repo, day(4, "repaired", rows=97, only=[SIZE]))
     assert looked(repo, number)["checks"] == [], "the verdict is of other data"
 

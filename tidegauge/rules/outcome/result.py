@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -296,7 +297,27 @@ def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
         found = CheckResult.from_json(result)
     except RuleError:
         return [result] if foreign else []
-    return [f"{name}: {message}" for name, message in found.error_messages]
+    return [failure_text(name, message) for name, message in found.error_messages]
+
+
+_SAYS_ITS_SUBJECT = re.compile(
+    r", (?:at least|at most|more than|less than|exactly) .* needed\b|, which does not satisfy "
+    r"|\Ahas_schema: |\A[^:]+: no row has '"
+)
+"""Messages of constraints. Those of rules and of older releases tell a number without what it is of."""
+
+
+def failure_text(name: str, message: str) -> str:
+    """Return a failure for people: the name of the rule or constraint only where the message needs it.
+
+    Examples
+    --------
+    >>> failure_text("fare", "3 records, none wanted")
+    'fare: 3 records, none wanted'
+    >>> failure_text("Completeness('email'): at least 0.9", "email is 69.1 % complete, at least 90 % needed")
+    'email is 69.1 % complete, at least 90 % needed'
+    """
+    return message if _SAYS_ITS_SUBJECT.search(message) else f"{name}: {message}"
 
 
 def failure_samples(result: str) -> list[str]:
