@@ -46,6 +46,13 @@ if TYPE_CHECKING:
     from tidegauge.suite import Suite
 
 
+_CHANGE_TEXTS = {
+    Change.RESTATED: "changed and measured again",
+    Change.ADDED: "measured by added analyzers",
+}
+"""Changes in words, where the name of a change says nothing to who has not read of versions."""
+
+
 @dataclass(frozen=True)
 class Run:
     """The result of `analyze`: the run's report, and access to its metrics.
@@ -67,7 +74,7 @@ class Run:
     ...     print(tg.analyze(rides, suite, repository=repo))
     ...     print(tg.analyze(rides, suite, repository=repo, partitions="all"))
     rides: 1 partitions scanned, 1 new, 0 skipped
-    rides: 1 partitions scanned, 1 restated, 0 skipped
+    rides: 1 partitions scanned, 1 changed and measured again, 0 skipped
     """
 
     report: RunReport
@@ -131,7 +138,7 @@ class Run:
         for change in Change:
             count = sum(c is change for c in self.changes.values())
             if count:
-                words.append(f"{count} {change}")
+                words.append(f"{count} {_CHANGE_TEXTS.get(change, change)}")
         words.append(f"{self.report.skipped} skipped{self._uncompared}")
         if self.report.gone:
             words.append(f"{len(self.report.gone)} gone")

@@ -287,7 +287,7 @@ def _places(low: float, high: float) -> list[tuple[float, str]]:
 
 
 def _strip(partitions: Sequence[Record]) -> str:
-    """Draw the last partitions as a strip: filled if measured, numbered if restated, crossed if gone."""
+    """Draw the last partitions as a strip: filled if measured, numbered if measured again, crossed if gone."""
     some = partitions[-_STRIP:]
     if not some:
         return note("None.")
@@ -314,7 +314,7 @@ def _strip(partitions: Sequence[Record]) -> str:
             )
         parts.append("</g>")
     height = -(-len(some) // _ACROSS) * _CELL + LINE
-    label = f"the last {len(some)} partitions, {restated} restated, {gone} gone"
+    label = f"the last {len(some)} partitions, {restated} measured again, {gone} gone"
     parts.append(
         f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_ends(some, label), 200)}</text>'
     )

@@ -68,7 +68,7 @@ def test_a_page(url, repo, tmp_path, capsys):
     assert "■ error: 30 Jan 2013: volume -70 %" in text
     assert "ds=2013-01-03: version 2" in text
     assert "ds=2013-01-04: gone" in text
-    assert "30 partitions, 1 restated, 1 gone" in text
+    assert "30 partitions, 1 measured again, 1 gone" in text
     assert "Size in ds=2013-01-30" in text
     assert "✕ failed" in text  # of a column that is not there
     assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
