@@ -124,7 +124,7 @@ def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(
     making.run(FULL, size(3))
     assert status(making) == 0
     *_, failure, advice, _ = making.summary.lines(" --db x.db")
-    assert "known error: ds=2013-01-02: Size()" in failure
+    assert "known error: ds=2013-01-02: row count is 10, at least 900 needed" in failure
     label = "tidegauge dataset label d bad --since 2013-01-02 --until 2013-01-02 --db x.db"
     assert advice.startswith(
         f"  to settle ds=2013-01-02: repair the data; or label its time: {label}; or accept it: "
@@ -202,7 +202,7 @@ def test_failures_are_accepted_until_the_data_or_the_check_changes(making):
     (row,) = repo.overview().to_dict("records")
     assert (row["failing"], row["failing_known"]) == (0, 0)
     log = json.loads(repo.verdicts("d", partition="ds=2013-01-02")["result"][0])["checkLog"]
-    assert log == ["accepted by ann: a test load", "Size(): at least 900: 10 is not at least 900"]
+    assert log == ["accepted by ann: a test load", "row count is 10, at least 900 needed"]
     making.run(FULL.replace("900", "950"))
     assert status(making) == 2
     making.run(FULL)  # back to the text that was accepted: it is judged anew
@@ -255,9 +255,13 @@ def test_commands_accept_and_label(making, tmp_path, capsys):
         assert capsys.readouterr().out == "d from 2013-01-01 to 2013-01-01: bad\n"
         accept = ["dataset", "accept", "d", "ds=2013-01-02", "--note", "a test load", "--db", url]
         assert run_command([*accept, "--dry-run"]) == 0
-        assert capsys.readouterr().out.startswith("would be accepted: checks: Size(): at least")
+        assert capsys.readouterr().out.startswith(
+            "would be accepted: checks: row count is 10, at least 900 needed"
+        )
         assert run_command(accept) == 0
-        assert capsys.readouterr().out.startswith("accepted: checks: Size(): at least 900")
+        assert capsys.readouterr().out.startswith(
+            "accepted: checks: row count is 10, at least 900 needed"
+        )
         file.run(FULL)
         assert status(file) == 0
         assert run_command(["report", "d", "--db", url]) == 0
