@@ -189,7 +189,8 @@ def test_each_action_writes_what_it_says(root, repo):
     pane = root.locator(".tg-incident")
     give_name(root)
     for action, labels, then, teaches in ACTIONS:
-        before, events = len(repo.labels()), pane.locator(".tg-timeline li").count()
+        before = len(repo.labels())
+        events = pane.locator(".tg-timeline").evaluate("list => list.children.length")
         pane.get_by_label("Note", exact=True).fill("why")
         if action == "Assign":
             pane.get_by_label("Assignee").fill("Bob")
@@ -208,14 +209,28 @@ def test_each_action_writes_what_it_says(root, repo):
         assert set(said["by"]) == {"ann"}
         assert set(said["incident_id"]) == {number}
         assert status(repo, number) == then, action
-        assert pane.locator(".tg-inbox-status").first.inner_text() == then
+        expect(pane.locator(".tg-inbox-status").first).to_have_text(then)
         expect(pane.locator(".tg-timeline li")).to_have_count(events + len(labels))  # drawn anew
         pane.locator(".tg-timeline li").last.get_by_text("by ann").wait_for()
     snooze = repo.labels().query("label == 'snoozed'").iloc[-1]
     assert snooze["until"] - snooze["created_at"] == pytest.approx(
         timedelta(days=7), abs=timedelta(minutes=1)
     )
-    assert pane.locator(".tg-incident-facts").get_by_text("assigned to Bob").is_visible()
+    expect(pane.locator(".tg-incident-facts").get_by_text("assigned to Bob")).to_be_visible()
+
+
+def test_what_is_typed_stays_when_somebody_else_labels_the_incident(root, repo):
+    from playwright.sync_api import expect
+
+    number = look_at_an_incident(root, repo)
+    pane = root.locator(".tg-incident")
+    pane.get_by_label("Note", exact=True).fill("looking into it")
+    pane.get_by_label("Assignee").fill("Bob")
+    repo.label(number, "comment", by="carol", note="seen")
+    pane.locator(".tg-timeline li").last.get_by_text("by carol").wait_for()
+    expect(pane.get_by_label("Assignee")).to_have_value("Bob")
+    expect(pane.get_by_label("Assignee")).to_be_focused()
+    expect(pane.get_by_label("Note", exact=True)).to_have_value("looking into it")
 
 
 def test_incidents_are_searched_and_labelled_together(root, repo):

@@ -38,6 +38,7 @@ export class IncidentPane {
   private readonly body = h("div", { class: "tg-incident-body" });
   private readonly empty = h("p", { class: "tg-empty" });
   private readonly drafts = new Map<number, string>();
+  private assigneeTyped = false;
   private incident: IncidentAnswer | null = null;
   private evidence: SeriesAnswer | null = null;
   private key = "";
@@ -60,6 +61,7 @@ export class IncidentPane {
     this.snooze.value = String(SNOOZES[2][0]);
     this.form = h("div", { class: "tg-incident-form" }, this.conflict, this.note, this.decisions, this.others, this.help, this.readOnly);
     this.note.addEventListener("input", () => this.incident && this.drafts.set(this.incident.incident, this.note.value));
+    this.assignee.addEventListener("input", () => (this.assigneeTyped = true));
     this.element = h("article", { class: "tg-incident", tabindex: "-1", "aria-label": "The incident" }, this.empty, this.head, this.form, this.body);
     this.clear("");
   }
@@ -90,7 +92,8 @@ export class IncidentPane {
     }
     if (!this.incident) this.clear("Loading …");
     this.element.setAttribute("aria-busy", "true");
-    this.form.inert = true; // it is still about the incident before
+    // Until the answer comes the form is about the incident before; one that is only read again keeps its focus.
+    this.form.inert = this.incident?.incident !== id;
     try {
       const { data: incident } = await this.shell.link.ask("incident", { incident: id });
       const evidence = await this.shell.link.ask("series", { ids: incident.evidence });
@@ -115,6 +118,7 @@ export class IncidentPane {
       this.note.value = this.drafts.get(incident.incident) ?? "";
       this.conflict.hidden = true;
       this.help.textContent = NO_ACTION;
+      this.assigneeTyped = false;
     }
     this.showHead(incident);
     this.showActions(incident);
@@ -153,7 +157,7 @@ export class IncidentPane {
     buttons[0].classList.add("tg-primary");
     this.decisions.replaceChildren(...buttons);
     this.author.show();
-    if (document.activeElement !== this.assignee) this.assignee.value = incident.assignee ?? this.shell.author ?? "";
+    if (!this.assigneeTyped) this.assignee.value = incident.assignee ?? this.shell.author ?? "";
   }
 
   // --- body
@@ -295,6 +299,7 @@ export class IncidentPane {
       this.drafts.delete(incident.incident);
       if (this.incident?.incident !== incident.incident) return;
       this.note.value = "";
+      if (action === "assign") this.assigneeTyped = false;
       this.conflict.hidden = true;
       this.show(answer.data);
       shell.announce(`${ACTIONS[action].text}: saved for incident ${incident.incident}.`);
