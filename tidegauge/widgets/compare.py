@@ -16,7 +16,7 @@ from tidegauge.repository.store.queries import MetricQuery, dataset_id
 from tidegauge.repository.store.rows import series_key
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answer import Answer, seconds, shown, table
-from tidegauge.widgets.visible import matches, ordered
+from tidegauge.widgets.visible import alphabetical_ranks, matches, ordered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,14 +64,19 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 
 def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return every metric on both sides, the most surprising first, with id and scale of their series."""
+    """Return every metric on both sides, the most surprising first, with id and scale of their series.
+
+    The arrays ``…_rank`` are the alphabetical order of the columns of text.
+    """
     found = frame(repository, asked, with_merged=False)
     # A row with a stored anomaly may rank low by surprise: keep it.
     marked = found.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
     kept = marked.head(MOST).sort_index()
     told = {"total": len(found), "unusual": int(found["unusual"].sum())}
     answer = table(kept, **told, dataset=shown(asked["dataset"]))
-    return Answer(answer.told, {**answer.arrays, **_series(repository, asked["dataset"], kept)})
+    ranks = {f"{name}_rank": alphabetical_ranks(kept[name]).to_numpy() for name in SEARCHED}
+    series = _series(repository, asked["dataset"], kept)
+    return Answer(answer.told, {**answer.arrays, **series, **ranks})
 
 
 def _series(
@@ -124,7 +129,7 @@ def _listed(found: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
         key = _relative(found) if sort == "merged" else found.get(sort)
         if key is not None:
             if key.dtype.kind not in "iufb":
-                key = key.str.casefold()
+                key = alphabetical_ranks(key)
             found = ordered(found, key, descending=down)
     return found.reset_index(drop=True)
 

@@ -10,7 +10,7 @@ from tidegauge.repository.history.tables import TABLE_COLUMNS, table_rows
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.verdicts import passing_checks
 from tidegauge.widgets.answer import Answer, table
-from tidegauge.widgets.visible import matches, ordered
+from tidegauge.widgets.visible import alphabetical_ranks, matches, ordered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 SEARCHED = ("dataset", "health", "owner", "tags")
+ALPHABETICAL = ("dataset", "owner")
+"""Columns of the page and of the frame that sort by their texts."""
 SORTED_BY = {
-    "dataset": "dataset",
     "newest": "time",
     "completeness": "completeness",
     "run": "run_started_at",
-    "owner": "owner",
 }
 """Columns of the frame by those of the page that sort by them, the oldest and smallest first."""
 
@@ -32,9 +32,11 @@ def tables(repository: Repository, _: Mapping[str, Any]) -> Answer:
     """Return the health of all tables; names of datasets untruncated, as the script sends them back."""
     now = datetime.now(UTC)
     found = _health(repository, now)
-    return table(
+    answer = table(
         found.drop(columns="dataset"), datasets=found["dataset"].tolist(), now=int(now.timestamp())
     )
+    ranks = {f"{name}_rank": alphabetical_ranks(found[name]).to_numpy() for name in ALPHABETICAL}
+    return Answer(answer.told, {**answer.arrays, **ranks})
 
 
 def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
@@ -61,6 +63,8 @@ def _sort_key(found: pd.DataFrame, column: str | None) -> pd.Series:
     """Return the key by which a column of the page sorts, the worst first, as in tables.ts."""
     import pandas as pd
 
+    if column in ALPHABETICAL:
+        return alphabetical_ranks(found[column])
     if column in SORTED_BY:
         return found[SORTED_BY[column]]
     match column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -130,8 +131,30 @@ def _place(
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
+def alphabetical_ranks(texts: pd.Series) -> pd.Series:
+    """Return each text's rank in alphabetical order, regardless of case; NaN for missing and empty texts.
+
+    The page sorts by these ranks, so that it and the exported data have one order. Letters with accents
+    follow those without. Texts that differ only by case have the same rank.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> alphabetical_ranks(pd.Series(["zip", "Ärzte", "", "Order", "apple", "order"])).tolist()
+    [3.0, 1.0, nan, 2.0, 0.0, 2.0]
+    """
+    import pandas as pd
+
+    keys = [
+        unicodedata.normalize("NFKD", text.casefold()) if isinstance(text, str) and text else None
+        for text in texts
+    ]
+    ranks = {key: float(rank) for rank, key in enumerate(sorted({key for key in keys if key}))}
+    return pd.Series([ranks.get(key, np.nan) for key in keys], texts.index, np.float64)
+
+
 def ordered(frame: pd.DataFrame, key: pd.Series, *, descending: bool) -> pd.DataFrame:
-    """Return a frame sorted by a key; unknown and empty keys come last either way, ties keep their order."""
-    unknown = key.isna() | (key == "")
+    """Return a frame sorted by a key; unknown keys come last either way, ties keep their order."""
+    unknown = key.isna()
     known = key[~unknown].sort_values(ascending=not descending, kind="stable")
     return frame.loc[[*known.index, *key.index[unknown]]]

@@ -38,12 +38,11 @@ export function joinMerged(cells: TableColumns, merged: TableColumns): void {
   Object.assign(cells.numbers, { merged_baseline: before, merged_current: after, merged: change });
 }
 
-/** Comparator of rows by a column; NaN sorts last in both directions, ties keep their order. */
+/** Comparator of rows by a column; NaN and empty texts sort last in both directions, ties keep their order. */
 export function compareByColumn(cells: TableColumns, key: string, descending: boolean): (a: number, b: number) => number {
   const sign = descending ? -1 : 1;
-  const texts = cells.texts[key];
-  if (texts) return (a, b) => sign * (texts[a] ?? "").localeCompare(texts[b] ?? "", "en") || a - b;
-  const numbers = cells.numbers[key];
+  // Python ranks texts, so that exported data have the order of the page.
+  const numbers = cells.numbers[`${key}_rank`] ?? cells.numbers[key];
   if (!numbers) return (a, b) => a - b; // not known yet
   return (a, b) => {
     const [left, right] = [numbers[a], numbers[b]];

@@ -14,6 +14,8 @@ const cells: TableColumns = {
   numbers: {
     unusual: Float64Array.from([1, 0, 0, 1]),
     change: Float64Array.from([-2, NaN, 5, -2]),
+    name_rank: Float64Array.from([1, 0, 2, 1]),
+    segment_rank: Float64Array.from([NaN, NaN, NaN, 0]),
   },
 };
 
@@ -32,6 +34,8 @@ test("what is not known comes last both ways, and equal ones stay in order", () 
   assert.deepEqual(order("change", false), [0, 3, 2, 1]);
   assert.deepEqual(order("name", false), [1, 0, 3, 2]);
   assert.deepEqual(order("name", true), [2, 0, 3, 1]);
+  assert.deepEqual(order("segment", false), [3, 0, 1, 2]);
+  assert.deepEqual(order("segment", true), [3, 0, 1, 2]);
 });
 
 test("infinite numbers are ordered, too", () => {

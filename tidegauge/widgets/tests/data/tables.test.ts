@@ -4,12 +4,12 @@ import { filterTables, newestAges, sortTables, type TableHealth } from "../../sr
 
 const table = (dataset: string, place: number, changes: Partial<TableHealth> = {}): TableHealth => ({
   dataset, place, health: "ok", errors: 0, warnings: 0, infos: 0, snoozed: 0, failing: 0, failingKnown: 0, passing: 0, newest: "ds=1", time: 1, previous: NaN, arrived: 1,
-  size: 10, sizeSeries: NaN, completeness: 1, lowest: 1, runStatus: "complete", runStarted: 1, owner: null, tags: null, ...changes,
+  size: 10, sizeSeries: NaN, completeness: 1, lowest: 1, runStatus: "complete", runStarted: 1, owner: null, ownerRank: NaN, datasetRank: NaN, tags: null, ...changes,
 });
 const TABLES = [
-  table("orders", 0, { health: "error", errors: 1, owner: "sales", size: 5 }),
-  table("visits", 1, { health: "warning", warnings: 2, size: NaN, tags: "env=prod" }),
-  table("agents", 2, { owner: "support", size: 70 }),
+  table("orders", 0, { health: "error", errors: 1, owner: "sales", ownerRank: 0, datasetRank: 1, size: 5 }),
+  table("visits", 1, { health: "warning", warnings: 2, size: NaN, tags: "env=prod", datasetRank: 2 }),
+  table("agents", 2, { owner: "support", ownerRank: 1, datasetRank: 0, size: 70 }),
 ];
 const names = (tables: TableHealth[]) => tables.map(({ dataset }) => dataset);
 
@@ -26,6 +26,7 @@ test("tables are sorted by a column, those without a value last either way", () 
   assert.deepEqual(names(sortTables(TABLES, "size", false)), ["agents", "orders", "visits"]);
   assert.deepEqual(names(sortTables(TABLES, "size", true)), ["orders", "agents", "visits"]);
   assert.deepEqual(names(sortTables(TABLES, "owner", false)), ["orders", "agents", "visits"]);
+  assert.deepEqual(names(sortTables(TABLES, "owner", true)), ["agents", "orders", "visits"]);
 });
 
 test("a partition's age is told apart from its arrival", () => {
