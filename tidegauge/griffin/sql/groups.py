@@ -273,18 +273,31 @@ def _closing(tokens: Tokens, begin: int) -> int:
 
 
 def _items(tokens: Tokens) -> Iterator[Tokens]:
-    """Yield the parts of a list between its commas, without words of grouping sets."""
+    """Yield the parts of a list between its commas, without words of grouping sets and needless brackets."""
     item: Tokens = []
     depth = 0
     sets = bool(_SETS & set(tokens))
     for piece in tokens:
         depth += (piece in "([") - (piece in ")]")
         if piece == "," and (depth == 0 or sets):
-            yield item
+            yield _without_brackets(item)
             item = []
         elif not sets or piece not in _SETS | {"(", ")"}:
             item.append(piece)
-    yield item
+    yield _without_brackets(item)
+
+
+def _without_brackets(item: Tokens) -> Tokens:
+    """Return an item without brackets around all of it but its alias; a query or a list keeps its own."""
+    while item[:1] == ["("]:
+        end = _closing(item, 0)
+        inside, rest = item[1:end], item[end + 1 :]
+        is_alias = len(rest) < 2 or (rest[0] == "as" and len(rest) == 2)
+        is_one = len(_split(inside, frozenset({","}))) == 1
+        if not inside or inside[0] in {"select", "from", "with"} or not (is_alias and is_one):
+            break
+        item = inside + rest
+    return item
 
 
 def _plain(word: str) -> str:

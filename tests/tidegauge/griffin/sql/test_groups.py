@@ -4,6 +4,13 @@ import pytest
 from tidegauge.griffin.sql.groups import group_labels
 
 QUERIES = [
+    ("select city, max(n) as m from t group by (city)", "city m", ("city",)),
+    ("select (city) as c, max(n) m from t group by ((city))", "c m", ("c",)),
+    ("select (city), max(n) m from t group by city", "city m", ("city",)),
+    ("select upper(city) u, max(n) m from t group by (upper(city))", "u m", ("u",)),
+    ("select city, max(n) m from t group by (1)", "city m", ("city",)),
+    ("select (a) + b as s, (t.city), count(*) n from t group by (a) + b, (t.city)", "s city n", ("s", "city")),
+    ("select c from (select (city) c, count(*) n from t group by (city))", "c", ("c",)),
     ("select city, count(*) n from t group by city", "city n", ("city",)),
     ("SELECT t.city AS c, n FROM t GROUP BY city, n", "c n", ("c", "n")),
     ("select upper(city) as c, max(`n`) from t group by upper(city)", "c max(n)", ("c",)),
