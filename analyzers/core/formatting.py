@@ -190,18 +190,44 @@ def _time(seconds: float) -> str:
         return number(seconds)
 
 
+MOST_DIGITS = 12
+"""Maximum number of digits after the point of a percentage."""
+
+
 def percent(share: float) -> str:
     """Format a share as a percentage; a negative share as 0 %.
 
+    Only none is 0 %, and only all is 100 %: other shares have as many digits as tell them apart.
+
     Examples
     --------
-    >>> percent(0.5213), percent(0.0021), percent(0)
-    ('52 %', '0.21 %', '0 %')
+    >>> percent(0.5213), percent(0.0021), percent(0), percent(0.9997), percent(1)
+    ('52 %', '0.21 %', '0 %', '99.97 %', '100 %')
     """
     hundredths = 100 * max(share, 0.0)
-    if hundredths == 0 or hundredths >= 10:
-        return f"{hundredths:.0f} %"
-    return f"{hundredths:.2g} %"
+    if hundredths == 0:
+        return "0 %"
+    if hundredths < 10:
+        return f"{hundredths:.2g} %"
+    digits = 0
+    while digits < MOST_DIGITS and round(hundredths, digits) == 100 != hundredths:
+        digits += 1
+    return f"{hundredths:.{digits}f} %"
+
+
+def percent_change(value: float, usual: float) -> str:
+    """Format how much a number differs from a usual one, which is positive, as a percentage with its sign.
+
+    Examples
+    --------
+    >>> percent_change(3, 1060), percent_change(0, 1060), percent_change(1166, 1060)
+    ('-99.7 %', '-100 %', '+10 %')
+    """
+    change = value / usual - 1
+    text = percent(abs(change))
+    if text == "0 %":
+        return text
+    return f"{'-' if change < 0 else '+'}{text}"
 
 
 def escaped(text: Any, most: int | None = WIDE) -> Markup:

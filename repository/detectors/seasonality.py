@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegauge.analyzers.core.formatting import number
+from tidegauge.analyzers.core.formatting import number, percent
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.dates import DateEffects, days_within
@@ -244,4 +244,4 @@ def _change(size: float, level: float, scale: Scale) -> str:
         return f"{number(abs(moved - usual))} {side}"
     if moved >= TIMES * usual:
         return f"{moved / usual:.1f} times as high"
-    return f"{100 * abs(moved / usual - 1):.0f} % {side}"
+    return f"{percent(abs(moved / usual - 1))} {side}"

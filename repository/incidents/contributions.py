@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum, isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import measured, plain
+from tidegauge.analyzers.core.formatting import measured, percent, plain
 from tidegauge.repository.store.frames import columns, frame_of
 
 if TYPE_CHECKING:
@@ -260,17 +260,6 @@ def _relative(part: ContributionPart, *, additive: bool) -> float:
 
 def _amount(moved: float) -> str:
     return next((word for low, high, word in _WORDS if low <= moved <= high), percent(moved))
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.413)
-    '41 %'
-    """
-    return f"{100 * share:.0f} %"
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import isfinite, nan
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import measured, number, one_line, percent
+from tidegauge.analyzers.core.formatting import measured, number, one_line, percent, percent_change
 from tidegauge.analyzers.core.metric_names import metric_text
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.missing import is_missing, missing_span
@@ -260,7 +260,7 @@ def _said(one: Anomaly) -> str:
     if one.scale == "count" and expected > 0 and value / expected >= MANY_TIMES:
         return f"{subject} {number(round(value / expected, 0))} times as high"
     if one.scale == "count" and expected > 0:
-        return f"{subject} {(value / expected - 1) * 100:+.0f} %"
+        return f"{subject} {percent_change(value, expected)}"
     return f"{subject} is {measured(value, one.scale)} instead of {measured(expected, one.scale)}"
 
 

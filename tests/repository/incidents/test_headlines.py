@@ -373,3 +373,20 @@ def test_a_factor_that_overflows_is_unknown():
         for n, part in enumerate("ab")
     ]
     assert headline(found, DAY).endswith("for c=a and c=b")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (0, "volume -100 %"),
+        (3, "volume -99.7 %"),
+        (5, "volume -99.5 %"),
+        (6, "volume -99 %"),
+        (530, "volume -50 %"),
+        (1059, "volume -0.094 %"),
+        (1063, "volume +0.28 %"),
+    ],
+)
+def test_only_no_rows_at_all_are_a_hundred_per_cent_less(rows, said):
+    size = dataclasses.replace(anomaly("Size", "*", rows, 1060.0, scale=Scale.COUNT), name="Size")
+    assert headline([size], DAY).partition(": ")[2] == said

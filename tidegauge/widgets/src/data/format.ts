@@ -40,11 +40,12 @@ export function formatChange(change: number, percent: boolean): string {
   return change > 0 && text !== "0 pp" ? `+${text}` : text;
 }
 
-/** Format a relative change: `+12 %`. */
+/** Format a relative change: `+12 %`; only all is 100 %. */
 export function formatPercent(share: number | null): string {
   if (share === null || Number.isNaN(share)) return "–";
   const percent = 100 * share;
-  const digits = Math.abs(percent) < 10 ? 1 : 0;
+  let digits = Math.abs(percent) < 10 ? 1 : 0;
+  while (digits < 12 && Math.abs(percent) !== 100 && Number(Math.abs(percent).toFixed(digits)) === 100) digits++;
   const text = Math.abs(percent).toFixed(digits);
   const sign = Number(text) === 0 ? "" : percent > 0 ? "+" : "-"; // no -0.0 %
   return `${sign}${text} %`;

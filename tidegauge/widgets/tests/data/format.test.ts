@@ -13,6 +13,8 @@ test("numbers", () => {
 test("shares, moments, counts", () => {
   assert.equal(formatPercent(0.123), "+12 %");
   assert.equal(formatPercent(-0.0123), "-1.2 %");
+  assert.equal(formatPercent(-0.9972), "-99.7 %");
+  assert.equal(formatPercent(-1), "-100 %");
   assert.equal(formatPercent(-0.00004), "0.0 %");
   assert.equal(formatPercent(null), "–");
   assert.equal(formatTime(1360281600), "2013-02-08");
