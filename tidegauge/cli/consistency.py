@@ -119,7 +119,7 @@ def clean(
             print(f"{one.table} {name}")
     say(str(done))
     if compact:
-        with open_repository(db, artifacts) as repository:
+        with open_repository(db, artifacts, dry_run=dry_run) as repository:
             say(str(compact_log(namespace, repository=repository, spark=spark, dry_run=dry_run)))
     return 0
 

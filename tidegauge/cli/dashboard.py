@@ -156,7 +156,7 @@ def _check(shown: Shown) -> None:
             f"there is no database {database.file}; name one with --db, or make one: tidegauge run"
         )
         raise DatabaseAccessError(msg)
-    with open_repository(shown.db, shown.artifacts, read_only=shown.read_only) as repository:
+    with open_repository(shown.db, shown.artifacts, read_only=True) as repository:
         there = repository.datasets()
         if shown.dataset is not None and shown.dataset not in there:
             raise UnknownDatasetError(shown.dataset, there)

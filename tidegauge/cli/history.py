@@ -68,7 +68,7 @@ def metrics(
         "as_of": moment(as_of),
     }
     rows: Sequence[Mapping[str, Any]]
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, read_only=True) as repository:
         of = the_dataset(repository, dataset)
         with selected(repository.database, of, filters) as (connection, query, when):
             if window is None:

@@ -69,7 +69,10 @@ class DashboardSource:
                 return old
             self.close()
             shown = self._shown
-            repository = Repository(shown.db, artifacts=shown.artifacts, read_only=shown.read_only)
+            # To look at a database must not upgrade it, which older releases could no longer write to.
+            repository = Repository(
+                shown.db, artifacts=shown.artifacts, read_only=shown.read_only, upgrade=False
+            )
             try:
                 self._file = _identity(repository.database.file)
                 self._backend = Backend(repository, samples=shown.samples)

@@ -14,6 +14,7 @@ from tidegauge.files.runs import Summary
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
 import tidegauge as tg
+from tests.support.kept import put_kept
 from tidegauge import __version__
 
 
@@ -58,6 +59,34 @@ def test_json_has_all_digits_of_small_numbers(tmp_path, capsys):
     assert run_command(["metrics", "d", "--db", url, "--format", "json"]) == 0
     found = {row["partition"]: row["value"] for row in json.loads(capsys.readouterr().out)}
     assert found == {**values, "ds=2013-01-04": None}
+
+
+READING = [
+    ["metrics", "d"],
+    ["metrics", "d", "--window", "7d"],
+    ["report"],
+    ["anomalies", "list"],
+    ["anomalies", "show", "1"],
+    ["backtest", "Seasonal"],
+    ["rules", "history", "d"],
+    ["export", "csv"],
+    ["consistency", "export", "days.jsonl"],
+    ["dataset", "list"],
+]
+"""Commands that only read the repository."""
+
+
+@pytest.mark.parametrize("command", [*READING, ["dashboard"]])
+def test_reading_does_not_upgrade_an_older_database(tmp_path, capsys, command):
+    file = tmp_path / "r.db"
+    put_kept("0006", f"sqlite:///{file}", tmp_path / "artifacts")
+    before = file.read_bytes()
+    assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
+    err = capsys.readouterr().err
+    assert "is at revision '0006', older than '0007'" in err
+    assert "tidegauge db upgrade" in err
+    assert file.read_bytes() == before
+    assert not list(tmp_path.glob("*.backup.db"))
 
 
 @pytest.mark.parametrize("command", [["backup"], ["downgrade", "0005"]])
@@ -287,9 +316,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
     assert run_command(["db", "check", "--db", url]) == 0
 
 
-@pytest.mark.parametrize(
-    "command", [["db", "check"], ["rules", "history", "d"], ["anomalies", "list"]]
-)
+@pytest.mark.parametrize("command", [["db", "check"], *READING])
 def test_reading_a_mistyped_database_says_so_and_leaves_no_file(tmp_path, capsys, command):
     file = tmp_path / "mistyped.db"
     assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
@@ -338,7 +365,7 @@ def test_wrong_use_exits_with_1_and_says_why(url, arguments, says, capsys):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("sqlite:////no/such/folder/x.db", "there is no folder"),
+        ("sqlite:////no/such/folder/x.db", "there is no database /no/such/folder/x.db to read"),
         ("nonsense", "not the URL of a database"),
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", "cannot open or write"),
     ],
