@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
+    DatabaseVersionError,
     NotOurDatabaseError,
     RepositoryWarning,
 )
@@ -35,7 +36,8 @@ from tidegauge.analyzers.core.filesystems import (
 from tidegauge.repository.maintenance.integrity import referenced_files
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import (
-    SECRETS,
+    SQLITE_HEADER,
+    UNFINISHED,
     VERSION_TABLE,
     Database,
     all_revisions,
@@ -74,6 +76,8 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
 
 
 def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -> Path:
+    if database.revision() == UNFINISHED:
+        raise DatabaseVersionError(database.unfinished_message())
     target = to or _named(database)
     if target.exists():
         msg = f"{target} is there already; name another file"
@@ -227,9 +231,8 @@ _LOCK_SECONDS = 30
 
 def _conninfo(database: Database) -> str:
     """Return the URL without secrets, as PostgreSQL's tools accept it."""
-    # `URL.set` would keep the password: None means to it that nothing is given.
-    url = database.url._replace(drivername="postgresql", password=None)
-    return url.difference_update_query(SECRETS).render_as_string(hide_password=False)
+    return sa.make_url(database.address).set(drivername="postgresql").render_as_string()
+
 
 
 def _run_postgres(tool: str, database: Database, *options: str, text: str | None = None) -> str:

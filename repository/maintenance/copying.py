@@ -2,17 +2,21 @@
 
 Rows are copied in the order of their keys, in batches that are committed one by one, so a copy that
 was killed goes on behind the last batch. Until all is copied and compared, the target has the
-revision `UNFINISHED`, with which nothing else opens it.
+revision `UNFINISHED`, with which nothing else opens it, and a row among its leases names the source.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -22,13 +26,17 @@ from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
     DatabaseVersionError,
 )
+from tidegauge.analyzers.core.filesystems import PRIVATE_FILE, create_file
+from tidegauge.repository.maintenance.integrity import referenced_files
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.bulk import Row, insert_rows
 from tidegauge.repository.store.database import (
+    COPY_OF,
     UNFINISHED,
     VERSION_TABLE,
     Database,
+    copy_source,
     head_revision,
     read_revision,
 )
@@ -73,6 +81,8 @@ def copy_repository(
     target: Database,
     target_artifacts: Artifacts,
     report: Callable[[str], None] = lambda _: None,
+    *,
+    discard_unfinished: bool = False,
 ) -> Copied:
     """Copy all of a repository: states, metrics, versions, labels and files.
 
@@ -86,23 +96,29 @@ def copy_repository(
     source_artifacts, target_artifacts : Artifacts
     report : callable
         Takes a line of text for each table that is copied.
+    discard_unfinished : bool
+        Begin anew if the target has an unfinished copy; by default one of the same source is
+        finished, and one of another source is an error.
 
     Raises
     ------
     DatabaseVersionError
         If the source is not at the newest revision.
     DatabaseAccessError
-        If the target holds another repository, is the source itself, or differs after the copy.
+        If the target holds another repository or an unfinished copy of one, is the source itself, is
+        being copied to, or differs after the copy; or if a folder of large states is not given or
+        cannot be written.
     CorruptStateError
         If a file of the source is missing or damaged.
     """
-    head, revision = head_revision(), source.revision()
-    if revision != head:
-        msg = f"{source.name} is at revision {revision}, not {head}: run tidegauge db upgrade first"
-        raise DatabaseVersionError(msg)
-    target_artifacts.require_folder()
-    resumes = _prepare(source, target)
-    with source.read() as reading:
+    _require_copyable(source, target)
+    with _only_copy_to(target), source.read() as reading:
+        # Everything that can be missing is looked for before the first row is copied.
+        names = referenced_files(reading)
+        _require_files(names, source_artifacts)
+        _require_target_folder(target, target_artifacts)
+        resumes = _prepare(source, target, discard_unfinished=discard_unfinished)
+        _copy_files(names, source_artifacts, target_artifacts)
         copied = _copy_tables(reading, target, report)
         different = _different(reading, target)
         if different and resumes:  # the source has changed since the copy began
@@ -113,45 +129,172 @@ def copy_repository(
         if different:
             msg = f"{target.name} differs from {source.name} in {', '.join(different)}"
             raise DatabaseAccessError(msg)
-        files = _copy_files(reading, source_artifacts, target_artifacts)
-    _finish(target)
-    return Copied(len(TABLES), copied, files)
+        _finish(target)
+    return Copied(len(TABLES), copied, len(names))
 
 
-def _prepare(source: Database, target: Database) -> bool:
-    """Create the target's tables, empty; return whether it has a part of an earlier copy."""
-    if source.file is not None and target.file is not None:
-        same = target.file.absolute() == source.file.absolute()
-    else:
-        same = target.url == source.url
-    if same:
-        raise DatabaseAccessError(f"{target.name} is the source itself; give another database")
-    revision = target.revision()
-    if revision == UNFINISHED:
-        return True
+def _require_copyable(source: Database, target: Database) -> None:
+    """Raise an error if the source is at an older revision, unfinished, or the target itself."""
+    head, revision = head_revision(), source.revision()
     if revision is None:
-        target.require_empty()
-        target.migrate()
-    elif revision != head_revision() or target.row_counts()[s.dataset.name]:
-        msg = f"{target.name} holds a repository already; give an empty database"
+        raise DatabaseAccessError(f"{source.name} is empty: there is nothing to copy")
+    source.require_known(revision)
+    if revision != head:
+        msg = f"{source.name} is at revision {revision}, not {head}: run tidegauge db upgrade first"
+        raise DatabaseVersionError(msg)
+    if source.is_shared and target.address == source.address:
+        raise DatabaseAccessError(f"{target.name} is the source itself; give another database")
+
+
+def _require_files(names: set[str], artifacts: Artifacts) -> None:
+    """Raise an error if files of large states are not in the source's folder."""
+    if names and artifacts.root is None:
+        msg = (
+            f"the source has {len(names):,} large states in a folder: name it by --artifacts FOLDER"
+        )
         raise DatabaseAccessError(msg)
-    _set_revision(target, UNFINISHED)
-    _clear(target)
-    return False
+    missing = sorted(names - artifacts.files()) if names else []
+    if missing:
+        what = (
+            f"the file {missing[0]}"
+            if len(missing) == 1
+            else f"{len(missing):,} files, such as {missing[0]},"
+        )
+        msg = (
+            f"{what} of {artifacts.root} is missing; if the folder was moved, name it by --artifacts;"
+            " `tidegauge db check` lists what is missing"
+        )
+        raise CorruptStateError(msg)
 
 
-def _set_revision(database: Database, revision: str) -> None:
-    version = sa.table(VERSION_TABLE, sa.column("version_num"))
-    with _writing(database) as connection:
-        connection.execute(sa.update(version).values(version_num=revision))
+def _require_target_folder(target: Database, artifacts: Artifacts) -> None:
+    """Raise a `DatabaseAccessError` if the target has no folder for large states, or it cannot be written."""
+    if artifacts.root is None and not target.is_sqlite:
+        msg = (
+            f"{target.name} needs a folder for large states that all who use it can reach: name it by"
+            " --to-artifacts FOLDER"
+        )
+        raise DatabaseAccessError(msg)
+    artifacts.require_writable()
 
 
 @contextmanager
-def _writing(database: Database) -> Iterator[Connection]:
-    """Open a write transaction, whatever the revision."""
-    engine = database.engine.execution_options(tidegauge_write=True)
-    with engine.begin() as connection:
-        yield connection
+def _only_copy_to(target: Database) -> Iterator[None]:
+    """Hold the target against other copies until this one ends, even by a kill.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If another copy to the target is running.
+    """
+    if not target.is_shared:
+        yield
+    elif target.file is None:
+        # A lock of a transaction, because a connection pooler may change sessions between them.
+        with target.transaction(at_any_revision=True) as connection:
+            schema = sa.func.hashtext(sa.func.coalesce(sa.func.current_schema(), ""))
+            lock = sa.select(sa.func.pg_try_advisory_xact_lock(_COPY_LOCK, schema))
+            deadline = time.monotonic() + LOCK_WAIT_SECONDS
+            while not connection.execute(lock).scalar():
+                if time.monotonic() >= deadline:
+                    raise DatabaseAccessError(_running_message(target))
+                time.sleep(0.1)
+            connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield
+    else:
+        with _locked(target.file, target):
+            yield
+
+
+_COPY_LOCK = 827164
+"""PostgreSQL's advisory lock of a copy, together with the schema it goes to."""
+LOCK_WAIT_SECONDS = 5.0
+"""Seconds in which a server notices that the process of an earlier copy was killed."""
+
+
+@contextmanager
+def _locked(file: Path, target: Database) -> Iterator[None]:
+    """Hold a lock of SQLite on an empty file beside the target: the system releases it if we are killed."""
+    lock = file.with_name(file.name + "-copying")
+    with target.translated():
+        if file.parent.is_dir():
+            create_file(lock, PRIVATE_FILE)
+        connection = sqlite3.connect(lock, timeout=0, isolation_level=None)
+    with closing(connection):
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise DatabaseAccessError(_running_message(target)) from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows does not remove an open file
+                lock.unlink()
+
+
+def _running_message(target: Database) -> str:
+    with target.read() as connection:
+        row = None
+        if read_revision(connection) == UNFINISHED:
+            c = s.lease.c
+            query = sa.select(s.lease).where(c.dataset.startswith(COPY_OF, autoescape=True))
+            row = connection.execute(query).first()
+    what = "" if row is None else f", a {row.dataset} by process {row.pid} on {row.host}"
+    return f"another copy to {target.name} is running{what}; wait until it ends, or give another database"
+
+
+def _prepare(source: Database, target: Database, *, discard_unfinished: bool) -> bool:
+    """Create the target's tables, empty; return whether it has a part of an earlier copy of the source."""
+    revision = target.revision()
+    if revision is None:
+        target.require_empty()
+        target.migrate()
+    elif revision not in {head_revision(), UNFINISHED}:
+        raise DatabaseAccessError(_taken_message(target))
+    with target.transaction(at_any_revision=True) as connection:
+        if read_revision(connection) == UNFINISHED:
+            earlier = copy_source(connection)
+            if earlier == source.address and not discard_unfinished:
+                _note_source(connection, source)
+                return True
+            if not discard_unfinished:
+                msg = (
+                    f"{target.name} has an unfinished copy of {earlier or 'an unknown database'}, not of"
+                    f" {source.address}: finish it with that source, give another database or schema, or replace"
+                    " it with --discard-unfinished"
+                )
+                raise DatabaseAccessError(msg)
+        elif connection.execute(sa.select(s.dataset.c.id)).first() is not None:
+            raise DatabaseAccessError(_taken_message(target))
+        _delete_rows(connection)
+        _note_source(connection, source)
+        _set_sequences(connection)  # a missing right is an error now, not when all is copied
+        _set_revision(connection, UNFINISHED)
+    return False
+
+
+def _taken_message(target: Database) -> str:
+    return f"{target.name} holds a repository already; give an empty database"
+
+
+def _note_source(connection: Connection, source: Database) -> None:
+    """Write into the target what is copied to it, and by which process."""
+    connection.execute(sa.delete(s.lease))
+    connection.execute(
+        sa.insert(s.lease).values(
+            dataset=COPY_OF + source.address,
+            fence=0,
+            holder="",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            expires_at=datetime.now(UTC),
+        )
+    )
+
+
+def _set_revision(connection: Connection, revision: str) -> None:
+    version = sa.table(VERSION_TABLE, sa.column("version_num"))
+    connection.execute(sa.update(version).values(version_num=revision))
 
 
 def _clear(target: Database) -> None:
@@ -162,12 +305,16 @@ def _clear(target: Database) -> None:
     DatabaseAccessError
         If another copy has finished it meanwhile.
     """
-    with _writing(target) as connection:
+    with target.transaction(at_any_revision=True) as connection:
         if read_revision(connection) != UNFINISHED:
             msg = f"another copy to {target.name} has finished meanwhile; give an empty database"
             raise DatabaseAccessError(msg)
-        for table in reversed(TABLES):
-            connection.execute(sa.delete(table))
+        _delete_rows(connection)
+
+
+def _delete_rows(connection: Connection) -> None:
+    for table in reversed(TABLES):
+        connection.execute(sa.delete(table))
 
 
 def _copy_tables(reading: Connection, target: Database, report: Callable[[str], None]) -> int:
@@ -177,7 +324,7 @@ def _copy_tables(reading: Connection, target: Database, report: Callable[[str], 
         count = sa.select(sa.func.count()).select_from(table)
         rows = int(reading.execute(count).scalar_one())
         total += rows
-        with target.engine.connect() as connection:
+        with target.read() as connection:
             last = connection.execute(
                 _in_order(connection, table, _key(table), descending=True)
             ).first()
@@ -185,7 +332,7 @@ def _copy_tables(reading: Connection, target: Database, report: Callable[[str], 
         if known < rows:
             report(f"{table.name}: {rows - known:,} of {rows:,} rows")
             for batch in _batches(reading, table, None if last is None else tuple(last)):
-                with _writing(target) as connection:
+                with target.transaction(at_any_revision=True) as connection:
                     insert_rows(connection, table, [c.name for c in table.columns], batch)
     return total
 
@@ -236,7 +383,7 @@ def _by_code_points(
 
 def _different(reading: Connection, target: Database) -> list[str]:
     """Return the names of the tables whose rows are not equal."""
-    with target.engine.connect() as connection, connection.begin():
+    with target.read() as connection:
         return [t.name for t in TABLES if digest(reading, t) != digest(connection, t)]
 
 
@@ -259,15 +406,8 @@ def _comparable(value: Any) -> Any:
     return value
 
 
-def _copy_files(reading: Connection, source: Artifacts, target: Artifacts) -> int:
-    """Copy the files that states refer to, and compare them by the hashes in their names."""
-    tables = (s.state, s.named_state, s.folded_state)
-    names = {
-        name
-        for table in tables
-        for name in reading.execute(sa.select(table.c.artifact).distinct()).scalars()
-        if name is not None
-    }
+def _copy_files(names: set[str], source: Artifacts, target: Artifacts) -> None:
+    """Copy files of large states, and compare them by the hashes in their names."""
     there = target.files()
     for name in sorted(names):
         if name not in there:
@@ -279,21 +419,27 @@ def _copy_files(reading: Connection, source: Artifacts, target: Artifacts) -> in
             if name not in there:  # both may have one folder, whose files are not ours to remove
                 target.remove(name)
             raise CorruptStateError(f"the file {name} of {source.root} is damaged")
-    return len(names)
 
 
 def _finish(target: Database) -> None:
     """Let new rows get numbers behind those that were copied, and open the target to others."""
-    if not target.is_sqlite:
-        with _writing(target) as connection:
-            quote = connection.dialect.identifier_preparer.quote
-            for table in TABLES:
-                column = table.autoincrement_column
-                if column is None:
-                    continue
-                sequence = sa.func.pg_get_serial_sequence(quote(table.name), column.name)
-                last = sa.select(sa.func.max(column)).scalar_subquery()
-                if connection.execute(sa.select(sequence)).scalar() is not None:
-                    values = sa.func.coalesce(last, 1), last.is_not(None)
-                    connection.execute(sa.select(sa.func.setval(sequence, *values)))
-    _set_revision(target, head_revision())
+    with target.transaction(at_any_revision=True) as connection:
+        _set_sequences(connection)
+        connection.execute(sa.delete(s.lease))
+        _set_revision(connection, head_revision())
+
+
+def _set_sequences(connection: Connection) -> None:
+    """Let PostgreSQL number new rows from the last one on; SQLite does so by itself."""
+    if connection.dialect.name == "sqlite":
+        return
+    quote = connection.dialect.identifier_preparer.quote
+    for table in TABLES:
+        column = table.autoincrement_column
+        if column is None:
+            continue
+        sequence = sa.func.pg_get_serial_sequence(quote(table.name), column.name)
+        last = sa.select(sa.func.max(column)).scalar_subquery()
+        if connection.execute(sa.select(sequence)).scalar() is not None:
+            values = sa.func.coalesce(last, 1), last.is_not(None)
+            connection.execute(sa.select(sa.func.setval(sequence, *values)))

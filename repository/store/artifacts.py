@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidegauge.analyzers.core.errors import CorruptStateError, DatabaseAccessError
+from tidegauge.analyzers.core.errors import CorruptStateError, DatabaseAccessError, describe
 from tidegauge.analyzers.core.filesystems import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -110,6 +110,32 @@ class Artifacts:
                 " Repository(url, artifacts='/shared/folder'), or --artifacts on the command line"
             )
             raise DatabaseAccessError(msg)
+
+    def require_writable(self) -> None:
+        """Write an empty file into the folder and remove it; do nothing without a folder.
+
+        Raises
+        ------
+        DatabaseAccessError
+            If the folder cannot be written.
+        """
+        if self.root is None:
+            return
+        is_new = isinstance(self.root, Path) and not self.root.exists()
+        trial = f"00/.{0:040}-{os.urandom(8).hex()}"  # which a cleanup removes if we are killed
+        try:
+            self.write(trial, b"")
+        except DatabaseAccessError:
+            raise
+        except Exception as error:  # packages of file systems raise errors of their own
+            msg = f"cannot write to the artifacts' folder {self.root}: {describe(error)}"
+            raise DatabaseAccessError(msg) from error
+        with suppress(Exception):  # a store may let nobody delete
+            self.remove(trial)
+        if isinstance(self.root, Path):
+            for folder in (self.root / "00", *([self.root] if is_new else [])):
+                with suppress(OSError):  # it is not empty
+                    folder.rmdir()
 
     def pack(self, state: State) -> Payload:
         """Pack a state; a large one is written to a file atomically."""

@@ -49,8 +49,12 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
 VERSION_TABLE = "tidegauge_revision"
+SQLITE_HEADER = b"SQLite format 3\0"
+"""The first bytes of each SQLite file."""
 UNFINISHED = "copying"
 """Revision of a database to which a repository is being copied."""
+COPY_OF = "copy of "
+"""Begin of the name under which an unfinished copy has a row among the leases; its source follows."""
 _CACHE_KIB = 16 * 1024
 """SQLite's cache of each connection, of which a served dashboard has eight; the system caches the file, too."""
 _BUSY_SECONDS = 60.0
@@ -119,7 +123,8 @@ class Database:
         self.engine = _engine(self.url, self.file, read_only=read_only or self._in_locked_folder)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
+        """Raise errors of the driver as `RepositoryError`, with what to do about them."""
         try:
             yield
         except (OperationalError, sqlite3.OperationalError) as error:
@@ -148,6 +153,15 @@ class Database:
         return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
 
     @property
+    def address(self) -> str:
+        """The URL without its secrets, and with the whole path of a file: it is valid anywhere."""
+        if self.file is not None:
+            return f"sqlite:///{self.file.resolve()}"
+        # `URL.set` would keep the password: None means to it that nothing is given.
+        url = self.url._replace(password=None).difference_update_query(SECRETS)
+        return url.render_as_string(hide_password=False)
+
+    @property
     def is_sqlite(self) -> bool:
         """True for SQLite."""
         return self.url.get_backend_name() == "sqlite"
@@ -169,7 +183,7 @@ class Database:
                     connection.info[MISSING] = _missing_file(self.file)
                     yield connection
                 return
-        with self._memory_lock(), self._translated(), self._snapshots.connect() as connection:
+        with self._memory_lock(), self.translated(), self._snapshots.connect() as connection:
             yield connection
 
     @cached_property
@@ -200,11 +214,12 @@ class Database:
         return nullcontext() if self.is_shared else self._alone
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, *, at_any_revision: bool = False) -> Iterator[Connection]:
         """Open an atomic write transaction. It is not retried."""
         self.require_writable()
-        with self._memory_lock(), self._translated(), self._writer().begin() as connection:
-            self._require_revision(connection)
+        with self._memory_lock(), self.translated(), self._writer().begin() as connection:
+            if not at_any_revision:
+                self._require_revision(connection)
             yield connection
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -229,7 +244,7 @@ class Database:
             self._require_revision(connection)
             return work(connection)
 
-        with self._memory_lock(), self._translated():
+        with self._memory_lock(), self.translated():
             deadline, pause = time.monotonic() + _RETRY_SECONDS, 0.01
             unknown: _Attempt | None = None  # one whose connection broke during the commit
             while True:
@@ -307,22 +322,60 @@ class Database:
 
     def revision(self) -> str | None:
         """Return the revision of the database; None if it is empty."""
-        with self._translated(), self.read() as connection:
+        with self.translated(), self.read() as connection:
             return read_revision(connection)
 
     def upgrade(self) -> Path | None:
-        """Back up and upgrade the database; return the path of the backup, if there is one."""
-        backup = self.backup() if self.revision() else None
-        with self._translated():
-            self.migrate()
+        """Back up and upgrade the database; return the path of the backup, if there is one.
+
+        Raises
+        ------
+        DatabaseVersionError
+            If this tidegauge does not know the revision.
+        """
+        revision = self.revision()
+        self.require_known(revision)
+        backup = self.backup() if revision else None
+        self.migrate()
         return backup
+
+    def require_known(self, revision: str | None) -> None:
+        """Raise a `DatabaseVersionError` if the database is at a revision from which nothing migrates it."""
+        if revision == UNFINISHED:
+            raise DatabaseVersionError(self.unfinished_message())
+        if revision is None or revision in all_revisions():
+            return
+        if revision < min(all_revisions()):
+            msg = (
+                f"{self.name} is at revision {revision!r} of a development version; bring it to"
+                f" {min(all_revisions())!r} with tidegauge db upgrade, of the version that wrote it or a later one"
+            )
+            raise DatabaseVersionError(msg)
+        raise DatabaseVersionError(self._newer_message(revision))
+
+    def _newer_message(self, revision: str) -> str:
+        return (
+            f"{self.name} is at revision {revision!r}, which this tidegauge does not know: it was"
+            " written by a newer one and can only be read; upgrade tidegauge to write to it"
+        )
+
+    def unfinished_message(self) -> str:
+        """Return what a database is that `copy_repository` has not finished, and how to finish or remove it."""
+        with self.read() as connection:
+            source = copy_source(connection)
+        command = f"tidegauge db copy {source or 'SOURCE_URL'} {self.address}"
+        return (
+            f"{self.name} is an unfinished copy of {source or 'another database'}; finish it by the same command:"
+            f" {command}; or replace it: add --discard-unfinished to the copy of another database, or"
+            " use `tidegauge db restore`"
+        )
 
     def _open(self, *, upgrade: bool) -> None:
         """Bring the database up; wait for another process that makes it at the same time."""
         deadline = time.monotonic() + _RETRY_SECONDS
         while True:
             try:
-                with self._translated():
+                with self.translated():
                     return self._bring_up(upgrade=upgrade)
             except DatabaseAccessError as error:
                 cause = error.__cause__
@@ -340,24 +393,15 @@ class Database:
             unseen = "" if self.is_sqlite else ", or its role may not use the schema of the tables"
             msg = f"{self.name} is empty{unseen}: there is nothing to read"
             raise DatabaseAccessError(msg)
-        if current == UNFINISHED:
-            msg = f"{self.name} is an unfinished copy; run the same tidegauge db copy again to finish it"
-            raise DatabaseVersionError(msg)
         if current is None:
             self.require_empty()
-        elif current < min(all_revisions()):
-            msg = (
-                f"{self.name} is at revision {current!r} of a development version; bring it to"
-                f" {min(all_revisions())!r} with tidegauge db upgrade, of the version that wrote it or a later one"
-            )
-            raise DatabaseVersionError(msg)
-        elif current not in all_revisions():
-            self._newer = (
-                f"{self.name} is at revision {current!r}, which this tidegauge does not know: it was"
-                " written by a newer one and can only be read; upgrade tidegauge to write to it"
-            )
+        elif head < current != UNFINISHED:
+            self._newer = self._newer_message(current)
             return
-        elif not (upgrade and self.is_sqlite) or self.read_only or self._in_locked_folder:
+        self.require_known(current)
+        if current is not None and (
+            not (upgrade and self.is_sqlite) or self.read_only or self._in_locked_folder
+        ):
             msg = (
                 f"{self.name} is at revision {current!r}, older than {head!r};"
                 " back it up and run: tidegauge db upgrade"
@@ -383,7 +427,10 @@ class Database:
             raise NotOurDatabaseError(msg)
 
     def backup(self) -> Path | None:
-        """Copy a SQLite file beside itself and return the path; None if there is no file."""
+        """Copy a SQLite file beside itself and return the path; None if there is no file.
+
+        What killed backups left beside it is removed.
+        """
         if self.file is None:
             return None
         target = backup_beside(self.file)
@@ -394,7 +441,7 @@ class Database:
     def copy(self, target: Path) -> None:
         """Copy a consistent snapshot of a SQLite file, while others may write."""
         self._create()
-        with self._translated(), closing(sqlite3.connect(str(self.file))) as connection:
+        with self.translated(), closing(sqlite3.connect(str(self.file))) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
 
     def compact(self) -> bool:
@@ -407,7 +454,7 @@ class Database:
         """
         if not self.is_sqlite:
             return True
-        with self._memory_lock(), self._translated(), self.engine.connect() as connection:
+        with self._memory_lock(), self.translated(), self.engine.connect() as connection:
             _pragma(connection, "wal_checkpoint(TRUNCATE)")
             raw = connection.connection.dbapi_connection
             assert raw is not None
@@ -417,17 +464,12 @@ class Database:
 
     def free_bytes(self) -> int:
         """Return the bytes of a SQLite file that are free and used again; 0 elsewhere."""
-        if not self.is_sqlite:
-            return 0
-        with self._memory_lock(), self._translated(), self.engine.connect() as connection:
-            pages, size = (
-                int(_pragma(connection, name)[0]) for name in ("freelist_count", "page_size")
-            )
-            return pages * size
+        with self.read() as connection:
+            return free_bytes(connection)
 
     def row_counts(self) -> dict[str, int]:
         """Return the number of rows of each table, at any revision."""
-        with self.engine.connect() as connection:
+        with self.read() as connection:
             names = sa.inspect(connection).get_table_names()
             count = sa.select(sa.func.count())
             return {
@@ -440,7 +482,7 @@ class Database:
         from alembic import command
 
         goal = head_revision() if target == "head" else target
-        with self.engine.connect().execution_options(tidegauge_write=True) as connection:
+        with self.translated(), self._writer().connect() as connection:
             if self.is_sqlite:
                 # Rebuilding a table would delete rows that refer to it. The pragma works only
                 # outside a transaction.
@@ -548,6 +590,22 @@ def read_revision(connection: Connection) -> str | None:
     version = sa.column("version_num", sa.Text)
     query = sa.select(version).select_from(sa.table(VERSION_TABLE))
     return connection.execute(query).scalar_one_or_none()
+
+
+def free_bytes(connection: Connection) -> int:
+    """Return the bytes of a SQLite file that are free and used again, as a transaction sees it; 0 elsewhere."""
+    if connection.dialect.name != "sqlite":
+        return 0
+    pages, size = (int(_pragma(connection, name)[0]) for name in ("freelist_count", "page_size"))
+    return pages * size
+
+
+def copy_source(connection: Connection) -> str | None:
+    """Return the address of the repository that is being copied to a database; None if there is none."""
+    name = s.lease.c.dataset
+    query = sa.select(name).where(name.startswith(COPY_OF, autoescape=True))
+    source: str | None = connection.execute(query).scalar()
+    return None if source is None else source.removeprefix(COPY_OF)
 
 
 def _parsed(url: str) -> URL:
@@ -758,11 +816,12 @@ def rights_advice(error: BaseException, role: str) -> str | None:
     kind, name = denied[1], denied[2].strip()
     reads = _READS.match(str(getattr(error, "statement", None) or ""))
     rights = "SELECT" if reads else "SELECT, INSERT, UPDATE, DELETE"
+    on_sequences = "USAGE, UPDATE" if "setval" in str(getattr(error, "statement", "")) else "USAGE"
     relation = f"GRANT {rights} ON ALL TABLES IN SCHEMA ... TO {role}, in the schema of {name!r}"
     return {
         # Tables are created by the first writer and by upgrades.
         "schema": f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role}",
-        "sequence": f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA ... TO {role}, in that of {name!r}",
+        "sequence": f"GRANT {on_sequences} ON ALL SEQUENCES IN SCHEMA ... TO {role}, in that of {name!r}",
     }.get(kind, relation)
 
 

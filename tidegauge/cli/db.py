@@ -109,6 +109,7 @@ def downgrade(
 
     with _at_any_revision(db) as database:
         before = database.revision()
+        database.require_known(before)
         if revision == before:  # as after a downgrade that was killed when it was done
             print(f"{database.name} has revision {revision} already")
             return
@@ -129,11 +130,14 @@ def downgrade(
 @db_app.command()
 def current(db: Db = None) -> None:
     """Print the database's revision, and the newest one."""
-    from tidegauge.repository.store.database import head_revision
+    from tidegauge.repository.store.database import UNFINISHED, head_revision
 
     with _at_any_revision(db, new=True) as database:
         missing = database.file is not None and not database.file.exists()  # connecting makes it
         revision = None if missing else database.revision()
+        if revision == UNFINISHED:
+            print(database.unfinished_message())
+            return
         print(f"{revision or 'empty'} (newest: {head_revision()})")
 
 
@@ -199,6 +203,10 @@ def copy(
         str | None,
         typer.Option(help="The target's folder of large states; beside a SQLite file by default."),
     ] = None,
+    discard_unfinished: Annotated[
+        bool,
+        typer.Option("--discard-unfinished", help="Replace an unfinished copy in the target."),
+    ] = False,
 ) -> None:
     """Copy a repository to another database, such as from SQLite to PostgreSQL.
 
@@ -215,6 +223,7 @@ def copy(
             new,
             artifacts_of(new, to_artifacts),
             lambda line: print(line, flush=True),
+            discard_unfinished=discard_unfinished,
         )
         print(f"{old.name} copied to {new.name}: {done}")
 

@@ -2,6 +2,10 @@
 
 import contextlib
 import hashlib
+import os
+import signal
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -114,6 +118,193 @@ def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
     if batches == 12:  # what was committed is not copied again
         assert 0 < sum(inserted) < done.rows
     assert_equal(content(source, tmp_path / "a"), content(target, tmp_path / "b"))
+
+
+def begin_copy(source, target, folder):
+    """Copy three batches, and fail then."""
+    insert, left = copying.insert_rows, [3]
+
+    def killed(*arguments):
+        if left[0] == 0:
+            raise KilledError
+        left[0] -= 1
+        insert(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(copying, "insert_rows", killed)
+        copy(source, target, folder)
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """URLs of two repositories, with a dataset of the same name as the file."""
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("first", "second")]
+    for url, name in zip(urls, ("first", "second"), strict=True):
+        with tg.Repository(url) as repo:
+            repo.record(name, "rows", {f"ds=2026-01-{n:02}": 1.0 for n in range(1, 21)})
+    return urls
+
+
+def test_an_unfinished_copy_of_another_source_is_kept(sources, bare_url, tmp_path, capsys):
+    first, second = sources
+    begin_copy(first, bare_url, tmp_path)
+    with pytest.raises(tg.DatabaseAccessError) as refusal:
+        copy(second, bare_url, tmp_path)
+    assert f"has an unfinished copy of {first}, not of {second}" in str(refusal.value)
+    assert "--discard-unfinished" in str(refusal.value)
+    with pytest.raises(tg.DatabaseVersionError, match=f"is an unfinished copy of {first}; finish"):
+        tg.Repository(bare_url, read_only=True)
+    copy(first, bare_url, tmp_path)  # nothing of it was removed
+    with tg.Repository(bare_url) as repo:
+        assert repo.datasets() == ["first"]
+        with repo.database.read() as connection:
+            assert connection.execute(sa.select(s.lease)).all() == []
+
+
+def test_an_unfinished_copy_is_replaced_on_request(sources, bare_url, tmp_path, capsys):
+    first, second = sources
+    begin_copy(first, bare_url, tmp_path)
+    folder = str(tmp_path / "b")
+    command = ["db", "copy", second, bare_url, "--to-artifacts", folder]
+    assert run_command(command) == 1
+    assert f"has an unfinished copy of {first}" in capsys.readouterr().err
+    assert run_command([*command, "--discard-unfinished"]) == 0
+    with tg.Repository(bare_url) as repo:
+        assert repo.datasets() == ["second"]
+
+
+@pytest.mark.postgres
+def test_a_source_is_named_without_its_password(postgres, sources, tmp_path):
+    source, target = postgres.database(), f"sqlite:///{tmp_path}/new.db"
+    with tg.Repository(source, artifacts=tmp_path / "a") as repo:
+        repo.record("d", "rows", {f"ds=2026-01-{n:02}": 1.0 for n in range(1, 21)})
+    begin_copy(source.replace("tester@", "tester:s3cret@"), target, tmp_path)
+    with pytest.raises(tg.DatabaseAccessError, match="unfinished copy of") as refusal:
+        copy(sources[0], target, tmp_path)
+    assert f"copy of {source}, not of" in str(refusal.value)
+    copy(source, target, tmp_path)  # the same source, whatever the password
+
+
+def test_a_second_copy_is_refused_while_the_first_is_running(
+    sources, bare_url, tmp_path, monkeypatch
+):
+    first, second = sources
+    insert, refusals = copying.insert_rows, []
+
+    def copying_meanwhile(*arguments):
+        if not refusals:
+            for source in (first, second):
+                with pytest.raises(tg.DatabaseAccessError) as refusal:
+                    copy(source, bare_url, tmp_path, discard_unfinished=True)
+                refusals.append(str(refusal.value))
+        insert(*arguments)
+
+    monkeypatch.setattr(copying, "LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr(copying, "insert_rows", copying_meanwhile)
+    copy(first, bare_url, tmp_path)
+    for refusal in refusals:
+        assert f"is running, a copy of {first} by process {os.getpid()} on " in refusal
+    assert len(refusals) == 2
+    with tg.Repository(bare_url) as repo:
+        assert repo.datasets() == ["first"]
+    assert not list(tmp_path.glob("*-copying"))
+
+
+COPY_AND_DIE = """
+import os, pathlib, signal, sys
+from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance import copying
+copying.insert_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+run_command(["db", "copy", *sys.argv[1:]])
+"""
+
+
+def test_a_copy_that_was_killed_blocks_no_other(sources, bare_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(copying, "LOCK_WAIT_SECONDS", 60)  # of a server on a busy machine
+    command = [sources[0], bare_url, "--to-artifacts", str(tmp_path / "b")]
+    done = subprocess.run(
+        [sys.executable, "-c", COPY_AND_DIE, *command], capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    copy(sources[0], bare_url, tmp_path)
+    with tg.Repository(bare_url) as repo:
+        assert repo.datasets() == ["first"]
+    assert not list(tmp_path.glob("*-copying"))
+
+
+@pytest.mark.parametrize("revision", ["copying", "0099", "0003"])
+@pytest.mark.parametrize(
+    "command", [["upgrade"], ["downgrade", "0005"], ["backup"], ["check"], ["clean"], ["current"]]
+)
+def test_revisions_that_cannot_be_migrated_are_explained(
+    revision, command, sources, tmp_path, capsys
+):
+    first, second = sources
+    target = f"sqlite:///{tmp_path}/new.db"
+    begin_copy(first, target, tmp_path)
+    with Database.unchecked(target).engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE tidegauge_revision SET version_num = :r"), {"r": revision}
+        )
+    before = sorted(path.name for path in tmp_path.glob("new*"))
+    status = run_command(["db", *command, "--db", target])
+    out, err = capsys.readouterr()
+    if revision == "copying":
+        assert (
+            f"{target} is an unfinished copy of {first}; finish it by the same command" in out + err
+        )
+        assert status == (0 if command == ["current"] else 1)
+        assert sorted(path.name for path in tmp_path.glob("new*")) == before
+    elif command in (["upgrade"], ["downgrade", "0005"]):
+        cure = {"0099": "upgrade tidegauge", "0003": "of the version that wrote it"}[revision]
+        assert f"is at revision '{revision}'" in err
+        assert cure in err
+        assert len(err.splitlines()) == status == 1
+        assert sorted(path.name for path in tmp_path.glob("new*")) == before
+    assert "TIDEGAUGE_TRACE" not in err
+
+
+@pytest.mark.parametrize("place", ["file", "s3://no-such-bucket/large"])
+def test_the_folder_of_the_target_is_tried_before_anything_is_copied(
+    place, sources, tmp_path, capsys, request
+):
+    (tmp_path / "file").write_text("")
+    if place.startswith("s3"):
+        request.getfixturevalue("bucket")
+    folder = place if place.startswith("s3") else str(tmp_path / place)
+    target = f"sqlite:///{tmp_path}/new.db"
+    assert run_command(["db", "copy", sources[0], target, "--to-artifacts", folder]) == 1
+    out, err = capsys.readouterr()
+    assert f"cannot write to the artifacts' folder {folder}" in err
+    assert out == ""
+    with contextlib.closing(Database.unchecked(target)) as database:
+        assert database.revision() is None
+
+
+def test_trying_the_folder_leaves_nothing(bucket, tmp_path):
+    existing, new = tmp_path / "existing", tmp_path / "new"
+    existing.mkdir()
+    for root in (existing, new, f"s3://{bucket}/large"):
+        artifacts = copying.Artifacts(root)
+        artifacts.require_writable()
+        assert artifacts.unfinished() == set()
+    assert list(existing.iterdir()) == []
+    assert not new.exists()
+
+
+@pytest.mark.postgres
+def test_folders_that_are_not_given_are_asked_for(postgres, tmp_path, capsys, sources):
+    source = postgres.database()
+    fill(source, tmp_path / "a")
+    target = f"sqlite:///{tmp_path}/new.db"
+    assert run_command(["db", "copy", source, target]) == 1
+    assert "the source has 2 large states in a folder: name it by --artifacts" in (
+        capsys.readouterr().err
+    )
+    assert run_command(["db", "copy", sources[0], postgres.database()]) == 1
+    assert "name it by --to-artifacts FOLDER" in capsys.readouterr().err
+    with contextlib.closing(Database.unchecked(target)) as database:
+        assert database.revision() is None
 
 
 def test_what_cannot_be_copied_is_told_and_nothing_is_lost(tmp_path):

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from tidegauge.cli.main import run_command
+from tidegauge.repository.maintenance import copying
 from tidegauge.repository.store.database import Database, rights_advice
 from tidegauge.repository.testing.samples import commit, day
 
@@ -76,7 +77,7 @@ def test_threads_work_behind_pgbouncer(postgres, tmp_path, mode):
                 repo.record("d0", "rows", {"ds=2026-02-01": 1.0})
             with (
                 pytest.raises(tg.DatabaseAccessError, match="standby or only allows reading"),
-                repo.database._translated(),  # noqa: SLF001 - the server refuses, too
+                repo.database.translated(),  # the server refuses, too
                 repo.database.engine.begin() as connection,
             ):
                 connection.execute(sa.text("DELETE FROM run"))
@@ -178,6 +179,59 @@ def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, ca
     with psycopg.connect(urls["bi"].replace("+psycopg", "")) as connection:
         query = 'SELECT min("time"::date)::text FROM v_latest_metric'
         assert connection.execute(query).fetchone() == ("2013-01-01",)
+
+
+def test_a_copy_needs_rights_that_are_named_before_anything_is_copied(roles, tmp_path, capsys):
+    source = f"sqlite:///{tmp_path}/r.db"
+    with tg.Repository(source) as repo:
+        repo.record("d", "rows", {"ds=2026-01-01": 1.0})
+    target = roles.urls["labeler"]
+    command = ["db", "copy", source, target]
+    command += ["--to-artifacts", str(tmp_path / "a")]
+    role = roles.names["labeler"]
+
+    def lacks(grant):
+        assert run_command(command) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert target in err
+        assert f"GRANT {grant}" in err
+        assert len(err.splitlines()) == 1
+
+    lacks(f"USAGE, CREATE ON SCHEMA public TO {role}")
+    with tg.Repository(roles.urls["writer"]):  # the owner makes the tables, empty
+        pass
+    lacks(f"SELECT ON ALL TABLES IN SCHEMA ... TO {role}")
+    roles.admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    lacks(f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ... TO {role}")
+    roles.admin.execute(
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
+    )
+    lacks(f"USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA ... TO {role}")
+    roles.admin.execute(f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA public TO {role}")
+    assert run_command(command) == 0
+
+
+@pytest.mark.parametrize("mode", ["transaction", "session"])
+def test_one_copy_at_a_time_behind_pgbouncer(postgres, tmp_path, mode, monkeypatch, capsys):
+    source = f"sqlite:///{tmp_path}/r.db"
+    with tg.Repository(source) as repo:
+        repo.record("d", "rows", {"ds=2026-01-01": 1.0})
+    with pgbouncer(postgres, tmp_path, mode) as address:
+        target = f"{address}/{postgres.database().rpartition('/')[2]}"
+        command = ["db", "copy", source, target, "--to-artifacts", str(tmp_path / "a")]
+        insert, statuses = copying.insert_rows, []
+
+        def copy_meanwhile(*arguments):
+            if not statuses:
+                statuses.append(run_command(command))
+            insert(*arguments)
+
+        monkeypatch.setattr(copying, "LOCK_WAIT_SECONDS", 0)
+        monkeypatch.setattr(copying, "insert_rows", copy_meanwhile)
+        assert run_command(command) == 0
+        assert statuses == [1]
+        assert "another copy to" in capsys.readouterr().err
 
 
 def test_a_standby_reads_and_says_where_to_write(postgres, tmp_path):
