@@ -117,7 +117,8 @@ def _warn_of_missing_files(database: Database, artifacts: Artifacts, backup: Pat
 def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | None:
     """Replace a database's content with a backup, and return the path of a copy made before.
 
-    None is returned if the database was empty.
+    A damaged SQLite file cannot be copied, so it is renamed, and its new path is returned. None is
+    returned if the database was empty, or held an unfinished copy of another.
 
     Raises
     ------
@@ -131,9 +132,11 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
         raise DatabaseAccessError(msg)
     if database.is_sqlite:
         _require_sound(source)
+    before = database.set_aside_damaged()
     if database.file is not None:  # connecting makes it
-        create_file(database.file, permissions(source))
-    before = _back_up(database, artifacts) if database.revision() else None
+        create_file(database.file, permissions(before or source))
+    if database.revision() not in {None, UNFINISHED}:
+        before = _back_up(database, artifacts)
     # Files before what refers to them: who is killed in between leaves files without a reference.
     _copy_files(Artifacts(_files_of(source)), artifacts)
     if database.file is not None:

@@ -34,6 +34,7 @@ from tidegauge.analyzers.core.errors import (
     NotOurDatabaseError,
     ReadOnlyError,
     RepositoryError,
+    TidegaugeError,
     describe,
     did_you_mean,
 )
@@ -59,6 +60,21 @@ _CACHE_KIB = 16 * 1024
 """SQLite's cache of each connection, of which a served dashboard has eight; the system caches the file, too."""
 _BUSY_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
+LEFTOVER_SECONDS = 3600.0
+"""Age at which an unfinished backup is one of a killed process: no copy of a file pauses for so long."""
+_BY_DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors that damaged content raises: of SQLite, or where its values are read."""
+_NOT_BY_DAMAGE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+"""SQLite's codes of errors that a sound file gives, too."""
 _ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
 """PostgreSQL: serialization failure, deadlock, lock not available."""
 SECRETS = ("password", "sslpassword", "passfile")
@@ -101,13 +117,13 @@ class Database:
             raise
 
     @classmethod
-    def unchecked(cls, url: str) -> Database:
-        """Open a database at any revision, to inspect or upgrade it."""
+    def unchecked(cls, url: str, *, may_be_damaged: bool = False) -> Database:
+        """Open a database at any revision, to inspect or upgrade it; a damaged file to replace it."""
         database = cls.__new__(cls)
-        database._connect(url)  # noqa: SLF001 - of this class
+        database._connect(url, may_be_damaged=may_be_damaged)  # noqa: SLF001 - of this class
         return database
 
-    def _connect(self, url: str, *, read_only: bool = False) -> None:
+    def _connect(self, url: str, *, read_only: bool = False, may_be_damaged: bool = False) -> None:
         self._closed = False
         self._head = head_revision()
         self._newer: str | None = None
@@ -118,7 +134,7 @@ class Database:
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
         self._in_locked_folder = self.file is not None and _is_in_locked_folder(self.file)
-        if self.file is not None:
+        if self.file is not None and not (may_be_damaged and self.damage() is not None):
             _inspect_file(self.file, must_exist=read_only)
         self.engine = _engine(self.url, self.file, read_only=read_only or self._in_locked_folder)
 
@@ -128,6 +144,7 @@ class Database:
         try:
             yield
         except (OperationalError, sqlite3.OperationalError) as error:
+            self._raise_if_damaged(error)
             msg = f"cannot open or write the database {self.name}: {_reason(error)}"
             raise DatabaseAccessError(msg) from error
         except UnicodeEncodeError as error:
@@ -140,11 +157,58 @@ class Database:
             msg = "a whole number of more than 64 bits cannot be stored or looked for"
             raise RepositoryError(msg) from error
         except Exception as error:
+            if isinstance(error, TidegaugeError):
+                raise
             advice = rights_advice(error, self.url.username or "")
             if advice is None:
+                self._raise_if_damaged(error)
                 raise
             msg = f"cannot use the database {self.name}: {_reason(error)}; {advice}"
             raise DatabaseAccessError(msg) from error
+
+    def _raise_if_damaged(self, error: Exception) -> None:
+        """Raise a `DatabaseAccessError` if damage of the SQLite file has caused an error.
+
+        Where the error itself does not say so, the file is checked, which reads it once.
+        """
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if self.file is None or not isinstance(cause, _BY_DAMAGE) or code in _NOT_BY_DAMAGE:
+            return
+        reason = _reason(error) if is_damage(error) else self.damage()
+        if reason is not None:
+            raise DatabaseAccessError(_damage_message(self.file, reason)) from error
+
+    def damage(self) -> str | None:
+        """Return what SQLite's check of the pages finds wrong with the file; None if it is sound, or no file."""
+        if self.file is None or not self.file.exists():
+            return None
+        try:
+            uri = _read_only_uri(self.file)
+            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+                lines = [line for (line,) in connection.execute("PRAGMA quick_check(1)")]
+        except sqlite3.Error as error:
+            return str(error) if is_damage(error) else None
+        return None if lines == ["ok"] else " ".join(" ".join(lines).split())
+
+    def set_aside_damaged(self) -> Path | None:
+        """Rename a damaged SQLite file, with its log, and return its new path; None if it is sound.
+
+        Raises
+        ------
+        NotOurDatabaseError
+            If the file is no SQLite database.
+        """
+        if self.file is None or self.damage() is None:
+            return None
+        if not _has_sqlite_header(self.file):
+            raise NotOurDatabaseError(_not_sqlite_message(self.file))
+        self.engine.dispose()
+        aside = self.file.with_name(f"{self.file.stem}.{stamp()}.damaged{self.file.suffix}")
+        for end in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                self.file.with_name(self.file.name + end).rename(aside.with_name(aside.name + end))
+        return aside
 
     @property
     def name(self) -> str:
@@ -676,19 +740,65 @@ def _inspect_file(file: Path, *, must_exist: bool) -> None:
         with closing(sqlite3.connect(_read_only_uri(file), uri=True)) as connection:
             rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = sorted(name for (name,) in rows)
-    except sqlite3.OperationalError as error:
-        msg = f"cannot open the database {file}: {error}"
-        log = _write_ahead_log(file)
-        if _is_in_locked_folder(file) and log.exists():
-            msg += f"; its write-ahead log {log.name} can only be read in a folder that can be written: copy both"
-        raise DatabaseAccessError(msg) from error
     except sqlite3.DatabaseError as error:
-        msg = f"{file} is not a SQLite database; give another file for the repository"
-        raise NotOurDatabaseError(msg) from error
+        raise _why_unreadable(file, error) from error
     if tables and VERSION_TABLE not in tables:
         some = ", ".join(tables[:3])
         msg = f"{file} is not a tidegauge repository: it holds other tables ({some}); give another file"
         raise NotOurDatabaseError(msg)
+
+
+def _why_unreadable(file: Path, error: sqlite3.DatabaseError) -> RepositoryError:
+    """Return an error that says why SQLite cannot read the list of a file's tables."""
+    if is_damage(error):
+        if _has_sqlite_header(file):
+            return DatabaseAccessError(_damage_message(file, str(error)))
+        return NotOurDatabaseError(_not_sqlite_message(file))
+    msg = f"cannot open the database {file}: {error}"
+    log = _write_ahead_log(file)
+    if _is_in_locked_folder(file) and log.exists():
+        msg += f"; its write-ahead log {log.name} can only be read in a folder that can be written: copy both"
+    return DatabaseAccessError(msg)
+
+
+def _has_sqlite_header(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(len(SQLITE_HEADER)) == SQLITE_HEADER
+
+
+def _not_sqlite_message(file: Path) -> str:
+    return (
+        f"{file} is not a SQLite database, or its first bytes are damaged; give another file for the"
+        " repository"
+    )
+
+
+def _damage_message(file: Path, reason: str) -> str:
+    return (
+        f"the database {file} is damaged: {reason}; restore a backup: tidegauge db restore BACKUP --db"
+        f" sqlite:///{file} (without a backup, `sqlite3 {file} .recover` prints what can still be read)"
+    )
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error of SQLite says that the file is damaged, cut off, or no database.
+
+    Examples
+    --------
+    >>> is_damage(sqlite3.DatabaseError("database disk image is malformed"))
+    True
+    >>> is_damage(sqlite3.OperationalError("database is locked"))
+    False
+    """
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.Error):
+        return False
+    code = getattr(cause, "sqlite_errorcode", 0)
+    return (
+        code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+        or code == sqlite3.SQLITE_IOERR_SHORT_READ
+        or str(cause).startswith(("database disk image is malformed", "Could not decode to UTF-8"))
+    )
 
 
 def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:

@@ -23,12 +23,14 @@ db_app = new_app("The repository's database.")
 
 
 @contextmanager
-def _at_any_revision(url: str | None, *, new: bool = False) -> Iterator[Database]:
+def _at_any_revision(
+    url: str | None, *, new: bool = False, may_be_damaged: bool = False
+) -> Iterator[Database]:
     """Open a database at any revision, to read or change the revision; a missing file only if it may be new."""
     from tidegauge.repository.store.config import settings
     from tidegauge.repository.store.database import Database
 
-    database = Database.unchecked(settings(url, None)[0])
+    database = Database.unchecked(settings(url, None)[0], may_be_damaged=may_be_damaged)
     if not new and database.file is not None and not database.file.exists():  # connecting makes it
         raise typer.BadParameter(f"there is no file {database.file}")
     try:
@@ -185,7 +187,7 @@ def restore(
     """Restore a backup; the current contents are backed up first."""
     from tidegauge.repository.maintenance.backups import restore as put_back
 
-    with _at_any_revision(db, new=True) as database:
+    with _at_any_revision(db, new=True, may_be_damaged=True) as database:
         before = put_back(database, _artifacts(database, db, artifacts), file)
         kept = f"; what it held is kept in {before}" if before else ""
         print(f"{database.name} restored from {file}, revision {database.revision()}{kept}")
