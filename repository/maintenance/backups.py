@@ -130,6 +130,7 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
     if not source.is_file():
         msg = f"there is no backup {source}"
         raise DatabaseAccessError(msg)
+    _require_same_kind(database, source)
     if database.is_sqlite:
         _require_sound(source)
     before = database.set_aside_damaged()
@@ -183,6 +184,32 @@ def _copy_files(source: Artifacts, target: Artifacts) -> None:
         target.write(name, source.read(name))
 
 
+def _require_same_kind(database: Database, backup: Path) -> None:
+    """Raise a `NotOurDatabaseError` if a backup is of SQLite and the database of PostgreSQL, or the reverse."""
+    with backup.open("rb") as stream:
+        header = stream.read(len(SQLITE_HEADER))
+    if header == SQLITE_HEADER and not database.is_sqlite:
+        files = _files_of(backup)
+        option = f" --artifacts {files}" if files.is_dir() else ""
+        msg = (
+            f"{backup} is a backup of a SQLite database, which cannot be restored into PostgreSQL; copy it into"
+            f" an empty database: tidegauge db copy sqlite:///{backup} {database.address}{option}"
+            " --to-artifacts FOLDER"
+        )
+        raise NotOurDatabaseError(msg)
+    if header.startswith(_DUMP_HEADER) and database.is_sqlite:
+        msg = (
+            f"{backup} is a backup of a PostgreSQL database, which cannot be restored into SQLite; restore it into"
+            " an empty PostgreSQL database, and copy that: tidegauge db restore"
+            f" {backup} --db POSTGRES_URL, then tidegauge db copy POSTGRES_URL {database.address}"
+        )
+        raise NotOurDatabaseError(msg)
+
+
+_DUMP_HEADER = b"PGDMP"
+"""The first bytes of an archive of ``pg_dump``."""
+
+
 def _require_sound(file: Path) -> None:
     uri = f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1"
     query = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
@@ -211,7 +238,12 @@ def _require_known(file: Path, revision: str | None) -> None:
 
 def _restore_postgres(database: Database, source: Path) -> None:
     """Replace all tidegauge tables and views with a dump, in one transaction."""
-    script = _run_postgres("pg_restore", database, "--no-owner", "--file=-", str(source))
+    with source.open("rb") as stream:
+        if stream.read(len(_DUMP_HEADER)) != _DUMP_HEADER:
+            msg = f"{source} is no backup of a tidegauge repository: `tidegauge db backup` writes archives of pg_dump"
+            raise NotOurDatabaseError(msg)
+    to_text = ("--no-owner", "--file=-", str(source))
+    script = _run_postgres("pg_restore", database, *to_text, file=source)
     told = re.search(rf"COPY public\.{VERSION_TABLE} .*?;\n(\w+)\n", script)
     if told is None:
         msg = f"{source} is no backup of a tidegauge repository"
@@ -237,9 +269,17 @@ def _conninfo(database: Database) -> str:
     return sa.make_url(database.address).set(drivername="postgresql").render_as_string()
 
 
+def _run_postgres(
+    tool: str,
+    database: Database,
+    *options: str,
+    text: str | None = None,
+    file: Path | None = None,
+) -> str:
+    """Run a PostgreSQL tool on a database, or only on a file.
 
-def _run_postgres(tool: str, database: Database, *options: str, text: str | None = None) -> str:
-    """Run a PostgreSQL tool; the password is passed by environment, not in the process list."""
+    The password is passed by environment, not in the process list.
+    """
     found = shutil.which(tool)
     if found is None:
         msg = f"{tool} is not installed; it comes with PostgreSQL's client programs"
@@ -250,6 +290,9 @@ def _run_postgres(tool: str, database: Database, *options: str, text: str | None
         [found, *options], env=environment, input=text, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        msg = f"{tool} failed on {database.name}: {done.stderr.strip()}"
-        raise DatabaseAccessError(msg)
+        problem = " ".join(done.stderr.split())
+        if file is not None:
+            msg = f"{file} is cut off or damaged, or of a newer PostgreSQL than {tool}: {problem}"
+            raise NotOurDatabaseError(msg)
+        raise DatabaseAccessError(f"{tool} failed on {database.name}: {problem}")
     return done.stdout
