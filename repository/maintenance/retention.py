@@ -32,7 +32,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import recorded_series
 from tidegauge.repository.store.bulk import chunks
-from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.database import Database, free_bytes, lock_clock, next_commit
 from tidegauge.repository.store.folds import (
     REMOVED,
     TOTAL,
@@ -75,8 +75,9 @@ class Cleaned:
         True if nothing was actually removed.
     free_bytes : int
         Bytes of a SQLite file that are free afterwards, and used again.
-    vacuumed_bytes : int
-        Bytes by which vacuuming made the file smaller.
+    vacuumed_bytes : int or None
+        Bytes by which vacuuming made the file smaller, or would make it at least; None if it was not
+        requested, or the database vacuums by itself.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class Cleaned:
     kept_unmerged: int = 0
     dry_run: bool = False
     free_bytes: int = 0
-    vacuumed_bytes: int = 0
+    vacuumed_bytes: int | None = None
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
@@ -111,10 +112,14 @@ class Cleaned:
             if f.name not in {"dry_run", "free_bytes", "vacuumed_bytes"}
         ]
         text = ("would remove " if self.dry_run else "removed ") + ", ".join(words)
-        if self.vacuumed_bytes:
-            text += f"; the file is {bytes_text(self.vacuumed_bytes)} smaller"
-        elif self.free_bytes and not self.dry_run:
-            text += f"; {bytes_text(self.free_bytes)} of the file are free and used again"
+        if self.vacuumed_bytes == 0:
+            text += "; no page of the file is free, so vacuuming does not make it smaller"
+        elif self.vacuumed_bytes is not None:
+            verb = "would be at least" if self.dry_run else "is"
+            text += f"; the file {verb} {bytes_text(self.vacuumed_bytes)} smaller"
+        elif self.free_bytes:
+            verb = "would be" if self.dry_run else "are"
+            text += f"; {bytes_text(self.free_bytes)} of the file {verb} free and used again"
         return text
 
 
@@ -186,19 +191,22 @@ def clean(
         cleaner.runs(since(runs))
         counts["files"] = len(cleaner.orphans())
         if dry_run:
+            counts["free_bytes"] = free_bytes(connection)
             raise _DryRunError
 
     try:
         database.write(work)
     except _DryRunError:
-        return replace(Cleaned(dry_run=True), **counts)
+        would_vacuum = counts["free_bytes"] if vacuum and database.is_sqlite else None
+        return replace(Cleaned(dry_run=True), **counts, vacuumed_bytes=would_vacuum)
     database.write(lambda connection: _remove_files(connection, artifacts))
     free = database.free_bytes()
-    if vacuum and free:
+    if not vacuum or not database.is_sqlite:
+        return replace(Cleaned(), **counts, free_bytes=free)
+    if free:
         database.compact()
-        left = database.free_bytes()
-        return replace(Cleaned(), **counts, free_bytes=left, vacuumed_bytes=free - left)
-    return replace(Cleaned(), **counts, free_bytes=free)
+    left = database.free_bytes()
+    return replace(Cleaned(), **counts, free_bytes=left, vacuumed_bytes=free - left)
 
 
 def _remove_files(connection: Connection, artifacts: Artifacts) -> None:

@@ -276,3 +276,5 @@ def clean(
             versions=versions, states=states, runs=runs, dry_run=dry_run, vacuum=vacuum
         )
         print(f"{repository.database.name}: {done}")
+        if vacuum and not repository.database.is_sqlite:
+            print("--vacuum changes nothing: PostgreSQL vacuums by itself (autovacuum)")

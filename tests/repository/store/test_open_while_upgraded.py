@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 
 import pytest
 import sqlalchemy as sa
@@ -172,6 +173,41 @@ def test_a_cleanup_says_what_is_free_and_vacuums_on_request(tmp_path, capsys):
     assert run_command(clean) == 0
     assert "kB of the file are free and used again" in capsys.readouterr().out
     assert os.path.getsize(file) >= size * 0.9
+    assert run_command([*clean, "--vacuum", "--dry-run"]) == 0
+    before = capsys.readouterr().out
     assert run_command([*clean, "--vacuum"]) == 0
-    assert "the file is " in capsys.readouterr().out
+    after = capsys.readouterr().out
+    assert "; the file is " in after
     assert os.path.getsize(file) < 0.6 * size
+    assert before.replace("would be at least", "is").replace("would remove", "removed") == after
+    for more in ([], ["--dry-run"]):
+        assert run_command([*clean, "--vacuum", *more]) == 0
+        assert "no page of the file is free, so vacuuming does not" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_would_be_free(tmp_path, capsys):
+    url = f"sqlite:///{tmp_path}/r.db"
+    groups = {(f"value {n}",): 1 for n in range(3000)}
+    with tg.Repository(url) as repo:
+        for version in range(12):
+            commit(repo, day(1, str(version), rows=3000 + version, groups=groups))
+    clean = ["db", "clean", "--versions", "0d", "--db", url]
+    assert run_command([*clean, "--dry-run"]) == 0
+    free = re.search(r"; (.+ kB) of the file would be free and used", capsys.readouterr().out)[1]
+    assert run_command([*clean, "--vacuum", "--dry-run"]) == 0
+    assert f"; the file would be at least {free} smaller" in capsys.readouterr().out
+    size = os.path.getsize(tmp_path / "r.db")
+    assert run_command([*clean, "--vacuum"]) == 0
+    kilobytes = (size - os.path.getsize(tmp_path / "r.db")) / 1000
+    assert kilobytes >= 0.9 * float(free.removesuffix(" kB").replace(",", ""))
+
+
+@pytest.mark.postgres
+def test_vacuuming_postgresql_is_said_to_change_nothing(postgres, tmp_path, capsys):
+    url = postgres.database()
+    with tg.Repository(url, artifacts=tmp_path):
+        pass
+    for more in ([], ["--dry-run"]):
+        clean = ["db", "clean", "--vacuum", "--db", url, "--artifacts", str(tmp_path), *more]
+        assert run_command(clean) == 0
+        assert "--vacuum changes nothing: PostgreSQL vacuums by itself" in capsys.readouterr().out
