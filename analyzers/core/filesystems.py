@@ -409,5 +409,9 @@ def rename_folder(folder: str, to: str) -> None:
     system.move(path, target)
 
 
+MAX_PARTIAL_NAME = 40
+"""Characters of a file's name in that of the hidden file that is renamed to it."""
+
+
 def _partial(name: str) -> str:
-    return f".{name[:40]}-{os.urandom(8).hex()}"
+    return f".{name[:MAX_PARTIAL_NAME]}-{os.urandom(8).hex()}"

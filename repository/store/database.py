@@ -38,7 +38,13 @@ from tidegauge.analyzers.core.errors import (
     describe,
     did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import PRIVATE_FILE, create_file, output_file, permissions
+from tidegauge.analyzers.core.filesystems import (
+    MAX_PARTIAL_NAME,
+    PRIVATE_FILE,
+    create_file,
+    output_file,
+    permissions,
+)
 from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.repository.store import schema as s
 
@@ -497,10 +503,33 @@ class Database:
         """
         if self.file is None:
             return None
+        for leftover in self.unfinished_backups(LEFTOVER_SECONDS):
+            leftover.unlink(missing_ok=True)
         target = backup_beside(self.file)
         with output_file(target, permissions(self.file)) as partial:
             self.copy(partial)
         return target
+
+    def unfinished_backups(self, seconds: float = 0.0) -> list[Path]:
+        """Return hidden files beside a SQLite file that backups and upgrades began and did not finish.
+
+        Their processes were killed, or are writing them just now.
+
+        Parameters
+        ----------
+        seconds : float
+            Only those that nobody has written to for so long.
+        """
+        if self.file is None:
+            return []
+        pattern = re.compile(rf"{_partial_backup(self.file)}(-journal|-wal|-shm)?")
+        leftovers = []
+        for path in sorted(self.file.parent.iterdir()):
+            if pattern.fullmatch(path.name):
+                with suppress(FileNotFoundError):  # it has just been finished
+                    if time.time() - path.stat().st_mtime >= seconds:
+                        leftovers.append(path)
+        return leftovers
 
     def copy(self, target: Path) -> None:
         """Copy a consistent snapshot of a SQLite file, while others may write."""
@@ -623,6 +652,14 @@ def stamp() -> str:
 def backup_beside(file: Path) -> Path:
     """Return the default path of a SQLite file's backup: beside it, with a timestamp."""
     return file.with_name(f"{file.stem}.{stamp()}.backup{file.suffix}")
+
+
+def _partial_backup(file: Path) -> str:
+    """Return a regular expression of the hidden names under which backups of a file are written."""
+    name = backup_beside(file).name
+    begin = len(file.stem) + 1  # a time follows, which differs
+    time_and_end = re.sub(r"\d", r"\\d", re.escape(name[begin:MAX_PARTIAL_NAME]))
+    return rf"\.{re.escape(name[:begin][:MAX_PARTIAL_NAME])}{time_and_end}-[0-9a-f]{{16}}"
 
 
 def alembic_config(connection: Connection) -> Config:

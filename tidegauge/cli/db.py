@@ -73,6 +73,14 @@ def _to_check(
             yield database.name, connection, stored
 
 
+def _print_leftovers(database: Database) -> None:
+    """Name the files that killed backups and upgrades left, and those that running ones write."""
+    for file in database.unfinished_backups():
+        print(
+            f"{file} is of a backup or an upgrade that was killed; delete it unless one is running"
+        )
+
+
 def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
     from tidegauge.repository.store.config import artifacts_of, settings
 
@@ -90,10 +98,12 @@ def upgrade(db: Db = None) -> None:
         before = database.revision()
         if before == head_revision():
             print(f"{database.name} is at revision {before}, the newest")
+            _print_leftovers(database)
             return
         backup = database.upgrade()
         kept = f"; the old one is kept in {backup}" if backup else ""
         print(f"{database.name} upgraded from {before} to {database.revision()}{kept}")
+        _print_leftovers(database)
 
 
 @db_app.command()
@@ -158,6 +168,8 @@ def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
         orphans = orphan_files(connection, stored)
         if orphans:
             print(f"{len(orphans)} files to which nothing refers; `db clean` removes them")
+        with _at_any_revision(db) as database:
+            _print_leftovers(database)
         print(f"{name}: " + (f"{len(problems)} problems" if problems else "sound"))
     return TOOL_FAILED if problems else 0
 

@@ -211,3 +211,40 @@ def test_vacuuming_postgresql_is_said_to_change_nothing(postgres, tmp_path, caps
         clean = ["db", "clean", "--vacuum", "--db", url, "--artifacts", str(tmp_path), *more]
         assert run_command(clean) == 0
         assert "--vacuum changes nothing: PostgreSQL vacuums by itself" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "stem", ["r", "r.2026", "a long name of a file, longer than that of a copy"]
+)
+def test_what_a_killed_upgrade_left_is_named_and_removed_later(tmp_path, capsys, stem, monkeypatch):
+    file = tmp_path / f"{stem}.db"
+    url = f"sqlite:///{file}"
+    with tg.Repository(url) as repo:
+        commit(repo, day(1))
+    take_down(url)
+    copy, left = Database.copy, []
+
+    def killed(self, target):
+        copy(self, target)
+        left.append(tmp_path / target.name)
+        os.link(target, tmp_path / "kept")  # stands for a kill: it would be removed
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "copy", killed)
+        assert run_command(["db", "upgrade", "--db", url]) == 1
+    (tmp_path / "kept").rename(left[0])
+    other = tmp_path / f".{stem}.html-0123456789abcdef"  # an output of the same name
+    other.write_text("")
+    capsys.readouterr()
+    message = f"{left[0]} is of a backup or an upgrade that was killed; delete it unless one is run"
+    for command in ("check", "upgrade"):
+        assert run_command(["db", command, "--db", url]) == 0
+        out = capsys.readouterr().out
+        assert message in out
+        assert str(other) not in out
+    os.utime(left[0], (0, 0))
+    take_down(url)
+    assert run_command(["db", "upgrade", "--db", url]) == 0
+    assert not left[0].exists()
+    assert other.exists()
