@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
 from math import isnan, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -1016,7 +1015,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.maintenance.retention import clean
 
-        self.artifacts.require_folder()
+        if not dry_run:
+            self.artifacts.require_folder()
         return clean(
             self.database,
             self.artifacts,
@@ -1163,7 +1163,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.maintenance.dropping import drop
 
-        self.artifacts.require_folder()
+        if not dry_run:
+            self.artifacts.require_folder()
         named = analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
         with self._held(dataset, dry_run=dry_run):
             return drop(
@@ -1215,7 +1216,8 @@ class Repository(Rendered):
         from tidegauge.repository.maintenance.forgetting import forget
 
         some = [values] if isinstance(values, str) else list(values)
-        self.artifacts.require_folder()
+        if not dry_run:
+            self.artifacts.require_folder()
         return forget(self.database, self.artifacts, some, dry_run=dry_run)
 
     # distributions

@@ -40,7 +40,7 @@
         NotOurDatabaseError
         DatabaseVersionError           schema revision older or newer than this tidegauge
         DatabaseAccessError            the database cannot be opened or written
-        ReadOnlyError                  a write to a repository that was opened read-only
+          ReadOnlyError                a write to a repository that can only be read
         LeaseError                     another run holds the dataset's lease, or took it over
         UnknownDatasetError
         DatasetMismatchError           the dataset's history belongs to another table
@@ -698,8 +698,8 @@ class DatabaseAccessError(RepositoryError, OSError):
     """The database cannot be opened or written."""
 
 
-class ReadOnlyError(RepositoryError):
-    """A write to a repository that was opened read-only."""
+class ReadOnlyError(DatabaseAccessError):
+    """A write to a repository that can only be read: opened so, or by its role, user or server."""
 
 
 class LeaseError(RepositoryError):

@@ -21,7 +21,6 @@ from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
     HistoryError,
-    ReadOnlyError,
     RepositoryWarning,
     message_of,
 )
@@ -139,7 +138,7 @@ def detect_each(
         try:
             left = detect(database, artifacts, dataset, monitors, window, replay=replay)
             idle = [one for one in idle if one in left]
-        except (DatabaseAccessError, ReadOnlyError):  # of the repository, not of a dataset
+        except DatabaseAccessError:  # of the repository, not of a dataset
             raise
         except Exception as error:  # noqa: BLE001 - the other datasets are still scored
             failed[dataset] = error

@@ -85,6 +85,7 @@ def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -
     if database.is_sqlite and database.file is None:
         msg = "a database in memory has no file to copy; its history ends with its process"
         raise DatabaseAccessError(msg)
+    _require_folder(database, artifacts)
     mode = PRIVATE_FILE if database.file is None else permissions(database.file)
     with output_file(target, mode) as partial:
         if database.is_sqlite:
@@ -95,6 +96,14 @@ def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -
         # Files after what refers to them, and before the backup appears: none lacks a file.
         _copy_files(artifacts, Artifacts(_files_of(target)))
     return target
+
+
+def _require_folder(database: Database, artifacts: Artifacts) -> None:
+    """Raise a `DatabaseAccessError` if large states lie in a folder that is not known."""
+    if artifacts.root is None and database.revision() in all_revisions():
+        with database.read() as connection:
+            if referenced_files(connection):
+                artifacts.require_folder()
 
 
 def _warn_of_missing_files(database: Database, artifacts: Artifacts, backup: Path) -> None:
@@ -134,12 +143,15 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
     if database.is_sqlite:
         _require_sound(source)
     before = database.set_aside_damaged()
+    files = Artifacts(_files_of(source))
+    if files.files():
+        artifacts.require_folder()
     if database.file is not None:  # connecting makes it
         create_file(database.file, permissions(before or source))
     if database.revision() not in {None, UNFINISHED}:
         before = _back_up(database, artifacts)
     # Files before what refers to them: who is killed in between leaves files without a reference.
-    _copy_files(Artifacts(_files_of(source)), artifacts)
+    _copy_files(files, artifacts)
     if database.file is not None:
         with (
             closing(sqlite3.connect(source)) as copy,
@@ -294,5 +306,10 @@ def _run_postgres(
         if file is not None:
             msg = f"{file} is cut off or damaged, or of a newer PostgreSQL than {tool}: {problem}"
             raise NotOurDatabaseError(msg)
-        raise DatabaseAccessError(f"{tool} failed on {database.name}: {problem}")
+        msg = f"{tool} failed on {database.name}: {problem}"
+        if "permission denied for sequence" in problem:
+            msg += (
+                "; a role that makes backups needs GRANT SELECT ON ALL SEQUENCES IN SCHEMA ..., too"
+            )
+        raise DatabaseAccessError(msg)
     return done.stdout

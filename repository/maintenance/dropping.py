@@ -19,7 +19,7 @@ from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.batch import hashed_ids
-from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.bulk import chunks, delete_rows
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.folds import REMOVED, TOTAL, Generations, decode_inputs
 from tidegauge.repository.store.newest import find_newest
@@ -68,10 +68,6 @@ class Dropped:
         return ("would drop " if self.dry_run else "dropped ") + ", ".join(words)
 
 
-class _DryRunError(Exception):
-    """Raised to roll back a dry run."""
-
-
 def drop(
     database: Database,
     artifacts: Artifacts,
@@ -115,21 +111,19 @@ def drop(
     done: list[_Dropper] = []
 
     def work(connection: Connection) -> None:
-        lock_clock(connection)
-        done[:] = [_Dropper(connection, dataset_id(connection, dataset))]
+        done[:] = [_Dropper(connection, dataset_id(connection, dataset), dry_run=dry_run)]
         if partition is not None:
             done[0].drop_partition(dataset, partition)
         elif analyzer is not None:
             done[0].drop_analyzer(dataset, analyzer, segment, generation)
         else:
             done[0].drop_dataset(dataset)
-        if dry_run:
-            raise _DryRunError
 
-    try:
-        database.write(work)
-    except _DryRunError:
+    if dry_run:
+        with database.read() as connection:
+            work(connection)
         return Dropped(**done[0].counts, dry_run=True)
+    database.write(work)
     database.write(lambda connection: _remove_files(connection, artifacts, done[0].files))
     return Dropped(**done[0].counts, dry_run=False)
 
@@ -140,17 +134,24 @@ def rename(database: Database, dataset: str, name: str, *, dry_run: bool = False
         msg = f"{name!r} is no name of a dataset"
         raise HistoryError(msg)
 
-    def work(connection: Connection) -> None:
-        lock_clock(connection)
+    def check(connection: Connection) -> int:
         d = s.dataset.c
         number = dataset_id(connection, dataset)
         if connection.execute(sa.select(d.id).where(d.name == name)).scalar() is not None:
             msg = f"there is a dataset {name!r} already; drop it first, or choose another name"
             raise HistoryError(msg)
-        if not dry_run:
-            connection.execute(sa.update(s.dataset).where(d.id == number).values(name=name))
+        return number
 
-    database.write(work)
+    def work(connection: Connection) -> None:
+        lock_clock(connection)
+        number = check(connection)
+        connection.execute(sa.update(s.dataset).where(s.dataset.c.id == number).values(name=name))
+
+    if dry_run:
+        with database.read() as connection:
+            check(connection)
+    else:
+        database.write(work)
 
 
 def _remove_files(connection: Connection, artifacts: Artifacts, files: Collection[str]) -> None:
@@ -175,10 +176,15 @@ def _unshared_statistics(rows: Sequence[Any], going: Sequence[Any]) -> list[int]
 
 
 class _Dropper:
-    """Deletes rows of one dataset inside one transaction, and counts them."""
+    """Deletes rows of one dataset inside one transaction, and counts them; a dry run only counts.
 
-    def __init__(self, connection: Connection, dataset: int) -> None:
-        self.connection, self.dataset = connection, dataset
+    So that both count the same, no query reads rows that were deleted before it.
+    """
+
+    def __init__(self, connection: Connection, dataset: int, *, dry_run: bool) -> None:
+        self.connection, self.dataset, self.dry_run = connection, dataset, dry_run
+        if not dry_run:
+            lock_clock(connection)
         self.counts: dict[str, int] = {}
         self.files: set[str] = set()
         of = s.partition.c.dataset_id == dataset
@@ -219,8 +225,7 @@ class _Dropper:
         self._delete(s.analyzer, s.analyzer.c.dataset_id == of)
         self._delete(s.statistic, s.statistic.c.dataset_id == of)
         self._delete(s.run_tag, s.run_tag.c.run_id.in_(runs))
-        ended = sa.update(s.commit).where(s.commit.c.run_id.in_(runs))
-        self.connection.execute(ended.values(run_id=None))
+        self._update(sa.update(s.commit).where(s.commit.c.run_id.in_(runs)).values(run_id=None))
         self._delete(s.run, s.run.c.dataset_id == of, "runs")
         self._delete(s.lease, s.lease.c.dataset == f"records of {name}")
         self._delete(s.dataset, s.dataset.c.id == of)
@@ -245,7 +250,7 @@ class _Dropper:
         self._delete_states(s.state, s.state.c.partition_id == row.id, "states")
         self._delete(s.metric, s.metric.c.partition_id == row.id, "metrics")
         self._delete(s.newest_metric, n.partition_id == row.id)
-        find_newest(self.connection, stale)
+        self._find_newest(stale)
         for table in (s.score, s.absence, s.partition_version):
             self._delete(table, table.c.partition_id == row.id)
         v = s.verdict.c
@@ -333,12 +338,12 @@ class _Dropper:
             for table, counted in ((s.metric, "metrics"), (s.label, None), (s.newest_metric, None)):
                 own = (table.c.partition_id == partition) & table.c.series_id.in_(query)
                 self._delete(table, own, counted)
-            alone = sorted(statistics - self._statistics_read_in(partition))
+            alone = sorted(statistics - self._statistics_read_in(partition, besides=ids))
             own = (s.state.c.partition_id == partition) & s.state.c.statistic_id.in_(alone)
             self._delete_states(s.state, own, "states")
             self._delete_rollups(partition, query)
             self._delete_folds_of(partition, alone)
-        find_newest(self.connection, series)
+        self._find_newest(series)
         self._delete(s.score, s.score.c.partition_id.in_(self.partitions))
         if not keep_ledger:
             self._leave_out_of_ledger({row.canonical for row in going}, sorted(partitions))
@@ -355,13 +360,13 @@ class _Dropper:
         found = {partition for partition, one in schemas.items() if by_schema[one] == generation}
         return found, {*by_schema.values()} - {"", generation}
 
-    def _statistics_read_in(self, partition: int) -> set[int]:
-        """Return the statistics whose states have metrics in a partition."""
+    def _statistics_read_in(self, partition: int, *, besides: Sequence[int]) -> set[int]:
+        """Return the statistics whose states have metrics of other analyzers in a partition."""
         query = (
             sa.select(s.analyzer.c.statistic_id)
             .join_from(s.metric, s.series, s.series.c.id == s.metric.c.series_id)
             .join(s.analyzer)
-            .where(s.metric.c.partition_id == partition)
+            .where(s.metric.c.partition_id == partition, s.analyzer.c.id.not_in(besides))
         )
         return set(self.connection.execute(query.distinct()).scalars()) - {None}
 
@@ -369,6 +374,8 @@ class _Dropper:
         self, canonicals: Collection[str], partitions: sa.Select[tuple[int]] | Sequence[int]
     ) -> None:
         """Let the ledger of all versions of partitions forget analyzers, by canonical text."""
+        if self.dry_run:
+            return
         v, c = s.partition_version.c, s.analyzer_set.c
         segments = stored_segment_sets(self.connection, self.dataset)
         going = {
@@ -398,7 +405,7 @@ class _Dropper:
         going = self.connection.execute(incidents).scalars().all()
         for some in chunks(going):
             loose = sa.update(s.finding).where(s.finding.c.incident_id.in_(some))
-            self.connection.execute(loose.values(incident_id=None))
+            self._update(loose.values(incident_id=None))
             self._delete(s.notice, s.notice.c.incident_id.in_(some))
             self._delete(s.label, s.label.c.incident_id.in_(some))
             self._delete(s.course, s.course.c.incident_id.in_(some))
@@ -435,9 +442,10 @@ class _Dropper:
 
     def _compute_anew(self) -> None:
         """Let the next roll-up compute all windows, and the next detection score all partitions."""
-        next_commit(self.connection, None)
+        if not self.dry_run:
+            next_commit(self.connection, None)
         known = sa.update(s.rolled).where(s.rolled.c.dataset_id == self.dataset)
-        self.connection.execute(known.values(analyzer_id=0))
+        self._update(known.values(analyzer_id=0))
         self._delete(s.scored, s.scored.c.dataset_id == self.dataset)
 
     def _delete_states(
@@ -450,6 +458,14 @@ class _Dropper:
     def _delete(
         self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None = None
     ) -> None:
-        removed: Any = self.connection.execute(sa.delete(table).where(condition)).rowcount
+        removed = delete_rows(self.connection, table, condition, dry_run=self.dry_run)
         if counted is not None:
-            self.counts[counted] = self.counts.get(counted, 0) + max(removed, 0)
+            self.counts[counted] = self.counts.get(counted, 0) + removed
+
+    def _update(self, statement: sa.Update) -> None:
+        if not self.dry_run:
+            self.connection.execute(statement)
+
+    def _find_newest(self, series: Sequence[int]) -> None:
+        if not self.dry_run:
+            find_newest(self.connection, series)

@@ -111,10 +111,6 @@ class Forgotten:
         )
 
 
-class _DryRunError(Exception):
-    """Raised to roll back a dry run."""
-
-
 def forget(
     database: Database, artifacts: Artifacts, values: Sequence[str], *, dry_run: bool = False
 ) -> Forgotten:
@@ -142,16 +138,16 @@ def forget(
     done: list[_Work] = []
 
     def work(connection: Connection) -> None:
-        lock_clock(connection)  # no batch may be decided against states that are being changed
+        if not dry_run:
+            lock_clock(connection)  # no batch may be decided against states that are being changed
         done[:] = [_Work(connection, artifacts, tokens, dry_run=dry_run)]
         done[0].run()
-        if dry_run:
-            raise _DryRunError
 
-    try:
-        database.write(work)
-    except _DryRunError:
+    if dry_run:
+        with database.read() as connection:
+            work(connection)
         return done[0].result()
+    database.write(work)
     database.write(done[0].remove_files)
     if not database.compact():
         done[0].left.append(
@@ -172,6 +168,7 @@ class _Work:
     counts: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)  # files
+    renamed: set[str] = field(default_factory=set)  # names of series before
 
     def run(self) -> None:
         for table in _STATES:
@@ -242,34 +239,42 @@ class _Work:
             query = sa.select(c.id, c.name, c.instance).where(_contains(c.name, key))
             for number, name, instance in self.connection.execute(query).all():
                 if name.endswith(endings):
+                    self.renamed.add(name)
                     told = {"name": name.removesuffix(key) + token}
                     if table is s.series:
                         told["key"] = key_of(canonical_json([told["name"], instance]))
                         self._count("series")
-                    self.connection.execute(sa.update(table).where(c.id == number).values(told))
+                    if not self.dry_run:
+                        change = sa.update(table).where(c.id == number)
+                        self.connection.execute(change.values(told))
 
     def _messages(self, column: sa.Column[Any]) -> None:
         table = column.table
         keys = list(table.primary_key)
-        for value, token in self.tokens.items():
-            for text in _forms(value):
-                query = sa.select(*keys, column).where(_contains(column, text))
-                for row in self.connection.execute(query).all():
-                    new = _replaced(
-                        row[-1], text, value, token, json_text=column is s.verdict.c.result
-                    )
-                    if new != row[-1]:
-                        same = sa.and_(*(c == v for c, v in zip(keys, row[:-1], strict=True)))
-                        change = sa.update(table).where(same)
-                        self.connection.execute(change.values({column.name: new}))
-                        self._count("messages")
+        forms = [(value, form) for value in self.tokens for form in _forms(value)]
+        messages: dict[tuple[Any, ...], str] = {}
+        for _, form in forms:
+            query = sa.select(*keys, column).where(_contains(column, form))
+            messages.update((tuple(row[:-1]), row[-1]) for row in self.connection.execute(query))
+        for key, old in messages.items():
+            new = old
+            for value, form in forms:
+                if form in new:
+                    before, token = new, self.tokens[value]
+                    is_json = column is s.verdict.c.result
+                    new = _replaced(before, form, value, token, json_text=is_json)
+                    self._count("messages", int(new != before))
+            if new != old and not self.dry_run:
+                same = sa.and_(*(c == v for c, v in zip(keys, key, strict=True)))
+                self.connection.execute(sa.update(table).where(same).values({column.name: new}))
 
     def _identities(self) -> Iterator[str]:
         for column, what in _IDENTITIES:
             for form in sorted({form for value in self.tokens for form in _forms(value)}):
                 query = sa.select(column).where(_contains(column, form)).distinct()
                 for text in self.connection.execute(query).scalars():
-                    if _word(form).search(text):
+                    is_renamed = column in _NAMES_OF_SERIES and text in self.renamed
+                    if _word(form).search(text) and not is_renamed:
                         yield f"{what} is named by it: {text}"
 
     def _extremes(self) -> Iterator[str]:

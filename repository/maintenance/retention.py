@@ -9,6 +9,7 @@ that windows and unsettled anomalies still need is kept.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -31,7 +32,7 @@ from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import recorded_series
-from tidegauge.repository.store.bulk import chunks
+from tidegauge.repository.store.bulk import chunks, delete_rows
 from tidegauge.repository.store.database import Database, free_bytes, lock_clock, next_commit
 from tidegauge.repository.store.folds import (
     REMOVED,
@@ -148,10 +149,6 @@ def since(age: Age) -> datetime | None:
         raise HistoryError(msg) from error
 
 
-class _DryRunError(Exception):
-    """Raised to roll back a dry run."""
-
-
 def clean(
     database: Database,
     artifacts: Artifacts,
@@ -184,21 +181,19 @@ def clean(
 
     def work(connection: Connection) -> None:
         counts.clear()
-        lock_clock(connection)  # no batch may be decided against rows that are being removed
-        cleaner = _Cleaner(connection, artifacts, counts)
+        cleaner = _Cleaner(connection, artifacts, counts, dry_run=dry_run)
         cleaner.versions(since(versions))
         cleaner.states(since(states))
         cleaner.runs(since(runs))
         counts["files"] = len(cleaner.orphans())
-        if dry_run:
-            counts["free_bytes"] = free_bytes(connection)
-            raise _DryRunError
 
-    try:
-        database.write(work)
-    except _DryRunError:
+    if dry_run:
+        with database.read() as connection:
+            work(connection)
+            counts["free_bytes"] = free_bytes(connection)
         would_vacuum = counts["free_bytes"] if vacuum and database.is_sqlite else None
         return replace(Cleaned(dry_run=True), **counts, vacuumed_bytes=would_vacuum)
+    database.write(work)
     database.write(lambda connection: _remove_files(connection, artifacts))
     free = database.free_bytes()
     if not vacuum or not database.is_sqlite:
@@ -211,8 +206,7 @@ def clean(
 
 def _remove_files(connection: Connection, artifacts: Artifacts) -> None:
     # The clock's lock keeps out batches whose commit could refer to one of them.
-    lock_clock(connection)
-    for name in _Cleaner(connection, artifacts, {}).orphans():
+    for name in _Cleaner(connection, artifacts, {}, dry_run=False).orphans():
         artifacts.remove(name)
 
 
@@ -226,13 +220,28 @@ class _Fold:
 
 
 class _Cleaner:
-    """Removes old rows inside one transaction and counts them."""
+    """Removes old rows inside one transaction and counts them; a dry run only counts.
+
+    So that both count the same, no query reads rows that were removed before it. Two steps may remove
+    the same state, and its file is of no use then: a dry run remembers them.
+    """
 
     def __init__(
-        self, connection: Connection, artifacts: Artifacts, counts: dict[str, int]
+        self,
+        connection: Connection,
+        artifacts: Artifacts,
+        counts: dict[str, int],
+        *,
+        dry_run: bool,
     ) -> None:
         self.connection, self.artifacts, self.counts = connection, artifacts, counts
+        self.dry_run = dry_run
+        if not dry_run:
+            lock_clock(connection)  # no batch may be decided against rows that are being removed
         self._generations = Generations(connection)
+        self._going_states: dict[tuple[int, ...], str | None] = {}  # with their files
+        self._replaced_files: Counter[str] = Counter()
+        self._removed_verdicts: sa.ColumnElement[bool] = sa.false()
 
     def versions(self, cutoff: datetime | None) -> None:
         if cutoff is None:
@@ -255,7 +264,10 @@ class _Cleaner:
         self._delete(s.rollup, s.rollup.c.superseded_commit_id <= horizon, "rollups")
         self._delete(s.absence, s.absence.c.superseded_commit_id <= horizon, None)
         self._delete(s.score, s.score.c.superseded_commit_id <= horizon, "scores")
-        self._delete(s.verdict, superseded(horizon), "verdicts")
+        self._removed_verdicts = superseded(horizon)
+        self._delete(s.verdict, self._removed_verdicts, "verdicts")
+        if self.dry_run:
+            return
         used = sa.union(
             sa.select(s.rollup.c.input_set_id), sa.select(s.folded_state.c.input_set_id)
         )
@@ -289,7 +301,7 @@ class _Cleaner:
         """Remove recorded values superseded by the horizon, except of unsettled anomalies."""
         m = s.metric.c
         query = sa.select(m.partition_id, m.series_id, m.version).where(
-            m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon
+            m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon, m.version >= 0
         )
         for partition, series, version in self.connection.execute(query).all():
             if (partition, version, series) not in unsettled:
@@ -352,7 +364,14 @@ class _Cleaner:
             taken = self._removed(statistic)
             for generation, own in by_generation.items():
                 self._fold_generation(statistic, generation, own, versions, taken, folds)
-        if folds:
+        if self.dry_run:
+            f = s.folded_state.c
+            for name, some in folds.items():
+                query = sa.select(f.artifact).where(f.fold == name, f.artifact.is_not(None))
+                for ids in chunks([statistic for statistic, _, _ in some]):
+                    of = query.where(f.statistic_id.in_(ids))
+                    self._replaced_files.update(self.connection.execute(of).scalars())
+        elif folds:
             commit, _ = next_commit(self.connection, None)
             for name, some in folds.items():
                 keep_folds(self.connection, self.artifacts, name, some, commit)
@@ -449,7 +468,9 @@ class _Cleaner:
             sa.select(s.commit.c.run_id).where(s.commit.c.run_id.is_not(None)),
             sa.select(s.partition_version.c.run_id),
             sa.select(s.segment_set.c.run_id),
-            sa.select(s.verdict.c.run_id).where(s.verdict.c.run_id.is_not(None)),
+            sa.select(s.verdict.c.run_id).where(
+                s.verdict.c.run_id.is_not(None), sa.not_(self._removed_verdicts)
+            ),
         )
         going = (r.finished_at < cutoff) & r.id.not_in(used)
         gone = sa.select(r.id).where(going)
@@ -461,9 +482,12 @@ class _Cleaner:
         there = self.artifacts.files() | self.artifacts.unfinished()
         if not there:
             return []
+        references: Counter[str] = Counter()
         for table in (s.state, s.named_state, s.folded_state):
             c = table.c.artifact
-            there -= set(self.connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+            references.update(self.connection.execute(sa.select(c).where(c.is_not(None))).scalars())
+        going = Counter(file for file in self._going_states.values() if file is not None)
+        there -= (references - going - self._replaced_files).keys()
         before = datetime.now(UTC) - _ORPHAN_AGE
         live = oldest_running_start(self.connection)
         before = before if live is None else min(before, live)
@@ -478,6 +502,18 @@ class _Cleaner:
     def _delete(
         self, table: sa.Table, condition: sa.ColumnElement[bool], counted: str | None
     ) -> None:
-        found = self.connection.execute(sa.delete(table).where(condition)).rowcount
+        if self.dry_run and table is s.state:
+            removed = self._remember(condition)
+        else:
+            removed = delete_rows(self.connection, table, condition, dry_run=self.dry_run)
         if counted is not None:
-            self.counts[counted] = self.counts.get(counted, 0) + max(found, 0)
+            self.counts[counted] = self.counts.get(counted, 0) + removed
+
+    def _remember(self, condition: sa.ColumnElement[bool]) -> int:
+        """Remember states that would be removed, and return how many were not remembered before."""
+        query = sa.select(*s.state.primary_key, s.state.c.artifact).where(condition)
+        before = len(self._going_states)
+        self._going_states.update(
+            (tuple(row[:-1]), row[-1]) for row in self.connection.execute(query)
+        )
+        return len(self._going_states) - before

@@ -23,6 +23,20 @@ _FETCHED = 5000
 Row = tuple[Any, ...]
 
 
+def delete_rows(
+    connection: Connection,
+    table: sa.Table,
+    condition: sa.ColumnElement[bool],
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Delete the rows that meet a condition, and return their number; a dry run only counts them."""
+    if dry_run:
+        query = sa.select(sa.func.count()).select_from(table).where(condition)
+        return int(connection.execute(query).scalar_one())
+    return max(connection.execute(sa.delete(table).where(condition)).rowcount, 0)
+
+
 def chunks(values: Sequence[Any], most: int = _VARIABLES) -> Iterator[Sequence[Any]]:
     """Split values into chunks of at most ``most``, and no more than one statement may bind."""
     size = min(most, _VARIABLES)

@@ -139,10 +139,11 @@ class Database:
         self.read_only = read_only
         self.url = _parsed(url)
         self.file = _sqlite_file(self.url)
-        self._in_locked_folder = self.file is not None and _is_in_locked_folder(self.file)
+        self._is_locked = self.file is not None and _is_locked(self.file)
+        self._may_write = False  # known once something was written
         if self.file is not None and not (may_be_damaged and self.damage() is not None):
             _inspect_file(self.file, must_exist=read_only)
-        self.engine = _engine(self.url, self.file, read_only=read_only or self._in_locked_folder)
+        self.engine = _engine(self.url, self.file, read_only=read_only or self._is_locked)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -150,6 +151,8 @@ class Database:
         try:
             yield
         except (OperationalError, sqlite3.OperationalError) as error:
+            if _is_read_only(error):
+                raise _read_only_error(f"{self.name} {_LOCKED_FILE}", _OTHER_USER) from error
             self._raise_if_damaged(error)
             msg = f"cannot open or write the database {self.name}: {_reason(error)}"
             raise DatabaseAccessError(msg) from error
@@ -357,17 +360,47 @@ class Database:
 
     def require_writable(self) -> None:
         """Make the database if it is missing; raise an error if it is not writable."""
-        self._require_open()
+        self.check_writable()
         if self._missing:
             self._create()
+
+    def check_writable(self) -> None:
+        """Raise an error if this user may only read the database; a missing file is not made.
+
+        Raises
+        ------
+        ReadOnlyError, DatabaseVersionError
+        """
+        self._require_open()
+        if self._may_write:
+            return
         if self.read_only:
-            msg = f"{self.name} was opened read-only; open it without read_only=True to write to it"
-            raise ReadOnlyError(msg)
-        if self._in_locked_folder:
-            msg = f"{self.name} is in a folder that cannot be written; copy the file to another folder"
-            raise ReadOnlyError(msg)
+            why, cure = f"{self.name} was opened read-only", "open it without read_only=True"
+            raise _read_only_error(why, cure)
+        if self._is_locked:
+            assert self.file is not None
+            why = _LOCKED_FOLDER if _is_in_locked_folder(self.file) else _LOCKED_FILE
+            raise _read_only_error(f"{self.name} {why}", _OTHER_USER)
         if self._newer is not None:
             raise DatabaseVersionError(self._newer)
+        if not self.is_sqlite:
+            self._check_role()
+        self._may_write = True
+
+    def _check_role(self) -> None:
+        """Raise a `ReadOnlyError` if the role or the server allows no writing at all.
+
+        A role that lacks some of the rights of a writer gets the error of the statement that needs them.
+        """
+        with self.translated(), self.engine.connect() as connection:
+            row = connection.exec_driver_sql(_WRITING_RIGHTS, (list(s.metadata.tables),)).one()
+        if row.is_standby:
+            raise _read_only_error(f"{self.name} is a standby", "connect to its primary")
+        if row.is_read_only:
+            why = f"{self.name} is read-only for the role {row.role!r} by default_transaction_read_only"
+            raise _read_only_error(why, f"{_OTHER_ROLE}, or connect to its primary")
+        if not row.may_write:
+            raise _read_only_error(f"the role {row.role!r} may only read {self.name}", _OTHER_ROLE)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -470,7 +503,7 @@ class Database:
             return
         self.require_known(current)
         if current is not None and (
-            not (upgrade and self.is_sqlite) or self.read_only or self._in_locked_folder
+            not (upgrade and self.is_sqlite) or self.read_only or self._is_locked
         ):
             msg = (
                 f"{self.name} is at revision {current!r}, older than {head!r};"
@@ -534,7 +567,10 @@ class Database:
     def copy(self, target: Path) -> None:
         """Copy a consistent snapshot of a SQLite file, while others may write."""
         self._create()
-        with self.translated(), closing(sqlite3.connect(str(self.file))) as connection:
+        assert self.file is not None
+        name = _read_only_uri(self.file) if self._is_locked else str(self.file)
+        connecting = sqlite3.connect(name, uri=self._is_locked)
+        with self.translated(), closing(connecting) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
 
     def compact(self) -> bool:
@@ -766,7 +802,8 @@ def _inspect_file(file: Path, *, must_exist: bool) -> None:
         msg = f"{file} is a folder; give a file in it, such as sqlite:///{file / 'tidegauge.db'}"
         raise DatabaseAccessError(msg)
     if must_exist and not file.exists():
-        msg = f"there is no database {file} to read"
+        why = "" if file.parent.is_dir() else f": there is no folder {file.parent}"
+        msg = f"there is no database {file} to read{why}"
         raise DatabaseAccessError(msg)
     if not file.parent.is_dir():
         msg = f"cannot make the database {file}: there is no folder {file.parent}"
@@ -972,6 +1009,30 @@ def rights_advice(error: BaseException, role: str) -> str | None:
     }.get(kind, relation)
 
 
+_ROLES_PAGE = "docs/guide/operate.md"
+_OTHER_ROLE = "run it with a role that may write"
+_OTHER_USER = "run it as a user who may write, or on a copy in another folder"
+_LOCKED_FOLDER = "is in a folder that cannot be written"
+_LOCKED_FILE = "is a file that this user may only read"
+_WRITING_RIGHTS = """
+SELECT current_user AS role, pg_is_in_recovery() AS is_standby,
+  current_setting('transaction_read_only') = 'on' AS is_read_only,
+  coalesce(bool_or(has_table_privilege(to_regclass(name), 'INSERT, UPDATE, DELETE')), true) AS may_write
+FROM unnest(%s::text[]) AS name
+"""
+"""A query about the current role: the last column is false if it may write to none of the named tables."""
+
+
+def _read_only_error(why: str, cure: str) -> ReadOnlyError:
+    return ReadOnlyError(f"{why}. This command or call writes: {cure}, see {_ROLES_PAGE}")
+
+
+def _is_read_only(error: OperationalError | sqlite3.OperationalError) -> bool:
+    """Return whether SQLite refuses to write to a file, as its permissions changed after it was opened."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+
+
 def _write_ahead_log(file: Path) -> Path:
     return file.with_name(file.name + "-wal")
 
@@ -979,6 +1040,11 @@ def _write_ahead_log(file: Path) -> Path:
 def _is_in_locked_folder(file: Path) -> bool:
     """Return whether a file that is there cannot be written, as on a read-only mount."""
     return file.is_file() and not os.access(file.parent, os.W_OK)
+
+
+def _is_locked(file: Path) -> bool:
+    """Return whether this user can read a file, but not write it."""
+    return file.is_file() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def _read_only_uri(file: Path) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, TidegaugeError, UnknownDatasetError
-from tidegauge.cli.options import ArtifactsOption, Db, open_repository, say
+from tidegauge.cli.options import ArtifactsOption, Db, say
 
 if TYPE_CHECKING:
     from tidegauge.widgets.source import Shown
@@ -144,6 +144,7 @@ def _check_header(name: str | None) -> None:
 
 def _check(shown: Shown) -> None:
     """Check that the repository can be opened, and has the dataset."""
+    from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.database import Database
 
     database = Database.unchecked(shown.db)  # a checked opening would create it
@@ -156,7 +157,7 @@ def _check(shown: Shown) -> None:
             f"there is no database {database.file}; name one with --db, or make one: tidegauge run"
         )
         raise DatabaseAccessError(msg)
-    with open_repository(shown.db, shown.artifacts, read_only=True) as repository:
+    with Repository(shown.db, artifacts=shown.artifacts, read_only=True) as repository:
         there = repository.datasets()
         if shown.dataset is not None and shown.dataset not in there:
             raise UnknownDatasetError(shown.dataset, there)

@@ -84,9 +84,7 @@ def _print_leftovers(database: Database) -> None:
 def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
     from tidegauge.repository.store.config import artifacts_of, settings
 
-    artifacts = artifacts_of(database, settings(url, given)[1])
-    artifacts.require_folder()
-    return artifacts
+    return artifacts_of(database, settings(url, given)[1])
 
 
 @db_app.command()

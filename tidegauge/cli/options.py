@@ -123,15 +123,15 @@ def open_repository(
 ) -> Iterator[Repository]:
     """Open the repository that the options name; close it at the end.
 
-    A dry run only reads: it neither creates nor upgrades a database.
+    A dry run only reads. Any other command that is not ``read_only`` writes: if the user may only read,
+    it fails before it does any work.
     """
     from tidegauge.repository.repository import Repository
 
-    if dry_run:  # a missing file is an error for who only reads
-        Repository(url, artifacts=artifacts, read_only=True).close()
-    with Repository(
-        url, artifacts=artifacts, read_only=read_only, upgrade=not dry_run
-    ) as repository:
+    read_only = read_only or dry_run
+    with Repository(url, artifacts=artifacts, read_only=read_only) as repository:
+        if not read_only:
+            repository.database.check_writable()
         yield repository
 
 

@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tidegauge.cli.main import run_command
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
@@ -21,11 +23,77 @@ def url(tmp_path):
     return url
 
 
-def test_it_is_read_and_writing_is_refused(url, monkeypatch):
+@pytest.fixture
+def locked(monkeypatch):
+    """Make all folders and files read-only for the tests: root may write to any."""
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "detect d",
+        "anomalies label 1 comment",
+        "anomalies ack 1",
+        "dataset accept d ds=2013-01-01",
+        "dataset label d bad",
+        "dataset retire d",
+        "dataset revive d",
+        "dataset rename d e",
+        "dataset drop d --yes",
+        "db clean",
+        "db forget --value ann",
+        "run suites/",
+        "check suites/",
+    ],
+)
+def test_every_command_that_writes_is_refused_alike(url, locked, capsys, command):
+    assert run_command([*command.split(), "--db", url]) == 1
+    assert capsys.readouterr().err == (
+        f"tidegauge: error: {url} is in a folder that cannot be written. This command or call writes:"
+        " run it as a user who may write, or on a copy in another folder, see docs/guide/operate.md\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dataset rename d e --dry-run",
+        "dataset drop d --dry-run",
+        "dataset drop d --partition ds=2013-01-01 --dry-run",
+        "db clean --versions 0d --states 0d --runs 0d --dry-run",
+        "db forget --value ann --dry-run",
+        "db backup --to {folder}/copy.db",
+    ],
+)
+def test_dry_runs_and_backups_only_read(url, locked, tmp_path, command):
+    assert run_command([*command.format(folder=tmp_path).split(), "--db", url]) == 0
+
+
+def test_a_file_that_only_others_may_write(url, monkeypatch):
+    file = Path(url.removeprefix("sqlite:///"))
     real = os.access
     monkeypatch.setattr(
-        os, "access", lambda path, mode: mode != os.W_OK and real(path, mode)
-    )  # root may write to any folder
+        os,
+        "access",
+        lambda path, mode: real(path, mode) and (mode != os.W_OK or Path(path) != file),
+    )
+    with tg.Repository(url) as repo:
+        assert len(repo.metrics("d", name="Size")) == 1
+        with pytest.raises(tg.ReadOnlyError, match="is a file that this user may only read"):
+            repo.retire("d")
+
+
+def test_a_file_that_becomes_read_only_after_it_was_opened(url):
+    with tg.Repository(url) as repo:
+        with repo.database.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = on")
+        with pytest.raises(tg.ReadOnlyError, match="may only read"):
+            repo.retire("d")
+
+
+def test_it_is_read_and_writing_is_refused(url, locked):
     for read_only, why in (
         (True, "opened read-only"),
         (False, "in a folder that cannot be written"),
