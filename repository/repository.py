@@ -117,7 +117,8 @@ class Repository(Rendered):
 
     - since, until (str, date or datetime): bounds on the partition's time, both inclusive; a date as
       ``until`` covers its whole day;
-    - as_of (datetime or int): the history as it was known at a UTC moment, or after a run.
+    - as_of (str, date, datetime or int): the history as it was known at a UTC moment, as for ``since``,
+      or after the run of an id; a date is its first moment.
 
     Examples
     --------
@@ -208,7 +209,7 @@ class Repository(Rendered):
         dataset : str
         versions : str
             ``current``, or ``all`` for every version that a partition ever had.
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes.
 
         Returns
@@ -308,7 +309,7 @@ class Repository(Rendered):
         dataset : str
         since, until
             Return only partitions in this range; the whole history still determines what is usual.
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes; also what was overdue at that moment.
 
         Returns
@@ -1377,7 +1378,7 @@ class Repository(Rendered):
             Both of one kind: ids of runs, which stand for the partitions that they measured, with the values
             as they left them; names of partitions; or windows ``(since, until)`` on the partitions' time,
             both inclusive, each may be None.
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes. What a run measured later is left out.
         name, instance, analyzer, where, segment
             Filters; see the class notes.
@@ -1910,7 +1911,7 @@ class Repository(Rendered):
             ``open``, ``acknowledged``, ``expected`` or ``resolved``.
         since, until
             Only those that overlap this range of partition times; both inclusive.
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes.
 
         Returns
@@ -2058,7 +2059,7 @@ class Repository(Rendered):
         note: str | None = None,
         by: str | None = None,
         seen: int | None = None,
-        until: datetime | None = None,
+        until: Moment = None,
     ) -> None:
         """Label an anomaly or incident. Labels are only added.
 
@@ -2078,8 +2079,9 @@ class Repository(Rendered):
             to the incident or one of its anomalies, by people or by tidegauge itself. For an anomaly that
             is in no incident it is the anomaly's own last label that counts. 0 means: no label yet. If not
             given, the label is written in any case.
-        until : datetime, optional
-            The end of ``snoozed``, aware; required for it, and refused for all others.
+        until : str, date or datetime, optional
+            The end of ``snoozed``; required for it, and refused for all others. A text or date is in UTC
+            unless it names a zone; a datetime names one.
 
         Raises
         ------
@@ -2161,7 +2163,7 @@ class Repository(Rendered):
         ----------
         dataset : str, optional
             Default: all.
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes.
 
         Returns
@@ -2254,7 +2256,7 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes.
         name, specification, fingerprint, partition
             As they were given to `keep_verdict`.
@@ -2305,7 +2307,7 @@ class Repository(Rendered):
             Only those on this partition; empty for those on the whole dataset.
         passed : bool, optional
             Only those that passed, or failed.
-        as_of : datetime or int, optional
+        as_of : str, date, datetime or int, optional
             See the class notes.
 
         Returns

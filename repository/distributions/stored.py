@@ -52,7 +52,7 @@ class StoredColumn:
         All segments made by partition keys if None.
     where : str or None
         Exactly this filter; unfiltered if None.
-    as_of : datetime, int or None
+    as_of : str, date, datetime, int or None
     kind : str or None
         ``numeric`` or ``categorical``; inferred from the states if None.
     of : str

@@ -19,7 +19,14 @@ from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.numerics.grid import CYCLES
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
+from tidegauge.repository.store.queries import (
+    AsOf,
+    MetricQuery,
+    Window,
+    commit_as_of,
+    dataset_id,
+    view_of,
+)
 from tidegauge.repository.store.rows import CalendarRow, LedgerRow, Severity
 
 if TYPE_CHECKING:
@@ -61,8 +68,9 @@ def _moment(connection: Connection, as_of: AsOf, commit: int | None) -> datetime
     """Return the time of a view: now without ``as_of``, the earliest before the first commit."""
     if commit is None:
         return datetime.now(UTC)
-    if isinstance(as_of, datetime):
-        return as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+    view = view_of(as_of)
+    if isinstance(view, datetime):
+        return view
     query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit)
     return connection.execute(query).scalar() or datetime.min.replace(tzinfo=UTC)
 

@@ -67,7 +67,7 @@ class View:
     database : Database
     artifacts : Artifacts
     dataset : str
-    as_of : datetime, int or None
+    as_of : str, date, datetime, int or None
     """
 
     database: Database

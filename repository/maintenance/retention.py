@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -44,13 +44,14 @@ from tidegauge.repository.store.folds import (
 )
 from tidegauge.repository.store.labels import status_of, statuses
 from tidegauge.repository.store.leases import oldest_running_start
+from tidegauge.repository.store.queries import moment_of
 from tidegauge.repository.store.verdicts import superseded
 from tidegauge.repository.store.windows import WindowScheme
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-Age = str | timedelta | datetime | None
+Age = str | timedelta | date | None
 """Retention age: ``90d``, ``12w``, ``6mo`` (30 days each), ``2y`` (365 days each), or a cutoff."""
 
 _ORPHAN_AGE = timedelta(days=1)
@@ -134,18 +135,21 @@ def since(age: Age) -> datetime | None:
     """
     if age is None:
         return None
-    if isinstance(age, datetime):
-        return age.replace(tzinfo=UTC) if age.tzinfo is None else age
-    if isinstance(age, str):
-        match = re.fullmatch(r"(\d{1,5})\s*(d|w|mo|y)", age.strip())
-        if match is None:
-            msg = f"{age!r} is no age; write 90d, 12w, 6mo or 2y"
-            raise HistoryError(msg)
-        age = timedelta(days=int(match[1]) * _UNITS[match[2]])
+    match = re.fullmatch(r"(\d{1,5})\s*(d|w|mo|y)", age.strip()) if isinstance(age, str) else None
+    if match is not None:
+        span = timedelta(days=int(match[1]) * _UNITS[match[2]])
+    elif isinstance(age, timedelta):
+        span = age
+    else:
+        try:
+            return moment_of(age, "age")
+        except HistoryError as error:
+            msg = f"{age!r} is no age; write 90d, 12w, 6mo or 2y, or a time such as 2026-01-31"
+            raise HistoryError(msg) from error
     try:
-        return datetime.now(UTC) - age
+        return datetime.now(UTC) - span
     except OverflowError as error:
-        msg = f"an age of {age.days} days reaches back before the year 1"
+        msg = f"an age of {span.days} days reaches back before the year 1"
         raise HistoryError(msg) from error
 
 

@@ -176,7 +176,7 @@ def read_facts(
     connection : Connection
     dataset : str
     query : MetricQuery
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
     partitions : sequence of int, optional
         Only of these partitions, by id.
     known : tuple, optional

@@ -26,7 +26,14 @@ from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.label_effects import LabelEffect
 from tidegauge.repository.store.listing import retirements
-from tidegauge.repository.store.queries import AsOf, Window, commit_as_of, dataset_id
+from tidegauge.repository.store.queries import (
+    AsOf,
+    Moment,
+    Window,
+    commit_as_of,
+    dataset_id,
+    moment_of,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -78,7 +85,7 @@ def add_label(
     note: str | None,
     by: str | None,
     seen: int | None = None,
-    until: datetime | None = None,
+    until: Moment = None,
 ) -> None:
     """Add a label to an anomaly or incident.
 
@@ -98,10 +105,14 @@ def add_label(
     """
     if label not in STATUS_OF:
         raise UnknownNameError("label", label, STATUS_OF)
-    _check_details(label, note, until)
+    end = moment_of(until, "until")
+    if isinstance(until, datetime) and until.tzinfo is None:
+        msg = f"until={until} has no time zone; give an aware datetime, such as datetime.now(UTC)"
+        raise HistoryError(msg)
+    _check_details(label, note, end)
     of = index(of)
     last = None if seen is None else index(seen)
-    told = {"note": note and visible(note), "by": author(by), "until": until}
+    told = {"note": note and visible(note), "by": author(by), "until": end}
 
     def work(connection: Connection) -> None:
         commit, now = next_commit(connection, None)
@@ -129,9 +140,6 @@ def _check_details(label: str, note: str | None, until: datetime | None) -> None
             if until is None
             else f"only snoozed has an end: leave out until= (--until) for {label}"
         )
-        raise HistoryError(msg)
-    if until is not None and until.tzinfo is None:
-        msg = f"until={until} has no time zone; give an aware datetime, such as datetime.now(UTC)"
         raise HistoryError(msg)
 
 

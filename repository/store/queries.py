@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Moment = str | date | datetime | None
-AsOf = datetime | int | None
+AsOf = str | date | datetime | int | None
+_LONGEST_RUN_ID = 18
+"""Digits; a longer number is none of a database."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,10 @@ def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None
     """
     if value is None:
         return None
+    if type(value).__name__ == "datetime64":  # of numpy, such as a value of a frame's column
+        value = cast("Any", value).astype("datetime64[us]").item()
+    elif hasattr(value, "to_pydatetime"):  # of pandas
+        value = value.to_pydatetime(warn=False) if str(value) != "NaT" else value
     whole_day = isinstance(value, date) and not isinstance(value, datetime)
     if isinstance(value, str):
         whole_day = len(value.strip()) <= len("2013-02-08")
@@ -154,6 +160,35 @@ def partition_id(connection: Connection, dataset: str, name: str) -> int:
     return int(found)
 
 
+def view_of(as_of: AsOf) -> datetime | int | None:
+    """Return the time in UTC, or the id of the run, at which the history is looked at; a date begins at midnight.
+
+    Raises
+    ------
+    HistoryError
+        If it is neither.
+
+    Examples
+    --------
+    >>> print(view_of("2026-01-31"), view_of("17"), view_of(17))
+    2026-01-31 00:00:00+00:00 17 17
+    """
+    if isinstance(as_of, str) and as_of.isdecimal() and len(as_of) <= _LONGEST_RUN_ID:
+        return int(as_of)
+    if isinstance(as_of, SupportsIndex) and not isinstance(as_of, bool):
+        return index(as_of)
+    try:
+        return moment_of(cast("Moment", as_of), "as_of")
+    except HistoryError as error:
+        if isinstance(error.__cause__, OverflowError):
+            raise
+        msg = (
+            f"as_of={as_of!r} (--as-of) is neither a time, such as 2026-01-31 or 2026-01-31T12:00 in UTC,"
+            " nor the id of a run"
+        )
+        raise HistoryError(msg) from None
+
+
 def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
     """Return the last commit that belongs to an as-of view; None for the current view.
 
@@ -165,14 +200,12 @@ def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
     """
     if as_of is None:
         return None
-    if isinstance(as_of, datetime):
-        moment = moment_of(as_of, "as_of")
-        found = _last_commit(connection, s.commit.c.committed_at <= moment)
-    elif isinstance(as_of, bool) or not isinstance(as_of, SupportsIndex):
-        msg = f"as_of={as_of!r} is neither a datetime nor the id of a run"
-        raise HistoryError(msg)
+    view = view_of(as_of)
+    if isinstance(view, datetime):
+        found = _last_commit(connection, s.commit.c.committed_at <= view)
     else:
-        found = _last_of_run(connection, index(as_of))
+        assert view is not None
+        found = _last_of_run(connection, view)
     horizon = connection.execute(sa.select(s.clock.c.horizon)).scalar() or 0
     if found < horizon:
         query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == horizon)
@@ -241,7 +274,7 @@ class TimeFilter(TypedDict, total=False):
     ----------
     since, until : str, date or datetime, optional
         Bounds on the partition's time, both inclusive; a date as ``until`` covers its whole day.
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
         The history as it was known at a UTC moment, or after a run.
     """
 

@@ -42,7 +42,7 @@ from tidegauge.repository.store.batch import (
     stored_value,
 )
 from tidegauge.repository.store.labels import STATUS_OF
-from tidegauge.repository.store.queries import AsOf
+from tidegauge.repository.store.queries import AsOf, view_of
 from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.user_metrics import Record
 from tidegauge.repository.store.verdicts import Verdict
@@ -185,16 +185,17 @@ class MemoryRunStore:
 
     def as_of(self, asked: AsOf) -> int | None:
         """Return the last commit that belongs to an as-of view; None for the current view."""
-        if asked is None:
+        view = view_of(asked)
+        if view is None:
             return None
-        if isinstance(asked, datetime):
-            found = sum(at <= asked for _, at in self.commits)
+        if isinstance(view, datetime):
+            found = sum(at <= view for _, at in self.commits)
         else:
-            if not 1 <= asked <= len(self.runs):
+            if not 1 <= view <= len(self.runs):
                 msg = f"as_of={asked}: there is no such run"
                 raise HistoryError(msg)
-            own = [n for n, (run, _) in enumerate(self.commits, 1) if run == asked]
-            found = own[-1] if own else self.begun[asked - 1]
+            own = [n for n, (run, _) in enumerate(self.commits, 1) if run == view]
+            found = own[-1] if own else self.begun[view - 1]
         if found < self.horizon:
             msg = f"as_of={asked!s} lies before the horizon: what was known then was cleaned away"
             raise HistoryError(msg)

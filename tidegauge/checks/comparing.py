@@ -66,7 +66,7 @@ class Comparer:
         Returns the data of a partition by its name; without it nothing is read by Spark.
     segment : str
         The checked segment; only a repository knows it of other tables.
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
         The view of the repository.
     private : Privacy
         Columns whose values are not shown.

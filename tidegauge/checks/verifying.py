@@ -82,7 +82,7 @@ def verify(
     segment : str
         A segment instead of whole partitions: ``origin=EWR``. With a DataFrame, the segment whose
         history it is compared with.
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
         Read the repository as of this time or run.
     repository : Repository or str, optional
         With a DataFrame: the repository, or its URL, with the history of ``dataset`` that constraints compare

@@ -19,7 +19,6 @@ from tidegauge.cli.options import (
     FormatOption,
     Since,
     Until,
-    moment,
     open_repository,
     say,
     target_file,
@@ -65,7 +64,7 @@ def metrics(
         "segment": segment,
         "since": since,
         "until": until,
-        "as_of": moment(as_of),
+        "as_of": as_of,
     }
     rows: Sequence[Mapping[str, Any]]
     with open_repository(db, artifacts, read_only=True) as repository:
@@ -167,7 +166,7 @@ def export(
         if form is ExportFormat.PARQUET and output is None:
             msg = "parquet needs a file: --output metrics.parquet"
             raise typer.BadParameter(msg)
-        pages = repository.pages(name, since=since, until=until, as_of=moment(as_of))
+        pages = repository.pages(name, since=since, until=until, as_of=as_of)
         if output is None:
             files.write_csv(pages, data_output())
             return

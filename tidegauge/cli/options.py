@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +53,11 @@ AllowEmpty = Annotated[
 ]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 AsOfOption = Annotated[
-    str | None, typer.Option("--as-of", help="As known at a UTC time, or after a run.")
+    str | None,
+    typer.Option(
+        "--as-of",
+        help="As known at a UTC time, as in 2026-01-31T12:00, or after the run of a number.",
+    ),
 ]
 AnomalyId = Annotated[
     int,
@@ -149,22 +152,6 @@ def the_dataset(
         msg = f"name a dataset; there are: {', '.join(there)}" if there else EMPTY
         raise typer.BadParameter(msg)
     return there[0]
-
-
-_LONGEST_ID = 18
-
-
-def moment(text: str | None) -> datetime | int | None:
-    """Parse ``--as-of``: a time in ISO format, or a run's id."""
-    if text is None:
-        return None
-    try:
-        if text.isdecimal() and len(text) <= _LONGEST_ID:
-            return int(text)
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        msg = f"--as-of {text!r} is neither a time such as 2026-01-31T12:00 nor the number of a run"
-        raise typer.BadParameter(msg) from error
 
 
 def repeated(db: str | None) -> str:

@@ -18,7 +18,6 @@ from tidegauge.cli.options import (
     ResultFormatOption,
     ResultOutput,
     Variables,
-    moment,
     open_repository,
     pairs,
     repeated,
@@ -122,7 +121,7 @@ def history(
     """Print the latest verdict of each partition."""
     with open_repository(db, artifacts, read_only=True) as repository:
         frame = repository.verdicts(
-            the_dataset(repository, dataset), passed=False if failed else None, as_of=moment(as_of)
+            the_dataset(repository, dataset), passed=False if failed else None, as_of=as_of
         )
     told = [_in_words(result) for result in frame["result"]]
     shown = ["partition", "name", "verdict", "checked_at", "run_id"]

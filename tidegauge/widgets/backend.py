@@ -60,7 +60,7 @@ class Backend:
     Parameters
     ----------
     repository : Repository
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
         Show the overview and the series as known at that time, or after the run of that id.
     samples : bool
         Show samples of failing records, which are data of the tables.

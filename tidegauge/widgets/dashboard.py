@@ -47,7 +47,7 @@ class Dashboard(anywidget.AnyWidget):
     by : str, optional
         Author of labels; the user's name if not given. The page asks for it if it is empty, or if the
         user is root.
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
         Show the overview and the series as known at that time, or after the run of that id. All
         else is current.
     height : int

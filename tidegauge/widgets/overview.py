@@ -70,7 +70,7 @@ class Overview:
     Parameters
     ----------
     repository : Repository
-    as_of : datetime or int, optional
+    as_of : str, date, datetime or int, optional
     """
 
     def __init__(self, repository: Repository, as_of: AsOf = None) -> None:

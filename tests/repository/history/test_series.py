@@ -1,6 +1,7 @@
 """Asking for series, single values and wide frames, by name and column."""
 
 import datetime as dt
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from tidegauge.analyzers.measures.sums import SumAndCount
 from tidegauge.repository.maintenance.integrity import check as find_problems
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.queries import view_of
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg
@@ -144,6 +146,63 @@ def test_a_repository_by_its_url_or_file(tmp_path):
         assert as_repository(again) is again
     assert as_repository(None) is None
     assert tg.notify(f"sqlite:///{file}", ["log"]) == []
+
+
+TOMORROW = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        TOMORROW,
+        TOMORROW.isoformat(),
+        f"{TOMORROW:%Y-%m-%d %H:%M}",
+        TOMORROW.date(),
+        TOMORROW.date().isoformat(),
+        pd.Timestamp(TOMORROW),
+        pd.Timestamp(TOMORROW).tz_localize(None) + pd.Timedelta(nanoseconds=1),
+        np.datetime64(TOMORROW.replace(tzinfo=None)),
+    ],
+    ids=repr,
+)
+def test_every_spelling_of_an_instant_is_understood_everywhere(moment):
+    with tg.Repository("sqlite://") as repo:
+        repo.record("d", "x", {"ds=2013-01-01": 1.0})
+        assert len(repo.metrics("d", as_of=moment)) == 1
+        assert len(repo.metrics("d", until=moment)) == 1
+        assert len(repo.calendar("d", as_of=moment)) == 1
+        assert repo.labels("d", as_of=moment).empty
+        assert repo.overview(since=moment)["dataset"].tolist() == ["d"]
+        assert repo.clean(versions=moment, dry_run=True).versions == 0
+        repo.record("e", "x", 1.0, partition="part=a", time=moment)
+        start = repo.metrics("e")["time"].item()
+        assert abs(start - TOMORROW) < dt.timedelta(days=1)
+        assert tg.Dashboard(repo, "d", as_of=moment).dataset == "d"
+
+
+def test_views_of_the_past_begin_with_the_day_and_digits_are_runs():
+    assert view_of("2026-01-31") == dt.datetime(2026, 1, 31, tzinfo=dt.UTC)
+    assert view_of("2026-01-31T12:00+02:00") == dt.datetime(2026, 1, 31, 10, tzinfo=dt.UTC)
+    assert (view_of("17"), view_of(np.int64(17)), view_of(None)) == (17, 17, None)
+    for wrong in ("soon", "", "2026-13-01", True, 1.5, pd.NaT, np.datetime64("NaT"), [17]):
+        with pytest.raises(
+            tg.HistoryError, match=re.escape(f"as_of={wrong!r} (--as-of) is neither")
+        ):
+            view_of(wrong)
+
+
+def test_the_end_of_a_snooze_is_an_instant_like_others():
+    sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+    with tg.Repository("sqlite://") as repo:
+        repo.record("d", "rows", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
+        number = int(repo.detect("d")["incident_id"].iloc[0])
+        for end in ("2033-05-01", dt.date(2033, 5, 1), pd.Timestamp("2033-05-01", tz="UTC")):
+            repo.label(number, "snoozed", until=end)
+            assert repo.incident(number).timeline[-1].until == dt.datetime(
+                2033, 5, 1, tzinfo=dt.UTC
+            )
+        with pytest.raises(tg.HistoryError, match="until='soon' is not a time"):
+            repo.label(number, "snoozed", until="soon")
 
 
 def test_moments_that_are_none_and_ages_before_all_dates():
