@@ -1028,7 +1028,14 @@ class Repository(Rendered):
             vacuum=vacuum,
         )
 
-    def retire(self, dataset: str, *, note: str | None = None, by: str | None = None) -> None:
+    def retire(
+        self,
+        dataset: str,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+        dry_run: bool = False,
+    ) -> None:
         """Retire a dataset whose table is no longer measured.
 
         Its history stays readable. It is left out of `overview`, `tables`, reports, notifications and
@@ -1042,6 +1049,8 @@ class Repository(Rendered):
             Why.
         by : str, optional
             Who says so.
+        dry_run : bool
+            Only check that there is such a dataset.
 
         Raises
         ------
@@ -1055,9 +1064,16 @@ class Repository(Rendered):
         ...     repo.datasets(retired=False), repo.datasets(retired=True)
         ([], ['orders'])
         """
-        set_retired(self.database, dataset, note, by, retired=True)
+        set_retired(self.database, dataset, note, by, retired=True, dry_run=dry_run)
 
-    def revive(self, dataset: str, *, note: str | None = None, by: str | None = None) -> None:
+    def revive(
+        self,
+        dataset: str,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+        dry_run: bool = False,
+    ) -> None:
         """Bring a retired dataset back; parameters as for `retire`.
 
         Examples
@@ -1069,7 +1085,7 @@ class Repository(Rendered):
         ...     repo.datasets(retired=True)
         []
         """
-        set_retired(self.database, dataset, note, by, retired=False)
+        set_retired(self.database, dataset, note, by, retired=False, dry_run=dry_run)
 
     def rename(self, dataset: str, name: str, *, dry_run: bool = False) -> None:
         """Give a dataset another name, with all of its history.
@@ -2120,6 +2136,7 @@ class Repository(Rendered):
         segment: str | None = None,
         note: str | None = None,
         by: str | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Label all points in a time range, anomalies or not.
 
@@ -2136,6 +2153,8 @@ class Repository(Rendered):
             Only these series; default: all.
         note, by : str, optional
             The reason, and the author.
+        dry_run : bool
+            Only check the label, and warn if it would apply to nothing.
 
         Raises
         ------
@@ -2154,7 +2173,8 @@ class Repository(Rendered):
         from tidegauge.repository.store.labels import add_range
 
         series = {"name": name, "instance": instance, "segment": segment}
-        add_range(self.database, dataset, label, Window.between(since, until), series, note, by)
+        window = Window.between(since, until)
+        add_range(self.database, dataset, label, window, series, note, by, dry_run=dry_run)
 
     def labels(self, dataset: str | None = None, *, as_of: AsOf = None) -> pd.DataFrame:
         """Return all labels in the order in which they were added.

@@ -247,8 +247,10 @@ def add_range(
     series: Mapping[str, str | None],
     note: str | None,
     by: str | None,
+    *,
+    dry_run: bool = False,
 ) -> None:
-    """Add a label to all points of some series in a time range, past or future.
+    """Add a label to all points of some series in a time range, past or future; a dry run only checks it.
 
     Raises
     ------
@@ -265,7 +267,7 @@ def add_range(
     told = {"note": note and visible(note), "by": author(by), **series}
     unknown: list[str] = []
 
-    def work(connection: Connection) -> None:
+    def check(connection: Connection) -> int:
         of = dataset_id(connection, dataset)
         unknown[:] = (
             f"{dataset!r} has no series of {what} yet"
@@ -281,12 +283,20 @@ def add_range(
                 f"{dataset!r} has no partition between {start} and {window.until:%Y-%m-%d %H:%M} UTC:"
                 " the label applies to nothing yet"
             )
+        return of
+
+    def work(connection: Connection) -> None:
+        of = check(connection)
         commit, now = next_commit(connection, None)
         about = {"dataset_id": of, "since": window.since, "until": window.until, "label": label}
         values = {**about, **told, "created_at": now, "commit_id": commit}
         connection.execute(sa.insert(s.label).values(values))
 
-    database.write(work)
+    if dry_run:
+        with database.read() as connection:
+            check(connection)
+    else:
+        database.write(work)
     for text in unknown:
         warnings.warn(text, RepositoryWarning, stacklevel=3)
 

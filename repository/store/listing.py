@@ -234,9 +234,15 @@ def retirements(connection: Connection, commit: int | None = None) -> dict[int, 
 
 
 def set_retired(
-    database: Database, dataset: str, note: str | None, by: str | None, *, retired: bool
+    database: Database,
+    dataset: str,
+    note: str | None,
+    by: str | None,
+    *,
+    retired: bool,
+    dry_run: bool = False,
 ) -> None:
-    """Retire a dataset or bring it back; nothing is written if it is so already.
+    """Retire a dataset or bring it back; nothing is written if it is so already, or by a dry run.
 
     Raises
     ------
@@ -258,7 +264,11 @@ def set_retired(
         }
         connection.execute(sa.insert(s.label).values(values))
 
-    database.write(work)
+    if dry_run:
+        with database.read() as connection:
+            dataset_id(connection, dataset)
+    else:
+        database.write(work)
 
 
 def require_active(connection: Connection, dataset: int, name: str) -> None:

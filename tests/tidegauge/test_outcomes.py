@@ -203,6 +203,14 @@ def test_failures_are_accepted_until_the_data_or_the_check_changes(making):
     assert (row["failing"], row["failing_known"]) == (0, 0)
     log = json.loads(repo.verdicts("d", partition="ds=2013-01-02")["result"][0])["checkLog"]
     assert log == ["accepted by ann: a test load", "row count is 10, at least 900 needed"]
+    said = r"on 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 'checks' was accepted by ann: a test load\."
+    for dry_run in (True, False):
+        with pytest.raises(tg.HistoryError, match=rf"fails on 'ds=2013-01-02': {said}"):
+            tg.accept_failures(repo, "d", "ds=2013-01-02", dry_run=dry_run)
+    with pytest.raises(tg.HistoryError, match=rf"under the name 'checks': {said}"):
+        tg.accept_failures(repo, "d", "ds=2013-01-02", name="checks")
+    with pytest.raises(tg.HistoryError, match=r"under the name 'others'\."):
+        tg.accept_failures(repo, "d", "ds=2013-01-02", name="others")
     making.run(FULL.replace("900", "950"))
     assert status(making) == 2
     making.run(FULL)  # back to the text that was accepted: it is judged anew

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 datasets_app = new_app("List, retire and drop datasets.")
 
 Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
+CheckOnly = Annotated[bool, typer.Option("--dry-run", help="Only check the arguments.")]
 
 
 @datasets_app.command("list")
@@ -54,11 +55,13 @@ def retire(
     by: By = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
+    dry_run: CheckOnly = False,
 ) -> None:
     """Retire a dataset: its history stays, and it no longer counts as failed, missing or overdue."""
-    with open_repository(db, artifacts) as repository:
-        repository.retire(dataset, note=note, by=by or getpass.getuser())
-    print(f"{dataset} is retired; `tidegauge dataset revive` brings it back")
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+        repository.retire(dataset, note=note, by=by or getpass.getuser(), dry_run=dry_run)
+    done = "would be" if dry_run else "is"
+    print(f"{dataset} {done} retired; `tidegauge dataset revive` brings it back")
 
 
 @datasets_app.command()
@@ -68,11 +71,12 @@ def revive(
     by: By = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
+    dry_run: CheckOnly = False,
 ) -> None:
     """Bring a retired dataset back."""
-    with open_repository(db, artifacts) as repository:
-        repository.revive(dataset, note=note, by=by or getpass.getuser())
-    print(f"{dataset} is back")
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
+        repository.revive(dataset, note=note, by=by or getpass.getuser(), dry_run=dry_run)
+    print(f"{dataset} {'would be' if dry_run else 'is'} back")
 
 
 @datasets_app.command()
@@ -81,7 +85,7 @@ def rename(
     new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.")],
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the names.")] = False,
+    dry_run: CheckOnly = False,
 ) -> None:
     """Give a dataset another name, with all of its history; change the name in its suite files, too."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
@@ -134,13 +138,21 @@ def label(
     by: By = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
+    dry_run: CheckOnly = False,
 ) -> None:
     """Label a time range of a dataset: detectors do not learn from it, and its failures are known."""
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.label_range(
-            dataset, said, since=since, until=until, note=note, by=by or getpass.getuser()
+            dataset,
+            said,
+            since=since,
+            until=until,
+            note=note,
+            by=by or getpass.getuser(),
+            dry_run=dry_run,
         )
-    print(f"{dataset} from {since or 'the first'} to {until or 'the last partition'}: {said}")
+    would = "would label " if dry_run else ""
+    print(f"{would}{dataset} from {since or 'the first'} to {until or 'the last partition'}: {said}")
 
 
 @datasets_app.command()

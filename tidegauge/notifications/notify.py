@@ -200,16 +200,37 @@ def notify_all(
 
 
 def summarize(notices: Sequence[Notice]) -> str:
-    """Summarise notices in one line: the numbers sent and failed, and the first failure.
+    """Summarise notices in one line: what was sent to each sink, the number that failed, and the first failure.
 
     Examples
     --------
     >>> summarize([Notice("log", 7), Notice("slack:3f2a9c1d", 7, "no answer within 10 s")])
-    'notifications: 1 sent, 1 failed (incident 7 to slack:3f2a9c1d: no answer within 10 s)'
+    'notifications: 1 sent (to log: incident 7), 1 failed (incident 7 to slack:3f2a9c1d: no answer within 10 s)'
+    >>> summarize([Notice("log", 7, others=(8, 9)), Notice("log", None, checks="checks of flights")])
+    'notifications: 2 sent (to log: 3 incidents, checks of flights)'
     """
     failed = [notice for notice in notices if notice.error]
-    line = f"notifications: {len(notices) - len(failed)} sent"
+    subjects: dict[str, list[Notice]] = {}
+    for notice in notices:
+        if not notice.error:
+            subjects.setdefault(notice.sink, []).append(notice)
+    sent = "; ".join(f"to {sink}: {_subjects(some)}" for sink, some in subjects.items())
+    line = f"notifications: {len(notices) - len(failed)} sent{f' ({sent})' if sent else ''}"
     return f"{line}, {len(failed)} failed ({failed[0]})" if failed else line
+
+
+_MAX_SUBJECTS = 3
+"""More checks are counted, not named."""
+
+
+def _subjects(notices: Sequence[Notice]) -> str:
+    """Return what some notices are about: a number of incidents, and the checks."""
+    incidents = [n for notice in notices for n in (notice.incident, *notice.others) if n is not None]
+    checks = [notice.checks for notice in notices if notice.checks]
+    told = [f"incident {incidents[0]}" if len(incidents) == 1 else f"{len(incidents):,} incidents"]
+    if len(checks) > _MAX_SUBJECTS:
+        checks = [f"checks {len(checks):,} times"]
+    return ", ".join([*(told if incidents else []), *checks])
 
 
 def _tell(

@@ -60,6 +60,9 @@ def test_every_command_that_writes_is_refused_alike(url, locked, capsys, command
     "command",
     [
         "dataset rename d e --dry-run",
+        "dataset retire d --dry-run",
+        "dataset revive d --dry-run",
+        "dataset label d bad --since 2013-01-01 --dry-run",
         "dataset drop d --dry-run",
         "dataset drop d --partition ds=2013-01-01 --dry-run",
         "db clean --versions 0d --states 0d --runs 0d --dry-run",

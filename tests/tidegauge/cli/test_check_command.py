@@ -55,7 +55,7 @@ def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
     warning, error = ("75 % complete, at least 90 % needed", "50 % complete, at least 75 % needed")
     assert f"people.yml:8: warning: {first}{warning}: 1 of 4 rows" in out
     assert f"people.yml:8: error: {second}{error}: 2 of 4 rows" in out
-    assert out.endswith("notifications: 1 sent\n")
+    assert out.endswith("notifications: 1 sent (to log: checks of people)\n")
     kept = repo.verdicts("people", name="checks")
     assert dict(zip(kept["partition"], kept["passed"], strict=True)) == {
         f"ds={DAYS[0]}": True,

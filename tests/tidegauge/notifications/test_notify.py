@@ -501,7 +501,7 @@ def test_a_run_tells_and_never_fails_by_it(repo, monkeypatch, tmp_path, caplog):
     summary = fake_run(monkeypatch, repo, tmp_path, ["log", "lug"])
     assert summary.notices[0] == tg.Notice("log", of)
     assert (
-        "notifications: 1 sent, 1 failed (lug: unknown sink 'lug'; did you mean 'log'?)"
+        "notifications: 1 sent (to log: incident 2), 1 failed (lug: unknown sink 'lug'; did you mean 'log'?)"
         in summary.lines()
     )
     assert summary.status(fail_on_anomaly=False) == 0

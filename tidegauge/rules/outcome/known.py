@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import HistoryError, StandingError
+from tidegauge.analyzers.core.errors import HistoryError, RuleError, StandingError
 from tidegauge.analyzers.core.partitions import Partition, parse_selection
 from tidegauge.outcome import Cause, Problem
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.listing import first_of_last_runs
 from tidegauge.repository.store.queries import dataset_id
+from tidegauge.repository.store.verdicts import standing_verdicts
 from tidegauge.rules.outcome.judging import standing_failures
 from tidegauge.rules.outcome.result import CheckResult, failure_messages
 
@@ -222,7 +224,8 @@ def accept_failures(
     ------
     UnknownDatasetError
     HistoryError
-        If nothing fails on the partition; the message names partitions on which something does.
+        If nothing fails on the partition, or it was accepted already; the message says by whom and when,
+        or names partitions on which something fails.
     ReadOnlyError
 
     Examples
@@ -246,6 +249,7 @@ def accept_failures(
     if not rows:
         there = sorted({row["partition"] for row in failing})
         hint = f"; failing are {', '.join(map(repr, there[-3:]))}" if there else ""
+        hint = _acceptance(repository, dataset, partition, name) or hint
         of_name = "" if name is None else f" under the name {name!r}"
         msg = f"No check of {dataset!r} fails on {partition!r}{of_name}{hint}."
         raise HistoryError(msg)
@@ -256,6 +260,27 @@ def accept_failures(
         if not dry_run:
             _accept(repository, dataset, row, messages, note, by)
     return accepted
+
+
+def _acceptance(
+    repository: Repository, dataset: str, partition: str, name: str | None
+) -> str | None:
+    """Return who accepted failures on a partition, and when; None if nobody did."""
+    with repository.database.read() as connection:
+        v = standing_verdicts([dataset_id(connection, dataset)]).c
+        query = sa.select(v.name, v.checked_at, v.result).where(v.partition == visible(partition))
+        query = query.where(v.passed == 1).order_by(v.commit_id.desc())
+        if name is not None:
+            query = query.where(v.name == visible(name))
+        rows = connection.execute(query).all()
+    for row in rows:
+        try:
+            verdict = CheckResult.from_json(row.result)
+        except RuleError:  # of another program
+            continue
+        if verdict.is_accepted:
+            return f": on {row.checked_at:%Y-%m-%d %H:%M} UTC, {row.name!r} was {verdict.check_log[0]}"
+    return None
 
 
 def _accept(
