@@ -7,12 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.analyzers.core.errors import StandingError
+from tidegauge.analyzers.core.partitions import parse_selection
 from tidegauge.cli.main import run_command
 from tidegauge.files.check_runs import ChecksSummary
 from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
 from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
 from tidegauge.repository.history.tables import table_rows
 from tidegauge.repository.testing.samples import SIZE, day
+from tidegauge.rules.outcome import known
 from tidegauge.rules.outcome.known import KnownFailures
 
 import tidegauge as tg
@@ -164,6 +166,12 @@ def test_a_check_that_changed_tells_past_failures_again(making):
     assert status(making) == 0
 
 
+def test_no_failure_is_known_unless_it_was_looked_up():
+    assert not KnownFailures("d").has_error(SIZE)
+    assert not KnownFailures("d").has_verdict("checks", "ds=2013-01-01")
+    assert KnownFailures("d", past_errors=frozenset({SIZE.canonical()})).has_error(SIZE)
+
+
 def test_policies_are_known_as_checks_are(making):
     making.run(RULES, size(1), policies=REFUSED)
     assert status(making) == 2
@@ -182,6 +190,16 @@ def test_a_run_of_chosen_days_is_judged_by_them(making):
     for chosen in ("ds=2013-01-01", ["ds=2013-01-01"], "ds<2013-01-02"):
         known = KnownFailures.of_run(run, chosen)
         assert {partition for _, partition in known.verdicts} == {"ds=2013-01-02"}
+
+
+def test_a_selection_is_parsed_once_for_all_partitions(monkeypatch):
+    parsed = []
+    monkeypatch.setattr(
+        known, "parse_selection", lambda *of: parsed.append(of) or parse_selection(*of)
+    )
+    chosen = known.chosen_by("ds<2013-01-03")
+    assert [chosen(f"ds=2013-01-0{n}") for n in range(1, 5)] == [True, True, False, False]
+    assert parsed == [("ds<2013-01-03", ("ds",))]
 
 
 def test_failures_are_accepted_until_the_data_or_the_check_changes(making):

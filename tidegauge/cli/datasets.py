@@ -152,7 +152,9 @@ def label(
             dry_run=dry_run,
         )
     would = "would label " if dry_run else ""
-    print(f"{would}{dataset} from {since or 'the first'} to {until or 'the last partition'}: {said}")
+    print(
+        f"{would}{dataset} from {since or 'the first'} to {until or 'the last partition'}: {said}"
+    )
 
 
 @datasets_app.command()

@@ -15,7 +15,7 @@ from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.junit import junit_xml
 from tidegauge.files.checked import CheckedTable, check_table, open_file
 from tidegauge.files.runs import (
-    failing_verdicts,
+    failed_verdict_keys,
     failure_text,
     policies_name,
     policy_cases,
@@ -75,7 +75,9 @@ class ChecksSummary:
         for table in self.tables:
             lines += table.lines()
             lines += policy_lines(table.file, table.run, table.known)
-            lines += table.known.advice(failing_verdicts(table.file, table.run, [table]), options)
+            lines += table.known.advice(
+                failed_verdict_keys(table.file, table.run, [table]), options
+            )
         lines += [summarize(self.notices)] if self.notices else []
         lines += [line for table in self.tables for line in _known_errors(table)]
         return "\n".join([*lines, *(f"failed: {problem}" for problem in self._failures())])
@@ -120,14 +122,14 @@ def _errors(table: CheckedTable) -> Iterator[str]:
     for name, why in table.run.unreadable.items():
         yield f"{table.file.path}: {name} cannot be read: {why}"
     for analyzer, error in table.run.failed.items():
-        if not table.known.has_error(analyzer, error):
+        if not table.known.has_error(analyzer):
             yield table.file.explain(analyzer, error)
 
 
 def _known_errors(table: CheckedTable) -> Iterator[str]:
     """Yield a line for each analyzer whose failure is known."""
     for analyzer, error in table.run.failed.items():
-        if table.known.has_error(analyzer, error):
+        if table.known.has_error(analyzer):
             yield f"known: {table.file.explain(analyzer, error)}"
 
 

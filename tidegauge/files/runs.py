@@ -145,7 +145,7 @@ class Summary:
             lines += one.failures()
         for file, run in self.runs:
             checked = [one for one in self.checked if one.run is run]
-            failing = failing_verdicts(file, run, checked)
+            failing = failed_verdict_keys(file, run, checked)
             lines += self.known_of(run).advice(failing, options)
         return [*lines, *self.closing_lines(options)]
 
@@ -214,9 +214,7 @@ class Summary:
         for file, run in self.runs:
             known = self.known_of(run)
             problems = [
-                file.explain(a, error)
-                for a, error in run.failed.items()
-                if not known.has_error(a, error)
+                file.explain(a, error) for a, error in run.failed.items() if not known.has_error(a)
             ]
             problems += [f"{name} cannot be read: {why}" for name, why in run.unreadable.items()]
             kind: Kind = "error" if problems else "passed"
@@ -277,7 +275,7 @@ def run_lines(file: SuiteFile, run: Run, known: KnownFailures) -> list[str]:
     """Return the lines on a table: what was measured, and what failed."""
     lines = [str(run)]
     for analyzer, error in run.failed.items():
-        prefix = "known: " if known.has_error(analyzer, error) else ""
+        prefix = "known: " if known.has_error(analyzer) else ""
         lines.append(f"  {prefix}{file.explain(analyzer, error)}")
     lines += [f"  {name}: cannot be read: {why}" for name, why in run.unreadable.items()]
     return lines + policy_lines(file, run, known)
@@ -288,7 +286,7 @@ def policies_name(file: SuiteFile) -> str:
     return "" if file.suite.dqm is None else file.suite.dqm.name
 
 
-def failing_verdicts(
+def failed_verdict_keys(
     file: SuiteFile, run: Run, checked: Iterable[CheckedTable]
 ) -> Iterator[tuple[str, str]]:
     """Yield the names and partitions of a table's verdicts that fail."""
@@ -345,7 +343,7 @@ def result_lines(
     for one in checked:
         lines += [f"  {checks_text([one])}"] if counts_checks else []
         lines += one.failures()
-    return lines + known.advice(failing_verdicts(file, run, checked), options)
+    return lines + known.advice(failed_verdict_keys(file, run, checked), options)
 
 
 def checks_text(tables: Sequence[CheckedTable]) -> str:

@@ -225,7 +225,9 @@ _MAX_SUBJECTS = 3
 
 def _subjects(notices: Sequence[Notice]) -> str:
     """Return what some notices are about: a number of incidents, and the checks."""
-    incidents = [n for notice in notices for n in (notice.incident, *notice.others) if n is not None]
+    incidents = [
+        n for notice in notices for n in (notice.incident, *notice.others) if n is not None
+    ]
     checks = [notice.checks for notice in notices if notice.checks]
     told = [f"incident {incidents[0]}" if len(incidents) == 1 else f"{len(incidents):,} incidents"]
     if len(checks) > _MAX_SUBJECTS:

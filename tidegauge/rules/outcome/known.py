@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError, RuleError, StandingError
-from tidegauge.analyzers.core.partitions import Partition, parse_selection
+from tidegauge.analyzers.core.partitions import Partition, Selection, parse_selection
 from tidegauge.outcome import Cause, Problem
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
@@ -45,15 +46,16 @@ class KnownFailures:
     dataset : str
     verdicts : frozenset of (str, str)
         Names of verdicts and partitions.
-    recent_errors : frozenset of str
-        Analyzers that failed in the newest partition, or when the last runs measured; as canonical text.
+    past_errors : frozenset of str
+        Analyzers that fail by the data of past partitions alone, as canonical text: not in the newest
+        partition, nor when the last runs measured.
     times : mapping of str to datetime or None
         Times of the partitions that have failed verdicts.
     """
 
     dataset: str
     verdicts: frozenset[tuple[str, str]] = frozenset()
-    recent_errors: frozenset[str] = frozenset()
+    past_errors: frozenset[str] = frozenset()
     times: Mapping[str, datetime | None] = field(default_factory=dict)
 
     @classmethod
@@ -79,22 +81,24 @@ class KnownFailures:
 
         verdicts = {(row["name"], row["partition"]) for row in failing if is_known(row)}
         times = {row["partition"]: row["time"] for row in failing}
-        recent = frozenset(analyzer.canonical() for analyzer in run.failed)
-        if chosen is None and any(
-            isinstance(error, StandingError) for error in run.failed.values()
-        ):
+        # An error of a past partition that the next run tries again is not settled.
+        past = {
+            analyzer.canonical()
+            for analyzer, error in run.failed.items()
+            if isinstance(error, StandingError) and not error.is_retriable and chosen is None
+        }
+        if past:
             with run.repository.database.read() as connection:
-                recent = _recent_errors(connection, run.dataset)
-        return cls(run.dataset, frozenset(verdicts), recent, times)
+                past -= _recent_errors(connection, run.dataset)
+        return cls(run.dataset, frozenset(verdicts), frozenset(past), times)
 
     def has_verdict(self, name: str, partition: str) -> bool:
         """Return whether a failed verdict on a partition is known."""
         return (name, partition) in self.verdicts
 
-    def has_error(self, analyzer: AnyAnalyzer, error: Exception) -> bool:
+    def has_error(self, analyzer: AnyAnalyzer) -> bool:
         """Return whether the failure of an analyzer is known; one that the next run tries again is not."""
-        is_past = isinstance(error, StandingError) and not error.is_retriable
-        return is_past and analyzer.canonical() not in self.recent_errors
+        return analyzer.canonical() in self.past_errors
 
     def advice(self, failing: Iterable[tuple[str, str]], options: str = "") -> list[str]:
         """Return a line on how to settle the newest of some failures, of those that count if there are any.
@@ -130,8 +134,8 @@ def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[
     name : str
         The name under which verdicts of its policies are kept.
     """
-    for analyzer, error in run.failed.items():
-        is_known = known.has_error(analyzer, error)
+    for analyzer in run.failed:
+        is_known = known.has_error(analyzer)
         yield Problem(Cause.ANALYZER, run.dataset, is_known=is_known)
     for _ in run.unreadable:
         yield Problem(Cause.PARTITION, run.dataset)
@@ -157,9 +161,13 @@ def chosen_by(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
     if partitions in {"new", "all"}:
         return None
 
+    @cache  # nearly all partitions have the same keys
+    def selection(keys: tuple[str, ...]) -> Selection:
+        return parse_selection(partitions, keys)
+
     def chosen(name: str) -> bool:
         partition = Partition.from_name(name)
-        return parse_selection(partitions, partition.keys)(partition)
+        return selection(partition.keys)(partition)
 
     return chosen
 
@@ -279,7 +287,9 @@ def _acceptance(
         except RuleError:  # of another program
             continue
         if verdict.is_accepted:
-            return f": on {row.checked_at:%Y-%m-%d %H:%M} UTC, {row.name!r} was {verdict.check_log[0]}"
+            return (
+                f": on {row.checked_at:%Y-%m-%d %H:%M} UTC, {row.name!r} was {verdict.check_log[0]}"
+            )
     return None
 
 
