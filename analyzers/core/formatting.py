@@ -157,8 +157,49 @@ def signed_number(value: float) -> str:
     return f"{value:+,.0f}" if 1000 <= abs(value) < _LONGEST else f"{value:+.3g}"
 
 
+DURATION = "duration"
+"""How lengths of time in seconds are written, which are numbers on their scale."""
+_SECONDS_BY_UNIT = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
+
+
+def duration_text(seconds: float, most_units: int | None = 2) -> str:
+    """Format a length of time in its largest units; by default in two.
+
+    Parameters
+    ----------
+    seconds : float
+    most_units : int, optional
+        The number of units, to the smallest of which it is rounded; None writes all digits.
+
+    Examples
+    --------
+    >>> duration_text(7500), duration_text(-30), duration_text(86_400), duration_text(0.25)
+    ('2 h 5 min', '-30 s', '1 d', '0.25 s')
+    >>> duration_text(7199.6), duration_text(7199.6, 3), duration_text(7199.6, None)
+    ('2 h', '2 h', '1 h 59 min 59.6 s')
+    """
+    rest = abs(seconds)
+    if not rest < _LONGEST:
+        return number(seconds)
+    units = list(_SECONDS_BY_UNIT.items())
+    largest = next((i for i, (_, size) in enumerate(units) if rest >= size), None)
+    if largest is None:
+        return f"{seconds:.{3 if most_units else 12}g} s"
+    if most_units is not None:
+        smallest = units[min(largest + most_units, len(units)) - 1][1]
+        rest = round(rest / smallest) * smallest
+    words = []
+    for unit, size in units:
+        count, rest = divmod(rest, size) if size > 1 else (rest, 0)
+        if count:
+            words.append(f"{count:,.12g} {unit}")
+    return ("-" if seconds < 0 else "") + " ".join(words)
+
+
 def measured(value: float, scale: str) -> str:
     """Format a metric's value for reading: a ratio in per cent, a time in UTC, all else as a number.
+
+    Lengths of time have the scale `DURATION` here.
 
     Of a ratio three digits are told, and as many more as tell it from 100 %.
 
@@ -171,6 +212,8 @@ def measured(value: float, scale: str) -> str:
     """
     if scale == "time":
         return _time(value)
+    if scale == DURATION:
+        return duration_text(value)
     if scale != "ratio" or not abs(value) <= _LARGEST_SHARE:  # NaN, too
         return number(value)
     hundredths = 100 * value

@@ -6,10 +6,25 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tidegauge.analyzers.core.formatting import DURATION
+
 _HISTOGRAM = re.compile(r"Histogram\.(?P<of>abs|ratio)\.(?P<value>.+)", re.DOTALL)
 _QUANTILE = re.compile(r"(?:Approx|Exact|Req)Quantiles?-([0-9.]+)")
+_DURATIONS = frozenset({"Freshness"})
+"""Metrics that are lengths of time in seconds."""
 _TIMES = {"MinTime": "earliest", "MaxTime": "latest"}
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def written_scale(name: str, scale: str) -> str:
+    """Return the scale by which values of a metric are written: `DURATION` for lengths of time.
+
+    Examples
+    --------
+    >>> written_scale("Freshness", "signed"), written_scale("Size", "count")
+    ('duration', 'count')
+    """
+    return DURATION if name in _DURATIONS else scale
 
 
 def subject(series: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegauge.analyzers.core.metric_names import subject
+from tidegauge.analyzers.core.metric_names import subject, written_scale
 from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
 from tidegauge.repository.detectors.matrices import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
@@ -231,7 +231,7 @@ def finding(
             upper,
             Reason(int(scores.reason[i, k])),
             others,
-            scale=series["scale"],
+            scale=written_scale(series["name"], series["scale"]),
             after=after,
             grave=weighed and severity is Severity.ERROR,
         ),

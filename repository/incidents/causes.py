@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tidegauge.analyzers.core.formatting import measured, plain
-from tidegauge.analyzers.core.metric_names import subject
+from tidegauge.analyzers.core.metric_names import subject, written_scale
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.detectors.matrices import Matrix, grid_of, group_by_segment, matrix
 from tidegauge.repository.incidents.companions import Companion, companions
@@ -61,7 +61,7 @@ class Move:
     part_series : mapping of (str, str) to int
         Ids of the series of parts, by dimension and part name.
     scale : str
-        The metric's scale.
+        The metric's scale; ``duration`` for lengths of time.
     """
 
     what: str
@@ -295,7 +295,8 @@ class PartitionContext:
             for part, i in parts.items()
         }
         told = (subject(whole), partition, value, expected, dimensions)
-        return Move(*told, series=int(whole["id"]), part_series=ids, scale=whole["scale"])
+        scale = written_scale(whole["name"], whole["scale"])
+        return Move(*told, series=int(whole["id"]), part_series=ids, scale=scale)
 
     def _cut(
         self, whole: SeriesRow, at: tuple[float, float, int], name: str, parts: Mapping[str, int]
@@ -308,7 +309,8 @@ class PartitionContext:
                 for part, i in parts.items()
             }
             total = (*at[:2], float(weights[at[2]]))
-            return ratio_parts(name, total, triples, whole["scale"])
+            scale = written_scale(whole["name"], whole["scale"])
+            return ratio_parts(name, total, triples, scale)
         rows = list(parts.values())
         measured: Any = ~np.isnan(values[rows]).all(axis=0)
         if not measured[-1]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum, isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import measured, percent, plain
+from tidegauge.analyzers.core.formatting import DURATION, measured, percent, plain
 from tidegauge.repository.store.frames import columns, frame_of
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class Dimension:
         size = f"{abs(middle):.2g}"
         if self.scale == "ratio":
             size = f"{100 * abs(middle):.2g} percentage points"
+        elif self.scale == DURATION:
+            size = measured(abs(middle), self.scale)
         return f"{names} each {'fell' if middle < 0 else 'rose'} by about {size}"
 
     def _moved(self, part: ContributionPart) -> str:

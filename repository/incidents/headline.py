@@ -8,7 +8,7 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.formatting import measured, number, one_line, percent, percent_change
-from tidegauge.analyzers.core.metric_names import metric_text
+from tidegauge.analyzers.core.metric_names import metric_text, written_scale
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.missing import is_missing, missing_span
 from tidegauge.repository.incidents.periods import DAY, span
@@ -255,13 +255,14 @@ def _said(one: Anomaly) -> str:
     if value is None:
         return f"{one.name} of {one.instance} is no number"
     subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
+    scale = written_scale(one.name, one.scale)
     if expected is None:
-        return f"{subject} is {measured(value, one.scale)}"
+        return f"{subject} is {measured(value, scale)}"
     if one.scale == "count" and expected > 0 and value / expected >= MANY_TIMES:
         return f"{subject} {number(round(value / expected, 0))} times as high"
     if one.scale == "count" and expected > 0:
         return f"{subject} {percent_change(value, expected)}"
-    return f"{subject} is {measured(value, one.scale)} instead of {measured(expected, one.scale)}"
+    return f"{subject} is {measured(value, scale)} instead of {measured(expected, scale)}"
 
 
 def _without_values(some: Sequence[Anomaly]) -> str:

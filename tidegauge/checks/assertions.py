@@ -16,7 +16,7 @@ from typing import Any
 from tidegauge.analyzers.core.description import Description, check_choice
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
 from tidegauge.analyzers.core.evidence import as_verdict
-from tidegauge.analyzers.core.formatting import measured
+from tidegauge.analyzers.core.formatting import DURATION, duration_text, measured
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import Registry
 
@@ -212,7 +212,7 @@ def violation_message(
     value: Any,
     assertion: Assertion,
     sentence: Callable[[str], str] = str,
-    scale: Scale = Scale.SIGNED,
+    scale: str = Scale.SIGNED,
 ) -> str:
     """Return the message for a violating value: the value, with few digits, and what is needed.
 
@@ -222,8 +222,9 @@ def violation_message(
     assertion : Assertion
     sentence : callable
         Takes the value as text, and returns the sentence that it is part of.
-    scale : Scale
-        Ratios are written as percentages and times as dates, unless a function judges the number.
+    scale : str
+        As `written_scale` gives it. Ratios are written as percentages, times as dates and lengths of time
+        in units, unless a function judges the number.
 
     Examples
     --------
@@ -231,6 +232,10 @@ def violation_message(
     'email is 49.2 % complete, at least 95 % needed'
     >>> violation_message(0.9999996, Between(1), scale=Scale.RATIO), violation_message(7, Between(1000))
     ('99.99996 %, at least 100 % needed', '7, at least 1,000 needed')
+    >>> violation_message(7500.2, Between(None, 3600), scale="duration")
+    '2 h 5 min, at most 1 h needed'
+    >>> violation_message(3600.2, Between(None, 3600), scale="duration")
+    '1 h 0.2 s, at most 1 h needed'
     """
     if not isinstance(assertion, Between) or not isinstance(value, Real):
         return f"{sentence(format_number(value))}, which does not satisfy {assertion}"
@@ -238,16 +243,23 @@ def violation_message(
     rounded = (
         float(format_number(value, digits)) for digits in _MESSAGE_DIGITS.get(scale, (4, 6, 8, 10))
     )
+    if scale == DURATION:
+        age = float(value)
+        rounded = (
+            round(age / size) * size for least, size in _ROUNDED_TO if least <= abs(age) < inf
+        )
     shown = next((number for number in rounded if not assertion.holds(number)), float(value))
     return f"{sentence(written(shown))}, {assertion.in_words(written)} needed"
 
 
-_MESSAGE_DIGITS = {Scale.RATIO: (3, 4, 6, 8, 10), Scale.TIME: ()}
+_ROUNDED_TO = ((86_400, 3600), (3600, 60), (1, 1))
+"""Lengths of time, and what those from there on are rounded to, which is tried likewise."""
+_MESSAGE_DIGITS: dict[str, tuple[int, ...]] = {Scale.RATIO: (3, 4, 6, 8, 10), Scale.TIME: ()}
 """Digits of a value that are tried until they show that it violates its bounds; others begin with four."""
 
 
-def number_text(number: float, scale: Scale, digits: int = 12) -> str:
-    """Format a metric's value for a message: a ratio as a percentage, a time in UTC.
+def number_text(number: float, scale: str, digits: int = 12) -> str:
+    """Format a metric's value for a message: a ratio as a percentage, a time in UTC, a length in units.
 
     Unlike `measured`, which is for reading alone, all digits are told: bounds are compared with them.
 
@@ -257,11 +269,13 @@ def number_text(number: float, scale: Scale, digits: int = 12) -> str:
     ('99.99996 %', '1,000,000', '2.5')
     """
     number = float(number)
-    if scale is Scale.TIME:
+    if scale == DURATION:
+        return duration_text(number, None)
+    if scale == Scale.TIME:
         return f"{measured(number, scale)} UTC"
     if not isfinite(number):
         return format_number(number)
-    if scale is Scale.RATIO:
+    if scale == Scale.RATIO:
         return f"{format_number(100 * float(format_number(number, digits)))} %"
     if number.is_integer() and abs(number) < _WHOLE:
         return f"{number:,.0f}"

@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence, Judgement
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric
+from tidegauge.analyzers.core.metric_names import written_scale
 from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.quantiles import ApproxQuantile
@@ -150,7 +151,8 @@ class OtherTableConstraint(ComparisonConstraint):
             text = f"{subject(self.analyzer)} is several numbers, which cannot be compared as one"
             return self.failed(text, metric)
         change = relative_difference(float(own), float(other))
-        value, there = (number_text(float(number), self.analyzer.scale) for number in (own, other))
+        scale = written_scale(self.analyzer.name, self.analyzer.scale)
+        value, there = (number_text(float(number), scale) for number in (own, other))
         text = f"{value_sentence(self.analyzer, value)}, but {there} in {self.other}"
         return self.judge(change, metric, str, message=text)
 

@@ -23,7 +23,7 @@ from tidegauge.analyzers.core.evidence import (
 )
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Failure, Metric, Scale
-from tidegauge.analyzers.core.metric_names import metric_text
+from tidegauge.analyzers.core.metric_names import metric_text, written_scale
 from tidegauge.analyzers.measures.columns import ColumnCount, SchemaComparison
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
 from tidegauge.analyzers.measures.histogram import Distribution, bin_key
@@ -288,7 +288,7 @@ class Constraint(ABC):
         value: Any,
         metric: Metric[Any],
         sentence: Callable[[str], str],
-        scale: Scale = Scale.SIGNED,
+        scale: str = Scale.SIGNED,
         *,
         suffix: str = "",
         message: str | None = None,
@@ -358,7 +358,8 @@ class MetricConstraint(Constraint):
         if part is None:
             sentence = partial(value_sentence, analyzer)
             suffix = self._counted(value, metric)
-            return self.judge(value, metric, sentence, analyzer.scale, suffix=suffix)
+            scale = written_scale(analyzer.name, analyzer.scale)
+            return self.judge(value, metric, sentence, scale, suffix=suffix)
         told = part.explain(metric.value)
         whole = part.message(analyzer, told) if self.assertion == NONE_WANTED else None
         sentence = partial(part.sentence, analyzer)

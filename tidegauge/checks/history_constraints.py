@@ -11,10 +11,13 @@ from math import inf, isfinite, nan
 from statistics import fmean, median
 from typing import Any
 
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import Description
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence
+from tidegauge.analyzers.core.formatting import DURATION, duration_text
 from tidegauge.analyzers.core.metric import Metric, Scale
+from tidegauge.analyzers.core.metric_names import written_scale
 from tidegauge.checks.assertions import Between, format_number, number_text
 from tidegauge.checks.constraints import (
     Constraint,
@@ -38,8 +41,11 @@ DIGITS, RATIO_DIGITS = 6, 4
 """Significant digits of the values compared in messages; of ratios, which are percentages there."""
 
 
-def _value_text(value: float, scale: Scale) -> str:
-    return number_text(value, scale, RATIO_DIGITS if scale is Scale.RATIO else DIGITS)
+def _value_text(value: float, analyzer: AnyAnalyzer) -> str:
+    scale = written_scale(analyzer.name, analyzer.scale)
+    if scale == DURATION:
+        return duration_text(value)
+    return number_text(value, scale, RATIO_DIGITS if scale == Scale.RATIO else DIGITS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,11 +142,16 @@ class HistoryConstraint(Constraint):
             return self.no_history(f"no {what} of {self.baseline} to compare with", metric, now)
         place, then = found
 
-        scale = self.analyzer.scale
-        value, before = (_value_text(number, scale) for number in (now, then))
+        value, before = (_value_text(number, self.analyzer) for number in (now, then))
         values = f"{value_sentence(self.analyzer, value)}, after {before} ({place})"
         change = difference_or_ratio(now, then, self.how)
-        result = self.judge(change, metric, lambda text: f"{values}: the {self.how} is {text}")
+        scale = written_scale(self.analyzer.name, Scale.SIGNED)
+        result = self.judge(
+            change,
+            metric,
+            lambda text: f"{values}: the {self.how} is {text}",
+            scale if self.how == "difference" else Scale.SIGNED,
+        )
         return ConstraintResult(self, result.status, result.message, now, metric)
 
     def no_history(self, text: str, metric: Metric[Any], now: float) -> ConstraintResult:
@@ -189,7 +200,7 @@ class AnomalyConstraint(Constraint):
         within = judgement.lower <= now <= judgement.upper
         also = ", though within the usual range" if within else ""
         value, expected, lower, upper = (
-            _value_text(number, self.analyzer.scale)
+            _value_text(number, self.analyzer)
             for number in (now, judgement.expected, judgement.lower, judgement.upper)
         )
         sentence = value_sentence(self.analyzer, value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.formatting import Markup, measured, plain, signed_number
+from tidegauge.analyzers.core.formatting import DURATION, Markup, measured, plain, signed_number
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 from tidegauge.repository.history.axes import value_ticks
@@ -149,9 +149,11 @@ def _causes(causes: Causes, most: int, width: int) -> Iterator[Markup]:
 
 def _amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
     """Return the value, expectation and change of a part; of a ratio in per cent and points."""
-    if scale != "ratio":
+    if scale not in {"ratio", DURATION}:
         return part.value, part.expected, part.change
     value, expected = (Markup(measured(one, scale)) for one in (part.value, part.expected))
+    if scale == DURATION:
+        return value, expected, Markup(measured(part.change, scale))
     return value, expected, Markup(f"{signed_number(100 * part.change)} points")
 
 

@@ -17,7 +17,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import StandardDeviationState
 from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.texts import DataTypeState
-from tidegauge.analyzers.measures.times import TimeRangeState
+from tidegauge.analyzers.measures.times import FreshnessState, TimeRangeState
 from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
 from tidegauge.checks.check import status_of
 from tidegauge.checks.constraints import (
@@ -642,6 +642,23 @@ def test_a_time_of_the_future_is_not_fresh():
     ]
     (lenient,) = CHECK.is_fresh("t", 60, ahead=5).constraints
     assert lenient.assertion.holds(-1.0)
+
+
+@pytest.mark.parametrize(
+    ("age", "text"),
+    [
+        (7500.4, "2 h 5 min, at least 0 s and at most 1 h needed"),
+        (3600.4, "1 h 0.4 s, at least 0 s and at most 1 h needed"),
+        (270_000.0, "3 d 3 h, at least 0 s and at most 1 h needed"),
+        (-90.0, "-1 min 30 s, at least 0 s and at most 1 h needed"),
+    ],
+)
+def test_an_age_in_a_message_is_a_length_of_time(age, text):
+    (constraint,) = CHECK.is_fresh("t", "1h").constraints
+    state = FreshnessState(0, round(age * 1_000_000), 1)
+    metric = tg.Freshness("t").compute_metric_from(state)
+    result = constraint.evaluate(Measurements({tg.Freshness("t"): metric}))
+    assert result.message == f"Freshness of t is {text}"
 
 
 def test_a_time_in_a_message_is_a_date():
