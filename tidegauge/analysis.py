@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty, as_on_empty
-from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.formatting import Markup, plural
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.secrets import hide_secrets
@@ -73,8 +73,8 @@ class Run:
     >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
     ...     print(tg.analyze(rides, suite, repository=repo))
     ...     print(tg.analyze(rides, suite, repository=repo, partitions="all"))
-    rides: 1 partitions scanned, 1 new, 0 skipped
-    rides: 1 partitions scanned, 1 changed and measured again, 0 skipped
+    rides: 1 partition scanned, 1 new, 0 skipped
+    rides: 1 partition scanned, 1 changed and measured again, 0 skipped
     """
 
     report: RunReport
@@ -134,7 +134,7 @@ class Run:
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
-        words = [f"{self.dataset}: {self.report.scanned} partitions scanned"]
+        words = [f"{self.dataset}: {plural(self.report.scanned, 'partition')} scanned"]
         for change in Change:
             count = sum(c is change for c in self.changes.values())
             if count:
@@ -146,7 +146,7 @@ class Run:
             bad = sum(not check.passed for check in self.checks.values())
             words.append(f"policies fail in {bad}")
         if self.failed:
-            words.append(f"{len(self.failed)} analyzer{'s' * (len(self.failed) > 1)} failed")
+            words.append(f"{plural(len(self.failed), 'analyzer')} failed")
         if self.unreadable:
             words.append(f"{len(self.unreadable)} cannot be read")
         return ", ".join(words)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.analyzers.core.formatting import bytes_text
+from tidegauge.analyzers.core.formatting import bytes_text, plural
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.requests import texts_of
 from tidegauge.analyzers.core.schema import Schema
@@ -71,7 +71,7 @@ class Explanation:
     --------
     >>> jobs = (PlannedJob("aggregate", 2, ("amount",)),)
     >>> print(Explanation("orders", 30, (30,), jobs, ("amount",), passes=1.0, state_bytes=96))
-    orders: 30 partitions in 1 batches of 1 jobs
+    orders: 30 partitions in 1 batch of 1 job
     columns read: 1, each 1.0 times on average
     states: at most 96 bytes a partition
       1. aggregate    2  of amount
@@ -89,9 +89,9 @@ class Explanation:
 
     def __str__(self) -> str:
         """Return a readable summary of several lines."""
-        of = f"{len(self.batches)} batches of {len(self.jobs)} jobs"
+        of = f"{plural(len(self.batches), 'batch', 'batches')} of {plural(len(self.jobs), 'job')}"
         lines = [
-            f"{self.dataset}: {self.partitions} partitions in {of}",
+            f"{self.dataset}: {plural(self.partitions, 'partition')} in {of}",
             f"columns read: {len(self.columns)}, each {self.passes:.1f} times on average",
             f"states: at most {bytes_text(self.state_bytes)} a partition"
             + (
@@ -142,7 +142,7 @@ def explain(
     >>> orders = tg.spark_session().sql("SELECT 5 AS amount, '2026-01-01' AS ds")  # doctest: +SKIP
     >>> suite = tg.Suite("orders", [tg.Size(), tg.Mean("amount")], partition_by=["ds"])
     >>> print(tg.explain(orders, suite))  # doctest: +SKIP
-    orders: 1 partitions in 1 batches of 1 jobs
+    orders: 1 partition in 1 batch of 1 job
     ...
     """
     if isinstance(table, SuiteFile):

@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import HistoryError, SuiteError, UnknownNameError
-from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.formatting import Markup, plural
 from tidegauge.analyzers.core.partitions import TimeFormat
 from tidegauge.analyzers.core.segments import MAX_SEGMENTS
 from tidegauge.display.html import Rows, card, heading, pairs, table
@@ -190,7 +190,7 @@ class Suite:
             ("sensitivity", "" if self.sensitivity == Sensitivity.NORMAL else self.sensitivity),
             ("rules", self.dqm and repr(self.dqm)),
             ("private columns", ", ".join(self.private)),
-            ("notifies", f"{len(self.notify)} sinks" if self.notify else ""),
+            ("notifies", plural(len(self.notify), "sink") if self.notify else ""),
         ]
         yield pairs(told, width)
         yield table(["analyzer"], Rows.first_of([(repr(a),) for a in self.analyzers], most), width)

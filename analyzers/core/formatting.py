@@ -146,6 +146,25 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def plural(count: int, singular: str, plural_noun: str = "") -> str:
+    """Return a number with its noun.
+
+    Parameters
+    ----------
+    count : int
+    singular : str
+    plural_noun : str, optional
+        The noun of other numbers than one; the singular with an s by default.
+
+    Examples
+    --------
+    >>> plural(1, "partition"), plural(2_000, "partition"), plural(0, "query", "queries")
+    ('1 partition', '2,000 partitions', '0 queries')
+    """
+    noun = singular if count == 1 else plural_noun or f"{singular}s"
+    return f"{count:,} {noun}"
+
+
 def signed_number(value: float) -> str:
     """Format a change for reading, in three digits; large ones in whole numbers.
 

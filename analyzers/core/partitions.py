@@ -16,6 +16,7 @@ from tidegauge.analyzers.core.errors import (
     did_you_mean,
     nearest,
 )
+from tidegauge.analyzers.core.formatting import plural
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for the partition of null and the empty string."""
@@ -338,7 +339,7 @@ class Selection:
             return chosen
         wanted = " ".join(self.text.translate(_QUOTES).split())
         wanted = _AND.sub("/", _OPERATOR.sub("=", wanted))
-        msg = f"partitions={self.text!r} matches none of {len(available):,} partitions"
+        msg = f"partitions={self.text!r} matches none of {plural(len(available), 'partition')}"
         msg += nearby_partitions(wanted, available)
         is_name = _NAME.fullmatch(self.text) is not None
         if isinstance(self.conditions, PartitionSelectionError) and not is_name:

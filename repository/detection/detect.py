@@ -24,6 +24,7 @@ from tidegauge.analyzers.core.errors import (
     RepositoryWarning,
     message_of,
 )
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.repository.detection.findings import (
     Finding,
@@ -146,7 +147,7 @@ def detect_each(
         reasons = "; ".join(
             f"{dataset!r}: {message_of(error)}" for dataset, error in failed.items()
         )
-        msg = f"{len(failed)} of {len(datasets)} datasets cannot be compared with their past: {reasons}"
+        msg = f"{len(failed)} of {plural(len(datasets), 'dataset')} cannot be compared with their past: {reasons}"
         raise HistoryError(msg) from next(iter(failed.values()))
     return idle
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tidegauge.analyzers.core.formatting import hours_text
+from tidegauge.analyzers.core.formatting import hours_text, plural
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
 from tidegauge.repository.detectors.contents import UNSEEN
@@ -142,7 +142,7 @@ _UNITS = {HOUR: "hour", DAY: "day", WEEK: "week", MONTH[1]: "month"}
 
 
 def _many(count: int, unit: str) -> str:
-    return f"{count:,} {unit}{'' if count == 1 else 's'}"
+    return plural(count, unit)
 
 
 def _time_text(moment: np.datetime64, *, has_clock: bool = True) -> str:

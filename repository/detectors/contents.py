@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.metric_names import subject
 from tidegauge.repository.detectors.base import History, PartitionDetector, Reason, Scores, detector
@@ -354,7 +355,9 @@ class Multivariate(PartitionDetector):
     def explanation(self, history: History, t: int) -> str:
         """Return an explanation with the number of metrics that are off."""
         scores = Seasonal().score(history).score[:, t]
-        return f"is unusual in {int((scores >= 1).sum())} of {len(scores)} metrics at once"
+        return (
+            f"is unusual in {int((scores >= 1).sum())} of {plural(len(scores), 'metric')} at once"
+        )
 
 
 def _rarity(events: NDArray[np.bool_]) -> Floats:

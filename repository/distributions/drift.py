@@ -12,6 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.rendering import Rendered
 from tidegauge.repository.distributions.distances import (
@@ -320,7 +321,7 @@ class _Side:
         if missing:
             msg = (
                 f"{which}: the distribution of {column.name!r} is not stored for {len(missing)} of"
-                f" {len(stored)} partitions, first {missing[0]!r}: the analyzer failed there, was not"
+                f" {plural(len(stored), 'partition')}, first {missing[0]!r}: the analyzer failed there, was not"
                 " measured, or the state was cleaned away"
             )
             raise HistoryError(msg)

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.formatting import one_line, plain
+from tidegauge.analyzers.core.formatting import one_line, plain, plural
 from tidegauge.repository.incidents.context import upstreams
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.incidents.periods import span, step_of
@@ -155,7 +155,7 @@ class IncidentGroup:
         of = f" of upstream {plain(self.upstream)}" if self.upstream else ""
         what = self.kind or "incidents"
         when = span(self.since, self.since, step_of([self.since]))
-        return one_line(f"{when}: {what} in {len(tables)} tables{of}: {told}")
+        return one_line(f"{when}: {what} in {plural(len(tables), 'table')}{of}: {told}")
 
 
 def kind_of(name: str, direction: str) -> str:

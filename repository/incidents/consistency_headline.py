@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import measured, percent
+from tidegauge.analyzers.core.formatting import measured, percent, plural
 from tidegauge.repository.store.consistency_series import CELLS, PREFIX, parse_instance
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class ConsistencyTopic:
         if len(clearest) == 1:
             return f"{what} in {feature} ({amount})"
         if alike:
-            return f"{what} in {len(clearest)} features alike ({amount})"
+            return f"{what} in {plural(len(clearest), 'feature')} alike ({amount})"
         most = "most" if self.wrong else "clearest"
-        return f"{what} in {len(clearest)} features, {most} in {feature} ({amount})"
+        return f"{what} in {plural(len(clearest), 'feature')}, {most} in {feature} ({amount})"
 
     def size(self, one: Anomaly) -> tuple[float, float]:
         """Return an anomaly's deviation as a sort key, comparable within the topic."""

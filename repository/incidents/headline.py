@@ -7,7 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from math import isfinite, nan
 from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.formatting import measured, number, one_line, percent, percent_change
+from tidegauge.analyzers.core.formatting import (
+    measured,
+    number,
+    one_line,
+    percent,
+    percent_change,
+    plural,
+)
 from tidegauge.analyzers.core.metric_names import metric_text, written_scale
 from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
 from tidegauge.repository.incidents.missing import is_missing, missing_span
@@ -84,7 +91,7 @@ def headline(
     named |= {VOLUME} if vanished else set()
     more = len({(one.name, one.instance) for one in anomalies} - named)
     if more:
-        told.append(f"and {more} more metric{'s' if more > 1 else ''}")
+        told.append(f"and {plural(more, 'more metric')}")
     utc = any(isinstance(of, ConsistencyTopic) for of in topics)  # consistency buckets are in UTC
     within = anomalies[0].within
     where = f", {within}" if within and all(one.segment != within for one in anomalies) else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.formatting import plain
+from tidegauge.analyzers.core.formatting import plain, plural
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 
@@ -53,7 +53,7 @@ class RestatedPartition:
         >>> print(RestatedPartition("ds=2013-02-08", 3, at, 1, 1))
         ds=2013-02-08 was measured again on 2013-02-09 08:30 UTC: version 3 has 1 row, as before.
         """
-        rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        rows = plural(self.rows, "row")
         than = "" if self.before is None else f" instead of {self.before:,}"
         than = ", as before" if self.rows == self.before else than
         what = f"{plain(self.partition or 'the table')} was measured again"

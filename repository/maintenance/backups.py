@@ -33,6 +33,7 @@ from tidegauge.analyzers.core.filesystems import (
     output_file,
     permissions,
 )
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.repository.maintenance.integrity import referenced_files
 from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import (
@@ -114,7 +115,7 @@ def _warn_of_missing_files(database: Database, artifacts: Artifacts, backup: Pat
         referenced = referenced_files(connection)
     missing = sorted(referenced - Artifacts(_files_of(backup)).files())
     if missing:
-        what = "1 large state" if len(missing) == 1 else f"{len(missing):,} large states"
+        what = plural(len(missing), "large state")
         text = (
             f"the backup {backup} lacks {what}: {artifacts.root or 'the artifacts folder'} has no file"
             f" {missing[0]}; if the folder was moved, name it by --artifacts and back up again;"

@@ -27,6 +27,7 @@ from tidegauge.analyzers.core.errors import (
     DatabaseVersionError,
 )
 from tidegauge.analyzers.core.filesystems import PRIVATE_FILE, create_file
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.repository.maintenance.integrity import referenced_files
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
@@ -70,9 +71,7 @@ class Copied:
 
     def __str__(self) -> str:
         """Return a one-line summary."""
-        return (
-            f"{self.rows:,} rows of {self.tables} tables and {self.files:,} files are equal in both"
-        )
+        return f"{plural(self.rows, 'row')} of {plural(self.tables, 'table')} and {self.files:,} files are equal in both"
 
 
 def copy_repository(
@@ -330,7 +329,7 @@ def _copy_tables(reading: Connection, target: Database, report: Callable[[str], 
             ).first()
             known = int(connection.execute(count).scalar_one())
         if known < rows:
-            report(f"{table.name}: {rows - known:,} of {rows:,} rows")
+            report(f"{table.name}: {rows - known:,} of {plural(rows, 'row')}")
             for batch in _batches(reading, table, None if last is None else tuple(last)):
                 with target.transaction(at_any_revision=True) as connection:
                     insert_rows(connection, table, [c.name for c in table.columns], batch)

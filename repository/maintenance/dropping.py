@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, did_you_mean
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.artifacts import Artifacts
@@ -64,7 +65,11 @@ class Dropped:
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
-        words = [f"{getattr(self, f.name)} {f.name}" for f in fields(self) if f.name != "dry_run"]
+        counts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "dry_run"}
+        words = [
+            plural(count, name if name == "series" else name.removesuffix("s"), name)
+            for name, count in counts.items()
+        ]
         return ("would drop " if self.dry_run else "dropped ") + ", ".join(words)
 
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import HistoryError, StateError
-from tidegauge.analyzers.core.formatting import one_line
+from tidegauge.analyzers.core.formatting import one_line, plural
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.histogram import bin_key
 from tidegauge.repository.store import schema as s
@@ -107,7 +107,7 @@ class Forgotten:
         done = "would change" if self.dry_run else "changed"
         return (
             f"{done} {self.states} states, {self.series} series, {self.messages} messages;"
-            f" {self.files} files removed; {len(self.left)} places cannot be changed"
+            f" {plural(self.files, 'file')} removed; {plural(len(self.left), 'place')} cannot be changed"
         )
 
 
@@ -293,7 +293,7 @@ class _Work:
         )
         for dataset, canonical, tag, count in self.connection.execute(query):
             kind = tag.partition("/")[0]
-            told = f"{count} states of {canonical} in {dataset!r} may hold it as"
+            told = f"{plural(count, 'state')} of {canonical} in {dataset!r} may hold it as"
             if kind in _TIMES:
                 if is_time:
                     yield f"{told} a time"

@@ -25,7 +25,7 @@ from tidegauge.analyzers.core.errors import (
     StateError,
     SuiteError,
 )
-from tidegauge.analyzers.core.formatting import bytes_text
+from tidegauge.analyzers.core.formatting import bytes_text, plural
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.rollups.compute import keep_folds
 from tidegauge.repository.rollups.folding import merged
@@ -108,10 +108,14 @@ class Cleaned:
 
     def __str__(self) -> str:
         """Return a one-line summary for logs."""
-        words = [
-            f"{getattr(self, f.name)} {f.name.replace('_', ' ')}"
+        counts = {
+            f.name.replace("_", " "): getattr(self, f.name)
             for f in fields(self)
             if f.name not in {"dry_run", "free_bytes", "vacuumed_bytes"}
+        }
+        words = [
+            plural(count, name if name.startswith("kept") else name.removesuffix("s"), name)
+            for name, count in counts.items()
         ]
         text = ("would remove " if self.dry_run else "removed ") + ", ".join(words)
         if self.vacuumed_bytes == 0:

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
@@ -173,7 +174,7 @@ def partitions_text(count: int) -> str:
     >>> partitions_text(1), partitions_text(3)
     ('1 partition', '3 partitions')
     """
-    return f"{count} partition{'' if count == 1 else 's'}"
+    return plural(count, "partition")
 
 
 def mixed_types_text(generations: Sequence[str], partitions: Sequence[str] = ()) -> str:

@@ -19,6 +19,7 @@ from tidegauge.analyzers.core.errors import (
     StateError,
     StateMismatchError,
 )
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.store import schema as s
@@ -150,7 +151,7 @@ class HistoricStates:
         missing = [found.partition for found in stored if found.payload is None]
         if missing and not self.allow_missing:
             msg = (
-                f"{analyzer!r} has no state for {len(missing)} of {len(stored)} partitions,"
+                f"{analyzer!r} has no state for {len(missing)} of {plural(len(stored), 'partition')},"
                 f" first {missing[0]!r}: it failed there, was not measured, or the state was cleaned"
                 " away; narrow the window, or pass allow_missing=True"
             )

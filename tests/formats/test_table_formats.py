@@ -552,7 +552,7 @@ def test_an_audited_branch_is_published_as_documented(spark, tmp_path, monkeypat
     assert [row.amount for row in spark.table(name).orderBy("id").collect()] == [1.0, 2.0]
     status, printed = audit("(3, 3.0, TIMESTAMP'2026-01-19 10:00:00')")
     assert status == 0
-    assert "1 partitions scanned, 1 new" in printed, "published days are not read again"
+    assert "1 partition scanned, 1 new" in printed, "published days are not read again"
     spark.sql("DROP VIEW staging.orders")
     spark.sql(f"DROP TABLE {name}")
 

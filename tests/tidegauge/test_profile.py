@@ -158,7 +158,7 @@ def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
     assert run_command(["profile", "shop.ordres"]) == 1
     assert run_command(["explain", str(target)]) == 0
-    assert "orders: 4 partitions in 1 batches of" in capsys.readouterr().out
+    assert "orders: 4 partitions in 1 batch of" in capsys.readouterr().out
 
 
 def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsys):
@@ -218,7 +218,7 @@ def test_explain_tells_jobs_passes_columns_and_bytes(shop, spark):
     states = [64, 64, 2048, 1 << 15, 1 << 14, 64]
     assert found.state_bytes == sum(states)
     text = str(found)
-    assert "4 partitions in 1 batches of 4 jobs" in text
+    assert "4 partitions in 1 batch of 4 jobs" in text
     assert "fails: Mean('nope'): no column 'nope'" in text
 
 

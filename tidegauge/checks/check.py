@@ -10,7 +10,7 @@ from typing import Any
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.evidence import Evidence, as_on_empty
-from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.formatting import Markup, plural
 from tidegauge.checks.assertions import AssertionLike, as_assertion
 from tidegauge.checks.comparisons import ComparisonMethods, QueryConstraint
 from tidegauge.checks.constraints import (
@@ -243,7 +243,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
 
     def __repr__(self) -> str:
         level = "" if self.level == Level.ERROR else f", {str(self.level)!r}"
-        return f"Check({self.name!r}{level}) of {len(self.constraints)} constraints"
+        return f"Check({self.name!r}{level}) of {plural(len(self.constraints), 'constraint')}"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)

@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.evidence import (
     as_verdict,
     with_status,
 )
-from tidegauge.analyzers.core.formatting import one_line
+from tidegauge.analyzers.core.formatting import one_line, plural
 from tidegauge.analyzers.core.metric import Failure, Metric, Scale
 from tidegauge.analyzers.core.metric_names import metric_text, written_scale
 from tidegauge.analyzers.measures.columns import ColumnCount, SchemaComparison
@@ -601,7 +601,7 @@ class DataTypeShare(MetricComponent):
         bad = sum(others.values())
         most = sorted(others, key=lambda kind: -others[kind])
         named = ", ".join(f"{kind} {others[kind]:,}" for kind in most if others[kind])
-        return f"{bad:,} of {sum(counts.values()):,} values: {named}" if bad else ""
+        return f"{bad:,} of {plural(int(sum(counts.values())), 'value')}: {named}" if bad else ""
 
     def __str__(self) -> str:
         return f"share of {self.kind}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import Analyzer
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.analyzers.core.formatting import Markup, one_line
+from tidegauge.analyzers.core.formatting import Markup, one_line, plural
 from tidegauge.analyzers.core.registry import ANALYZER_MODULES, module_of
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.check import Check, Level
@@ -180,7 +180,7 @@ class Suggestions:
         >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
         >>> found = Suggestions("orders", (one, two))
         >>> found.check("new orders", "warning", only=[0])
-        Check('new orders', 'warning') of 1 constraints
+        Check('new orders', 'warning') of 1 constraint
         """
         some = self._some(only)
         return Check(
@@ -305,7 +305,7 @@ class Suggestions:
 
     def __str__(self) -> str:
         """Return a text of the constraints and their reasons."""
-        lines = [f"{self.dataset}: {len(self.items)} suggestions"]
+        lines = [f"{self.dataset}: {plural(len(self.items), 'suggestion')}"]
         some = [f"{one.constraint.description}. {one.reason}" for one in self.items[:MOST_LINES]]
         lines += ["  " + one_line(text) for text in some]
         if len(self.items) > MOST_LINES:
@@ -313,7 +313,7 @@ class Suggestions:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Suggestions({self.dataset!r}) of {len(self.items)} constraints"
+        return f"Suggestions({self.dataset!r}) of {plural(len(self.items), 'constraint')}"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)

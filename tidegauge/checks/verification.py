@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import CheckFailedError, SuiteError, UnknownNameError
 from tidegauge.analyzers.core.evidence import NO_DATA
-from tidegauge.analyzers.core.formatting import Markup, one_line
+from tidegauge.analyzers.core.formatting import Markup, one_line, plural
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.checks.check import Check, Level, status_of
 from tidegauge.checks.constraints import ConstraintStatus, PartitionResult
@@ -349,12 +349,12 @@ class Verification:
             return "nothing to verify"
         no_data = sum(one.result.status is ConstraintStatus.NO_DATA for one in self.judged)
         by_value = sum(one.result.status is not ConstraintStatus.NO_DATA for one in failed)
-        told = f"{by_value} of {len(self.judged)} constraints failed"
+        told = f"{by_value} of {plural(len(self.judged), 'constraint')} failed"
         told += f", {no_data} had {NO_DATA}" if no_data else ""
         untold = sum(one.result.status is ConstraintStatus.NO_HISTORY for one in self.judged)
         told += f", {untold} had no history to compare with" if untold else ""
         if len(places) > 1:
-            return f"{told}, in {len(bad)} of {len(places)} partitions"
+            return f"{told}, in {len(bad)} of {plural(len(places), 'partition')}"
         (place,) = places
         return " in ".join(filter(None, (told, place[1])))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     DATA_FAILED,
@@ -142,7 +143,7 @@ def export(
             compared = datasets_with_consistency(connection)
         name = the_dataset(repository, dataset, compared)
         count = consistency_file(repository, name, file, since=since, until=until)
-        say(f"{file}: {count} days of {name}")
+        say(f"{file}: {plural(count, 'day')} of {name}")
     return 0
 
 

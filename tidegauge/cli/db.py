@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
 
@@ -165,10 +166,10 @@ def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
             print(problem)
         orphans = orphan_files(connection, stored)
         if orphans:
-            print(f"{len(orphans)} files to which nothing refers; `db clean` removes them")
+            print(f"{plural(len(orphans), 'file')} without references; `db clean` removes them")
         with _at_any_revision(db) as database:
             _print_leftovers(database)
-        print(f"{name}: " + (f"{len(problems)} problems" if problems else "sound"))
+        print(f"{name}: " + (plural(len(problems), "problem") if problems else "sound"))
     return TOOL_FAILED if problems else 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegauge.analyzers.core.filesystems import write_output
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     ArtifactsOption,
@@ -115,7 +116,7 @@ def deequ(
     with open_repository(db, artifacts) as repository:
         done = import_deequ(repository, file, dataset, by or (), key=key or KEY, format=date_format)
     print(
-        f"{done.dataset}: {done.results} results with {done.metrics} metrics read, {done.new} new"
+        f"{done.dataset}: {plural(done.results, 'result')} with {plural(done.metrics, 'metric')} read, {done.new} new"
     )
     for reason in done.skipped:
         say(f"left out: {reason}")

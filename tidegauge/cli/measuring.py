@@ -13,6 +13,7 @@ import typer
 
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.filesystems import write_output
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.options import (
     TOOL_FAILED,
     AllowEmpty,
@@ -249,7 +250,7 @@ def _propose(
             write_output(output, text)
             count = len(found.suite.analyzers)
             checks = text.count("\n  - ") - count
-            print(f"{output}: {count} analyzers, {checks} checks", flush=True)
+            print(f"{output}: {plural(count, 'analyzer')}, {checks} checks", flush=True)
     if rules is not None and rules not in existing:
         suggestions = suggest(table, dataset=dataset, **source)
         if not suggestions:

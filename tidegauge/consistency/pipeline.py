@@ -14,6 +14,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     UnknownNameError,
 )
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.partitions import Partition, nearby_partitions
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder, RunReport
 from tidegauge.analyzers.scan.views import Views
@@ -91,7 +92,7 @@ class ConsistencyRun:
         told = ", ".join(f"{count} {change}" for change, count in counts.items()) or "nothing new"
         lines = [
             str(self.flattened),
-            f"{self.table}: {len(self.compared)} days",
+            f"{self.table}: {plural(len(self.compared), 'day')}",
             f"{self.dataset}: {told}",
         ]
         return "\n".join([*lines, *self.notices])

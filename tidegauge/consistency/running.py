@@ -161,7 +161,7 @@ def compact(
     >>> log_search(spark, "shop", clients=2)  # doctest: +SKIP
     >>> with tg.Repository("sqlite://") as repo:  # doctest: +SKIP
     ...     print(tg.consistency.compact("shop", repository=repo, spark=spark))
-    `shop`.`query_logs`: joined 2 files of 1 partitions into 1
+    `shop`.`query_logs`: joined 2 files of 1 partition into 1
     """
     return compaction.compact(
         spark or spark_session(), namespace, as_repository(repository), now, dry_run=dry_run

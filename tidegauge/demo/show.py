@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegauge.analysis import analyze
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.demo.flights import TABLE, demo_suite, make_table
 
@@ -26,16 +27,20 @@ def show(repository: Repository, session: Callable[[], SparkSession]) -> int:
         if not make_table(spark):
             note.append("it is there already")
     suite = demo_suite().suite
-    with _timed(f"Measure {len(suite.analyzers)} analyzers on what is new") as note:
+    with _timed(f"Measure {plural(len(suite.analyzers), 'analyzer')} on what is new") as note:
         run = analyze(TABLE, suite, repository=repository, spark=spark)
-        note.append(f"{run.report.scanned} partitions scanned, {run.report.skipped} unchanged")
+        note.append(
+            f"{plural(run.report.scanned, 'partition')} scanned, {run.report.skipped} unchanged"
+        )
     if not run.report.scanned:
         print("Nothing changed since the last run, so no data file was opened.")
     with _timed("Compare each day with its past, without Spark") as note:
         found = repository.detect(suite.dataset)
         incidents = repository.incidents(suite.dataset)
         days = found["partition"].nunique()
-        note.append(f"{len(found)} anomalies on {days} days, {len(incidents)} incidents")
+        note.append(
+            f"{plural(len(found), 'anomaly', 'anomalies')} on {plural(days, 'day')}, {plural(len(incidents), 'incident')}"
+        )
     print("\nWhat stood out in 2013, by what happened:")
     for line in _told(incidents):
         print(f"  {line}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from tidegauge.analyzers.core.formatting import WIDE, Markup, one_line, signed_number
+from tidegauge.analyzers.core.formatting import WIDE, Markup, one_line, plural, signed_number
 from tidegauge.display.html import (
     MARKS,
     MOST_COLUMNS,
@@ -163,7 +163,7 @@ def _pieces(frame: pd.DataFrame, rows: int, most: int) -> Iterator[Markup]:
 
 def _below(frame: pd.DataFrame, same: list[Any], empty: list[Any], most: int) -> Markup:
     """Return the number of rows, and the columns omitted as constant or empty."""
-    told = [f"{len(frame):,} row{'' if len(frame) == 1 else 's'}"]
+    told = [plural(len(frame), "row")]
     if same:
         values = [
             f"{isolated(column, most)} {cell(_cells(str(column), frame[column].iloc[:1], most)[0], most)}"

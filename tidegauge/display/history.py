@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.formatting import DURATION, Markup, measured, plain, signed_number
+from tidegauge.analyzers.core.formatting import (
+    DURATION,
+    Markup,
+    measured,
+    plain,
+    plural,
+    signed_number,
+)
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.repository.distributions.stored import CATEGORICAL, NUMERIC
 from tidegauge.repository.history.axes import value_ticks
@@ -110,7 +117,9 @@ def _drift(found: Drifted, most: int, width: int) -> Iterator[Markup]:
         ("baseline", found.baseline, found.baseline_rows),
         ("current", found.current, found.current_rows),
     )
-    titles = [f"{side}: {plain(name, width)}, {rows:,} values" for side, name, rows in sides]
+    titles = [
+        f"{side}: {plain(name, width)}, {plural(rows, 'value')}" for side, name, rows in sides
+    ]
     yield pairs([(name, getattr(found, name)) for name in _DISTANCES[found.kind]], width)
     values = (found.baseline_values, found.current_values)
     if found.kind == CATEGORICAL:

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import LARGEST_CARD, WIDE, Markup, escaped, number
+from tidegauge.analyzers.core.formatting import LARGEST_CARD, WIDE, Markup, escaped, number, plural
 
 MOST_ROWS = 40
 MOST_COLUMNS = 30
@@ -153,7 +153,9 @@ def table(columns: Sequence[str], rows: Rows, most: int = WIDE) -> Markup:
     parts = [f"<table><thead><tr>{head}</tr></thead><tbody>" if any(shown) else "<table><tbody>"]
     parts += [_row(row, most) for row in rows.first]
     if rows.between:
-        mark = f"... {rows.between:,} rows more" if rows.last else f"and {rows.between:,} more"
+        mark = (
+            f"... {plural(rows.between, 'row')} more" if rows.last else f"and {rows.between:,} more"
+        )
         parts.append(f'<tr><td class="note" colspan="{len(shown)}">{mark}</td></tr>')
     parts += [_row(row, most) for row in rows.last]
     parts.append("</tbody></table>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.formatting import Markup, number
+from tidegauge.analyzers.core.formatting import Markup, number, plural
 from tidegauge.display.html import Rows, card, heading, note, table
 from tidegauge.repository.history.svg import svg
 
@@ -30,7 +30,7 @@ def _pieces(profile: Profile, most: int, width: int) -> Iterator[Markup]:
     found = profile.columns.astype(object).to_dict("records")
     lines = [_line(row, profile.buckets(str(row["column"]))) for row in found]
     yield table(_HEAD, Rows.first_of(lines, most), width)
-    told = f"{profile.rows:,} rows sampled; {len(profile.choices)} analyzers proposed: to_yaml(), suite"
+    told = f"{plural(profile.rows, 'row')} sampled; {plural(len(profile.choices), 'analyzer')} proposed: to_yaml(), suite"
     yield note(told, width)
 
 

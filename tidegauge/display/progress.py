@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import for_terminal
+from tidegauge.analyzers.core.formatting import for_terminal, plural
 from tidegauge.analyzers.runs.progress import Progress, Silent
 
 LINE_SECONDS = 30.0
@@ -147,7 +147,7 @@ class LineProgress(_BarProgress):
 
 
 def _partitions(count: int) -> str:
-    return f"{count:,} partition{'s' * (count != 1)}"
+    return plural(count, "partition")
 
 
 def spark_tasks(session: Any) -> tuple[int, int]:

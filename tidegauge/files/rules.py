@@ -98,7 +98,7 @@ class RulesFile:
     ...     _ = file.write_text(text)
     ...     found = load_rules(file)
     >>> found.table, found.suite.dataset, found.dqm
-    ('/in/people', 'people', DQM(1 rules, 0 fixes, 0 policies))
+    ('/in/people', 'people', DQM(1 rule, 0 fixes, 0 policies))
     """
 
     path: Path
@@ -179,7 +179,7 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     ...     file = Path(folder) / "people.yml"
     ...     _ = file.write_text(text)
     ...     print(load_rules(file).dqm)
-    DQM(1 rules, 0 fixes, 0 policies)
+    DQM(1 rule, 0 fixes, 0 policies)
     """
     file = YamlFile.read(path, "rules file", variables=variables)
     fields = file.fields(_File, {"time": TimeFields})

@@ -23,6 +23,7 @@ from tidegauge.analyzers.core.errors import (
     UnknownDatasetError,
     message_of,
 )
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.progress import Progress, Silent
 from tidegauge.analyzers.scan.capabilities import activate
@@ -165,7 +166,7 @@ class Summary:
         lines += [f"failed: {problem}" for problem in self.failed]
         totals = []
         if len(self.runs) + len(self.failed) > 1:
-            totals.append(f"{len(self.runs)} tables measured, {len(self.failed)} failed")
+            totals.append(f"{plural(len(self.runs), 'table')} measured, {len(self.failed)} failed")
         if self.checked:
             totals.append(checks_text(self.checked))
         if self.runs or totals:
@@ -261,7 +262,7 @@ class Summary:
         if len(incidents) > 1:
             dataset = shlex.quote(gravest["dataset"].iloc[0])
             listed = f"tidegauge anomalies list {dataset} --incidents{options}"
-            yield f"  all {len(incidents)} incidents: {listed}"
+            yield f"  all {plural(len(incidents), 'incident')}: {listed}"
 
 
 def _json_value(value: Any) -> Any:
@@ -355,11 +356,11 @@ def checks_text(tables: Sequence[CheckedTable]) -> str:
             partitions.add((place, result.partition))
             if not result.result.passed:
                 failing.add((place, result.result.constraint.identity))
-    checks = f"{count:,} check{'s' * (count != 1)}"
+    checks = plural(count, "check")
     if not partitions:
         return f"{checks} passed before, nothing new to check"
     passed = f"{count - len(failing):,} of {checks}" if failing else checks
-    where = f"{len(partitions):,} partition{'s' * (len(partitions) != 1)}"
+    where = plural(len(partitions), "partition")
     return f"{passed} passed in {where}"
 
 

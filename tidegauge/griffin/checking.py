@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.griffin.execution.engine import Engine
 from tidegauge.griffin.execution.loader import Loader
@@ -38,7 +39,7 @@ class Checked:
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as text: each rule with its steps and their outputs."""
-        rules = f"{len(self.rules)} rule{'s' if len(self.rules) != 1 else ''}"
+        rules = plural(len(self.rules), "rule")
         yield f"job {self.name}: {rules} can run"
         yield from (f"notice: {said}" for said in self.notices)
         for rule in self.rules:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.formatting import Markup, plural
 from tidegauge.analyzers.core.partitions import TMST, Partition
 from tidegauge.display.html import Rows, card, heading, marked, note, sentence, table
 from tidegauge.griffin.dsl.aliases import free
@@ -99,7 +99,7 @@ class GriffinResult:
     Examples
     --------
     >>> GriffinResult("flights", (RuleResult("registered", "flights"),))
-    flights: 1 rules, 0 partitions
+    flights: 1 rule, 0 partitions
     """
 
     dataset: str
@@ -114,7 +114,7 @@ class GriffinResult:
         """Return a one-line summary."""
         measured = {partition for rule in self.rules for partition in rule.reports}
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        return f"{self.dataset}: {len(self.rules)} rules, {len(measured)} partitions{failed}"
+        return f"{self.dataset}: {plural(len(self.rules), 'rule')}, {plural(len(measured), 'partition')}{failed}"
 
     @property
     def status(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.filesystems import write_output
-from tidegauge.analyzers.core.formatting import Markup, escaped
+from tidegauge.analyzers.core.formatting import Markup, escaped, plural
 from tidegauge.display.addresses import dataset_address, incident_address
 from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
 from tidegauge.report.contents import (
@@ -314,7 +314,7 @@ def _strip(partitions: Sequence[Record]) -> str:
             )
         parts.append("</g>")
     height = -(-len(some) // _ACROSS) * _CELL + LINE
-    label = f"the last {len(some)} partitions, {restated} measured again, {gone} gone"
+    label = f"the last {plural(len(some), 'partition')}, {restated} measured again, {gone} gone"
     parts.append(
         f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_ends(some, label), 200)}</text>'
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.frames import check_frame
 from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.rules.layout import Tasks
@@ -279,7 +280,7 @@ class DQMDefinition(ValidationTask):
     def __repr__(self) -> str:
         """Return the numbers of rules, fixes and policies."""
         rules, fixes = len(self.tasks.rules), len(self.tasks.fixes)
-        return f"DQM({rules} rules, {fixes} fixes, {len(self.policies)} policies)"
+        return f"DQM({plural(rules, 'rule')}, {plural(fixes, 'fix', 'fixes')}, {plural(len(self.policies), 'policy', 'policies')})"
 
 
 def _warning(rule: DQMRule, state: DQMState) -> str:

@@ -55,7 +55,7 @@ class DQM(DQMDefinition):
     ...     .add(tg.FailTotalRuleCountPolicy(30))
     ... )
     >>> dqm
-    DQM(1 rules, 1 fixes, 1 policies)
+    DQM(1 rule, 1 fix, 1 policy)
     >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, -5), (210, 9) AS (age, fare)")  # doctest: +SKIP
     >>> result = dqm.apply(rides)  # doctest: +SKIP
     >>> result.data.collect(), result.rejects.count(), result.check.passed  # doctest: +SKIP

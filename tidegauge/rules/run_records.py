@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import reduce
 
 from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.runs.ledger import own_part
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS
@@ -164,4 +165,4 @@ class RecordWriter:
 
 
 def _count(names: Sequence[str]) -> str:
-    return f"{len(names)} partitions" if names != [""] else "the whole"
+    return plural(len(names), "partition") if names != [""] else "the whole"

@@ -210,10 +210,10 @@ def test_the_commands(tmp_path, capsys):
     assert run_command(["dataset", "revive", "d", "--db", db]) == 0
     only = ["--partition", "ds=2013-01-02"]
     assert run_command(["dataset", "drop", "d", "--db", db, *only, "--dry-run"]) == 0
-    assert "would drop 1 partitions" in capsys.readouterr().out
+    assert "would drop 1 partition" in capsys.readouterr().out
     assert run_command(["dataset", "drop", "d", "--db", db, *only, "--yes"]) == 0
     assert run_command(["dataset", "drop", "d", "--db", db, "--yes"]) == 0
-    assert "dropped 1 partitions" in capsys.readouterr().out.splitlines()[-1]
+    assert "dropped 1 partition" in capsys.readouterr().out.splitlines()[-1]
     with tg.Repository(db) as repo:
         assert repo.datasets() == []
     assert run_command(["dataset", "retire", "d", "--db", db]) == 1

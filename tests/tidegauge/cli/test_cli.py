@@ -429,7 +429,7 @@ def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
 
     assert run_command(["run", "one.yml", *db, "--tag", "env=test", "--fail-on-anomaly"]) == 2
     out = capsys.readouterr().out
-    assert "a: 31 partitions scanned, 31 new, 0 skipped" in out
+    assert "a: 31 partition scanned, 31 new, 0 skipped" in out
     assert "Completeness of x in ds=2013-01-31" in out
     assert (
         run_command(["run", "one.yml", *db, "--fail-on-anomaly"]) == 0
@@ -439,8 +439,8 @@ def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
     assert run_command(["run", "*.yml", *db]) == 1  # one table is not there, the rest goes on
     out = capsys.readouterr().out
     assert "failed: three.yml: no table 'cli.fact_c'; did you mean 'cli.fact_" in out
-    assert "all.fact_a: 31 partitions scanned" in out
-    assert "all.fact_b: 1 partitions scanned" in out
+    assert "all.fact_a: 31 partition scanned" in out
+    assert "all.fact_b: 1 partition scanned" in out
     assert "3 tables measured, 1 failed" in out
 
     (tmp_path / "bad.yml").write_text(
@@ -480,7 +480,7 @@ def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
     assert run_command(["run", "*.yml", "--db", "sqlite:///r.db", "--jobs", "3"]) == 1
     lines = capsys.readouterr().out.splitlines()
     measured = [line for line in lines if "scanned" in line]  # as they finish
-    expected = [f"{name}: 1 partitions scanned, 1 new, 0 skipped" for name in names]
+    expected = [f"{name}: 1 partition scanned, 1 new, 0 skipped" for name in names]
     assert sorted(measured) == expected
     assert lines[-2:] == [
         f"failed: d.yml: no data files under './nowhere': {tmp_path / 'nowhere'} does not exist",

@@ -72,7 +72,7 @@ def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, ru
     assert "  rule age: 3 rejected, 2 break it, 1 unknown" in lines
     assert "  rule not two: 1 warned of, 1 break it, 1 unknown" in lines
     assert "    ds=2013-01-01: age=200" in lines
-    assert "  fix cap: 1 values fixed" in lines
+    assert "  fix cap: 1 value fixed" in lines
     assert "  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted" in lines
     status, out = rules()
     assert status == 2
@@ -200,7 +200,7 @@ def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
     # With a limit that is met the day that was held back follows, and nothing else is written.
     status, out = rules(wider)
     assert status == 0
-    assert "written: 2 records of 1 partitions: people_clean" in out
+    assert "written: 2 records of 1 partition: people_clean" in out
     assert "people_rejects" not in out
     more = sorted([*passed, (10, DAYS[1]), (25, DAYS[1])], key=str)
     assert contents(spark, "people_clean", "age", "ds") == more
@@ -211,7 +211,7 @@ def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
     write_day(spark, DAYS[0], [-5])  # a day that comes again
     status, out = rules(wider)
     assert status == 0
-    assert "1 partitions scanned" in out
+    assert "1 partition scanned" in out
     again = sorted([*rejects, (-5, DAYS[0], ["age"])], key=str)
     assert contents(spark, "people_rejects", "age", "ds", "broken_rules") == again
     assert contents(spark, "people_clean", "age", "ds") == more
@@ -286,7 +286,7 @@ def test_it_exits_with_2_until_the_next_partition_while_one_is_held_back(spark, 
     write_day(spark, "2013-01-04", [5])  # another day, which is well
     status, out = rules()
     assert status == 0
-    assert "1 partitions scanned" in out
+    assert "1 partition scanned" in out
     assert "1 records, 0 rejected" in out
     assert f"known: ds={DAYS[1]}" in out
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[1]}') SELECT 10")
@@ -401,7 +401,7 @@ def test_a_broken_rule_of_severity_warning_warns_unless_a_policy_decides(
         f"- ds={DAYS[2]}: warning: {warning}",
     ]
     assert run_command(["rules", "history", "people", "--db", str(repo.database.url)]) == 0
-    assert f"passed: 1 policies hold; warning: {warning}" in capsys.readouterr().out
+    assert f"passed: 1 policy holds; warning: {warning}" in capsys.readouterr().out
     rules(notified.replace("on_null: pass}", "on_null: pass, policy: {FailCount: 2}}"))
     assert CheckResult.from_json(repo.verdicts("people")["result"][0]).warnings == ()
 

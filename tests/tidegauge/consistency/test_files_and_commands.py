@@ -244,10 +244,10 @@ def test_the_commands(spark, write, tmp_path, capsys):
         assert (cells["mismatch"], cells["total"]) == ([0.5], [2])
         status, out, err = run("clean", namespace, "--dry-run")
         assert (status, out) == (0, "ds=2023-01-05/join_name=search\n")
-        assert "would drop 1 partitions older than 90 days" in err
+        assert "would drop 1 partition older than 90 days" in err
         status, _, err = run("clean", namespace, "--dry-run", "--compact", *db)
         assert status == 0
-        assert "would join 2 files of 1 partitions into 1" in err
+        assert "would join 2 files of 1 partition into 1" in err
     finally:
         spark.sql(f"DROP DATABASE {namespace} CASCADE").collect()
 

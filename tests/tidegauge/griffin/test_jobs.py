@@ -85,7 +85,7 @@ def test_nothing_stays_behind_a_result(spark):
     result = tg.griffin.run({}, job([USERS], rules), spark=spark)
     assert names(spark) > before
     assert result.status == "complete"
-    assert repr(result) == "job: 2 rules, 1 partitions"
+    assert repr(result) == "job: 2 rules, 1 partition"
     assert (values(result, "src")["unique"], values(result, "c")["incomplete"]) == (4, 1)
     del result
     assert names(spark) == before

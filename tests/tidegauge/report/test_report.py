@@ -177,7 +177,7 @@ def test_runs_and_suites_show_themselves(repo):
     assert "partitioned byds" in text
     assert "and 160 more" in text
     assert "secret" not in text
-    assert "1 sinks" in text
+    assert "1 sink" in text
 
 
 def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):

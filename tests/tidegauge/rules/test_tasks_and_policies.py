@@ -129,7 +129,7 @@ def test_a_dqm_never_changes():
     empty = tg.DQM()
     one = empty.add(tg.Rule("a < 1"))
     assert (empty.needs_action, one.needs_action) == (False, True)
-    assert (repr(empty), repr(one)) == ("DQM(0 rules, 0 fixes, 0 policies)", "DQM(1 rules, 0 fixes, 0 policies)")  # fmt: skip
+    assert (repr(empty), repr(one)) == ("DQM(0 rules, 0 fixes, 0 policies)", "DQM(1 rule, 0 fixes, 0 policies)")  # fmt: skip
     assert empty.add_action().needs_action
     assert not empty.add(tg.FailTotalRuleCountPolicy(1)).needs_action
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import UnknownNameError
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.segments import Values
@@ -74,7 +75,7 @@ class Comparison:
     >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
     >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
     >>> found  # doctest: +SKIP
-    <Comparison of 1 features in 1 rows and 1 groups>
+    <Comparison of 1 feature in 1 row and 1 group>
     >>> metrics = found.merged().metrics().set_index("metric_name")["number"]  # doctest: +SKIP
     >>> metrics[["mismatch", "delta-p50"]].tolist()  # doctest: +SKIP
     [1.0, 1.0]
@@ -95,7 +96,7 @@ class Comparison:
         """Return a summary with the numbers of features, rows and groups, and the notices."""
         features = len({m.instance for m in self.measures if not isinstance(m, ConsistencyRows)})
         rows = sum(group.rows for group in self.groups.values())
-        said = f"{features} features in {rows} rows and {len(self.groups)} groups"
+        said = f"{plural(features, 'feature')} in {plural(rows, 'row')} and {plural(len(self.groups), 'group')}"
         return "\n".join([f"<Comparison of {said}>", *self.notices])
 
     def merged(self, by: Sequence[str] = ()) -> Comparison:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import UnknownNameError
-from tidegauge.analyzers.core.formatting import Markup, number, plain
+from tidegauge.analyzers.core.formatting import Markup, number, plain, plural
 from tidegauge.consistency.lag.bootstrap import CHANCE, FEWEST, BestShift, LagCounts, best
 from tidegauge.display.html import Rows, card, heading, note, table
 
@@ -214,7 +214,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
     >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
     >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
     >>> print(found)
-    shop.search: 80 of 80 queries of 1 days, lags from 0 to 180 ms
+    shop.search: 80 of 80 queries of 1 day, lags from 0 to 180 ms
     clicks: 120 ms (60 ms to 180 ms); unequal are 0 %, and 45 % with 0, which is set now
     >>> found.settings()
     {'clicks': {'lag_ms': 120}}
@@ -326,7 +326,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
         lags = (
             f"lags from {format_duration(tried[0].lag_ms)} to {format_duration(tried[-1].lag_ms)}"
         )
-        return f"{self.queries:,} of {self.of_queries:,} queries of {len(self.days)} days, {lags}"
+        return f"{self.queries:,} of {plural(self.of_queries, 'query', 'queries')} of {plural(len(self.days), 'day')}, {lags}"
 
     @property
     def _rest(self) -> list[str]:

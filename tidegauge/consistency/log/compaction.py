@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder
 from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.hive_table import describe_table
@@ -43,7 +44,7 @@ class Compacted:
     def __str__(self) -> str:
         """Return a one-line summary."""
         did = "would join" if self.dry_run else "joined"
-        of = f"{len(self.partitions)} partitions"
+        of = plural(len(self.partitions), "partition")
         return f"{self.table}: {did} {self.before:,} files of {of} into {self.after:,}"
 
 

@@ -12,6 +12,7 @@ from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SourceError
 from tidegauge.analyzers.core.filesystems import file_system
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.sources.catalog_tables import open_table
@@ -70,7 +71,7 @@ class Flattened:
     def __str__(self) -> str:
         """Return a one-line summary."""
         bad = sum(sum(day.bad.values()) for day in self.days)
-        told = f"{self.table}: {len(self.days)} days, {sum(d.read for d in self.days)} queries"
+        told = f"{self.table}: {plural(len(self.days), 'day')}, {plural(sum(d.read for d in self.days), 'query', 'queries')}"
         return f"{told}, {bad} not decodable"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegauge.analysis import Run
 from tidegauge.analyzers.core.evidence import NO_DATA, with_status
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.display.fail_on import FailOn
 from tidegauge.display.junit import JUnitCase, Kind, junit_xml
 from tidegauge.files.dqm import DQM_NAME
@@ -328,4 +329,4 @@ def _fix_summary(fix: DQMFix, state: DQMState) -> str:
         f"{state.fix_count(n)} {a.label}" for n, a in zip(fix.counters(), fix.arms, strict=True)
     ]
     sides = f" ({', '.join(arms)})" if len(arms) > 1 else ""
-    return f"{state.fix_count(fix.name)} values fixed{sides}"
+    return f"{plural(state.fix_count(fix.name), 'value')} fixed{sides}"

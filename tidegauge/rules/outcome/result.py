@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.errors import DQMError, RuleError
 from tidegauge.analyzers.core.evidence import NO_DATA, OnEmpty, as_verdict, with_status
-from tidegauge.analyzers.core.formatting import Markup
+from tidegauge.analyzers.core.formatting import Markup, plural
 from tidegauge.display.html import Rows, card, heading, marked, sentence, table
 
 _VERSION = 1
@@ -249,7 +249,8 @@ class CheckResult:
         if self.passed:
             reasons = "; ".join(reason for _, reason in self.no_data)
             empty = NO_DATA if warned else with_status(reasons)
-            held = f"passed: {len(self.outcomes)} policies hold"
+            count = len(self.outcomes)
+            held = f"passed: {plural(count, 'policy', 'policies')} hold{'s' * (count == 1)}"
             return f"{empty if unjudged else held}{warned}"
         prefix = with_status("") if unjudged else ""  # said once, at the beginning
         failed = "; ".join(

@@ -151,7 +151,7 @@ def test_what_readers_get():
     found = told()
     assert found.settings() == {"clicks": {"lag_ms": 2 * MINUTE}}
     assert str(found).splitlines() == [
-        "shop.search: 80 of 800 queries of 1 days, lags from 0 to 3 min",
+        "shop.search: 80 of 800 queries of 1 day, lags from 0 to 3 min",
         "g: 2 min (1 min to 3 min); unequal are 0 %, and 40 % with 0, which is set now",
         "<b>x</b>: no estimate, all lags are about as consistent as none: chance alone has the same effect"
         " in 100 % of cases; unequal are 7 % with 0, which is set now",

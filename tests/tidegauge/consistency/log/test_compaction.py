@@ -218,7 +218,7 @@ def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository
     options = {"repository": repository, "spark": spark, "now": LATER}
     dry = tg.consistency.compact(namespace, **options, dry_run=True)
     assert (dry.before, dry.after, dry.partitions) == (4, 1, (f"ds=2023-01-05/join_name={JOIN}",))
-    assert "would join 4 files of 1 partitions into 1" in str(dry)
+    assert "would join 4 files of 1 partition into 1" in str(dry)
     done = tg.consistency.compact(namespace, **options)
     assert (done.before, done.after) == (4, 1)
     assert flatten(spark, namespace, JOIN, "2023-01-06").days == ()

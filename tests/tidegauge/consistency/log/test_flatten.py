@@ -281,8 +281,7 @@ def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, serv
     assert (dry.retention, dry.dropped, dry.kept) == (90, (old,), 2)
     assert dry.unknown == ("ds=someday/join_name=x",)
     assert (
-        str(dry)
-        == f"`{namespace}`.`query_logs`: would drop 1 partitions older than 90 days, kept 2"
+        str(dry) == f"`{namespace}`.`query_logs`: would drop 1 partition older than 90 days, kept 2"
     )
 
     def there():
