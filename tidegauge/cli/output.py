@@ -133,37 +133,48 @@ def _print_table(
     but its import takes longer than most commands, and a long history takes it minutes.
     """
     width = get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
-    values = [[row[column] for row in rows] for column in columns]
-    cells = [
-        [titles.get(name, name) + (" (UTC)" if _is_times(column) else ""), *map(_cell, column)]
-        for name, column in zip(columns, values, strict=True)
-    ]
-    natural = [max(map(text_width, column)) for column in cells]
+    cells, numeric = [], []
+    for name in columns:
+        column = [row[name] for row in rows]
+        types = {type(value) for value in column} - {type(None)}
+        is_times = bool(types) and all(issubclass(kind, datetime) for kind in types)
+        title = titles.get(name, name) + (" (UTC)" if is_times else "")
+        cells.append([title, *(v if type(v) is str else _cell(v) for v in column)])
+        numeric.append(bool(types) and all(map(_is_numeric, types)))
+    natural = [_column_width(column) for column in cells]
     widths = fitting_widths(natural, width - len(COLUMN_GAP) * (len(columns) - 1))
-    numeric = [_is_numeric(column) for column in values]
+    aligned = list(map(_aligned, cells, widths, numeric))
     lines: list[str] = []
-    for row in zip(*cells, strict=True):
-        folded = [
-            [cell] if _fits(cell, width) else fold(cell, width)
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        lines += (
-            COLUMN_GAP.join(map(_align, parts, widths, numeric)).rstrip()
-            for parts in zip_longest(*folded, fillvalue="")
-        )
+    for row in zip(*aligned, strict=True):
+        if "\n" not in "".join(row):
+            lines.append(COLUMN_GAP.join(row).rstrip())
+            continue
+        folded = (cell.split("\n") for cell in row)
+        for parts in zip_longest(*folded):
+            whole = (" " * w if p is None else p for p, w in zip(parts, widths, strict=True))
+            lines.append(COLUMN_GAP.join(whole).rstrip())
     print("\n".join(lines))
 
 
-def _is_numeric(column: Sequence[Any]) -> bool:
-    """Return whether there are values, and all are numbers."""
-    values = [value for value in column if value is not None]
-    return bool(values) and all(map(_is_number, values))
+def _is_numeric(kind: type) -> bool:
+    return issubclass(kind, Number) and not issubclass(kind, bool)
 
 
-def _is_times(column: Sequence[Any]) -> bool:
-    """Return whether there are values, and all are times, which are in UTC throughout."""
-    values = [value for value in column if value is not None]
-    return bool(values) and all(isinstance(value, datetime) for value in values)
+def _is_plain(column: Sequence[str]) -> bool:
+    """Return whether cells are of ASCII in one line, as nearly all are, of which a history has many."""
+    text = "".join(column)
+    return text.isascii() and "\n" not in text
+
+
+def _column_width(column: Sequence[str]) -> int:
+    return max(map(len if _is_plain(column) else text_width, column))
+
+
+def _aligned(column: Sequence[str], width: int, right: bool) -> Sequence[str]:
+    """Return cells of a width, in several lines where one does not hold them."""
+    if _is_plain(column) and max(map(len, column)) <= width:
+        return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
+    return ["\n".join(_align(line, width, right) for line in fold(cell, width)) for cell in column]
 
 
 def fitting_widths(natural: Sequence[int], available: int) -> list[int]:
@@ -207,13 +218,7 @@ def _character_width(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 1
 
 
-def _fits(cell: str, width: int) -> bool:
-    return text_width(cell) <= width and "\n" not in cell
-
-
 def _align(line: str, width: int, right: bool) -> str:
-    if line.isascii():  # as nearly all are, of which a history has many
-        return line.rjust(width) if right else line.ljust(width)
     blank = " " * (width - text_width(line))
     return blank + line if right else line + blank
 
@@ -228,6 +233,9 @@ def fold(text: str, width: int) -> list[str]:
     """
     lines = []
     for whole in text.split("\n"):
+        if text_width(whole) <= width:
+            lines.append(whole.rstrip())
+            continue
         line = ""
         for part in re.findall(r"\S+\s*|\s+", whole):
             if line and text_width(line + part.rstrip()) > width:
@@ -240,10 +248,6 @@ def fold(text: str, width: int) -> list[str]:
                 line += character
         lines.append(line.rstrip())
     return lines
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Number) and not isinstance(value, bool)
 
 
 def _cell(value: Any) -> str:
