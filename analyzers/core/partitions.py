@@ -94,7 +94,10 @@ def _decode(text: str) -> str:
 
 
 EPOCH_MS = "epoch_ms"
-ISO_WEEK = "%G-W%V"
+ISO_WEEK, COMPACT_ISO_WEEK = "%G-W%V", "%GW%V"
+QUARTER, HALF_YEAR = "quarter", "half_year"
+_PART_OF_YEAR = re.compile(r"(?P<year>\d{4})-?(?P<letter>[QHqh])(?P<number>[1-4])")
+_MONTHS_BY_FORMAT = {QUARTER: ("Q", 3), HALF_YEAR: ("H", 6)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -107,8 +110,9 @@ class TimeFormat:
     keys : tuple of str
         The keys, whose values are joined by one space before parsing.
     formats : tuple of str
-        ``strptime`` formats to try in order, ``%G-W%V`` for the Monday of an ISO week, or ``epoch_ms``
-        for milliseconds since 1970; times without a time zone are UTC.
+        ``strptime`` formats to try in order, ``%G-W%V`` for the Monday of an ISO week, ``quarter`` and
+        ``half_year`` for the first day of 2026-Q1 and 2026-H1, or ``epoch_ms`` for milliseconds since
+        1970; times without a time zone are UTC.
 
     Examples
     --------
@@ -166,9 +170,19 @@ class TimeFormat:
 
 
 def _parsed(text: str, form: str) -> datetime:
-    if form == ISO_WEEK:
+    if form in {ISO_WEEK, COMPACT_ISO_WEEK}:
         text, form = f"{text}-1", f"{form}-%u"
+    if form in _MONTHS_BY_FORMAT:
+        return _start_of_part(text, *_MONTHS_BY_FORMAT[form])
     return datetime.strptime(text, form)  # noqa: DTZ007 - the caller sets the zone
+
+
+def _start_of_part(text: str, letter: str, months: int) -> datetime:
+    """Return the first day of a quarter or half of a year, as in 2026-Q1, 2026Q1 and 2026-H1."""
+    match = _PART_OF_YEAR.fullmatch(text)
+    if match is None or match["letter"].upper() != letter:
+        raise ValueError(text)
+    return datetime(int(match["year"]), (int(match["number"]) - 1) * months + 1, 1)  # noqa: DTZ001
 
 
 def _fills(time: datetime, form: str, text: str) -> bool:
@@ -196,8 +210,10 @@ _ALONE = {
     "day": ("%Y-%m-%d", "%Y%m%d"),
     "hour": _TIME_FORMATS,
     "hr": _TIME_FORMATS,
-    "month": ("%Y-%m", "%Y%m"),
-    "week": (ISO_WEEK,),
+    "month": ("%Y-%m", "%Y%m", "%YM%m"),
+    "week": (ISO_WEEK, COMPACT_ISO_WEEK, "%Y-%m-%d", "%Y%m%d"),
+    "quarter": (QUARTER,),
+    "half": (HALF_YEAR,),
 }
 """Formats of keys that hold a whole date if no other key does."""
 _DATE_WORD = re.compile(r"_(?i:ds|dt|day|date)$|^(?i:ds|dt|date)_|[a-z](?:Date|Day)$")
@@ -212,7 +228,8 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     These are ``ds``, ``dt`` and ``date``, else ``year``, ``month`` and ``day``, else the first key whose
     name is made with a word for a date, as ``order_date``; with ``hr``, ``hour`` or ``hr_minute``, and
     with ``mi``, ``min`` or ``minute`` beside an hour. Else ``ts``, ``timestamp``, ``datetime`` or
-    ``time``, else a ``day``, ``hour``, ``month`` or ISO ``week`` that holds the whole date.
+    ``time``, else a ``day``, ``hour``, ``month``, ISO ``week``, ``quarter`` or ``half`` of a year that
+    holds the whole date.
 
     Examples
     --------
@@ -226,6 +243,8 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     ('order_date',)
     >>> str(recognise_time(["week"]).time_of(Partition(("week",), ("2026-W05",))))
     '2026-01-26 00:00:00+00:00'
+    >>> str(recognise_time(["quarter"]).time_of(Partition(("quarter",), ("2026-Q2",))))
+    '2026-04-01 00:00:00+00:00'
     >>> str(recognise_time(["ts"]).time_of(Partition(("ts",), ("2026-01-17T08:30",))))
     '2026-01-17 08:30:00+00:00'
     >>> recognise_time(["candidate", "day_of_week"])

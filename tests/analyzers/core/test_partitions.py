@@ -61,6 +61,17 @@ def test_names_are_read_as_they_are_written(values):
         (("month",), ("2025-05",), datetime(2025, 5, 1, tzinfo=UTC)),
         (("week",), ("2026-W05",), datetime(2026, 1, 26, tzinfo=UTC)),  # ISO 8601: a Monday
         (("week",), ("2026-W54",), None),
+        (("week",), ("2026W05",), datetime(2026, 1, 26, tzinfo=UTC)),
+        (("week",), ("2026-01-26",), datetime(2026, 1, 26, tzinfo=UTC)),
+        (("quarter",), ("2026-Q1",), datetime(2026, 1, 1, tzinfo=UTC)),
+        (("quarter",), ("2026Q4",), datetime(2026, 10, 1, tzinfo=UTC)),
+        (("quarter",), ("2026-Q5",), None),
+        (("quarter",), ("2026-H1",), None),
+        (("quarter",), ("Q1",), None),
+        (("half",), ("2026-H2",), datetime(2026, 7, 1, tzinfo=UTC)),
+        (("half",), ("2026-H3",), None),
+        (("month",), ("2026M01",), datetime(2026, 1, 1, tzinfo=UTC)),
+        (("dt",), ("01/02/2026",), None),  # of January or February
         (("hour",), ("2026-01-17T08",), datetime(2026, 1, 17, 8, tzinfo=UTC)),
         (("hr",), ("08",), None),
         (("ts",), ("2026-01-17T08:00",), datetime(2026, 1, 17, 8, tzinfo=UTC)),
