@@ -146,10 +146,10 @@ def alphabetical_ranks(texts: pd.Series) -> pd.Series:
     import pandas as pd
 
     keys = [
-        unicodedata.normalize("NFKD", text.casefold()) if isinstance(text, str) and text else None
+        unicodedata.normalize("NFKD", text.casefold()) if isinstance(text, str) else ""
         for text in texts
     ]
-    ranks = {key: float(rank) for rank, key in enumerate(sorted({key for key in keys if key}))}
+    ranks = {key: float(rank) for rank, key in enumerate(sorted(filter(None, set(keys))))}
     return pd.Series([ranks.get(key, np.nan) for key in keys], texts.index, np.float64)
 
 
