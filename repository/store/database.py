@@ -923,6 +923,7 @@ def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
     # JIT compilation takes longer than any query here runs.
     settings = {"jit": "off", **settings}
     calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
+    statement = f"SELECT {calls}"
     values = [text for pair in settings.items() for text in pair]
 
     def on_connect(raw: Any, _record: object) -> None:
@@ -932,8 +933,14 @@ def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
         raw = connection.connection.dbapi_connection
         assert raw is not None
         cursor = raw.cursor()
-        cursor.execute(f"SELECT {calls}", values)
-        cursor.close()
+        try:
+            cursor.execute(statement, values)
+        except connection.dialect.loaded_dbapi.Error as error:
+            # SQLAlchemy translates no errors of listeners, and writes are repeated by its own alone.
+            connection.invalidate(error)
+            raise OperationalError(statement, values, error, connection_invalidated=True) from error
+        finally:
+            cursor.close()
 
     sa.event.listen(engine, "connect", on_connect)
     sa.event.listen(engine, "begin", on_begin)

@@ -163,6 +163,30 @@ def test_a_server_that_stops_and_starts_stops_no_run(tmp_path, postgres):
             assert check(repository.database, repository.artifacts) == []
 
 
+@pytest.mark.postgres
+def test_a_connection_that_breaks_before_its_transaction_stops_no_write(tmp_path, postgres):
+    """A pool hands out a connection that lived a moment ago: the write is repeated on another one."""
+    psycopg = pytest.importorskip("psycopg")
+    url, broken = postgres.database(), []
+    with tg.Repository(url, artifacts=tmp_path / "artifacts") as repository:
+        engine = repository.database.engine
+        commit(repository, day(1))
+
+        def break_it(raw, *_):
+            if not broken:
+                broken.append(raw.info.backend_pid)
+                with psycopg.connect(
+                    sa.make_url(url).set(drivername="postgresql").render_as_string(False)
+                ) as other:
+                    other.execute("SELECT pg_terminate_backend(%s)", [raw.info.backend_pid])
+
+        sa.event.listen(engine, "checkout", break_it)
+        commit(repository, day(2))
+        sa.event.remove(engine, "checkout", break_it)
+        assert broken
+        assert repository.metrics("d", name="Size")["value"].tolist() == [10.0, 10.0]
+
+
 def test_a_full_database_is_named_and_left_whole(tmp_path):
     """SQLite's own limit: the batch that does not fit leaves nothing, the rerun completes."""
     url, folder = f"sqlite:///{tmp_path / 'r.db'}", tmp_path / "artifacts"
