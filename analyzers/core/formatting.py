@@ -177,7 +177,7 @@ def signed_number(value: float) -> str:
 
 
 DURATION = "duration"
-"""The pseudo-scale by which lengths of time in seconds, which are numbers on their scale, are written."""
+"""Scale by which lengths of time in seconds are written; their own scale says how to compare them."""
 _SECONDS_BY_UNIT = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
