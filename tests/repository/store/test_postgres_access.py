@@ -164,6 +164,21 @@ def test_each_role_can_do_its_work_and_is_told_what_it_lacks(roles, tmp_path, ca
         assert repo.drop("d", dry_run=True).partitions == 40
         assert repo.clean(versions="0d", states="0d", runs="0d", dry_run=True).states == 160
         assert not repo.forget("nobody", dry_run=True).states
+    copy = tmp_path / "copy.dump"
+    backup = ["db", "backup", "--db", urls["reader"], "--to", str(copy)]
+    assert run_command(backup) == 1
+    assert "GRANT SELECT ON ALL SEQUENCES" in capsys.readouterr().err
+    admin.execute(f"GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO {names['reader']}")
+    assert run_command(backup) == 0
+    for dry in (
+        "dataset drop d",
+        "dataset label d bad --since 2013-01-01",
+        "db clean",
+        "dataset retire d",
+    ):
+        assert run_command([*dry.split(), "--dry-run", "--db", urls["reader"]]) == 0
+    assert run_command(["dataset", "retire", "d", "--db", urls["reader"]]) == 1
+    assert "may only read" in capsys.readouterr().err
     assert run_command(["report", "--db", urls["reader"]]) == 0
     assert run_command(["metrics", "d", "--db", urls["reader"], "--name", "Size"]) == 0
     capsys.readouterr()
