@@ -76,7 +76,7 @@ class Cleaned:
     dry_run : bool
         True if nothing was actually removed.
     free_bytes : int
-        Bytes of a SQLite file that are free afterwards, and used again.
+        Bytes of a SQLite file that are free afterwards, and used again; a dry run counts those of states.
     vacuumed_bytes : int or None
         Bytes by which vacuuming made the file smaller, or would make it at least; None if it was not
         requested, or the database vacuums by itself.
@@ -187,18 +187,19 @@ def clean(
     """
     counts: dict[str, Any] = {}
 
-    def work(connection: Connection) -> None:
+    def work(connection: Connection) -> _Cleaner:
         counts.clear()
         cleaner = _Cleaner(connection, artifacts, counts, dry_run=dry_run)
         cleaner.versions(since(versions))
         cleaner.states(since(states))
         cleaner.runs(since(runs))
         counts["files"] = len(cleaner.orphans())
+        return cleaner
 
     if dry_run:
         with database.read() as connection:
-            work(connection)
-            counts["free_bytes"] = free_bytes(connection)
+            cleaner = work(connection)
+            counts["free_bytes"] = free_bytes(connection, cleaner.bytes_of_states)
         would_vacuum = counts["free_bytes"] if vacuum and database.is_sqlite else None
         return replace(Cleaned(dry_run=True), **counts, vacuumed_bytes=would_vacuum)
     database.write(work)
@@ -247,7 +248,8 @@ class _Cleaner:
         if not dry_run:
             lock_clock(connection)  # no batch may be decided against rows that are being removed
         self._generations = Generations(connection)
-        self._going_states: dict[tuple[int, ...], str | None] = {}  # with their files
+        self._going_states: dict[tuple[int, ...], tuple[str | None, int]] = {}  # file and bytes
+        self._added_bytes = 0
         self._replaced_files: Counter[str] = Counter()
         self._removed_verdicts: sa.ColumnElement[bool] = sa.false()
 
@@ -376,6 +378,7 @@ class _Cleaner:
             f = s.folded_state.c
             for name, some in folds.items():
                 query = sa.select(f.artifact).where(f.fold == name, f.artifact.is_not(None))
+                self._added_bytes += sum(len(state.pack()) for _, state, _ in some)
                 for ids in chunks([statistic for statistic, _, _ in some]):
                     of = query.where(f.statistic_id.in_(ids))
                     self._replaced_files.update(self.connection.execute(of).scalars())
@@ -494,7 +497,7 @@ class _Cleaner:
         for table in (s.state, s.named_state, s.folded_state):
             c = table.c.artifact
             references.update(self.connection.execute(sa.select(c).where(c.is_not(None))).scalars())
-        going = Counter(file for file in self._going_states.values() if file is not None)
+        going = Counter(file for file, _ in self._going_states.values() if file is not None)
         there -= (references - going - self._replaced_files).keys()
         before = datetime.now(UTC) - _ORPHAN_AGE
         live = oldest_running_start(self.connection)
@@ -517,11 +520,17 @@ class _Cleaner:
         if counted is not None:
             self.counts[counted] = self.counts.get(counted, 0) + removed
 
+    @property
+    def bytes_of_states(self) -> int:
+        """The bytes in the database that a run in earnest would free at least, of states alone."""
+        return max(sum(size for _, size in self._going_states.values()) - self._added_bytes, 0)
+
     def _remember(self, condition: sa.ColumnElement[bool]) -> int:
         """Remember states that would be removed, and return how many were not remembered before."""
-        query = sa.select(*s.state.primary_key, s.state.c.artifact).where(condition)
+        size = sa.func.coalesce(sa.func.length(s.state.c.payload), 0)
+        query = sa.select(*s.state.primary_key, s.state.c.artifact, size).where(condition)
         before = len(self._going_states)
         self._going_states.update(
-            (tuple(row[:-1]), row[-1]) for row in self.connection.execute(query)
+            (tuple(key), (file, size)) for *key, file, size in self.connection.execute(query)
         )
         return len(self._going_states) - before

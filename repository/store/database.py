@@ -729,12 +729,15 @@ def read_revision(connection: Connection) -> str | None:
     return connection.execute(query).scalar_one_or_none()
 
 
-def free_bytes(connection: Connection) -> int:
-    """Return the bytes of a SQLite file that are free and used again, as a transaction sees it; 0 elsewhere."""
+def free_bytes(connection: Connection, removed: int = 0) -> int:
+    """Return the bytes of a SQLite file that are free and used again, as a transaction sees it; 0 elsewhere.
+
+    They are those of whole pages, to which bytes that would be removed are added.
+    """
     if connection.dialect.name != "sqlite":
         return 0
     pages, size = (int(_pragma(connection, name)[0]) for name in ("freelist_count", "page_size"))
-    return pages * size
+    return (pages + removed // size) * size
 
 
 def copy_source(connection: Connection) -> str | None:

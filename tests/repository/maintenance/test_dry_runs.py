@@ -48,7 +48,8 @@ def outcomes(repo, call):
 )
 def test_a_dry_run_of_clean_counts_what_goes(full, ages):
     planned, done = outcomes(full, lambda repo, **options: repo.clean(**ages, **options))
-    assert planned == done.partition(";")[0] or planned == done
+    # What would be free of the file is estimated.
+    assert planned.partition(";")[0] == done.partition(";")[0]
     again = full.clean(**ages, dry_run=True)
     assert (again.versions, again.metrics, again.states, again.verdicts, again.runs) == (
         0,
