@@ -399,7 +399,7 @@ class Database:
         if row.is_read_only:
             why = f"{self.name} is read-only for the role {row.role!r} by default_transaction_read_only"
             raise _read_only_error(why, f"{_OTHER_ROLE}, or connect to its primary")
-        if not row.may_write:
+        if row.may_read and not row.may_write:
             raise _read_only_error(f"the role {row.role!r} may only read {self.name}", _OTHER_ROLE)
 
     def _require_open(self) -> None:
@@ -1027,10 +1027,11 @@ _LOCKED_FILE = "is a file that this user may only read"
 _WRITING_RIGHTS = """
 SELECT current_user AS role, pg_is_in_recovery() AS is_standby,
   current_setting('transaction_read_only') = 'on' AS is_read_only,
-  coalesce(bool_or(has_table_privilege(to_regclass(name), 'INSERT, UPDATE, DELETE')), true) AS may_write
+  bool_or(has_table_privilege(to_regclass(name), 'SELECT')) AS may_read,
+  bool_or(has_table_privilege(to_regclass(name), 'INSERT, UPDATE, DELETE')) AS may_write
 FROM unnest(%s::text[]) AS name
 """
-"""A query about the current role: the last column is false if it may write to none of the named tables."""
+"""A query about the current role, and whether it may read or write any of the named tables."""
 
 
 def _read_only_error(why: str, cure: str) -> ReadOnlyError:

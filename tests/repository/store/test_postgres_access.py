@@ -226,6 +226,9 @@ def test_a_copy_needs_rights_that_are_named_before_anything_is_copied(roles, tmp
         pass
     lacks(f"SELECT ON ALL TABLES IN SCHEMA ... TO {role}")
     roles.admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    assert run_command(command) == 1
+    assert f"the role '{role}' may only read {target}" in capsys.readouterr().err
+    roles.admin.execute(f"GRANT INSERT ON ALL TABLES IN SCHEMA public TO {role}")
     lacks(f"SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ... TO {role}")
     roles.admin.execute(
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
