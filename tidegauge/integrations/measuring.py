@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analysis import Run
 from tidegauge.display.fail_on import FailOnLevel
+from tidegauge.files.checked import CheckedTable
 from tidegauge.files.runs import Summary, run_suites
 from tidegauge.outcome import Cause, Outcome, Problem, outcome_of
 from tidegauge.repository.repository import Repository
@@ -14,6 +16,9 @@ from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MAX_NAMED_PARTITIONS = 5
+"""Partitions of a table that the log of a task names; a backfill may measure thousands."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,10 @@ class MeasurementResult:
 
     @property
     def text(self) -> str:
-        """The summary as text."""
-        return "\n".join(self.summary.lines())
+        """The partitions that were measured, a line for each table, and the summary."""
+        checked = {id(one.run): one for one in self.summary.checked}
+        measured = [measured_line(run, checked.get(id(run))) for _, run in self.summary.runs]
+        return "\n".join([*measured, *self.summary.lines()])
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as values that JSON has."""
@@ -108,3 +115,31 @@ class MeasurementResult:
         if self.measurement.dashboard_url:
             found["dashboard"] = self.measurement.dashboard_url
         return found
+
+
+def measured_line(run: Run, checked: CheckedTable | None) -> str:
+    """Return a line with the partitions that a run measured, and how many checks passed.
+
+    Known failures count as passed: the summary lists them.
+    """
+    line = f"{run.dataset}: {_measured_text(list(run.changes))}"
+    if checked is None or not checked.verification.judged:
+        return line
+    failing = {
+        one.result.constraint.identity
+        for one in checked.verification.judged
+        if not one.result.passed and not checked.is_known(one)
+    }
+    count = sum(len(check.constraints) for check in checked.file.checks)
+    return f"{line}, {count - len(failing):,} of {count:,} check{'s' * (count != 1)} passed"
+
+
+def _measured_text(names: Sequence[str]) -> str:
+    if list(names) == [""]:
+        return "the table measured"
+    if not names:
+        return "no partition measured"
+    listed = ", ".join(names[:MAX_NAMED_PARTITIONS])
+    others = len(names) - MAX_NAMED_PARTITIONS
+    more = f" and {others:,} more" if others > 0 else ""
+    return f"{len(names):,} partition{'s' * (len(names) != 1)} measured: {listed}{more}"
