@@ -1,8 +1,10 @@
-"""What schedulers are told of a run. No Spark."""
+"""What schedulers are told of a run, and that a task may be tried again."""
 
 import pytest
 from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
+from tidegauge.outcome import Outcome
 
+import tidegauge as tg
 from tests.support.outcomes import CASES, GOOD, HEAD, Making, case_of, size
 
 
@@ -51,3 +53,53 @@ def test_the_log_names_five_partitions_at_most(repo, tmp_path, text, days, line)
     making.run(text, *map(size, days))
     first, *_ = MeasurementResult(making.summary, MeasurementTask("d.yml")).text.splitlines()
     assert first.startswith(f"d: {len(days)} partitions measured: {line}")
+
+
+SUITE = """
+dataset: {name}
+{source}
+partition_by: [ds]
+analyzers: [Size]
+checks:
+  - is_complete: id
+"""
+DAY = "ds=2026-01-31"
+
+
+@pytest.mark.parametrize("absent", ["table", "folder", "partition"])
+def test_a_retry_is_good_once_the_data_are_there(absent, spark, tmp_path):
+    """The first try fails as an error, which is tried again; the second stores the day once."""
+    name, folder = f"retried_{absent}", tmp_path / "orders"
+
+    def write(day):
+        rows = spark.sql(f"SELECT 1 AS id, '{day}' AS ds").coalesce(1).write.partitionBy("ds")
+        if absent == "folder":
+            rows.parquet(str(folder))
+        else:
+            rows.saveAsTable(name, mode="append")
+
+    source = f"path: {folder}" if absent == "folder" else f"table: {name}"
+    suite = tmp_path / "orders.yml"
+    suite.write_text(SUITE.format(name=name, source=source))
+    task = MeasurementTask(str(suite), f"sqlite:///{tmp_path / 'r.db'}", session=lambda: spark)
+    try:
+        if absent == "partition":
+            write("2026-01-30")
+        first = task.run(DAY, {})
+        assert first.outcome is Outcome.ERROR, first.text
+        write("2026-01-31")
+        retry = task.run(DAY, {})
+        again = task.run(DAY, {})
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    assert retry.outcome is Outcome.PASSED, retry.text
+    line = f"{name}: 1 partition measured: {DAY}, 1 of 1 check passed\n"
+    assert retry.text.startswith(line)
+    assert retry.as_json()["datasets"][name]["status"] == "complete"
+    assert again.outcome is Outcome.PASSED, again.text
+    assert again.text.startswith(line), "a day that is chosen is measured again"
+    with tg.Repository(task.db) as repository:
+        stored = repository.partitions(name, versions="all")
+        statuses = repository.runs(name).sort_values("run_id")["status"].tolist()
+    assert stored[["partition", "version"]].to_numpy().tolist() == [[DAY, 1]]
+    assert statuses[:2] == ["failed", "complete"]
