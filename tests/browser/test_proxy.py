@@ -10,8 +10,7 @@ import pytest
 from tidegauge.repository.repository import Repository
 
 from tests.browser.conftest import leave, wait_for_state
-from tests.docs.pages import blocks
-from tests.paths import ROOT
+from tests.docs.pages import blocks_run_by
 from tests.services.servers import Server, dashboard_server, free_port
 
 NGINX = """
@@ -31,8 +30,7 @@ def proxied(tmp_path, coast_copy):
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None:
         pytest.skip("nginx is not installed: apt-get install nginx-light")
-    texts = [block.code for block in blocks(ROOT / "docs" / "cookbook.md")]
-    (recipe,) = [text for text in texts if "proxy_pass" in text]
+    (recipe,) = (block.code for block in blocks_run_by(__file__))
     hashed = subprocess.run(
         ["openssl", "passwd", "-apr1", "secret"], capture_output=True, text=True, check=True
     )

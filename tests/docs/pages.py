@@ -7,6 +7,7 @@ Marks are comments, which no reader sees:
 - ``<!-- run: spark -->``: or a Spark session.
 - ``<!-- run: tables -->``: or both, and the demonstration's tables.
 - ``<!-- run: no (reason) -->``: the next block is not run.
+- ``<!-- run: no (tests/... runs it as printed) -->``: that file runs it, which gets it by `blocks_run_by`.
 - ``<!-- setup: code -->``: run before the next block.
 - ``<!-- check: suite -->``: the next block is such a file; `test_blocks.FILES` has all kinds.
 - ``<!-- printed: name -->``: the next block is printed elsewhere, which a test compares by `assert_printed`.
@@ -95,6 +96,18 @@ def blocks(page: Path) -> list[Block]:
             found.append(Block(line, language, code, needs, why_not, **marks))
         end = fence.end()
     return found
+
+
+def blocks_run_by(test_file: str) -> list[Block]:
+    """Return the blocks that are run as printed by a test file, which their marks name, in order.
+
+    Parameters
+    ----------
+    test_file : str
+        ``__file__`` of the caller.
+    """
+    reason = f"{name_of(Path(test_file))} runs it as printed"
+    return [block for page in PAGES for block in blocks(page) if block.why_not == reason]
 
 
 def same(shown: str, printed: str) -> bool:

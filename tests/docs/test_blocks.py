@@ -18,7 +18,8 @@ from tidegauge.repository.store.config import (
 )
 
 import tidegauge as tg
-from tests.docs.pages import PAGES, blocks, name_of, same
+from tests.docs.pages import PAGES, blocks, blocks_run_by, name_of, same
+from tests.docs.prepared import drop_search
 from tests.paths import ROOT
 
 LANGUAGES = {"python", "text", "shell", "yaml", "toml", "sql"}
@@ -76,6 +77,7 @@ def test_pages_run_on_the_demonstrations_repository(page, measured_copy, monkeyp
 @pytest.mark.parametrize("page", pages_that_need("spark"))
 def test_pages_run_on_spark(page, spark, tmp_path, monkeypatch):
     run(page, tmp_path, monkeypatch)
+    drop_search(spark)
 
 
 @pytest.mark.soak
@@ -89,6 +91,17 @@ def test_every_page_with_code_is_run():
     kinds = [(), ("flights",), ("spark",), ("tables", "flights", "spark")]
     taken = [param.values[0] for kind in kinds for param in pages_that_need(*kind)]
     assert sorted(taken) == [page for page in sorted(PAGES) if needs(page)]
+
+
+def test_reasons_name_tests_that_there_are():
+    """What another test runs as printed, it gets by its mark."""
+    reasons = {b.why_not for page in PAGES for b in blocks(page)} - {""}
+    for reason in reasons:
+        for path in re.findall(r"tests/[\w/.]+", reason):
+            assert (ROOT / path).exists(), reason
+            if "as printed" in reason:
+                assert reason == f"{path} runs it as printed"
+                assert "blocks_run_by(__file__)" in (ROOT / path).read_text(), reason
 
 
 def block_params(*languages):
@@ -233,15 +246,7 @@ def test_roles_of_postgresql(postgres, tmp_path):
     import psycopg
     from tidegauge.repository.testing.samples import commit, day
 
-    def code(page):
-        (found,) = (
-            b.code
-            for b in blocks(ROOT / page)
-            if b.language == "sql" and b.why_not.startswith("PostgreSQL")
-        )
-        return found
-
-    roles, grants = code("docs/cookbook.md"), code("docs/guide/operate.md")
+    roles, grants = (block.code for block in blocks_run_by(__file__))
     names = re.findall("CREATE ROLE (\\w+)", roles)
     at = f"127.0.0.1:{postgres.port}/tidegauge"
     with psycopg.connect(

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from tidegauge.cli.main import run_command
 
-from tests.docs.pages import assert_printed, blocks
+from tests.docs.pages import assert_printed, blocks_run_by
 from tests.docs.test_blocks import lines
-from tests.paths import ROOT
 
 ROWS = 200
 
@@ -35,8 +34,11 @@ def write_day(folder, number, without_id=0):
 
 def commands():
     """Return the commands of the section, in order."""
-    found = [b for b in blocks(ROOT / "docs" / "quickstart.md") if "test_first_check" in b.why_not]
-    return [shlex.split(line, comments=True) for block in found for line in lines(block.code)]
+    return [
+        shlex.split(line, comments=True)
+        for block in blocks_run_by(__file__)
+        for line in lines(block.code)
+    ]
 
 
 @pytest.mark.spark

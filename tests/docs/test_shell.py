@@ -1,72 +1,122 @@
 """Shell lines of README and docs end with status 0, each page's in one folder.
 
-Lines of ours run on tables that are made for it, on SQLite and PostgreSQL as they say, by the session of
-the tests. Of all others ``mkdir`` and ``export`` are run. Blocks that need what is not here say so, by
+Our own command runs on tables that are made for it, on SQLite and PostgreSQL as the page says, by the session
+of the tests. `ELSEWHERE` has the programs that other tests run. Blocks that need what is not here say so, by
 ``<!-- run: no (reason) -->``.
 """
 
+import datetime as dt
+import itertools
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tidegauge.cli.main import run_command
 
 import tidegauge as tg
-from tests.docs.pages import PAGES, blocks, name_of
+from tests.docs.pages import PAGES, blocks, blocks_run_by, name_of
+from tests.docs.prepared import drop_search, make_search, write_block, write_job
 from tests.docs.test_blocks import lines
 from tests.paths import ROOT
+from tests.tidegauge.notifications.web import web
 
 ELSEWHERE = {
-    "demo": "tests/tidegauge/demo",
-    "dashboard": "tests/tidegauge/cli/test_dashboard_command.py",
+    "tidegauge demo": "tests/tidegauge/demo",
+    "tidegauge dashboard": "tests/tidegauge/cli/test_dashboard_command.py",
+    "pip install --target": "tests/cluster/standalone.py",
+    "pip install": "tests/matrix/__main__.py",
+    "python3 -m venv": "tests/matrix/__main__.py",
+    "spark-submit": "tests/cluster/test_cluster.py",
 }
-"""Commands that run long, or for ever, by the tests that run them."""
+"""What takes long, runs for ever or installs packages, by the files that run it."""
+SLACK = "https://hooks.slack.com/services/T000/B000/XXXX"
+LAST_DAY = dt.date(2026, 2, 9)
+TABLE_DAYS = 7
+SERIES_DAYS = 40
+PASSWORD = "secret"
+SETTINGS = (
+    "TIDEGAUGE_DB",
+    "TIDEGAUGE_ARTIFACTS",
+    "TIDEGAUGE_CONFIG",
+    "TIDEGAUGE_NOTIFY",
+    "TIDEGAUGE_DASHBOARD_URL",
+    "HTTP_PROXY",
+    "http_proxy",
+)
+"""Variables that may be set outside and would change what the commands do."""
+
+
+def shell_lines(block):
+    return filter(str.strip, lines(block.code))
+
+
+def shell_blocks(page):
+    return (b for b in blocks(page) if b.language == "shell" and not b.why_not)
+
+
+def is_run_elsewhere(line):
+    return line.startswith(tuple(ELSEWHERE))
 
 
 def commands(page):
-    """Yield the setup and the words of each line that is run."""
-    for block in blocks(page):
-        if block.language != "shell" or block.why_not:
-            continue
+    """Yield the setup and the text of each line that is run here."""
+    for block in shell_blocks(page):
         setup = block.setup
-        for line in lines(block.code):
-            words = shlex.split(line, comments=True)
-            if (
-                words[:1] == ["tidegauge"]
-                and words[1] not in ELSEWHERE
-                or words[:1] in (["mkdir"], ["export"])
-            ):
-                yield setup, words
-                setup = ""
+        for line in itertools.filterfalse(is_run_elsewhere, shell_lines(block)):
+            yield setup, line
+            setup = ""
+
+
+def needs_demonstration(page):
+    """Return whether a page's commands are about the repository of the demonstration."""
+    return any(re.search("flights|--db DB", line) for command in commands(page) for line in command)
+
+
+def expand(line):
+    """Return a line with its variables replaced, but for those in single quotes, as by a shell."""
+    parts = re.split("('[^']*')", line)
+    return "".join(part if part.startswith("'") else os.path.expandvars(part) for part in parts)
 
 
 RUN = [pytest.param(page, id=name_of(page)) for page in PAGES if any(commands(page))]
 
 
 @pytest.fixture
-def places(postgres, bucket):
+def slack():
+    """A web server in the place of Slack."""
+    with web() as server:
+        yield server
+
+
+@pytest.fixture
+def places(postgres, bucket, slack, tmp_path):
     """The test's places by those that the pages name; setups add to it."""
     return {
         "postgresql+psycopg://tidegauge@db/tidegauge": postgres.database(),
         "s3://bucket/tidegauge": f"s3://{bucket}/tidegauge",
         "/shared/tidegauge": "artifacts",
         "/backup/tidegauge.bak": "tidegauge.bak",
+        "/etc/nginx/users": str(tmp_path / "users"),
+        SLACK: f"json://{slack.at}/services",
         "DB": "sqlite:///flights.db",
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_tables(spark):
-    """Two tables of forty days."""
+    """Two tables of a few days."""
     spark.sql("CREATE DATABASE IF NOT EXISTS warehouse")
-    rows = spark.range(8000).selectExpr(
+    first = LAST_DAY - dt.timedelta(days=TABLE_DAYS - 1)
+    rows = spark.range(200 * TABLE_DAYS).selectExpr(
         "id",
         "concat('c', pmod(hash(id), 700), '@example.org') AS email",
         "10 + pmod(hash(id), 80) AS amount",
-        "CAST(date_add(DATE'2026-01-01', CAST(id % 40 AS INT)) AS STRING) AS ds",
+        f"CAST(date_add(DATE'{first}', CAST(id % {TABLE_DAYS} AS INT)) AS STRING) AS ds",
     )
     for name in ("orders", "visits"):
         rows.write.partitionBy("ds").saveAsTable(f"warehouse.{name}", mode="overwrite")
@@ -74,28 +124,45 @@ def two_tables(spark):
     spark.sql("DROP DATABASE warehouse CASCADE")
 
 
+@pytest.fixture
+def tables(spark, two_tables):
+    """The tables of all pages; those of one page are dropped at its end."""
+    yield
+    drop_search(spark)
+    for name in ("customers", "people"):
+        spark.sql(f"DROP TABLE IF EXISTS warehouse.{name}")
+
+
 def append(file, text):
     with Path(file).open("a") as end:
         end.write(text)
 
 
-def write_from(page):
-    """Return a function that writes the file of a kind that a page shows."""
-
-    def write(name, kind):
-        (code,) = (block.code for block in blocks(page) if block.check == kind)
-        Path(name).write_text(code)
-
-    return write
-
-
-def incident_in(url):
-    """Record numbers with a surge on their last day, and return the number of the incident."""
-    days = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
+def incident_in(url, dataset="shop"):
+    """Record numbers with a surge on the tables' last day, and return the number of the incident."""
+    first = LAST_DAY - dt.timedelta(days=SERIES_DAYS - 1)
+    days = {f"ds={first + dt.timedelta(days=n)}": 100.0 + n % 3 for n in range(SERIES_DAYS)}
+    days[f"ds={LAST_DAY}"] = 900.0
     with tg.Repository(url) as repository:
-        repository.record("shop", "revenue", {**days, "ds=2026-01-29": 900.0}, scale="positive")
-        repository.detect("shop")
-        return str(repository.incidents("shop")["id"].iloc[0])
+        repository.record(dataset, "revenue", days, scale="positive")
+        repository.detect(dataset)
+        incidents = repository.incidents(dataset)
+        (number,) = incidents.loc[incidents["headline"].str.contains("revenue"), "id"]
+        return str(number)
+
+
+def fail_checks(repo, dataset, partition):
+    """Keep a failed verdict on a partition."""
+    ledger = repo.partitions(dataset).set_index("partition")
+    repo.keep_verdict(
+        dataset,
+        name="checks",
+        specification="specification",
+        fingerprint=ledger.loc[partition, "fingerprint"],
+        partition=partition,
+        passed=False,
+        result=tg.CheckResult(False, (("dep_time", "0 is too low"),)).to_json(),
+    )
 
 
 def make_people(spark):
@@ -106,34 +173,84 @@ def make_people(spark):
         " 1 AS customer, 10.0D AS fare, '2026-01-01' AS ds FROM VALUES (1), (2), (151), (152) AS t(id)"
     )
     people.write.partitionBy("ds").saveAsTable("warehouse.people", mode="overwrite")
+    write_block(ROOT / "docs" / "guide" / "rules.md", "rules", "people.yml")
 
 
-def test_commands_that_are_not_run_have_tests():
-    for path in ELSEWHERE.values():
+def run_line(line, places, monkeypatch):
+    """Run one line as a shell would: our own command in this process, all others in a shell."""
+    program, *words = shlex.split(expand(line), comments=True)
+    if program == "tidegauge":
+        assert run_command([places.get(word, word) for word in words]) == 0, line
+    elif program == "export":
+        name, _, value = words[0].partition("=")
+        monkeypatch.setenv(name, places.get(value, value))
+    else:
+        for printed, real in places.items():
+            if printed.startswith("/"):
+                line = line.replace(printed, real)
+        answers = f"{PASSWORD}\n{PASSWORD}\n"  # to openssl, which asks twice
+        subprocess.run(
+            line, shell=True, check=True, input=answers, text=True, start_new_session=True
+        )
+
+
+def test_what_is_run_elsewhere_is_in_pages_and_has_tests():
+    shown = [line for page in PAGES for block in shell_blocks(page) for line in shell_lines(block)]
+    for program, path in ELSEWHERE.items():
+        assert any(line.startswith(program) for line in shown), program
         assert (ROOT / path).exists()
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("page", RUN)
-def test_shell_lines_run(page, spark, two_tables, places, measured_copy, monkeypatch):
-    folder = measured_copy.database.file.parent
-    monkeypatch.chdir(folder)
-    for name in ("TIDEGAUGE_DB", "TIDEGAUGE_ARTIFACTS", "TIDEGAUGE_CONFIG"):
+def test_shell_lines_run(page, spark, tables, places, slack, tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "none"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     shutil.copy(ROOT / "tests" / "data" / "deequ.json", "metrics.json")
-    measured_copy.detect("flights")
-    space = {"tg": tg, "run_command": run_command, "repo": measured_copy, "spark": spark}
-    space |= {"here": places, "setenv": monkeypatch.setenv, "append": append}
-    space |= {"write": write_from(page), "make_people": make_people, "incident_in": incident_in}
+    space = {"tg": tg, "run_command": run_command, "spark": spark, "here": places}
+    space |= {"setenv": monkeypatch.setenv, "append": append, "incident_in": incident_in}
+    space |= {"fail_checks": fail_checks, "make_people": make_people}
+    space |= {"make_search": make_search, "write_job": write_job}
+    if needs_demonstration(page):
+        space["repo"] = request.getfixturevalue("measured_copy")
+        space["repo"].detect("flights")
     Path("suites").mkdir()
     for setup, line in commands(page):
         exec(setup, space)
-        words = [places.get(word, word) for word in map(os.path.expandvars, line)]
-        if words[0] == "mkdir":
-            subprocess.run(words, check=True)
-        elif words[0] == "export":
-            name, _, value = words[1].partition("=")
-            monkeypatch.setenv(name, places.get(value, value))
-        else:
-            assert run_command(words[1:]) == 0, words
+        run_line(line, places, monkeypatch)
+    if any(SLACK in line for _, line in commands(page)):
+        assert "revenue" in slack.got[0][1]["message"]
+    if (users := tmp_path / "users").exists():
+        assert_password(users.read_text())
+
+
+def assert_password(users):
+    """The file is one that nginx reads: the user, and the password's hash with its salt."""
+    user, _, digest = users.rstrip().partition(":")
+    _, kind, salt, _ = digest.split("$")
+    again = ["openssl", "passwd", f"-{kind}", "-salt", salt, PASSWORD]
+    hashed = subprocess.run(again, capture_output=True, text=True, check=True).stdout
+    assert (user, digest) == ("ann", hashed.rstrip())
+
+
+def test_the_crontab_logs_what_went_wrong(tmp_path):
+    (block,) = blocks_run_by(__file__)
+    command = re.fullmatch(r"(?:[\d*]+ +){5}(.*)\n", block.code)[1]
+    assert "%" not in command, "cron ends the line there"
+    program = tmp_path / ".venv" / "bin" / "tidegauge"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidegauge "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "suites").mkdir()
+    known = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    subprocess.run(
+        command.replace("/srv/quality", str(tmp_path)),
+        shell=True,
+        check=True,
+        env=known | {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path)},
+    )
+    error, status = (tmp_path / "run.log").read_text().splitlines()
+    assert error == "tidegauge: error: no suite file at 'suites/'"
+    assert status == "tidegauge: exit 1"

@@ -11,7 +11,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.griffin.connectors.files import FileConnector
 
 import tidegauge as tg
-from tests.docs.pages import blocks
+from tests.docs.pages import blocks, blocks_run_by
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.classic]
@@ -516,8 +516,7 @@ def test_branches_and_tags_are_tables(spark, hidden, repo):
 def test_an_audited_branch_is_published_as_documented(spark, tmp_path, monkeypatch, capsys):
     """The statements, the suite file and the command of the page; bad rows stay on the branch."""
     found = blocks(ROOT / "docs" / "deployment.md")
-    here = [block for block in found if block.why_not == "tests/formats/test_table_formats.py"]
-    write, command, publish = (block.code for block in here)
+    write, command, publish = (block.code for block in blocks_run_by(__file__))
     (suite,) = (block.code for block in found if "branch_audit" in block.code and block.check)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "suites").mkdir()

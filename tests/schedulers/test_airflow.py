@@ -11,9 +11,10 @@ import textwrap
 import pytest
 
 import tidegauge as tg
+from tests.docs.pages import blocks_run_by
 from tests.paths import ROOT
 from tests.schedulers.orders import make_orders
-from tests.schedulers.recipes import recipes, with_real_places
+from tests.schedulers.recipes import with_real_places
 from tests.services.environments import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -132,7 +133,7 @@ def run_recipe(airflow):
     return run
 
 
-OPERATOR, COMMAND_LINE = recipes(__file__)
+OPERATOR, COMMAND_LINE = (block.code for block in blocks_run_by(__file__))
 SIZES = {"ds=2024-01-01": 3.0, "ds=2024-01-03": 2.0}
 
 

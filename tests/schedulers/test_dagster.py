@@ -10,9 +10,9 @@ import subprocess
 import pytest
 
 import tidegauge as tg
+from tests.docs.pages import blocks_run_by
 from tests.paths import ROOT
 from tests.schedulers.orders import make_orders
-from tests.schedulers.recipes import recipes
 from tests.services.environments import environment
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -159,7 +159,7 @@ def test_the_cookbooks_recipe_runs_as_printed(postgres, tmp_path):
     suite = make_orders(tmp_path)
     (tmp_path / "suites").mkdir()
     suite.rename(tmp_path / "suites" / "orders.yml")
-    (recipe,) = recipes(__file__)
+    (recipe,) = (block.code for block in blocks_run_by(__file__))
     (tmp_path / "definitions.py").write_text(RECIPE_DEFINITIONS.format(recipe=recipe))
     url, artifacts = postgres.database(), tmp_path / "artifacts"
     results, log = run_in_dagster(

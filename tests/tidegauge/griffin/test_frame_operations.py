@@ -4,6 +4,9 @@ import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
 from tidegauge.griffin.frame_operations import OPERATIONS, frame_operation, operate
 
+import tidegauge as tg
+from tests.docs.pages import blocks_run_by
+
 
 def rows(frame):
     return sorted((row.asDict(recursive=True) for row in frame.collect()), key=repr)
@@ -136,3 +139,12 @@ def test_operations_of_ones_own(monkeypatch):
         return frame * details["times"]
 
     assert operate("twice", 3, {"times": 2}) == 6
+
+
+@pytest.mark.spark
+def test_the_documented_operation_trims_strings(spark, monkeypatch):
+    (block,) = blocks_run_by(__file__)
+    monkeypatch.setattr(OPERATIONS, "own", dict(OPERATIONS.own))
+    exec(block.code, {"tg": tg})
+    frame = operate("trim_all", spark.sql("SELECT 1 AS id, ' a ' AS name"), {})
+    assert rows(frame) == [{"id": 1, "name": "a"}]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.docs.pages import blocks_run_by
 from tests.tidegauge.griffin.jobs import NOW
 
 pytestmark = pytest.mark.spark
@@ -41,6 +42,18 @@ def test_a_rule_in_a_cell(shell, repo, capsys):
     assert "Records of" in html
     assert result.shown == {"same users": [{"id": 2, "name": "b"}]}
     assert list(repo.metrics("checks", name="Griffin.same users.miss")["value"]) == [1]
+    capsys.readouterr()
+
+
+def test_the_documented_cells_run(shell, repo, capsys):
+    (block,) = blocks_run_by(__file__)
+    load, rule = block.code.split("\n\n")
+    shell.user_ns["repo"] = repo
+    assert shell.run_cell(load).success
+    assert shell.run_cell(rule).success
+    (dataset,) = repo.datasets()
+    (miss,) = repo.metrics(dataset, name="Griffin.rule.miss")["value"]
+    assert miss == 1
     capsys.readouterr()
 
 

@@ -9,13 +9,15 @@ import sys
 import pytest
 
 from tests.conftest import soak
+from tests.docs.pages import blocks_run_by
 from tests.paths import ROOT
 from tests.services import maven
 
 pytestmark = pytest.mark.spark
 
 CODE = """
-import json, os, sys
+import json, os, subprocess, sys
+from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.chdir(sys.argv[1])
@@ -37,10 +39,22 @@ with tg.Repository("sqlite://") as repo:
     spark.sql("INSERT INTO t VALUES (1, 'a', '2013-01-02')")
     third = tg.analyze("t", suite, repository=repo, spark=spark)
     values = [repo.merge("t", a).value for a in suite.analyzers[:5]]
+Path("suites").mkdir()
+Path("suites/t.yml").write_text("{dataset: t, table: t, analyzers: [Size]}")
+Path("tidegauge").write_text(f'#!/bin/sh\\nexec {sys.executable} -m tidegauge "$@"\\n')
+Path("tidegauge").chmod(0o755)
+address = "sc://localhost:15002"
+subprocess.run(
+    sys.argv[2].replace("sc://spark.example.org:15002", address), shell=True, check=True, stdout=sys.stderr,
+    env={**os.environ, "PATH": f"{os.getcwd()}:{os.environ['PATH']}"},
+)
+with tg.Repository() as repo:
+    sizes = repo.metrics("t", name="Size")["value"].tolist()
 print(json.dumps([
     first.report.scanned, again.report.scanned, dict(third.changes), values,
     {type(e).__name__ for e in first.failed.values()} == {
         "MetricRuntimeError", "NoSuchColumnError", "UnresolvedExpressionError"},
+    sizes,
 ]))
 spark.stop()
 """
@@ -84,12 +98,15 @@ def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
 
 @pytest.mark.soak
 def test_a_table_is_measured_over_spark_connect(tmp_path):
-    known = {**os.environ, "PYTHONPATH": str(ROOT)}
+    """By Python, and by the cookbook's commands, which a client of its own runs on the same server."""
+    (recipe,) = blocks_run_by(__file__)
+    known = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGAUGE")}
+    known |= {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path)}
     if importlib.metadata.version("pyspark").startswith("3."):  # later ones bring it
         jars = maven.jars_of("org.apache.spark:spark-connect_2.12:3.5.7!")
         known["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(jars)} pyspark-shell"
     done = subprocess.run(
-        [sys.executable, "-c", CODE, str(tmp_path)],
+        [sys.executable, "-c", CODE, str(tmp_path), recipe.code],
         capture_output=True,
         text=True,
         check=False,
@@ -98,8 +115,9 @@ def test_a_table_is_measured_over_spark_connect(tmp_path):
         env=known,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    first, again, changes, values, errors = json.loads(done.stdout.splitlines()[-1])
+    first, again, changes, values, errors, sizes = json.loads(done.stdout.splitlines()[-1])
     assert (first, again) == (3, 0)
     assert changes == {"ds=2013-01-02": "restated"}
     assert values == [1000, pytest.approx((998 * 999 / 2 + 1) / 1000), 8, 998, 8]
     assert errors
+    assert sizes == [333, 334, 333]
