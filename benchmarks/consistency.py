@@ -67,11 +67,10 @@ def measured(features, rows, k, tasks):
     import os
 
     import tidegauge as tg
-    from tidegauge.consistency.compare.alignment import Alignment
-    from tidegauge.consistency.compare.join import pair
+    from tidegauge.consistency.compare.comparison import record
+    from tidegauge.consistency.compare.join import Alignment, pair
     from tidegauge.consistency.compare.measuring import measure
-    from tidegauge.consistency.recording import record
-    from tidegauge.repository.store.artifacts import Artifacts
+    from tidegauge.repository.store.stored_states import Artifacts
 
     times = {}
 

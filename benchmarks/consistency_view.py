@@ -27,8 +27,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.synthetic.consistent import DATASET, make
 from tests.services.servers import dashboard_server
-from tidegauge.consistency.export_jsonl import consistency_file
-from tidegauge.consistency.import_jsonl import open_consistency
+from tidegauge.consistency.jsonl import consistency_file, open_consistency
 from tidegauge.repository.repository import Repository
 from tidegauge.widgets.consistency import Consistency
 

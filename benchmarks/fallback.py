@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def _sketches(data, analyzers):
-    from tidegauge.analyzers.core.requests import Sketch
+    from tidegauge.analyzers.core.analyzer import Sketch
 
     requests = (r for some in plan.plan(data, analyzers).requests.values() for r in some)
     return [r for r in requests if isinstance(r, Sketch)]

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tidegauge as tg
-from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation
+from tidegauge.analyzers.scan.plan import UNKNOWN, Expectation
 from tidegauge.analyzers.scan.scan import scan
 
 VALUES = {"c8": 8, "c60": 60, "c1000": 1_000, "c4000": 4_000, "c100k": 100_000}

@@ -27,10 +27,9 @@ from rich.table import Table
 from wide import cpu_seconds
 
 import tidegauge as tg
-from tidegauge.analyzers.scan.views import Views
+from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.griffin.config import Job, Output, RuleConfig
-from tidegauge.griffin.execution.engine import Engine
-from tidegauge.griffin.execution.measuring import Round
+from tidegauge.griffin.execution.engine import Engine, Round
 
 RULE = "source.id = target.id and source.name = target.name and source.city = target.city"
 FIELDS = ("id", "name", "city")

@@ -50,7 +50,7 @@ from benchmarks.synthetic.tables import INCIDENTS, METRICS, Table, generate
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, PartitionDetector, Scores
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
-from tidegauge.repository.detectors.severity import severity_steps, weights_of
+from tidegauge.repository.detectors.rules import severity_steps, weights_of
 
 OURS = {
     "Seasonal": [tg.Seasonal()],

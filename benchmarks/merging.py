@@ -30,9 +30,8 @@ from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState, MinState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.moments import StandardDeviationState
+from tidegauge.analyzers.measures.moments import StandardDeviationState, SumAndCount
 from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.sums import SumAndCount
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec
 
 sys.modules["pyspark"] = None  # whoever imports it from here on fails

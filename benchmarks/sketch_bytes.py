@@ -24,8 +24,7 @@ from rich.table import Table
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
 
-from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
+from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs, sketch_size
 from tidegauge.consistency.compare.distributions import ERROR
 
 VALUES = {

@@ -39,7 +39,7 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.analyzers.runs.recording import recording
 from tidegauge.repository.maintenance.integrity import check

@@ -19,20 +19,15 @@ from datasketches import frequent_strings_sketch, hll_sketch, kll_doubles_sketch
 
 import tidegauge as tg
 from tidegauge.analyzers.measures.cardinality import HllState
-from tidegauge.analyzers.measures.counts import NumMatchesAndCount
-from tidegauge.analyzers.measures.extremes import MaxState
+from tidegauge.analyzers.measures.counts import ColumnMatches, NumMatchesAndCount
+from tidegauge.analyzers.measures.extremes import FreshnessState, MaxState, TimeRangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.moments import CorrelationState, HigherMomentsState
+from tidegauge.analyzers.measures.moments import CorrelationState, HigherMomentsState, SumAndCount
 from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.references import ColumnMatches
-from tidegauge.analyzers.measures.sums import SumAndCount
-from tidegauge.analyzers.measures.times import FreshnessState, TimeRangeState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.runs.ledger import MeasuredPartition
-from tidegauge.repository.history.axes import Tick
-from tidegauge.repository.history.panels import PlotLine
 from tidegauge.repository.history.plots import Plot
-from tidegauge.repository.history.svg import ALARM, PALETTE, picture, svg
+from tidegauge.repository.history.svg import ALARM, PALETTE, PlotLine, Tick, picture, svg
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 PICTURES = Path(__file__).parent / "pictures"

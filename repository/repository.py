@@ -19,9 +19,10 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
     UnknownNameError,
 )
-from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.analyzers.core.registry import Rendered
 from tidegauge.repository.store.config import artifacts_of, settings
 from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.frames import Kind, frame_of
 from tidegauge.repository.store.listing import (
     PARTITION_COLUMNS,
@@ -49,14 +50,13 @@ from tidegauge.repository.store.queries import (
     selected,
     series_filter,
 )
-from tidegauge.repository.store.recorded import Recorded
 
 if TYPE_CHECKING:
     import pandas as pd
     import sqlalchemy as sa
 
     from tidegauge.analyzers.core.metric import Metric
-    from tidegauge.analyzers.runs.verdicts import VerdictKey
+    from tidegauge.analyzers.runs.ledger import VerdictKey
     from tidegauge.repository.detectors.base import Detector
     from tidegauge.repository.detectors.monitor import MonitorLike
     from tidegauge.repository.detectors.rules import DecisionRule
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from tidegauge.repository.maintenance.dropping import Dropped
     from tidegauge.repository.maintenance.forgetting import Forgotten
     from tidegauge.repository.maintenance.retention import Age, Cleaned
-    from tidegauge.repository.store.states import HistoricStates, NamedStates
     from tidegauge.repository.store.user_metrics import Values
+    from tidegauge.repository.store.windows import HistoricStates, NamedStates
 
 
 Names = str | Sequence[str] | None
@@ -127,7 +127,7 @@ class Repository(Rendered):
     []
     """
 
-    renderer: ClassVar[str] = "tidegauge.display.history:render_repository"
+    renderer: ClassVar[str] = "tidegauge.display.cards:render_repository"
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class Repository(Rendered):
           dataset  partitions         newest  rows  failed
         0       d           2  ds=2013-01-02    12       1
         """
-        from tidegauge.repository.history.overview import OVERVIEW_COLUMNS, read_overview
+        from tidegauge.repository.history.health import OVERVIEW_COLUMNS, read_overview
 
         return frame_of(read_overview(self.database, dataset, since), OVERVIEW_COLUMNS)
 
@@ -560,7 +560,7 @@ class Repository(Rendered):
         ...     [page["partition"].unique().tolist() for page in repo.pages("d", rows=1, name="Size")]
         [['ds=2013-01-01'], ['ds=2013-01-02'], ['ds=2013-01-03']]
         """
-        from tidegauge.repository.history.charts import fact_pages
+        from tidegauge.repository.history.series import fact_pages
 
         with self._selected(dataset, series) as (connection, query, as_of):
             pages = fact_pages(connection, dataset, query, as_of, rows)
@@ -600,7 +600,7 @@ class Repository(Rendered):
         ...     repo.chart("d", points=2, name="Size")[["low", "high", "count"]].values.tolist()
         [[1.0, 2.0, 2.0], [3.0, 4.0, 2.0]]
         """
-        from tidegauge.repository.history.charts import CHART_COLUMNS, chart_rows
+        from tidegauge.repository.history.series import CHART_COLUMNS, chart_rows
 
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = chart_rows(connection, dataset, query, points, as_of)
@@ -844,8 +844,7 @@ class Repository(Rendered):
         ...     repo.merge("d", tg.Size()).value, repo.merge("d", tg.Size(), until="2013-01-01").value
         (22.0, 10.0)
         """
-        from tidegauge.repository.store.states import WINDOW_COLUMNS, window_rows
-        from tidegauge.repository.store.windows import WindowScheme
+        from tidegauge.repository.store.windows import WINDOW_COLUMNS, WindowScheme, window_rows
 
         asked = as_analyzer(analyzer)
         with self.database.read() as connection:
@@ -887,7 +886,7 @@ class Repository(Rendered):
         >>> with tg.Repository("sqlite://") as repo:
         ...     repo.window_states("flights", since="2013-02-01").window.until
         """
-        from tidegauge.repository.store.states import HistoricStates
+        from tidegauge.repository.store.windows import HistoricStates
 
         window = Window.between(since, until)
         return HistoricStates(
@@ -907,7 +906,7 @@ class Repository(Rendered):
         ...     tg.Size().load_state_and_compute_metric(repo.states("nightly")).value
         3.0
         """
-        from tidegauge.repository.store.states import NamedStates
+        from tidegauge.repository.store.windows import NamedStates
 
         return NamedStates(self.database, self.artifacts, name)
 
@@ -935,7 +934,7 @@ class Repository(Rendered):
         >>> found[["analyzer", "generation", "first"]].tail(2).values.tolist()
         [["Uniqueness('s')", 's is a text', 'ds=2013-01-01'], ["Uniqueness('s')", 's is a number', 'ds=2013-01-02']]
         """
-        from tidegauge.repository.store.folds import GENERATION_COLUMNS, generation_rows
+        from tidegauge.repository.store.stored_states import GENERATION_COLUMNS, generation_rows
 
         with self.database.read() as connection:
             rows = generation_rows(connection, dataset_id(connection, dataset))
@@ -1774,7 +1773,7 @@ class Repository(Rendered):
         [1, 1]
         """
         from tidegauge.repository.detection import backtest
-        from tidegauge.repository.detection.replay import BacktestHistory
+        from tidegauge.repository.detection.backtest import BacktestHistory
         from tidegauge.repository.detectors.monitor import monitors_of
 
         monitors = monitors_of(detectors, rule)
@@ -1839,9 +1838,9 @@ class Repository(Rendered):
         >>> found.loc[found["suggested"], "sensitivity"].item()  # nobody has labelled anything
         'normal'
         """
-        from tidegauge.repository.detection.replay import BacktestHistory
-        from tidegauge.repository.detection.sensitivity import (
+        from tidegauge.repository.detection.backtest import (
             SENSITIVITY_COLUMNS,
+            BacktestHistory,
             monitor_with_sensitivity,
             sensitivity_rows,
         )
@@ -1896,9 +1895,9 @@ class Repository(Rendered):
         ...     repo.seasons("orders")["seasons"].tolist()
         ['Saturdays and Sundays 45 % lower']
         """
-        from tidegauge.repository.detection.replay import BacktestHistory
-        from tidegauge.repository.detection.seasons import (
+        from tidegauge.repository.detection.backtest import (
             SEASON_COLUMNS,
+            BacktestHistory,
             season_rows,
             seasonal_of,
         )
@@ -2265,7 +2264,7 @@ class Repository(Rendered):
         ...     repo.verdict("orders", **of)
         '{"failed": ["price > 0"]}'
         """
-        from tidegauge.analyzers.runs.verdicts import Case
+        from tidegauge.analyzers.runs.ledger import Case
         from tidegauge.repository.store.verdicts import Verdict, add_verdict
 
         return add_verdict(self.database, dataset, Case(**key), Verdict(passed, result), run)
@@ -2301,7 +2300,7 @@ class Repository(Rendered):
         ...     print(repo.verdict("orders", **of, fingerprint="b770"))
         None
         """
-        from tidegauge.analyzers.runs.verdicts import Case
+        from tidegauge.analyzers.runs.ledger import Case
         from tidegauge.repository.store.verdicts import find_verdict
 
         with self.database.read() as connection:

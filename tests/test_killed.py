@@ -15,7 +15,7 @@ WRITER = """
 import sys
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import day, measurement, spec
-from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.measures.frequencies import CountDistinct
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 import hashlib
 

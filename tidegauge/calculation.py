@@ -17,8 +17,8 @@ from tidegauge.analyzers.core.analyzer import (
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
 from tidegauge.analyzers.core.state import State, as_state
-from tidegauge.analyzers.scan.read_errors import explained_read_errors
 from tidegauge.analyzers.scan.scan import measure, metric_of, scan
+from tidegauge.analyzers.scan.spark_errors import explained_read_errors
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import open_source, privacy_of
-from tidegauge.analyzers.core.analyzer import Analyzer
+from tidegauge.analyzers.core.analyzer import Analyzer, texts_of
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.formatting import bytes_text, plural
 from tidegauge.analyzers.core.metric import Failure
-from tidegauge.analyzers.core.requests import texts_of
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import names_in, parts
 from tidegauge.analyzers.runs.runner import batch_sizes
 from tidegauge.analyzers.scan.jobs import ScanJob
 from tidegauge.analyzers.scan.plan import plan
-from tidegauge.files.suite import SuiteFile
+from tidegauge.files.suite_files import SuiteFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,9 +1,13 @@
-"""Data profiling: propose a suite for a table from its schema and a sample of its rows."""
+"""Data profiling: propose a suite for a table from its schema and a sample of its rows.
+
+Samples are random, and taken for suggestions, too; the first analyzers of each column say which follow.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import floor
@@ -16,17 +20,29 @@ from tidegauge.analysis import open_source, privacy_of
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.formatting import for_yaml, one_line
-from tidegauge.analyzers.core.rendering import Rendered
-from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT
-from tidegauge.analyzers.core.sql import column_sql, is_folder
+from tidegauge.analyzers.core.metric import Metric
+from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
+from tidegauge.analyzers.core.registry import Rendered
+from tidegauge.analyzers.core.schema import (
+    INTEGRAL,
+    NUMERIC,
+    TEMPORAL,
+    TEXT,
+    Schema,
+    check_distinct_columns,
+)
+from tidegauge.analyzers.core.sql import column_sql, folder_of, is_folder, quote
 from tidegauge.analyzers.measures.bins import KLLSketch
-from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
+from tidegauge.analyzers.measures.cardinality import (
+    ApproxCountDistinct,
+    ApproxUniqueness,
+    ApproxUniqueValueRatio,
+)
 from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size, non_negative
-from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.extremes import Maximum, MaxTime, Minimum, MinTime
 from tidegauge.analyzers.measures.histogram import Histogram
-from tidegauge.analyzers.measures.moments import StandardDeviation
+from tidegauge.analyzers.measures.moments import Mean, StandardDeviation
 from tidegauge.analyzers.measures.quantiles import ApproxQuantiles, sketch_size
-from tidegauge.analyzers.measures.sums import Mean
 from tidegauge.analyzers.measures.texts import (
     PATTERNS,
     DataType,
@@ -34,18 +50,130 @@ from tidegauge.analyzers.measures.texts import (
     MinLength,
     PatternMatch,
 )
-from tidegauge.analyzers.measures.times import MaxTime, MinTime
 from tidegauge.analyzers.measures.top_values import TopDistribution, TopValues
-from tidegauge.analyzers.measures.tuples import ApproxUniqueness, ApproxUniqueValueRatio
-from tidegauge.analyzers.scan.read_errors import explained_read_errors
+from tidegauge.analyzers.scan.scan import metric_of, scan
+from tidegauge.analyzers.scan.spark_errors import explained_read_errors
 from tidegauge.files.yaml_file import relative_to
 from tidegauge.repository.store.frames import columns, frame_of
-from tidegauge.sampling import SAMPLE_ROWS, is_identifier, name_of, sample_analyzers, sample_table
 from tidegauge.suite import Suite
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidegauge.analyzers.sources.sources import Source
+
+
+SAMPLE_ROWS = 100_000
+_IDENTIFIER = re.compile(r"(?:^|_)(?i:id|key|no|nr|num|number|seq)$|[a-z](?:Id|ID|Key|No)$")
+"""Names of columns whose numbers only tell rows or things apart."""
+
+
+@dataclass(frozen=True)
+class TableSample:
+    """A random sample of a table, or the whole table if it is small.
+
+    Attributes
+    ----------
+    data : DataFrame
+    columns : tuple of (str, str)
+        Measurable columns with their kinds, without partition columns.
+    total : int
+        Number of rows of the table.
+    whole : bool
+        True if the sample is the whole table.
+    private : Privacy
+        Columns of which no values are shown.
+    """
+
+    data: DataFrame
+    columns: tuple[tuple[str, str], ...]
+    total: int
+    whole: bool
+    private: Privacy = PUBLIC
+
+    def measure(self, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyzer, Metric[Any]]:
+        """Compute the metrics of the analyzers on the sample, in one scan."""
+        states = scan(self.data, analyzers, private=self.private).whole.states
+        return {analyzer: metric_of(analyzer, state) for analyzer, state in states.items()}
+
+
+@contextmanager
+def sample_table(
+    source: Source, sample_rows: int = SAMPLE_ROWS, private: Privacy = PUBLIC
+) -> Iterator[TableSample]:
+    """Context manager: draw a cached random sample of about ``sample_rows`` rows of a table."""
+    data = source.read(None)
+    check_distinct_columns(data)
+    schema = Schema.from_spark(data.schema).without(set(source.keys))
+    columns = tuple(columns_of(schema))
+    total = data.count()
+    if total <= sample_rows:  # the caller's frame: caching is up to the caller
+        yield TableSample(data, columns, total, whole=True, private=private)
+        return
+    drawn = data.sample(fraction=sample_rows / total, seed=1).persist()
+    try:
+        yield TableSample(drawn, columns, total, whole=False, private=private)
+    finally:
+        drawn.unpersist()
+
+
+def name_of(table: str | DataFrame) -> str:
+    """Return the default dataset name: the table's name without the database, or the folder's name.
+
+    Examples
+    --------
+    >>> name_of("shop.orders"), name_of("/data/orders/"), name_of("delta.`/data/orders`")
+    ('orders', 'orders', 'orders')
+    """
+    name = table if isinstance(table, str) else "table"
+    name = folder_of(name) or name
+    return name.rstrip("/").rpartition("/")[2].rpartition(".")[2]
+
+
+def is_identifier(column: str, kind: str) -> bool:
+    """Return whether a column's numbers only tell things apart, so that their size means nothing.
+
+    Its name says so: also of a foreign key, whose values repeat, and of a number with nulls that was
+    written as a double.
+
+    Examples
+    --------
+    >>> [is_identifier(c, "long") for c in ("customer_id", "buyer.userId", "paid", "amount")]
+    [True, True, False, False]
+    """
+    return kind in NUMERIC and _IDENTIFIER.search(column.rpartition(".")[2]) is not None
+
+
+def columns_of(schema: Schema) -> Iterator[tuple[str, str]]:
+    """Yield the path and kind of every column and struct field; ``size(...)`` for arrays and maps."""
+    stack: list[tuple[tuple[str, ...], Any]]
+    stack = [((name,), schema.field(quote(name)).type) for name in reversed(schema.names)]
+    while stack:
+        path, type_ = stack.pop()
+        if isinstance(type_, Mapping) and type_["type"] == "struct":
+            fields = reversed(type_["fields"])
+            stack += [((*path, f["name"]), f["type"]) for f in fields]
+        else:
+            column = ".".join(p if p.isidentifier() else quote(p) for p in path)
+            kind = schema.field(column).kind
+            yield (f"size({column})" if kind in {"array", "map"} else column), kind
+
+
+def sample_analyzers(column: str, kind: str) -> list[AnyAnalyzer]:
+    """Return the analyzers to run on a column of the sample, by the column's kind."""
+    if kind in {"array", "map"}:
+        return [Completeness(column)]
+    if kind in {"variant", "struct"}:
+        return []
+    found: list[AnyAnalyzer] = [Completeness(column), ApproxCountDistinct(column)]
+    if kind in NUMERIC:
+        found += [Minimum(column), Maximum(column)]
+    if kind in TEXT or kind in INTEGRAL:
+        found.append(ApproxUniqueValueRatio((column,)))
+    if kind in TEXT:
+        found += [DataType(column), *(PatternMatch(column, p, "ignore") for p in PATTERNS)]
+    return found
 
 
 CATEGORIES = 50
@@ -162,7 +290,7 @@ class Profile(Rendered):
     (1000, 'orders', Size())
     """
 
-    renderer: ClassVar[str] = "tidegauge.display.profiles:render_profile"
+    renderer: ClassVar[str] = "tidegauge.display.cards:render_profile"
 
     suite: Suite
     table: str | None

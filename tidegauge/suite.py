@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
-from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import HistoryError, SuiteError, UnknownNameError
 from tidegauge.analyzers.core.formatting import Markup, plural
-from tidegauge.analyzers.core.partitions import TimeFormat
-from tidegauge.analyzers.core.segments import MAX_SEGMENTS
+from tidegauge.analyzers.core.partitions import MAX_SEGMENTS, TimeFormat
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.display.html import Rows, card, heading, pairs, table
-from tidegauge.notifications.secrets import redact
-from tidegauge.repository.detectors.holidays import DATES, Calendar, check_calendar
+from tidegauge.notifications.sinks import redact
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
+from tidegauge.repository.detectors.training import DATES, Calendar, check_calendar
 from tidegauge.repository.store.windows import WindowScheme
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import FailParserCountPolicy

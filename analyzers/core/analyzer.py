@@ -1,17 +1,22 @@
-"""Analyzer base classes, and the registry of analyzers by name.
+"""Analyzers: what they request of a scan, their base classes, and the registry of them by name.
 
 An analyzer declares the aggregations it needs (`ScanAnalyzer`) or the columns it groups by
 (`tidegauge.analyzers.measures.frequencies.GroupingAnalyzer`), folds the results into a state, and
 computes a metric from a state. It holds only names and numbers, so it is hashable, can be parsed back
 from its repr, and means the same on a cluster and on a laptop without Spark.
+
+Requests come first: equal ones are computed once, similar ones share a Spark job. Last come Deequ's state
+providers, in memory and on the file system; the repository's are in `tidegauge.repository.store.windows`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import Field as Option
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,15 +30,15 @@ from typing import (
     dataclass_transform,
 )
 
-from tidegauge.analyzers.core.deferred import resolve
-from tidegauge.analyzers.core.description import Description, canonical_json, explained
+from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.errors import (
+    CorruptStateError,
     EmptyStateError,
     MetricError,
     PreconditionError,
     SuiteError,
 )
-from tidegauge.analyzers.core.exact_comparisons import compare_exactly
+from tidegauge.analyzers.core.filesystems import child, file_system, read_file, write_file
 from tidegauge.analyzers.core.metric import (
     Entity,
     Failure,
@@ -43,14 +48,252 @@ from tidegauge.analyzers.core.metric import (
     Success,
     attempt,
 )
-from tidegauge.analyzers.core.registry import ANALYZER_MODULES, Registry
-from tidegauge.analyzers.core.requests import Aggregate, Request, Sketch
+from tidegauge.analyzers.core.registry import (
+    ANALYZER_MODULES,
+    Description,
+    Registry,
+    canonical_json,
+    explained,
+    key_of,
+    resolve,
+)
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import State, as_state
+from tidegauge.analyzers.core.state import State, as_state, read_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Request for the value of a Spark SQL aggregate expression.
+
+    Attributes
+    ----------
+    text : str
+        The expression.
+    rows : str or None
+        A row filter to apply before aggregating, if the expression does not include it.
+    """
+
+    text: str
+    rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """Request for the `FrequenciesAndNumRows` of grouping expressions.
+
+    Attributes
+    ----------
+    expressions : tuple of str
+        Spark SQL.
+    where : str or None
+    numbers : str or None
+        Spark SQL of doubles or decimals to add up in each group; the answer is then a `GroupSums`.
+    values : bool
+        Whether the values are needed; otherwise the answer is only the `GroupSizes`.
+    """
+
+    expressions: tuple[str, ...]
+    where: str | None
+    numbers: str | None = None
+    values: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSketch:
+    """The Spark SQL aggregate function that builds a kind of sketch.
+
+    Attributes
+    ----------
+    function : str
+    call : str
+        Its call, a format string of ``values`` and ``size``.
+    purpose : str
+        What it is used for, in a few words.
+    """
+
+    function: str
+    call: str
+    purpose: str
+
+
+NATIVE_SKETCHES = {
+    "hll": NativeSketch("hll_sketch_agg", "hll_sketch_agg({values}, {size})", "distinct counts"),
+    "kll": NativeSketch(
+        "kll_sketch_agg_double", "kll_sketch_agg_double({values}, {size})", "KLL quantiles"
+    ),
+    "frequent": NativeSketch(
+        "approx_top_k_accumulate",
+        "approx_top_k_accumulate({values}, {size}).sketch",
+        "most frequent values",
+    ),
+    "tuple": NativeSketch(
+        "tuple_sketch_agg_integer",
+        "tuple_sketch_agg_integer({values}, 1, {size}, 'sum')",
+        "approximate uniqueness",
+    ),
+}
+"""Kinds of sketches that Spark builds if it is new enough, all from Apache DataSketches, so that the
+bytes of its sketches and of those built in Python workers merge with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Request for the serialized sketches of an expression's values, one or more, to be merged.
+
+    None, or an empty list, if there are no values.
+
+    Attributes
+    ----------
+    kind : str
+        ``hll``: distinct counts of longs. ``kll``: quantiles of doubles. ``frequent``: most frequent
+        texts. ``tuple``: a sample of distinct longs with their numbers of occurrences. ``req-high``
+        and ``req-low``: quantiles of doubles that are accurate at high or low ranks.
+    values : str
+        Spark SQL; nulls and NaN are ignored.
+    size : int
+        The sketch's size parameter: k, the number of tracked values, or log2 of the sample's size.
+    elements : bool
+        Whether the values are arrays, each of whose elements counts; Python workers build these.
+    """
+
+    kind: str
+    values: str
+    size: int
+    elements: bool = False
+
+    @property
+    def text(self) -> str:
+        """The call of Spark's own function, if there is one; else a probe that resolves alike."""
+        native = NATIVE_SKETCHES.get(self.kind)
+        if native is None or self.elements:
+            return self.probe
+        return native.call.format(values=self.values, size=self.size)
+
+    @property
+    def probe(self) -> str:
+        """A plain aggregate that resolves if and only if the values do."""
+        return f"count({self.values})"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Request for the number of rows with an equal key in another table, and the number of rows.
+
+    Attributes
+    ----------
+    expressions : tuple of str
+        Key expressions over the data, as Spark SQL.
+    table : str
+        The other table or view.
+    columns : tuple of str
+        Its key columns, as Spark SQL, in the order of the expressions.
+    nulls : bool
+        True for null-safe equality (null equals null); False to ignore rows where an expression is null.
+    where : str or None
+    """
+
+    expressions: tuple[str, ...]
+    table: str
+    columns: tuple[str, ...]
+    nulls: bool
+    where: str | None
+
+
+SIDES = "__tidegauge_data", "__tidegauge_other"
+"""Aliases of the two tables in a `Condition`; reserved, no column may have these names."""
+
+
+class Condition(Protocol):
+    """A join condition on a row of the data and a row of another table; comparable by equality."""
+
+    def __call__(self, data: Schema, other: Schema) -> str:
+        """Return the condition as Spark SQL, with each column qualified by one of `SIDES`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Request for the number of rows that satisfy a join condition with a row of another table.
+
+    The result also has the number of rows.
+
+    Attributes
+    ----------
+    condition : Condition
+    table : str
+        The other table or view.
+    """
+
+    condition: Condition
+    table: str
+
+
+class CustomRequest(ABC):
+    """A request of a product, answered by a job of its own.
+
+    Subclasses are frozen dataclasses: equal requests are answered once.
+
+    Class attributes
+    ----------------
+    job : str
+        The `tidegauge.analyzers.scan.jobs.ScanJob` that answers one, as ``module:class``.
+    """
+
+    job: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def texts(self) -> tuple[str, ...]:
+        """The Spark SQL over the data that it holds."""
+
+
+class WorkerRequest(CustomRequest):
+    """A request of a product that Python workers answer; several share a job.
+
+    Class attributes
+    ----------------
+    most : int
+        Number of requests that share one.
+
+    Attributes
+    ----------
+    instead : Aggregate or Sketch
+        A request with the same answer, for sessions whose workers lack a package.
+    """
+
+    most: ClassVar[int]
+    instead: Aggregate | Sketch
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The Spark SQL of the request in its place."""
+        return texts_of(self.instead)
+
+
+Request = Aggregate | Frequencies | Sketch | Lookup | Match | CustomRequest
+ROWS = Aggregate("count(1)")
+"""The row count, which every scan requests."""
+
+
+def texts_of(request: Request) -> tuple[str, ...]:
+    """Return a request's Spark SQL over the data, with user-written filters on separate lines."""
+    match request:
+        case Aggregate(text, rows):
+            found: tuple[str | None, ...] = (text, rows and f"(\n{rows}\n)")
+        case Frequencies(expressions, where, numbers):
+            found = (*expressions, numbers, where and f"(\n{where}\n)")
+        case Lookup(expressions=expressions, where=where):
+            found = (*expressions, where and f"(\n{where}\n)")
+        case Sketch(_, values):
+            found = (values,)
+        case CustomRequest():
+            found = request.texts
+        case Match():  # it may read any column
+            found = ()
+    return tuple(text for text in found if text)
 
 
 S = TypeVar("S", bound=State)
@@ -309,7 +552,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
         Examples
         --------
-        >>> from tidegauge.analyzers.measures.sums import Mean, SumAndCount
+        >>> from tidegauge.analyzers.measures.moments import Mean, SumAndCount
         >>> Mean("amount").compute_metric_from(SumAndCount(10.0, 4)).value
         2.5
         >>> Mean("amount").compute_metric_from(None).failed
@@ -338,7 +581,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
         Examples
         --------
-        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
         >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
         >>> monday = InMemoryStateProvider()
         >>> monday.persist(Size(), NumMatches(3))
@@ -393,7 +636,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
         Examples
         --------
-        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
         >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
         >>> states = InMemoryStateProvider()
         >>> states.persist(Size(), NumMatches(3))
@@ -409,7 +652,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
         Examples
         --------
-        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
         >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
         >>> monday, tuesday, both = (InMemoryStateProvider() for _ in range(3))
         >>> monday.persist(Size(), NumMatches(3))
@@ -427,7 +670,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
         Examples
         --------
-        >>> from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+        >>> from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
         >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
         >>> monday, copy = InMemoryStateProvider(), InMemoryStateProvider()
         >>> monday.persist(Size(), NumMatches(3))
@@ -573,3 +816,106 @@ def _family(schema: Schema, column: str) -> str:
 def _loaded(owner: Analyzer[Any, Any], source: StateLoader) -> Any:
     state = source.load(owner)
     return None if state is None else as_state(owner.state_type, state)
+
+
+_MAGIC = b"tidegauge state\n"
+
+
+class InMemoryStateProvider:
+    """State provider backed by a dictionary, keyed by the analyzer's statistic.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+    >>> states = InMemoryStateProvider()
+    >>> states.persist(Size(), NumMatches(3))
+    >>> Size().load_state_and_compute_metric(states).value
+    3.0
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, State] = {}
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's state, or None if none is stored.
+
+        Examples
+        --------
+        >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+        >>> states = InMemoryStateProvider()
+        >>> states.persist(Size(), NumMatches(3))
+        >>> states.load(Size())
+        NumMatches(num_matches=3)
+        """
+        return self._states.get(analyzer.statistic())
+
+    def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
+        """Store the analyzer's state, replacing an earlier one."""
+        self._states[analyzer.statistic()] = state
+
+
+class FileSystemStateProvider:
+    """State provider backed by a folder or a prefix of an object store, with one file per state.
+
+    The file name is a hash of the analyzer's statistic; the file holds the state's tag, a SHA-256
+    checksum and the payload. Writes are atomic: a reader sees the old state or the new one.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A path, or a URI that Arrow or fsspec can reach: ``s3://`` (``s3a://`` is the same),
+        ``gs://``, ``abfss://``, ``hdfs://``. Credentials come from the environment, as for any
+        program of the store. Created on the first write.
+
+    Raises
+    ------
+    FileSystemError
+        If no installed package knows the URI's scheme.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tidegauge.analyzers.measures.counts import NumMatches, Size
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     FileSystemStateProvider(folder).persist(Size(), NumMatches(3))
+    ...     FileSystemStateProvider(folder).load(Size())
+    NumMatches(num_matches=3)
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = str(folder)
+        file_system(self.folder)
+
+    def _file(self, analyzer: Analyzer[Any, Any]) -> str:
+        return child(self.folder, f"{key_of(analyzer.statistic())}.state")
+
+    def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
+        """Return the analyzer's state, or None if no file exists.
+
+        Raises
+        ------
+        CorruptStateError
+            If the checksum does not match or the payload does not parse.
+        """
+        file = self._file(analyzer)
+        try:
+            content = read_file(file)
+        except FileNotFoundError:
+            return None
+        head, _, rest = content.removeprefix(_MAGIC).partition(b"\n")
+        checksum, _, payload = rest.partition(b"\n")
+        if not content.startswith(_MAGIC) or checksum != _checksum(head, payload):
+            msg = f"the state in {file} is damaged: its checksum differs"
+            raise CorruptStateError(msg)
+        return read_state(head.decode(errors="backslashreplace"), payload)
+
+    def persist(self, analyzer: Analyzer[Any, Any], state: State) -> None:
+        """Write the analyzer's state, replacing an earlier one."""
+        payload = state.pack()
+        tag = state.tag.encode()
+        content = b"\n".join([_MAGIC + tag, _checksum(tag, payload), payload])
+        write_file(self._file(analyzer), content)
+
+
+def _checksum(tag: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(tag + b"\n" + payload).hexdigest().encode()

@@ -62,8 +62,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from tidegauge.analyzers.core.formatting import middle_cut
-from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets, middle_cut
 
 
 def nearest(wanted: str, available: Iterable[str], least: float = 0.5) -> str | None:

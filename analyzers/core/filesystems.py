@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, FileSystemError, TidegaugeError
-from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from tidegauge.analyzers.core.analyzer import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.errors import MetricError, PrivateColumnError, SuiteError
 from tidegauge.analyzers.core.partitions import TimeFormat, recognise_time
-from tidegauge.analyzers.core.requests import Frequencies, Request, Sketch, WorkerRequest
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import parts, without_filters, without_literals, words_in
 

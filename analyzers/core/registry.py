@@ -1,25 +1,305 @@
-"""Lazy registries of analyzers and detectors by name, and the modules of the built-in ones.
+"""Descriptions, registered by name and imported when they are first used.
 
-A module is imported when one of its names is first looked up, so reading a history does not import
-packages (`tidegauge.griffin`, `tidegauge.consistency`, ...) whose analyzers it does not contain.
+Analyzers and detectors are descriptions: frozen, hashable dataclasses of options with a repr that can be
+parsed back. One can be a dictionary key, be stored as JSON under a stable hash, be written in a suite file,
+and be printed so that it can be pasted into Python.
+
+A `Registry` finds their classes by name. A module is imported when one of its names is first looked up, so
+reading a history does not import packages (`tidegauge.griffin`, `tidegauge.consistency`, ...) whose
+analyzers it does not contain. Single objects are named as ``module:attribute`` and imported by `resolve`;
+`Rendered` results name the function that shows them in notebooks.
+
+Plug-ins from other packages are discovered by entry points. A package lists its modules under the groups
+``tidegauge.analyzers`` or ``tidegauge.detectors``; importing a module registers what it defines, as for
+built-in modules. The group ``tidegauge.sinks`` lists functions that take a message's title and body, and the
+text after the sink's name. A plug-in that cannot be imported, or registers a name that is taken, is skipped as
+a whole with a warning; everything else continues.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache, wraps
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Generic, TypeVar
 
-from tidegauge.analyzers.core.description import (
-    OPTION_TYPES,
-    Description,
-    check_positional,
-    is_supported_type,
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    PluginWarning,
+    SuiteError,
+    UnknownNameError,
+    describe,
 )
-from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
-from tidegauge.analyzers.core.plugins import guard, load_plugins
+
+
+def resolve(name: str) -> Any:
+    """Import the object that ``module:attribute`` names.
+
+    Lower layers name what higher ones provide (the scan, the jobs of products, the rendering in
+    notebooks), so that imports run one way and are paid for when they are needed.
+
+    Examples
+    --------
+    >>> resolve("fractions:Fraction")(1, 2)
+    Fraction(1, 2)
+    """
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+class Rendered:
+    """Base of results that notebooks show as HTML.
+
+    The HTML is written by `tidegauge.display`, which is imported when something is shown.
+
+    Class attributes
+    ----------------
+    renderer : str
+        A function from the object to HTML, as ``module:function``.
+    """
+
+    __slots__ = ()
+    renderer: ClassVar[str]
+
+    def _repr_html_(self) -> str:
+        html: str = resolve(self.renderer)(self)
+        return html
+
+
+_GUARDED: list[tuple[dict[str, Any], Callable[[], object]]] = []
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A loaded entry point, or the reason why it could not be loaded.
+
+    Attributes
+    ----------
+    name : str
+        The entry point's name.
+    package : str
+    problem : str
+        The error; empty if it was loaded.
+    value : object
+        The object that the entry point refers to.
+    """
+
+    name: str
+    package: str
+    problem: str = ""
+    value: Any = None
+
+
+def guard(registry: dict[str, Any], complete: Callable[[], object] = lambda: None) -> None:
+    """Register a registry for rollback: it is restored if a plug-in fails while loading.
+
+    Parameters
+    ----------
+    registry : dict
+    complete : callable, optional
+        Imports all built-in entries. It is called before the first plug-in is loaded, so that the
+        restored snapshot includes them: a module that is already imported does not register again.
+    """
+    _GUARDED.append((registry, complete))
+
+
+@cache
+def load_plugins(group: str) -> tuple[Plugin, ...]:
+    """Import all plug-ins of a group, once, and return each with its value or its problem."""
+    found = []
+    points = sorted(entry_points(group=group), key=lambda point: point.name)
+    for _, complete in list(_GUARDED) if points else ():
+        complete()
+    for point in points:
+        package = point.dist.name if point.dist else "an unknown package"
+        before = [(registry, dict(registry)) for registry, _ in _GUARDED]
+        try:
+            value = point.load()
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything
+            for registry, kept in before:
+                registry.clear()
+                registry.update(kept)
+            found.append(Plugin(point.name, package, describe(error)))
+            msg = f"plug-in {point.name!r} of {package} was skipped: {describe(error)}"
+            warnings.warn(msg, PluginWarning, stacklevel=2)
+        else:
+            found.append(Plugin(point.name, package, value=value))
+    return tuple(found)
+
+
+@dataclass(frozen=True, repr=False)
+class Description:
+    """Base class: a frozen dataclass of options. Text values are converted to the option's type."""
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = _typed(type(self).__name__, option, getattr(self, option.name))
+            object.__setattr__(self, option.name, value)
+
+    def check_parameters(self) -> None:
+        """Raise `IllegalAnalyzerParameterError` if an option has an invalid value; no-op here."""
+
+    def options(self) -> dict[str, Any]:
+        """Return all options by name.
+
+        An option added after the first release has ``{"since": "0.2"}`` in its field's metadata and is
+        omitted while it has its default, so that stored keys stay valid.
+        """
+        kept = [f for f in fields(self) if "since" not in f.metadata or not _is_default(self, f)]
+        return {f.name: getattr(self, f.name) for f in kept}
+
+    def __repr__(self) -> str:
+        """Return text that `Registry.parse` can parse."""
+        words = []
+        for option in sorted(fields(self), key=lambda option: bool(option.kw_only)):
+            value = getattr(self, option.name)
+            if isinstance(value, tuple):
+                value = list(value) if len(value) != 1 else value[0]
+            if not _is_default(self, option):
+                required = option.default is MISSING and not option.kw_only
+                words.append(repr(value) if required else f"{option.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+def explained(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a description's ``__init__`` so that an unknown option is answered with the nearest."""
+
+    @wraps(init)
+    def checked(self: Description, *values: Any, **options: Any) -> None:
+        try:
+            init(self, *values, **options)
+        except TypeError as error:
+            name, known = type(self).__name__, {option.name: option for option in fields(self)}
+            for option in options:
+                if option not in known:
+                    raise UnknownNameError(f"option of {name}", option, known) from error
+            check_positional(name, values, list(known.values()))
+            raise
+
+    return checked
+
+
+def check_positional(name: str, values: Sequence[Any], options: Sequence[Field[Any]]) -> list[str]:
+    """Return the names of options that are given by their place.
+
+    Raises
+    ------
+    SuiteError
+        If more values are given.
+    """
+    order = [option.name for option in options if not option.kw_only]
+    if len(values) > len(order):
+        named = [option.name for option in options if option.kw_only]
+        hint = f"; give {', '.join(f'{option}=' for option in named)} by name" if named else ""
+        msg = f"{name} takes at most {len(order)} values without a name, got {len(values)}{hint}"
+        raise SuiteError(msg)
+    return order
+
+
+def check_choice(owner: Description, option: str, values: Sequence[str]) -> None:
+    """Raise `IllegalAnalyzerParameterError` unless an option has one of the allowed values."""
+    value = getattr(owner, option)
+    if value not in values:
+        known = ", ".join(map(repr, values))
+        msg = f"{type(owner).__name__}: {option} must be one of {known}, not {value!r}"
+        raise IllegalAnalyzerParameterError(msg)
+
+
+def canonical_json(value: Any) -> str:
+    """Serialize to canonical JSON: sorted keys, no spaces, tuples as lists."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def key_of(canonical: str) -> str:
+    """Return the SHA-256 hex digest of a canonical text, which repositories use as its key."""
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _is_default(owner: object, option: Field[Any]) -> bool:
+    return option.default is not MISSING and bool(getattr(owner, option.name) == option.default)
+
+
+# Options come from Python, YAML (all text) and stored JSON; each is converted by its annotation.
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value
+
+
+def _filter(value: Any) -> str | None:
+    return None if value is None else _text(value).strip()
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(value)  # noqa: TRY004 - one exception type for everything unreadable
+    return float(value)
+
+
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _integer(value: Any) -> int:
+    number = _number(value)
+    if not number.is_integer():
+        raise ValueError(value)
+    return int(value)
+
+
+def _flag(value: Any) -> bool:
+    flags = {True: True, False: False, "true": True, "false": False}
+    return flags[value.casefold() if isinstance(value, str) else value]
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return (_text(value),) if isinstance(value, str) else tuple(map(_text, value))
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    return tuple(map(_number, value)) if isinstance(value, list | tuple) else (_number(value),)
+
+
+OPTION_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "str": ("a text that is not empty", _text),
+    "str | None": ("Spark SQL", _filter),
+    "float": ("a number", _number),
+    "float | None": ("a number or nothing", _number_or_none),
+    "int": ("a whole number", _integer),
+    "bool": ("true or false", _flag),
+    "tuple[str, ...]": ("a name or a list of names", _names),
+    "tuple[float, ...]": ("a list of numbers", _numbers),
+}
+
+
+def _annotation(option: Field[Any]) -> str:
+    """Return an option's type annotation as text."""
+    if isinstance(option.type, type) and not hasattr(option.type, "__args__"):
+        return option.type.__name__
+    return str(option.type)
+
+
+def is_supported_type(option: Field[Any]) -> bool:
+    """Return whether an option's type can be read from text, YAML and JSON."""
+    return _annotation(option) in OPTION_TYPES
+
+
+def _typed(owner: str, option: Field[Any], value: Any) -> Any:
+    wanted, convert = OPTION_TYPES[_annotation(option)]
+    try:
+        return convert(value)
+    except (TypeError, ValueError, KeyError) as error:
+        msg = f"{owner}: {option.name} must be {wanted}, not {value!r}"
+        raise IllegalAnalyzerParameterError(msg) from error
+
 
 D = TypeVar("D", bound="Description")
 C = TypeVar("C", bound="type[Description]")
@@ -29,55 +309,62 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
         "HistogramBinned",
         "KLLSketch",
     ),
-    "tidegauge.analyzers.measures.cardinality": ("ApproxCountDistinct",),
-    "tidegauge.analyzers.measures.columns": (
-        "ColumnCount",
-        "ColumnExists",
-        "SchemaMatch",
+    "tidegauge.analyzers.measures.cardinality": (
+        "ApproxCountDistinct",
+        "ApproxDistinctness",
+        "ApproxUniqueValueRatio",
+        "ApproxUniqueness",
     ),
     "tidegauge.analyzers.measures.counts": (
+        "ColumnCount",
+        "ColumnExists",
+        "ColumnMatch",
         "Completeness",
         "Compliance",
+        "DatasetMatch",
+        "ReferentialIntegrity",
+        "SchemaMatch",
         "Size",
         "ZerosCount",
     ),
     "tidegauge.analyzers.measures.custom": ("CustomSql",),
-    "tidegauge.analyzers.measures.exact_quantiles": (
-        "ExactQuantile",
-        "InterquartileRange",
-    ),
     "tidegauge.analyzers.measures.extremes": (
+        "Freshness",
+        "MaxTime",
         "Maximum",
+        "MinTime",
         "Minimum",
         "Range",
     ),
-    "tidegauge.analyzers.measures.group_sums": ("HistogramOfSums",),
-    "tidegauge.analyzers.measures.histogram": ("Histogram",),
-    "tidegauge.analyzers.measures.information": (
+    "tidegauge.analyzers.measures.frequencies": (
+        "CountDistinct",
+        "Distinctness",
+        "DuplicateRowCount",
         "Entropy",
+        "ExactQuantile",
+        "InterquartileRange",
         "MutualInformation",
+        "UniqueValueRatio",
+        "Uniqueness",
+    ),
+    "tidegauge.analyzers.measures.histogram": (
+        "Histogram",
+        "HistogramOfSums",
     ),
     "tidegauge.analyzers.measures.moments": (
         "Correlation",
         "Kurtosis",
+        "Mean",
+        "RatioOfSums",
         "Skewness",
         "StandardDeviation",
+        "Sum",
         "Variance",
     ),
     "tidegauge.analyzers.measures.quantiles": (
         "ApproxQuantile",
         "ApproxQuantiles",
-    ),
-    "tidegauge.analyzers.measures.references": (
-        "ColumnMatch",
-        "DatasetMatch",
-        "ReferentialIntegrity",
-    ),
-    "tidegauge.analyzers.measures.req": ("ReqQuantile",),
-    "tidegauge.analyzers.measures.sums": (
-        "Mean",
-        "RatioOfSums",
-        "Sum",
+        "ReqQuantile",
     ),
     "tidegauge.analyzers.measures.texts": (
         "DataType",
@@ -85,37 +372,19 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
         "MinLength",
         "PatternMatch",
     ),
-    "tidegauge.analyzers.measures.times": (
-        "Freshness",
-        "MaxTime",
-        "MinTime",
-    ),
     "tidegauge.analyzers.measures.top_values": ("TopValues",),
-    "tidegauge.analyzers.measures.tuples": (
-        "ApproxDistinctness",
-        "ApproxUniqueValueRatio",
-        "ApproxUniqueness",
-    ),
-    "tidegauge.analyzers.measures.uniqueness": (
-        "CountDistinct",
-        "Distinctness",
-        "DuplicateRowCount",
-        "UniqueValueRatio",
-        "Uniqueness",
-    ),
     "tidegauge.consistency.compare.distributions": (
         "ConsistencyDistribution",
         "ConsistencyEdits",
         "ConsistencyEditsSkipped",
+        "ConsistencyTexts",
     ),
-    "tidegauge.consistency.compare.maps": ("ConsistencyKeys",),
     "tidegauge.consistency.compare.measures": (
         "ConsistencyCells",
+        "ConsistencyKeys",
+        "ConsistencyNumbers",
         "ConsistencyRows",
     ),
-    "tidegauge.consistency.compare.numbers": ("ConsistencyNumbers",),
-    "tidegauge.consistency.compare.texts": ("ConsistencyTexts",),
-    "tidegauge.griffin.measures.accuracy": ("GriffinAccuracy",),
     "tidegauge.griffin.measures.keys": (
         "GriffinDistinctness",
         "GriffinDuplication",
@@ -123,6 +392,7 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
     ),
     "tidegauge.griffin.measures.profiling": ("GriffinProfiling",),
     "tidegauge.griffin.measures.rows": (
+        "GriffinAccuracy",
         "GriffinCompleteness",
         "GriffinConformance",
     ),
@@ -130,6 +400,8 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
     "tidegauge.rules.measures": (
         "FixCount",
         "FixCountRatio",
+        "ParserRejects",
+        "ParserRejectsRatio",
         "RecordRules",
         "RuleRejects",
         "RuleRejectsRatio",
@@ -138,47 +410,55 @@ ANALYZER_MODULES: dict[str, tuple[str, ...]] = {
         "RuleViolations",
         "RuleViolationsRatio",
     ),
-    "tidegauge.rules.parsing.measures": (
-        "ParserRejects",
-        "ParserRejectsRatio",
-    ),
 }
 """Names of the built-in analyzers, by the module that defines them. Add new analyzers here."""
 
 STATE_MODULES: dict[str, tuple[str, ...]] = {
-    "tidegauge.analyzers.measures.cardinality": ("hll",),
-    "tidegauge.analyzers.measures.columns": (
+    "tidegauge.analyzers.measures.cardinality": (
+        "hll",
+        "tuple",
+    ),
+    "tidegauge.analyzers.measures.counts": (
         "column-count",
         "column-exists",
+        "column-matches",
+        "compliance",
+        "num-matches",
+        "num-matches-and-count",
         "schema-match",
     ),
-    "tidegauge.analyzers.measures.counts": ("compliance", "num-matches", "num-matches-and-count"),
     "tidegauge.analyzers.measures.custom": ("custom-sql",),
-    "tidegauge.analyzers.measures.extremes": ("max", "min", "range"),
+    "tidegauge.analyzers.measures.extremes": (
+        "freshness",
+        "max",
+        "min",
+        "range",
+        "time-range",
+    ),
     "tidegauge.analyzers.measures.frequencies": ("frequencies",),
-    "tidegauge.analyzers.measures.group_sums": ("group-sums",),
+    "tidegauge.analyzers.measures.histogram": ("group-sums",),
     "tidegauge.analyzers.measures.moments": (
         "central-moments-2",
         "central-moments-4",
         "co-moments",
+        "sum-and-count",
+        "two-sums",
     ),
-    "tidegauge.analyzers.measures.quantiles": ("kll",),
-    "tidegauge.analyzers.measures.references": ("column-matches",),
-    "tidegauge.analyzers.measures.req": ("req",),
-    "tidegauge.analyzers.measures.sketch_pairs": ("sketch-pairs",),
-    "tidegauge.analyzers.measures.sums": ("sum-and-count", "two-sums"),
+    "tidegauge.analyzers.measures.quantiles": (
+        "kll",
+        "req",
+        "sketch-pairs",
+    ),
     "tidegauge.analyzers.measures.texts": ("data-type",),
-    "tidegauge.analyzers.measures.times": ("freshness", "time-range"),
     "tidegauge.analyzers.measures.top_values": ("frequent-items",),
-    "tidegauge.analyzers.measures.tuples": ("tuple",),
-    "tidegauge.consistency.compare.states": (
+    "tidegauge.consistency.compare.measures": (
         "consistency-cells",
         "consistency-keys",
         "consistency-numbers",
         "consistency-rows",
     ),
-    "tidegauge.griffin.measures.parts": ("griffin-parts",),
-    "tidegauge.rules.state": ("record-counts",),
+    "tidegauge.griffin.measures.base": ("griffin-parts",),
+    "tidegauge.rules.record_counts": ("record-counts",),
 }
 """Kinds of the built-in states (the tag up to the slash), by the module that reads them."""
 

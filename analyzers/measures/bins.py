@@ -8,11 +8,10 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import AnyAnalyzer, ColumnAnalyzer, analyzer
-from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer, ColumnAnalyzer, Sketch, analyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
 from tidegauge.analyzers.core.metric import Interval, Metric, Scale
-from tidegauge.analyzers.core.requests import Sketch
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupingAnalyzer

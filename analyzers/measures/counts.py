@@ -1,28 +1,57 @@
-"""Row counts and shares: Size, Completeness, ZerosCount, Compliance.
+"""Counts and shares: of rows, of columns, and of rows found in another table.
 
-Formulas and null semantics follow Deequ, except that Size of no rows is 0 with a filter, too.
+Of rows: Size, Completeness, ZerosCount, Compliance. Formulas and null semantics follow Deequ, except that
+Size of no rows is 0 with a filter, too.
+
+Of the schema: ColumnCount, ColumnExists, SchemaMatch.
+
+By lookups in a reference table: ReferentialIntegrity, DatasetMatch, ColumnMatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from struct import Struct
 from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import (
     Analyzer,
     ColumnAnalyzer,
+    CustomRequest,
     DatasetAnalyzer,
     Filterable,
+    Lookup,
+    Request,
     ScanAnalyzer,
     analyzer,
 )
 from tidegauge.analyzers.core.conditions import known_sql
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    NoColumnsSpecifiedError,
+    NoSuchColumnError,
+    NumberOfSpecifiedColumnsError,
+    WrongColumnTypeError,
+)
 from tidegauge.analyzers.core.metric import Entity, Scale
-from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import column_sql, count_rows, where_holds
-from tidegauge.analyzers.core.state import Count, DoubleValuedState, State, register_state
+from tidegauge.analyzers.core.registry import canonical_json
+from tidegauge.analyzers.core.schema import Field, Schema
+from tidegauge.analyzers.core.sql import (
+    LENGTHS,
+    DeclaredColumn,
+    column_sql,
+    count_rows,
+    literal,
+    parse_columns,
+    quote,
+    type_text,
+    where_holds,
+)
+from tidegauge.analyzers.core.state import Count, DoubleValuedState, State, mismatch, register_state
 
 
 @register_state("num-matches/1")
@@ -243,3 +272,509 @@ def non_negative(column: str) -> Compliance:
     'coalesce(`amount`, 0) >= 0'
     """
     return Compliance(f"{column} is not negative", f"coalesce({column_sql(column)}, 0) >= 0")
+
+
+@register_state("column-count/1")
+@dataclass(frozen=True, slots=True)
+class ColumnCountState(DoubleValuedState):
+    """Greatest number of columns of the merged data, and the number of rows."""
+
+    layout: ClassVar[Struct] = Struct("<qq")
+    columns: Count = 0
+    count: Count = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the greater number of columns and add the rows."""
+        return type(self)(max(self.columns, other.columns), self.count + other.count)
+
+    def metric_value(self) -> float:
+        """Return the number of columns."""
+        return float(self.columns)
+
+
+@register_state("column-exists/1")
+@dataclass(frozen=True, slots=True)
+class ColumnExistsState(DoubleValuedState):
+    """Number of pieces of data in which a column exists, and number of all pieces."""
+
+    layout: ClassVar[Struct] = Struct("<qq")
+    found: Count = 0
+    pieces: Count = 0
+
+    def combine(self, other: Self) -> Self:
+        """Add both counts."""
+        return type(self)(self.found + other.found, self.pieces + other.pieces)
+
+    def metric_value(self) -> float:
+        """Return 1 if the column exists in every piece, else 0."""
+        return float(self.found == self.pieces)
+
+
+@analyzer
+class ColumnCount(DatasetAnalyzer[ColumnCountState, float]):
+    """Number of columns, partition columns included; the maximum over several partitions.
+
+    Empty metric if nothing was read.
+
+    Examples
+    --------
+    >>> ColumnCount().compute_metric_from(ColumnCountState(7, 1) + ColumnCountState(8, 2)).value
+    8.0
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+    state_type: ClassVar[type[State]] = ColumnCountState
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the number of columns from the schema, and the row count for the weight."""
+        return (str(len(schema.names)), count_rows(self.where))
+
+    def measure(self, state: ColumnCountState) -> float:
+        """Return the number of columns."""
+        if not state.columns:
+            raise self.no_data()
+        return state.metric_value()
+
+
+@analyzer
+class ColumnExists(ColumnAnalyzer[ColumnExistsState, float]):
+    """1 if the column exists, else 0; over several partitions 1 if it exists in all of them.
+
+    Letter case matters if ``spark.sql.caseSensitive`` is set. Empty metric if nothing was read.
+
+    Examples
+    --------
+    >>> ColumnExists("email").compute_metric_from(ColumnExistsState(1, 2)).value
+    0.0
+    """
+
+    scale: ClassVar[Scale] = Scale.FLAG
+    state_type: ClassVar[type[State]] = ColumnExistsState
+
+    def check_schema(self, schema: Schema) -> None:
+        """Accept any schema."""
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return 1 or 0 from the schema, and one piece of data."""
+        try:
+            schema.field(self.column)
+        except NoSuchColumnError:
+            return ("0", "1")
+        return ("1", "1")
+
+    def measure(self, state: ColumnExistsState) -> float:
+        """Return 1 if the column exists in every piece, else 0."""
+        if not state.pieces:
+            raise self.no_data()
+        return state.metric_value()
+
+    def weight(self, state: ColumnExistsState) -> float:
+        """Return the number of pieces of data."""
+        return state.pieces
+
+
+@register_state("schema-match/1")
+@dataclass(frozen=True, slots=True)
+class SchemaMatchState(State):
+    """Differences of the merged data's schemas from a declared one, and number of all pieces."""
+
+    differences: tuple[str, ...] = ()
+    pieces: Count = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the differences of both, each once, and add the pieces."""
+        found = tuple(sorted({*self.differences, *other.differences}))
+        return type(self)(found, self.pieces + other.pieces)
+
+    def pack(self) -> bytes:
+        """Serialize to JSON."""
+        return canonical_json([self.differences, self.pieces]).encode()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize a payload written by `pack`."""
+        differences, pieces = json.loads(payload)
+        return cls(tuple(map(str, differences)), int(pieces))
+
+
+@dataclass(frozen=True)
+class SchemaComparison:
+    """Value of a SchemaMatch metric.
+
+    Attributes
+    ----------
+    differences : tuple of str
+        One sentence for each difference from the declared schema.
+    """
+
+    differences: tuple[str, ...]
+
+    def scalars(self) -> Iterator[tuple[str, float]]:
+        """Yield the number of ``differences``."""
+        yield "differences", len(self.differences)
+
+    def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str]]]:
+        """Return the notebook table: each difference."""
+        return ("difference",), len(self.differences), ((one,) for one in self.differences)
+
+
+@analyzer
+class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
+    """Differences of the schema from a declared one; over several partitions those of all of them.
+
+    Partition columns are columns, too. Letter case matters if ``spark.sql.caseSensitive`` is set.
+    Empty metric if nothing was read.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Names and types as in DDL: ``id BIGINT, name STRING``; a name alone may be of any type.
+        ``NOT NULL`` is ignored: add `Completeness`. A text of a declared length is a ``STRING``, too.
+    extra : bool
+        Whether undeclared columns are allowed.
+    ordered : bool
+        Whether the declared columns must stand in this order.
+
+    Examples
+    --------
+    >>> schema = Schema.from_types({"id": "string", "x": "long"})
+    >>> for difference in SchemaMatch("id BIGINT, name", extra=False).differences(schema):
+    ...     print(difference)
+    'id' is string, not bigint
+    no column 'name'
+    undeclared column 'x'
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+    state_type: ClassVar[type[State]] = SchemaMatchState
+
+    columns: tuple[str, ...]
+    extra: bool = True
+    ordered: bool = False
+
+    @cached_property
+    def declared(self) -> tuple[DeclaredColumn, ...]:
+        """The declared columns."""
+        return parse_columns(", ".join(self.columns))
+
+    def check_parameters(self) -> None:
+        """Require columns that can be read."""
+        try:
+            columns = self.declared
+        except ValueError as error:
+            msg = f"{self!r}: {error}"
+            raise IllegalAnalyzerParameterError(msg) from error
+        if not columns:
+            msg = "SchemaMatch needs at least one column"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def differences(self, schema: Schema) -> Iterator[str]:
+        """Yield a sentence for each difference: types, missing and undeclared columns, the order."""
+
+        def folded(name: str) -> str:
+            return name if schema.case_sensitive else name.casefold()
+
+        types = {folded(f["name"]): type_text(f["type"]) for f in schema.struct["fields"]}
+        sized = {
+            folded(f["name"]): (f.get("metadata") or {}).get(LENGTHS)
+            for f in schema.struct["fields"]
+        }
+        declared = {folded(column.name): column for column in self.declared}
+        for key, column in declared.items():
+            if key not in types:
+                yield f"no column {column.name!r}"
+            elif column.type not in {None, types[key], sized[key]}:
+                yield f"{column.name!r} is {sized[key] or types[key]}, not {column.type}"
+        if not self.extra:
+            yield from (
+                f"undeclared column {name!r}"
+                for name in schema.names
+                if folded(name) not in declared
+            )
+        there = [name for name in schema.names if folded(name) in declared]
+        wanted = [column.name for key, column in declared.items() if key in types]
+        if self.ordered and list(map(folded, there)) != list(map(folded, wanted)):
+            yield f"the order is {', '.join(there)}, not {', '.join(wanted)}"
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the differences, found on the schema, and one piece of data."""
+        return (literal(json.dumps(list(self.differences(schema)))), "1")
+
+    def fold(self, cells: Sequence[Any]) -> SchemaMatchState:
+        """Return the state of one piece of data."""
+        return SchemaMatchState(tuple(sorted(json.loads(cells[0]))), cells[1])
+
+    def measure(self, state: SchemaMatchState) -> SchemaComparison:
+        """Return the differences."""
+        if not state.pieces:
+            raise self.no_data()
+        return SchemaComparison(state.differences)
+
+    def weight(self, state: SchemaMatchState) -> float:
+        """Return the number of pieces of data."""
+        return state.pieces
+
+
+def _check_pairs(
+    owner: Analyzer[Any, Any], what: str, own: Sequence[str], other: Sequence[str]
+) -> None:
+    """Require at least one name, and equally many on both sides if the other side has any."""
+    if not own:
+        msg = f"{type(owner).__name__} needs at least one {what}"
+        raise NoColumnsSpecifiedError(msg)
+    if other and len(other) != len(own):
+        msg = f"{owner!r}: {len(own)} {what}s and {len(other)} to compare with"
+        raise NumberOfSpecifiedColumnsError(msg)
+
+
+@dataclass(frozen=True, repr=False)
+class _LookupAnalyzer(RatioAnalyzer):
+    nulls: ClassVar[bool]
+
+    columns: tuple[str, ...]
+    table: str
+    reference_columns: tuple[str, ...] = ()
+
+    @property
+    def entity(self) -> Entity:
+        """Column or multicolumn."""
+        return Entity.COLUMN if len(self.columns) == 1 else Entity.MULTICOLUMN
+
+    @property
+    def instance(self) -> str:
+        """The columns joined by commas."""
+        return ",".join(self.columns)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The reference table."""
+        return (self.table,)
+
+    def check_parameters(self) -> None:
+        """Require at least one column, and equally many on both sides."""
+        _check_pairs(self, "column", self.columns, self.reference_columns)
+
+    def check_schema(self, schema: Schema) -> None:
+        """Require existing columns that are not nested."""
+        for column in self.columns:
+            schema.plain(column)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the number of rows found in the reference table."""
+        own = tuple(schema.plain(column).sql for column in self.columns)
+        other = tuple(map(quote, self.reference_columns)) or own
+        return (Lookup(own, self.table, other, self.nulls, self.where),)
+
+    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
+        """Return the state of both counts."""
+        return super().fold(cells[0] or ())
+
+
+@analyzer
+class ReferentialIntegrity(_LookupAnalyzer):
+    """Share of rows whose key exists in a reference table; repeated keys count each time.
+
+    As with SQL foreign keys, a row whose key contains a null refers to nothing and is not counted.
+    Empty metric if there are no other rows.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Key columns.
+    table : str
+        Reference table or view. A change to it marks every partition as changed.
+    reference_columns : str or sequence of str, optional
+        Key columns of the reference table; the same names if not given.
+
+    Examples
+    --------
+    >>> rule = ReferentialIntegrity("carrier", "warehouse.airlines", "code")
+    >>> rule.compute_metric_from(NumMatchesAndCount(9, 10)).value
+    0.9
+    """
+
+    nulls: ClassVar[bool] = False
+
+
+@analyzer
+class DatasetMatch(_LookupAnalyzer):
+    """Share of rows that have an equal row in a reference table; null equals null.
+
+    Repeated and additional rows of the reference table do not matter: to compare both ways, measure
+    the other table as well. Empty metric at zero rows.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Columns to compare.
+    table : str
+        Reference table or view.
+    reference_columns : str or sequence of str, optional
+        Columns of the reference table; the same names if not given.
+
+    Examples
+    --------
+    >>> match = DatasetMatch(["id", "amount"], "backup.orders")
+    >>> match.compute_metric_from(NumMatchesAndCount(3, 4)).value
+    0.75
+    """
+
+    nulls: ClassVar[bool] = True
+
+
+@register_state("column-matches/1")
+@dataclass(frozen=True, slots=True)
+class ColumnMatches(State):
+    """Number of compared rows, and of those with an equal value in each of some columns.
+
+    Examples
+    --------
+    >>> ColumnMatches((2, 3), 3) + ColumnMatches((1, 0), 1)
+    ColumnMatches(matches=(3, 3), count=4)
+    """
+
+    matches: tuple[Count, ...] = ()
+    count: Count = 0
+
+    def combine(self, other: Self) -> Self:
+        """Add the numbers of each column."""
+        if not self.matches or not other.matches:
+            return self if self.matches else other
+        if len(self.matches) != len(other.matches):
+            raise mismatch("numbers of columns", len(self.matches), len(other.matches))
+        pairs = zip(self.matches, other.matches, strict=True)
+        return type(self)(tuple(a + b for a, b in pairs), self.count + other.count)
+
+    def pack(self) -> bytes:
+        """Serialize the number of rows, then those of the columns."""
+        return struct.pack(f"<{1 + len(self.matches)}q", self.count, *self.matches)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize the output of `pack`."""
+        count, *matches = struct.unpack(f"<{len(payload) // 8}q", payload)
+        return cls(tuple(matches), count)
+
+
+@dataclass(frozen=True)
+class KeyedComparison(CustomRequest):
+    """Request for the numbers of rows that equal those of another table with the same key.
+
+    The answer has one number for each pair of columns, then the number of rows whose key was found.
+
+    Attributes
+    ----------
+    keys, columns : tuple of str
+        Of the data, as Spark SQL.
+    table : str
+    reference_keys, reference_columns : tuple of str
+        Of the other table, as Spark SQL.
+    where : str or None
+    """
+
+    job: ClassVar[str] = "tidegauge.analyzers.scan.jobs:Comparing"
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    table: str
+    reference_keys: tuple[str, ...]
+    reference_columns: tuple[str, ...]
+    where: str | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns and the filter."""
+        return (*self.keys, *self.columns, *([f"(\n{self.where}\n)"] if self.where else []))
+
+
+@analyzer
+class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
+    """Share of rows whose value equals that of the row with the same key in another table, by column.
+
+    Null equals null, and NaN equals NaN. Only rows whose key exists in the other table are compared;
+    `ReferentialIntegrity` tells how many these are. A key that holds a null refers to nothing. If the
+    other table has a key several times with different values in a column, no value equals them.
+    Empty metric if no row has its like.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+        Columns to compare.
+    table : str
+        Reference table or view. A change to it marks every partition as changed.
+    keys : str or sequence of str
+        Columns that identify a row.
+    reference_columns, reference_keys : str or sequence of str, optional
+        The columns of the reference table; the same names if not given.
+
+    Examples
+    --------
+    >>> match = ColumnMatch(["amount", "status"], "backup.orders", "id")
+    >>> match.compute_metric_from(ColumnMatches((3, 4), 4)).value
+    {'amount': 0.75, 'status': 1.0}
+    """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+    state_type: ClassVar[type[State]] = ColumnMatches
+
+    columns: tuple[str, ...]
+    table: str
+    keys: tuple[str, ...]
+    reference_columns: tuple[str, ...] = ()
+    reference_keys: tuple[str, ...] = ()
+
+    @property
+    def entity(self) -> Entity:
+        """Multicolumn."""
+        return Entity.MULTICOLUMN
+
+    @property
+    def instance(self) -> str:
+        """The key columns joined by commas."""
+        return ",".join(self.keys)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The reference table."""
+        return (self.table,)
+
+    def check_parameters(self) -> None:
+        """Require keys and columns, and equally many on both sides."""
+        _check_pairs(self, "column", self.columns, self.reference_columns)
+        _check_pairs(self, "key", self.keys, self.reference_keys)
+
+    def check_schema(self, schema: Schema) -> None:
+        """Require existing columns that are not nested, nor intervals."""
+        self.requests(schema)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the numbers of equal rows."""
+        keys, columns = (
+            tuple(_ordered(schema, name).sql for name in names)
+            for names in (self.keys, self.columns)
+        )
+        other_keys, other_columns = (
+            tuple(map(quote, names)) or own
+            for names, own in ((self.reference_keys, keys), (self.reference_columns, columns))
+        )
+        return (KeyedComparison(keys, columns, self.table, other_keys, other_columns, self.where),)
+
+    def fold(self, cells: Sequence[Any]) -> ColumnMatches:
+        """Return the state of the numbers."""
+        *matches, count = cells[0] or (0,)
+        return ColumnMatches(tuple(matches), count) if count else ColumnMatches()
+
+    def measure(self, state: ColumnMatches) -> Mapping[str, float]:
+        """Return the share of each column."""
+        if not state.count:
+            raise self.no_data()
+        pairs = zip(self.columns, state.matches, strict=True)
+        return {column: matches / state.count for column, matches in pairs}
+
+
+def _ordered(schema: Schema, column: str) -> Field:
+    """Resolve a column of a type that Spark can order."""
+    found = schema.plain(column)
+    if found.kind == "interval":
+        raise WrongColumnTypeError(column, found.kind, "a type other than an interval")
+    return found

@@ -8,23 +8,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, analyzer
-from tidegauge.analyzers.core.description import check_choice
+from tidegauge.analyzers.core.analyzer import (
+    Aggregate,
+    Analyzer,
+    CustomRequest,
+    Filterable,
+    Request,
+    analyzer,
+)
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricRuntimeError
-from tidegauge.analyzers.core.exact import (
+from tidegauge.analyzers.core.metric import Entity, Scale
+from tidegauge.analyzers.core.registry import check_choice
+from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.sql import count_rows, words_in
+from tidegauge.analyzers.core.state import (
+    Count,
     Number,
+    State,
     add,
     agree,
     greatest,
     least,
+    mismatch,
     pack_number,
+    register_state,
     unpack_number,
 )
-from tidegauge.analyzers.core.metric import Entity, Scale
-from tidegauge.analyzers.core.requests import Aggregate, CustomRequest, Request
-from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import count_rows, words_in
-from tidegauge.analyzers.core.state import Count, State, mismatch, register_state
 
 MERGES = ("none", "sum", "min", "max")
 _HEAD = struct.Struct("<qqB")
@@ -105,7 +114,7 @@ class CustomQuery(CustomRequest):
     where : str or None
     """
 
-    job: ClassVar[str] = "tidegauge.analyzers.scan.queries:Querying"
+    job: ClassVar[str] = "tidegauge.analyzers.scan.jobs:Querying"
 
     sql: str
     view: str

@@ -1,31 +1,43 @@
-"""Minimum and maximum values: Minimum, Maximum, Range.
+"""Smallest and largest values of numbers, dates and timestamps.
 
-Values go straight from Spark's ``min`` and ``max`` into the state, in the column's own precision.
-NaN is Spark's greatest number: the maximum of a column with a NaN is NaN, its minimum only if every
-value is NaN.
+Minimum, Maximum and Range: values go straight from Spark's ``min`` and ``max`` into the state, in the
+column's own precision. NaN is Spark's greatest number: the maximum of a column with a NaN is NaN, its
+minimum only if every value is NaN.
+
+MinTime, MaxTime and Freshness: a TIMESTAMP is an instant: seconds since 1970 in UTC. A DATE and a
+TIMESTAMP_NTZ are wall-clock times without a zone: seconds from 1970-01-01 00:00 to what the clock shows,
+which is midnight for a date. Neither depends on the session's time zone. States hold whole microseconds.
 """
 
 from __future__ import annotations
 
+import re
 import struct
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan
+from struct import Struct
 from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
-from tidegauge.analyzers.core.exact import (
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.registry import canonical_json
+from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
+from tidegauge.analyzers.core.sql import NAMELESS, quote, wall_clock_micros, where_holds, words_in
+from tidegauge.analyzers.core.state import (
+    READERS,
+    Count,
+    DoubleValuedState,
     Number,
+    State,
     greatest,
     least,
     pack_number,
+    register_state,
     subtract,
     unpack_number,
 )
-from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import where_holds
-from tidegauge.analyzers.core.state import READERS, Count, DoubleValuedState, register_state
 
 _COUNT = struct.Struct("<q")
 
@@ -217,3 +229,236 @@ class Range(ExtremeAnalyzer):
     scale: ClassVar[Scale] = Scale.POSITIVE
     state_type: ClassVar[type[Any]] = RangeState
     aggregates: ClassVar[tuple[str, ...]] = ("min", "max")
+
+
+_SECOND = 1_000_000
+_NEVER = -(1 << 63)
+
+
+@register_state("time-range/1")
+@dataclass(frozen=True, slots=True)
+class TimeRangeState(State):
+    """Earliest and latest time, in microseconds, and the number of values."""
+
+    depends_on_types: ClassVar[bool] = True
+    layout: ClassVar[Struct] = Struct("<qqq")
+    earliest: int = 0
+    latest: int = 0
+    count: Count = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the earliest and the latest time and add the counts."""
+        if not self.count or not other.count:
+            return self if self.count else other
+        return type(self)(
+            min(self.earliest, other.earliest),
+            max(self.latest, other.latest),
+            self.count + other.count,
+        )
+
+
+@register_state("freshness/1")
+@dataclass(frozen=True, slots=True)
+class FreshnessState(State):
+    """Latest time, the reference time to compare it with, and the number of values."""
+
+    depends_on_types: ClassVar[bool] = True
+    layout: ClassVar[Struct] = Struct("<qqq")
+    latest: int = _NEVER
+    until: int = _NEVER
+    count: Count = 0
+
+    def combine(self, other: Self) -> Self:
+        """Keep the later times and add the counts."""
+        return type(self)(
+            max(self.latest, other.latest),
+            max(self.until, other.until),
+            self.count + other.count,
+        )
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether latest time and count are equal; the reference time is ignored."""
+        return (self.latest, self.count) == (other.latest, other.count)
+
+
+def _micros(field: Field, aggregate: str, where: str | None) -> str:
+    time = f"{aggregate}({where_holds(where, field.sql)})"
+    match field.kind:
+        case "date":
+            return f"CAST(unix_date({time}) AS BIGINT) * {86400 * _SECOND}"
+        case "timestamp":
+            return f"unix_micros({time})"
+        case _:
+            return wall_clock_micros(time)
+
+
+_ZONED_TIME = re.compile(
+    rf"""\btimestamp(?P<literal>\s*'(?!\s*[-+\d]+[T\s]+[\d:.]+\s*[-+A-Za-z])[^']*')
+      | \b(?:to_)?timestamp(?P<call>\s*\((?!\s*[-+]?\d))
+      | \bas\s+timestamp(?P<cast>\s*\))
+      | {NAMELESS} | `[^`]*`""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+"""Where SQL makes a TIMESTAMP of a text or a date that names no zone."""
+
+
+def as_wall_clock(sql: str, schema: Schema) -> str:
+    """Return SQL whose literals, casts and calls make TIMESTAMP_NTZ of times without a zone.
+
+    A TIMESTAMP without a zone is read by the clocks of the session's zone, and a time that they skip
+    is moved. A literal with a zone stays an instant. SQL that reads columns of numbers, which may be
+    seconds since 1970, stays as it is.
+
+    Examples
+    --------
+    >>> schema = Schema.from_types({"ds": "string", "seconds": "long"})
+    >>> as_wall_clock("timestamp(ds) + INTERVAL 1 DAY", schema)
+    'to_timestamp_ntz(ds) + INTERVAL 1 DAY'
+    >>> as_wall_clock("CAST(ds AS TIMESTAMP)", schema), as_wall_clock("timestamp(seconds)", schema)
+    ('CAST(ds AS TIMESTAMP_NTZ)', 'timestamp(seconds)')
+    >>> as_wall_clock("TIMESTAMP'2018-11-04 00:00:00'", schema)
+    "TIMESTAMP_NTZ'2018-11-04 00:00:00'"
+    >>> as_wall_clock("TIMESTAMP'2018-11-04 00:00:00 UTC'", schema)
+    "TIMESTAMP'2018-11-04 00:00:00 UTC'"
+    """
+    words = words_in(sql)
+    if any(schema.field(quote(n)).kind in NUMERIC for n in schema.names if n.casefold() in words):
+        return sql
+
+    def without_zone(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return f"TIMESTAMP_NTZ{match['literal']}"
+        if match["call"]:
+            return f"to_timestamp_ntz{match['call']}"
+        return f"AS TIMESTAMP_NTZ{match['cast']}" if match["cast"] else match[0]
+
+    return _ZONED_TIME.sub(without_zone, sql)
+
+
+@dataclass(frozen=True, repr=False)
+class _TimeAnalyzer(ColumnAnalyzer[TimeRangeState, float]):
+    scale: ClassVar[Scale] = Scale.TIME
+    state_type: ClassVar[type[State]] = TimeRangeState
+    accepts: ClassVar[str] = "temporal"
+
+    def statistic(self) -> str:
+        """Return the statistic key, shared by MinTime and MaxTime."""
+        return canonical_json({"state": "time-range", "column": self.column, "where": self.where})
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the minimum, the maximum and the number of values."""
+        field = self.field(schema)
+        ends = (_micros(field, name, self.where) for name in ("min", "max"))
+        return (*ends, f"count({self.values(schema)})")
+
+    def fold(self, cells: Sequence[Any]) -> TimeRangeState:
+        """Return the state of both ends and the count."""
+        return TimeRangeState(*cells) if cells[2] else TimeRangeState()
+
+    def measure(self, state: TimeRangeState) -> float:
+        """Return the earliest or latest time, in seconds."""
+        if not state.count:
+            raise self.no_data()
+        return self.end(state) / _SECOND
+
+    @abstractmethod
+    def end(self, state: TimeRangeState) -> int:
+        """Return the earliest or latest time, in microseconds."""
+
+
+@analyzer
+class MinTime(_TimeAnalyzer):
+    """Earliest date or timestamp, in seconds since 1970.
+
+    A TIMESTAMP is counted in UTC; a DATE or TIMESTAMP_NTZ as its clock shows it, whatever the
+    session's time zone. Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> MinTime("at").compute_metric_from(TimeRangeState(86_400_000_000, 86_400_500_000, 2)).value
+    86400.0
+    """
+
+    def end(self, state: TimeRangeState) -> int:
+        """Return the earliest time."""
+        return state.earliest
+
+
+@analyzer
+class MaxTime(_TimeAnalyzer):
+    """Latest date or timestamp, in seconds since 1970.
+
+    A TIMESTAMP is counted in UTC; a DATE or TIMESTAMP_NTZ as its clock shows it, whatever the
+    session's time zone. Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> MaxTime("at").compute_metric_from(TimeRangeState(86_400_000_000, 86_400_500_000, 2)).value
+    86400.5
+    """
+
+    def end(self, state: TimeRangeState) -> int:
+        """Return the latest time."""
+        return state.latest
+
+
+@analyzer
+class Freshness(ColumnAnalyzer[FreshnessState, float]):
+    """Age of the newest value: seconds from the latest date or timestamp to now.
+
+    Nulls are ignored; empty metric if all values are null. Negative if the newest value lies in the
+    future.
+
+    Parameters
+    ----------
+    column : str
+    until : str, optional
+        Spark SQL expression for the reference time, in place of now. For the freshness of old
+        partitions use their end: ``timestamp(ds) + INTERVAL 1 DAY``.
+
+    Notes
+    -----
+    The kind of the column decides how both times are compared:
+
+    - A TIMESTAMP column holds instants. An ``until`` without a zone (a DATE, a TIMESTAMP_NTZ, a text
+      or literal such as ``TIMESTAMP'2024-01-31 12:00:00'``) is read in the session's time zone.
+    - A DATE or TIMESTAMP_NTZ column holds what a clock showed, and a date is its midnight. An
+      ``until`` without a zone is compared as it stands: from 10:00 to 12:00 are 7200 seconds in every
+      zone and on every day. An instant (now, a TIMESTAMP column, a literal with a zone) is first
+      converted to the time that the clocks of the session's time zone show.
+
+    Examples
+    --------
+    >>> state = FreshnessState(latest=86_400_000_000, until=86_460_000_000, count=5)
+    >>> Freshness("at").compute_metric_from(state).value
+    60.0
+    """
+
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = FreshnessState
+    accepts: ClassVar[str] = "temporal"
+    sql_options: ClassVar[tuple[str, ...]] = ("where", "until")
+
+    until: str | None = None
+
+    def aggregations(self, schema: Schema) -> Sequence[str]:
+        """Return the latest value, the reference time and the number of values."""
+        field = self.field(schema)
+        until = "current_timestamp()" if self.until is None else f"(\n{self.until}\n)"
+        if field.kind == "timestamp":
+            until = f"CAST({until} AS TIMESTAMP_LTZ)"
+            latest_until = f"unix_micros(max({where_holds(self.where, until)}))"
+        else:
+            until = f"CAST({as_wall_clock(until, schema)} AS TIMESTAMP_NTZ)"
+            latest_until = wall_clock_micros(f"max({where_holds(self.where, until)})")
+        return (_micros(field, "max", self.where), latest_until, f"count({self.values(schema)})")
+
+    def fold(self, cells: Sequence[Any]) -> FreshnessState:
+        """Return the state of both times and the count."""
+        return FreshnessState(*cells) if cells[2] and cells[1] is not None else FreshnessState()
+
+    def measure(self, state: FreshnessState) -> float:
+        """Return the seconds from the latest value to the reference time."""
+        if not state.count:
+            raise self.no_data()
+        return (state.until - state.latest) / _SECOND

@@ -1,8 +1,12 @@
-"""Value frequencies: the state of every analyzer that needs the exact values.
+"""Value frequencies, and the metrics that need the exact values.
 
 Frequencies are an Arrow table of the grouping columns and a count. They merge by one union and one
 group-by, without Spark, and serialize to a Parquet file, so that large ones can be stored beside
 the database and read by any tool.
+
+From them come uniqueness and distinctness of one or more columns and duplicate rows (rows where all columns
+are null are excluded; a null beside a value counts as a value), Entropy and MutualInformation in nats, and
+exact quantiles: ExactQuantile, InterquartileRange.
 """
 
 from __future__ import annotations
@@ -14,19 +18,39 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import Analyzer, Filterable, T
-from tidegauge.analyzers.core.description import canonical_json
-from tidegauge.analyzers.core.errors import WrongColumnTypeError
-from tidegauge.analyzers.core.metric import Entity, Metric, attempt
-from tidegauge.analyzers.core.requests import Frequencies, Request
+from tidegauge.analyzers.core.analyzer import (
+    Analyzer,
+    Filterable,
+    Frequencies,
+    Request,
+    T,
+    analyzer,
+)
+from tidegauge.analyzers.core.errors import (
+    IllegalAnalyzerParameterError,
+    NoColumnsSpecifiedError,
+    NumberOfSpecifiedColumnsError,
+    WrongColumnTypeError,
+)
+from tidegauge.analyzers.core.metric import Entity, Metric, Scale, attempt
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.state import MAX_COUNT, Count, State, mismatch, register_state
-from tidegauge.analyzers.measures.parquet_pages import column_pages
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.state import (
+    MAX_COUNT,
+    Count,
+    State,
+    mismatch,
+    register_state,
+    subtract,
+)
+from tidegauge.analyzers.measures.serialized_layouts import column_pages
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
 
 COUNT = "count"
 _ROWS, _NULLS = b"tidegauge.num_rows", b"tidegauge.num_nulls"
@@ -530,3 +554,366 @@ class GroupSizeAnalyzer(GroupingAnalyzer[float]):
     def weight(self, state: FrequenciesAndNumRows) -> float:
         """Return the weight by the sizes of the groups: by default the number of rows."""
         return self.weight_of(state)
+
+
+_MICROSECONDS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
+_JSON = (
+    "'ignoreNullFields', 'false', 'timeZone', 'UTC',"
+    f" 'timestampFormat', '{_MICROSECONDS}', 'timestampNTZFormat', '{_MICROSECONDS}'"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class _ColumnsAnalyzer(GroupSizeAnalyzer):
+    scale: ClassVar[Scale] = Scale.RATIO
+
+    columns: tuple[str, ...]
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """The columns to group by."""
+        return self.columns
+
+    def check_parameters(self) -> None:
+        """Require at least one column."""
+        if not self.columns:
+            msg = f"{type(self).__name__} needs at least one column"
+            raise NoColumnsSpecifiedError(msg)
+
+
+@analyzer
+class Uniqueness(_ColumnsAnalyzer):
+    """Share of rows whose value occurs once. Empty metric at zero rows.
+
+    Parameters
+    ----------
+    columns : str or sequence of str
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
+    >>> tg.Uniqueness("x").compute_metric_from(state).value
+    0.25
+    """
+
+    def measure_sizes(self, sizes: Sizes) -> float:
+        """Return the number of values that occur once divided by rows."""
+        if not sizes.num_rows:
+            raise self.no_data()
+        return sizes.num_groups_of(1) / sizes.num_rows
+
+
+@analyzer
+class Distinctness(_ColumnsAnalyzer):
+    """Number of distinct values divided by rows. Empty metric at zero rows.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
+    >>> tg.Distinctness("x").compute_metric_from(state).value
+    0.5
+    """
+
+    def measure_sizes(self, sizes: Sizes) -> float:
+        """Return the number of groups divided by rows."""
+        if not sizes.num_rows:
+            raise self.no_data()
+        return sizes.num_groups / sizes.num_rows
+
+
+@analyzer
+class CountDistinct(_ColumnsAnalyzer):
+    """Number of distinct values; 0 for no rows.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a", None), 1), (("b", "c"), 3)])
+    >>> tg.CountDistinct(["x", "y"]).compute_metric_from(state).value
+    2.0
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+
+    def measure_sizes(self, sizes: Sizes) -> float:
+        """Return the number of groups."""
+        return float(sizes.num_groups)
+
+
+@analyzer
+class UniqueValueRatio(_ColumnsAnalyzer):
+    """Share of distinct values that occur once. Empty metric at zero rows.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
+    >>> tg.UniqueValueRatio("x").compute_metric_from(state).value
+    0.5
+    """
+
+    def measure_sizes(self, sizes: Sizes) -> float:
+        """Return the number of values that occur once divided by distinct values."""
+        if not sizes.num_rows:
+            raise self.no_data()
+        return sizes.num_groups_of(1) / sizes.num_groups
+
+    def weight_of(self, sizes: Sizes) -> float:
+        """Return the number of distinct values."""
+        return sizes.num_groups
+
+
+@analyzer
+class DuplicateRowCount(_ColumnsAnalyzer):
+    """Number of duplicate rows: rows whose value occurs more than once, all occurrences counted.
+
+    0 for no rows.
+
+    Parameters
+    ----------
+    columns : str or sequence of str, optional
+        All columns of the table if not given; rows are then compared by a digest, and only digests
+        are stored. Inside arrays and structs 0.0 and -0.0 differ then.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> state = tg.FrequenciesAndNumRows.from_groups([(("a",), 1), (("b",), 3)])
+    >>> tg.DuplicateRowCount("x").compute_metric_from(state).value
+    3.0
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+
+    columns: tuple[str, ...] = ()
+
+    def check_parameters(self) -> None:
+        """Allow no columns, which stands for all."""
+
+    @property
+    def entity(self) -> Entity:
+        """Dataset if all columns are compared, else column or multicolumn."""
+        return super().entity if self.columns else Entity.DATASET
+
+    @property
+    def instance(self) -> str:
+        """The columns joined by commas; ``*`` for all columns."""
+        return super().instance if self.columns else "*"
+
+    def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
+        """Return the columns, or one digest of all columns."""
+        if self.columns:
+            return super().grouping_expressions(schema)
+        fields = [schema.field(quote(name)) for name in schema.names]
+        names = [field.sql for field in fields]
+        row = f"to_json(struct({', '.join(field.zero_normalized_sql for field in fields)}), map({_JSON}))"
+        nulls = " AND ".join(f"{name} IS NULL" for name in names)
+        return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
+
+    def measure_sizes(self, sizes: Sizes) -> float:
+        """Return the number of rows minus those that occur once."""
+        return float(sizes.num_rows - sizes.num_groups_of(1))
+
+
+def entropy(counts: npt.NDArray[np.int64], groups: npt.NDArray[np.int64] | int = 1) -> float:
+    """Return the entropy, in nats, of a distribution given by counts and how often each occurs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(entropy(np.array([1, 1, 1, 1])), 12) == round(float(np.log(4)), 12)
+    True
+    """
+    import numpy as np
+
+    shares = counts / (counts * groups).sum()
+    return max(float(-(groups * shares * np.log(shares)).sum()), 0.0) + 0.0  # no -0.0
+
+
+@analyzer
+class Entropy(GroupSizeAnalyzer):
+    """Entropy of a column, in nats: the sum of -p ln p over its values.
+
+    Nulls are ignored; empty metric if all values are null.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 2)])
+    >>> round(Entropy("x").compute_metric_from(state).value, 9)
+    0.693147181
+    """
+
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
+    column: str
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """The column to group by."""
+        return (self.column,)
+
+    def measure_sizes(self, sizes: Sizes) -> float:
+        """Return the entropy of the sizes."""
+        if not sizes.num_rows:
+            raise self.no_data()
+        found = sizes.group_sizes()
+        return entropy(found.sizes, found.groups)
+
+
+@analyzer
+class MutualInformation(GroupingAnalyzer[float]):
+    """Mutual information of two columns, in nats.
+
+    The sum of pxy ln(pxy / (px py)) over the pairs of values: 0 if the columns are independent, the
+    entropy of either if each determines the other. A null paired with a value counts as a value
+    (Deequ counts such pairs in the total but drops them from the sum); rows where both are null are
+    excluded. Empty metric if there are no other rows.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.from_groups([(("a", 1), 2), (("b", 2), 2)])
+    >>> round(MutualInformation(["x", "y"]).compute_metric_from(state).value, 9)
+    0.693147181
+    """
+
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
+    columns: tuple[str, ...]
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """Both columns."""
+        return self.columns
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the number of rows."""
+        return state.num_rows
+
+    def check_parameters(self) -> None:
+        """Require exactly two columns."""
+        if len(self.columns) != 2:
+            msg = f"{self!r} needs two columns, not {len(self.columns)}"
+            raise NumberOfSpecifiedColumnsError(msg)
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return the sum of both entropies minus the joint entropy."""
+        if not state.num_rows:
+            raise self.no_data()
+        first, second = (entropy(_marginal(state.frequencies, i)) for i in ("0", "1"))
+        return max(first + second - entropy(state.counts()), 0.0)
+
+
+def _marginal(table: Any, column: str) -> npt.NDArray[np.int64]:
+    sums = table.group_by(column).aggregate([(COUNT, "sum")])
+    counts: npt.NDArray[np.int64] = sums[f"{COUNT}_sum"].to_numpy()
+    return counts
+
+
+def percentiles(state: FrequenciesAndNumRows, ranks: tuple[float, ...]) -> list[float]:
+    """Return the values at ranks in [0, 1], interpolated between the two nearest values.
+
+    Rank r of n values is at position r (n - 1) in their order, as in Spark's ``percentile`` and
+    NumPy's default (Hyndman and Fan, type 7). NaN is the greatest value.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.from_groups([((1,), 1), ((2,), 1), ((3,), 1), ((4,), 1)])
+    >>> percentiles(state, (0.25, 0.5))
+    [1.75, 2.5]
+    """
+    import numpy as np
+
+    values = state.frequencies["0"].cast("float64", safe=False).to_numpy()
+    order = np.argsort(values, kind="stable")  # puts NaN last
+    ends = np.cumsum(state.counts()[order])
+    found = []
+    for rank in ranks:
+        position = rank * (state.num_rows - 1)
+        below, above = int(np.floor(position)), int(np.ceil(position))
+        low, high = values[order[np.searchsorted(ends, [below, above], side="right")]].tolist()
+        share = position - below
+        found.append(low if low == high else low * (1 - share) + high * share)
+    return found
+
+
+@dataclass(frozen=True, repr=False)
+class _PercentileAnalyzer(GroupingAnalyzer[float]):
+    column: str
+
+    @property
+    def grouping_columns(self) -> tuple[str, ...]:
+        """The column to group by."""
+        return (self.column,)
+
+    def check_schema(self, schema: Schema) -> None:
+        """Require a numeric column."""
+        schema.numeric(self.column)
+
+    def weight(self, state: FrequenciesAndNumRows) -> float:
+        """Return the number of values that are not null."""
+        return state.num_rows
+
+
+@analyzer
+class ExactQuantile(_PercentileAnalyzer):
+    """Exact quantile of a numeric column, interpolated between neighbours.
+
+    Nulls are ignored; empty metric if all values are null. NaN is the greatest value. The state
+    holds every distinct value: for large columns use `ApproxQuantile`.
+
+    Parameters
+    ----------
+    column : str
+    quantile : float
+        In [0, 1]; 0 is the minimum, 0.5 the median.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.from_groups([((1,), 1), ((2,), 2), ((9,), 1)])
+    >>> ExactQuantile("x", 0.75).compute_metric_from(state).value
+    3.75
+    """
+
+    scale: ClassVar[Scale] = Scale.SIGNED
+
+    quantile: float
+
+    @property
+    def name(self) -> str:
+        """The name, with the quantile so that two quantiles of one column do not collide."""
+        return f"ExactQuantile-{self.quantile}"
+
+    def check_parameters(self) -> None:
+        """Require a quantile in [0, 1]."""
+        if not 0 <= self.quantile <= 1:
+            msg = f"{self!r}: a quantile lies between 0 and 1"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return the quantile."""
+        if not state.num_rows:
+            raise self.no_data()
+        return percentiles(state, (self.quantile,))[0]
+
+
+@analyzer
+class InterquartileRange(_PercentileAnalyzer):
+    """Exact interquartile range: third quartile minus first; see `ExactQuantile`.
+
+    Examples
+    --------
+    >>> state = FrequenciesAndNumRows.from_groups([((x,), 1) for x in (1, 3, 5, 7, 9)])
+    >>> InterquartileRange("x").compute_metric_from(state).value
+    4.0
+    """
+
+    scale: ClassVar[Scale] = Scale.POSITIVE
+
+    def measure(self, state: FrequenciesAndNumRows) -> float:
+        """Return the third quartile minus the first."""
+        if not state.num_rows:
+            raise self.no_data()
+        first, third = percentiles(state, (0.25, 0.75))
+        return subtract(third, first)

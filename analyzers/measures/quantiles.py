@@ -1,27 +1,47 @@
-"""Approximate, mergeable quantiles: ApproxQuantile, ApproxQuantiles.
+"""Approximate, mergeable quantiles: ApproxQuantile, ApproxQuantiles, and the tail-accurate ReqQuantile.
 
-Both read a KLL sketch (Karnin, Lang, Liberty 2016) that Spark builds and that merges without Spark.
+ApproxQuantile and ApproxQuantiles read a KLL sketch (Karnin, Lang, Liberty 2016) that Spark builds and
+that merges without Spark.
+
+ReqQuantile reads a relative-error quantile (REQ) sketch (Cormode, Karnin, Liberty, Thaler, Veselý 2021). It
+bounds the error of a rank relative to its distance from one end, so that a 99.9th percentile is as accurate
+as a median. Spark has no REQ sketch: each task builds its own in Python and they are merged at the end.
+
+`SketchPairs` holds the distributions of two columns that are mostly equal, and of their differences.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, fields
+from math import ceil, sqrt
+from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, T, analyzer
-from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.analyzer import (
+    ColumnAnalyzer,
+    Request,
+    SingleColumnAnalyzer,
+    Sketch,
+    T,
+    analyzer,
+)
 from tidegauge.analyzers.core.errors import CorruptStateError, IllegalAnalyzerParameterError
-from tidegauge.analyzers.core.metric import Interval, Scale
-from tidegauge.analyzers.core.requests import Sketch
+from tidegauge.analyzers.core.metric import TWO_SIGMA, Interval, Scale
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State, mismatch, register_state
-from tidegauge.analyzers.measures.sketch_layouts import kll_size, kll_values, require_kll
+from tidegauge.analyzers.measures.serialized_layouts import (
+    kll_size,
+    kll_values,
+    require_kll,
+    require_req,
+)
 
 if TYPE_CHECKING:
-    from datasketches import kll_doubles_sketch
+    from datasketches import kll_doubles_sketch, req_items_sketch
+
 
 CONFIDENCE = 0.99
 """Confidence of the rank error bound."""
@@ -70,7 +90,7 @@ class KllState(State):
     @classmethod
     def from_sketches(cls, sketches: Iterable[bytes] | None) -> Self:
         """Build a state from serialized sketches, of Spark or of its Python workers."""
-        return cls.merge(cls(bytes(s)) for s in sketches or () if not _read(s).is_empty())
+        return cls.merge(cls(bytes(s)) for s in sketches or () if not _read_kll(s).is_empty())
 
     def combine(self, other: Self) -> Self:
         """Merge the sketches."""
@@ -95,7 +115,7 @@ class KllState(State):
         if len(filled) < 2:
             return filled[0] if filled else cls()
         merged, *others = sorted(
-            (_read(state.sketch) for state in filled), key=lambda sketch: sketch.k, reverse=True
+            (_read_kll(state.sketch) for state in filled), key=lambda sketch: sketch.k, reverse=True
         )
         # The library reserves levels for the sum, which it computes in 64 bits.
         if sum(sketch.n for sketch in (merged, *others)) >= 1 << 63:
@@ -115,7 +135,7 @@ class KllState(State):
         """
         if ratio <= 1 or not self.sketch:
             return self
-        sketch = _read(self.sketch)
+        sketch = _read_kll(self.sketch)
         k = sketch_size(rank_error(sketch.k) * ratio)
         if k >= sketch.k:
             return self
@@ -131,11 +151,11 @@ class KllState(State):
     @property
     def count(self) -> int:
         """The number of values."""
-        return int(_read(self.sketch).n) if self.sketch else 0
+        return int(_read_kll(self.sketch).n) if self.sketch else 0
 
     def quantiles(self, ranks: Sequence[float]) -> list[float]:
         """Return for each rank the smallest value with at least that share of values <= it."""
-        sketch = _read(self.sketch)
+        sketch = _read_kll(self.sketch)
         ends = {
             0.0: sketch.get_min_value,
             1.0: sketch.get_max_value,
@@ -151,7 +171,7 @@ class KllState(State):
 
     def ranks_below(self, values: Sequence[float]) -> list[float]:
         """Return the share of values below each given value; the sketch must not be empty."""
-        sketch = _read(self.sketch)
+        sketch = _read_kll(self.sketch)
         return [float(sketch.get_rank(value, inclusive=False)) for value in values]
 
     def interval(self, rank: float) -> Interval:
@@ -164,13 +184,13 @@ class KllState(State):
 
     def rank_error(self) -> float:
         """Return the bound on the rank error, at 99 % confidence; 0 for an empty sketch."""
-        return float(_read(self.sketch).normalized_rank_error(False)) if self.sketch else 0.0  # noqa: FBT003
+        return float(_read_kll(self.sketch).normalized_rank_error(False)) if self.sketch else 0.0  # noqa: FBT003
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether count, minimum and maximum are equal and quartiles within both bounds."""
         if not self.sketch or not other.sketch:
             return self.sketch == other.sketch
-        a, b = _read(self.sketch), _read(other.sketch)
+        a, b = _read_kll(self.sketch), _read_kll(other.sketch)
         if (a.n, a.get_min_value(), a.get_max_value()) != (
             b.n,
             b.get_min_value(),
@@ -185,7 +205,7 @@ class KllState(State):
 
     def _spans(self, value: float, rank: float, allowed: float) -> bool:
         # A repeated value spans a range of ranks; the requested rank need only touch it.
-        sketch = _read(self.sketch)
+        sketch = _read_kll(self.sketch)
         below = sketch.get_rank(value, inclusive=False)
         return bool(below - allowed <= rank <= sketch.get_rank(value, inclusive=True) + allowed)
 
@@ -198,7 +218,7 @@ class KllState(State):
         """Deserialize the output of `pack`."""
         if payload:
             require_kll(payload)
-            if _read(payload).is_empty():  # raises on damage
+            if _read_kll(payload).is_empty():  # raises on damage
                 return cls()
         return cls(payload)
 
@@ -283,7 +303,7 @@ def _intervals(sketch: KllState | KllUnion, ranks: Sequence[float]) -> list[Inte
     return [Interval(lower, upper, CONFIDENCE) for lower, upper in zip(found, found, strict=True)]
 
 
-def _read(sketch: bytes) -> kll_doubles_sketch:
+def _read_kll(sketch: bytes) -> kll_doubles_sketch:
     from datasketches import kll_doubles_sketch
 
     return kll_doubles_sketch.deserialize(bytes(sketch))
@@ -409,3 +429,311 @@ class ApproxQuantiles(_QuantileAnalyzer[Mapping[str, float]]):
     def interval(self, state: KllState) -> Mapping[str, Interval]:
         """Return the values at the ranks within the error, for each quantile."""
         return dict(zip(map(str, self.quantiles), state.intervals(self.quantiles), strict=True))
+
+
+SMALLEST_REQ_K, LARGEST_REQ_K = 4, 1024
+
+
+def _read_req(sketch: bytes) -> req_items_sketch:
+    from datasketches import PyDoublesSerDe, req_items_sketch
+
+    return req_items_sketch.deserialize(bytes(sketch), PyDoublesSerDe())
+
+
+def _quantile(sketch: req_items_sketch, rank: float) -> float:
+    if rank in _ENDS:  # the sketch keeps both exactly
+        return float(sketch.get_max_value() if rank else sketch.get_min_value())
+    return float(sketch.get_quantile(rank, inclusive=True))
+
+
+@register_state("req/1")
+@dataclass(frozen=True, slots=True)
+class ReqState(State):
+    """An Apache DataSketches REQ sketch of doubles; empty bytes are the empty sketch.
+
+    Sketches of different ``k``, or accurate at different ends, do not merge; an empty one takes the
+    other's.
+    """
+
+    sketch: bytes = b""
+
+    def combine(self, other: Self) -> Self:
+        """Merge the sketches."""
+        return self.merge([self, other])
+
+    @classmethod
+    def merge(cls, states: Iterable[Self]) -> Self:
+        """Merge all sketches into one accumulator."""
+        from datasketches import PyDoublesSerDe
+
+        filled = [state for state in states if state.sketch]
+        if len(filled) < 2:
+            return filled[0] if filled else cls()
+        merged = _read_req(filled[0].sketch)
+        for state in filled[1:]:
+            sketch = _read_req(state.sketch)
+            ours, theirs = (merged.k, merged.is_hra()), (sketch.k, sketch.is_hra())
+            if ours != theirs:
+                raise mismatch("k and high_ranks", ours, theirs)
+            merged.merge(sketch)
+        return cls(merged.serialize(PyDoublesSerDe()))
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return int(_read_req(self.sketch).n) if self.sketch else 0
+
+    def kept(self) -> Iterator[tuple[float, int]]:
+        """Yield each retained value and the number of values it represents, unordered."""
+        if self.count:  # iterating over an empty sketch fails
+            yield from _read_req(self.sketch)
+
+    def rank_error(self) -> float:
+        """Return the bound on the error of any rank, two standard errors; 0 for an empty sketch."""
+        if not self.sketch:
+            return 0.0
+        sketch = _read_req(self.sketch)
+        far = 0.0 if sketch.is_hra() else 1.0
+        return float(sketch.get_rank_upper_bound(far, 2) - sketch.get_rank_lower_bound(far, 2)) / 2
+
+    def quantile(self, rank: float) -> float:
+        """Return the smallest value with at least the share ``rank`` of values at or below it."""
+        return self.quantiles([rank])[0]
+
+    def quantiles(self, ranks: Sequence[float]) -> list[float]:
+        """Return the quantile at each rank."""
+        sketch = _read_req(self.sketch)
+        return [_quantile(sketch, rank) for rank in ranks]
+
+    def interval(self, rank: float) -> Interval:
+        """Return the bounds of the exact quantile, at two standard errors."""
+        return self.intervals([rank])[0]
+
+    def intervals(self, ranks: Sequence[float]) -> list[Interval]:
+        """Return the bounds at each rank; the least and the greatest value are exact."""
+        sketch = _read_req(self.sketch)
+        found = []
+        for rank in ranks:
+            low, high = sketch.get_rank_lower_bound(rank, 2), sketch.get_rank_upper_bound(rank, 2)
+            if rank in _ENDS:
+                low = high = rank
+            low, high = (_quantile(sketch, min(max(end, 0.0), 1.0)) for end in (low, high))
+            found.append(Interval(low, high, TWO_SIGMA))
+        return found
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether count, minimum and maximum are equal and quartiles within both bounds."""
+        if not self.sketch or not other.sketch:
+            return self.sketch == other.sketch
+        ends = [(s.count, s.quantile(0.0), s.quantile(1.0)) for s in (self, other)]
+        return ends[0] == ends[1] and all(self._meets(other, rank) for rank in (0.25, 0.5, 0.75))
+
+    def _meets(self, other: Self, rank: float) -> bool:
+        a, b = _read_req(self.sketch), _read_req(other.sketch)
+        value = self.quantile(rank)
+        # Three deviations of each sketch; a repeated value spans a range of ranks.
+        allowed = sum(s.get_rank_upper_bound(rank, 3) - rank for s in (a, b))
+        below, upto = b.get_rank(value, inclusive=False), b.get_rank(value, inclusive=True)
+        return bool(below - allowed <= rank <= upto + allowed)
+
+    def pack(self) -> bytes:
+        """Return the sketch's own bytes."""
+        return self.sketch
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize the output of `pack`."""
+        if payload:
+            require_req(payload)
+            if _read_req(payload).is_empty():  # raises on damage
+                return cls()
+        return cls(payload)
+
+
+@analyzer
+class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
+    """Approximate quantile of a numeric column, accurate at one tail; see `ApproxQuantile`.
+
+    Nulls and NaN are ignored; empty metric if there are no other values. The rank error is
+    proportional to the distance from the accurate end; the metric's interval gives it.
+
+    Parameters
+    ----------
+    column : str
+    quantile : float
+        In [0, 1].
+    k : int
+        Even, 4 to 1024: the standard error of a rank is about 0.13 / k of its distance from the
+        accurate end. The state takes about 1.3 k KiB.
+    high_ranks : bool
+        True for accuracy at quantiles near 1, False for those near 0.
+
+    Examples
+    --------
+    >>> ReqQuantile("latency", 0.999).name
+    'ReqQuantile-0.999'
+    """
+
+    scale: ClassVar[Scale] = Scale.SIGNED
+    state_type: ClassVar[type[State]] = ReqState
+    state_bytes: ClassVar[int] = 1 << 14
+    accepts: ClassVar[str] = "numeric"
+
+    quantile: float
+    k: int = 12
+    high_ranks: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name, with the quantile."""
+        return f"ReqQuantile-{self.quantile}"
+
+    def statistic(self) -> str:
+        """Return the statistic key; quantiles of a column with equal options share one sketch."""
+        return canonical_json(
+            {
+                "state": "req",
+                "column": self.column,
+                "k": self.k,
+                "high_ranks": self.high_ranks,
+                "where": self.where,
+            }
+        )
+
+    def check_parameters(self) -> None:
+        """Require a quantile in [0, 1] and an even k from 4 to 1024."""
+        if not 0 <= self.quantile <= 1:
+            msg = f"{self!r}: a quantile lies between 0 and 1"
+            raise IllegalAnalyzerParameterError(msg)
+        if not SMALLEST_REQ_K <= self.k <= LARGEST_REQ_K or self.k % 2:
+            msg = f"{self!r}: k is an even number between {SMALLEST_REQ_K} and {LARGEST_REQ_K}"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the sketch."""
+        kind = "req-high" if self.high_ranks else "req-low"
+        return (Sketch(kind, self.doubles(schema), self.k),)
+
+    def fold(self, cells: Sequence[Any]) -> ReqState:
+        """Merge the sketches of all tasks."""
+        return ReqState.merge(map(ReqState, cells[0] or ()))
+
+    def measure(self, state: ReqState) -> float:
+        """Return the quantile."""
+        if not state.sketch:
+            raise self.no_data()
+        return state.quantile(self.quantile)
+
+    def interval(self, state: ReqState) -> Interval:
+        """Return the values at the ranks within two standard errors."""
+        return state.interval(self.quantile)
+
+
+_SIZES = Struct("<4I")
+_NOTHING = KllState()
+
+
+@register_state("sketch-pairs/1")
+@dataclass(frozen=True, slots=True)
+class SketchPairs(State):
+    """KLL sketches of pairs of numbers, by whether the difference of a pair is 0.
+
+    Values that are equal on both sides are sketched once, and differences of 0 not at all: they are as
+    many as the equal values. So a state of equal columns is as large as one sketch. A part that has
+    few of a distribution's values need not be accurate; see `from_parts`.
+
+    Attributes
+    ----------
+    equal : KllState
+        Values of the pairs whose difference is 0.
+    logged, backfilled : KllState
+        Values of each side in all other pairs, also where the other side is null.
+    delta : KllState
+        Differences other than 0, backfilled - logged; a NaN, as of equal infinities, is left out.
+
+    Examples
+    --------
+    >>> SketchPairs().of("delta").count
+    0
+    """
+
+    equal: KllState = _NOTHING
+    logged: KllState = _NOTHING
+    backfilled: KllState = _NOTHING
+    delta: KllState = _NOTHING
+
+    @classmethod
+    def from_parts(
+        cls, equal: KllState, logged: KllState, backfilled: KllState, delta: KllState
+    ) -> Self:
+        """Build a state of sketches of one size, each made as small as its share of values allows.
+
+        Errors of sketches are independent, so their squares add. The error of a distribution stays that
+        of one sketch if its greater part keeps its accuracy, and a share ``w`` below one half of the
+        values has an error up to ``sqrt(2 / w - 1)`` times as large; for differences, whose zeros are
+        counted, ``1 / w`` times.
+
+        Examples
+        --------
+        >>> one = KllState()
+        >>> SketchPairs.from_parts(one, one, one, one) == SketchPairs()
+        True
+        """
+        alike, one, other = equal.count, logged.count, backfilled.count
+        return cls(
+            equal.coarser(min(_ratio(alike, alike + one), _ratio(alike, alike + other))),
+            logged.coarser(_ratio(one, alike + one)),
+            backfilled.coarser(_ratio(other, alike + other)),
+            delta.coarser(1 + alike / max(delta.count, 1)),
+        )
+
+    def combine(self, other: Self) -> Self:
+        """Merge the sketches one by one."""
+        return self.merge([self, other])
+
+    @classmethod
+    def merge(cls, states: Any) -> Self:
+        """Merge all sketches into one accumulator each, of the size of the largest."""
+        found = list(states)
+        sizes = sorted({state.k for state in found} - {0})
+        if len(sizes) > 1:
+            raise mismatch("k", *sizes[:2])
+        return cls(*(KllState.merge_sizes(getattr(s, f.name) for s in found) for f in fields(cls)))
+
+    def of(self, metric: str) -> KllUnion:
+        """Return the distribution of ``logged`` or ``backfilled`` values, or of ``delta``."""
+        if metric == "delta":
+            return KllUnion((self.delta,), self.k, zeros=self.equal.count)
+        side = self.logged if metric == "logged" else self.backfilled
+        return KllUnion((self.equal, side), self.k)
+
+    @property
+    def k(self) -> int:
+        """The size of the largest sketch, as accurate as which each distribution is; 0 if all are empty."""
+        return max(self.equal.k, self.logged.k, self.backfilled.k, self.delta.k)
+
+    def agrees_with(self, other: Self) -> bool:
+        """Return whether all sketches agree; see `KllState.agrees_with`."""
+        return all(getattr(self, f.name).agrees_with(getattr(other, f.name)) for f in fields(self))
+
+    def pack(self) -> bytes:
+        """Return the sketches' own bytes, after their sizes."""
+        parts = [getattr(self, f.name).sketch for f in fields(self)]
+        return _SIZES.pack(*map(len, parts)) + b"".join(parts)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Self:
+        """Deserialize the output of `pack`."""
+        sizes = _SIZES.unpack_from(payload)
+        if _SIZES.size + sum(sizes) != len(payload):
+            raise ValueError(f"sketches of {sizes} bytes are not {len(payload)} bytes")
+        parts, start = [], _SIZES.size
+        for size in sizes:
+            parts.append(KllState.unpack(payload[start : start + size]))
+            start += size
+        return cls(*parts)
+
+
+def _ratio(part: int, whole: int) -> float:
+    """Return how many times the error of a distribution that of a part may be."""
+    return 1.0 if 2 * part >= whole else sqrt(2 * whole / max(part, 1) - 1)

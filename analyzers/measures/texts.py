@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
-from tidegauge.analyzers.core.description import canonical_json, check_choice
 from tidegauge.analyzers.core.metric import Scale
+from tidegauge.analyzers.core.registry import canonical_json, check_choice
 from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import count_rows, literal, where_holds
 from tidegauge.analyzers.core.state import Count, State, register_state

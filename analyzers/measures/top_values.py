@@ -8,16 +8,15 @@ from math import ceil, log2
 from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, analyzer
-from tidegauge.analyzers.core.description import canonical_json
+from tidegauge.analyzers.core.analyzer import ColumnAnalyzer, Sketch, analyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Interval, Metric, Scale
-from tidegauge.analyzers.core.requests import Sketch
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import TEXT, Field, Schema
 from tidegauge.analyzers.core.sql import where_holds
 from tidegauge.analyzers.core.state import State, register_state
 from tidegauge.analyzers.measures.histogram import LONGEST_KEY, escaped
-from tidegauge.analyzers.measures.sketch_layouts import require_frequent_items
+from tidegauge.analyzers.measures.serialized_layouts import require_frequent_items
 
 if TYPE_CHECKING:
     from datasketches import frequent_strings_sketch

@@ -1,8 +1,9 @@
-"""The ledger protocol between the runner and a store.
+"""The protocols between runs and a store: the ledger of measured partitions, and verdicts on them.
 
 The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` and
 `tidegauge.repository.testing.memory` implement it. The decision whether a measured partition is new,
-restated, added to or unchanged is made here, in `decide`, for all stores.
+restated, added to or unchanged is made here, in `decide`, for all stores. Verdicts of rules on data have a
+key, and a `VerdictStore` keeps them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict, Unpack
 
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
-from tidegauge.analyzers.core.partitions import UNTRACKED_PREFIX, Partition
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import UNTRACKED_PREFIX, Partition, SegmentSet
+from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.sql import is_folder
 
 if TYPE_CHECKING:
@@ -576,3 +576,61 @@ class RunStore(Protocol):
         self, run: int, status: RunStatus, counts: Mapping[str, int], error: str | None = None
     ) -> None:
         """End a run with its final status and counts."""
+
+
+class VerdictKey(TypedDict):
+    """The fields of a `Case`, as keyword arguments."""
+
+    name: str
+    specification: str
+    fingerprint: str
+    partition: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The key of a verdict: everything that it depends on.
+
+    Attributes
+    ----------
+    name : str
+        Of the check.
+    specification : str
+        Hash of the rules, fixes and policies, and of the source of users' functions.
+    fingerprint : str
+        Of the data.
+    partition : str
+        Its name; empty for all of the data.
+    """
+
+    name: str
+    specification: str
+    fingerprint: str
+    partition: str = ""
+
+    def keywords(self) -> VerdictKey:
+        """Return the fields as keyword arguments of a `VerdictStore`."""
+        return {
+            "name": self.name,
+            "specification": self.specification,
+            "fingerprint": self.fingerprint,
+            "partition": self.partition,
+        }
+
+
+class VerdictStore(Protocol):
+    """A store of verdicts by case; a `Repository` is one."""
+
+    def keep_verdict(
+        self,
+        dataset: str,
+        *,
+        passed: bool,
+        result: str,
+        run: int | None = None,
+        **key: Unpack[VerdictKey],
+    ) -> int:
+        """Store a verdict, which supersedes the last one of its case; return its id."""
+
+    def verdict(self, dataset: str, **key: Unpack[VerdictKey]) -> str | None:
+        """Return the last verdict of a case, or None."""

@@ -1,12 +1,15 @@
-"""The lifecycle of a run: hold the lease, open the run, commit batches, close it with its status."""
+"""The lifecycle of a run: hold the lease, open the run, commit batches, close it with its status.
+
+A run reports its progress to a `Progress`; the progress bars are in `tidegauge.display.progress`.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import (
@@ -17,9 +20,9 @@ from tidegauge.analyzers.core.errors import (
     RetiredDatasetError,
     SuiteError,
 )
+from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.core.secrets import hide_secrets
 from tidegauge.analyzers.runs.ledger import (
     Change,
     Decision,
@@ -28,8 +31,36 @@ from tidegauge.analyzers.runs.ledger import (
     RunSpec,
     RunStatus,
     RunStore,
+    VerdictStore,
 )
-from tidegauge.analyzers.runs.verdicts import VerdictStore
+
+
+class Progress(Protocol):
+    """Protocol for observing the progress of one run."""
+
+    def start(self, dataset: str, partitions: int) -> None:
+        """Start a run that will measure this number of partitions."""
+
+    def batch(self, session: Any, partitions: int) -> AbstractContextManager[None]:
+        """Return a context in which one batch is measured and committed in this Spark session."""
+
+    def close(self) -> None:
+        """End the run."""
+
+
+class Silent:
+    """Progress that reports nothing."""
+
+    def start(self, dataset: str, partitions: int) -> None:
+        """Do nothing."""
+
+    def batch(self, session: Any, partitions: int) -> AbstractContextManager[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """Do nothing."""
+
 
 WAIT_SECONDS = 3600.0
 """Time that a run waits for another run of the same dataset."""

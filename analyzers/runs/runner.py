@@ -23,17 +23,19 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import (
+    MAX_SEGMENTS,
     Partition,
+    SegmentSet,
     TimeFormat,
+    joined,
     parse_selection,
     recognise_time,
     select_named,
 )
 from tidegauge.analyzers.core.privacy import PARTITIONS, PUBLIC, SEGMENTS, Privacy
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.segments import MAX_SEGMENTS, SegmentSet, joined
 from tidegauge.analyzers.measures.frequencies import GroupingAnalyzer
-from tidegauge.analyzers.measures.group_sums import HistogramOfSums
+from tidegauge.analyzers.measures.histogram import HistogramOfSums
 from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
     LedgerEntry,
@@ -49,15 +51,21 @@ from tidegauge.analyzers.runs.ledger import (
     table_fingerprints,
     with_references,
 )
-from tidegauge.analyzers.runs.progress import Progress, Silent
-from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recording, RunReport, recording
+from tidegauge.analyzers.runs.recording import (
+    WAIT_SECONDS,
+    Progress,
+    Recording,
+    RunReport,
+    Silent,
+    recording,
+)
 from tidegauge.analyzers.runs.unreadable import measure_readable
-from tidegauge.analyzers.scan.cost import SMALL_BYTES, plan_cost
-from tidegauge.analyzers.scan.counted import UNKNOWN, Expectation
+from tidegauge.analyzers.scan.capabilities import SMALL_BYTES, plan_cost
 from tidegauge.analyzers.scan.grouping import most_frequent_values
-from tidegauge.analyzers.scan.parsing import reads_tables, tables_read
+from tidegauge.analyzers.scan.plan import UNKNOWN, Expectation
 from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of, scan
-from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.scan.user_sql import reads_tables, tables_read
+from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source, whole_fingerprint
 
 if TYPE_CHECKING:

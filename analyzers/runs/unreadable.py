@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.scan.read_errors import is_read_error
+from tidegauge.analyzers.scan.spark_errors import is_read_error
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -9,9 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import WrongColumnTypeError
-from tidegauge.analyzers.core.partitions import NULL
+from tidegauge.analyzers.core.partitions import NULL, SegmentSet, Values
 from tidegauge.analyzers.core.schema import INTEGRAL, Schema
-from tidegauge.analyzers.core.segments import SegmentSet, Values
 from tidegauge.analyzers.core.sql import literal, one_of, quote
 from tidegauge.analyzers.scan.capabilities import aggregate_by_sets
 

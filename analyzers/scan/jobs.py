@@ -1,4 +1,8 @@
-"""Spark jobs of a scan. Each kind of job computes similar requests in one pass."""
+"""Spark jobs of a scan. Each kind of job computes similar requests in one pass.
+
+`jobs_for` packs the requests into jobs. Two kinds come from requests that name their own job: `Comparing`
+compares the data of a scan with another table, by key and column; `Querying` runs queries of users over it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,7 @@ from functools import reduce
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from tidegauge.analyzers.core.deferred import resolve
-from tidegauge.analyzers.core.requests import (
+from tidegauge.analyzers.core.analyzer import (
     SIDES,
     Aggregate,
     CustomRequest,
@@ -23,18 +26,24 @@ from tidegauge.analyzers.core.requests import (
     Sketch,
     WorkerRequest,
 )
+from tidegauge.analyzers.core.errors import MetricRuntimeError
+from tidegauge.analyzers.core.metric import Failure
+from tidegauge.analyzers.core.registry import resolve
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import count_rows, names_in, where_holds
+from tidegauge.analyzers.measures.counts import KeyedComparison
+from tidegauge.analyzers.measures.custom import CustomQuery
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupSizes
-from tidegauge.analyzers.measures.group_sums import ADDENDS, SUM
-from tidegauge.analyzers.scan.capabilities import Capabilities, to_arrow
-from tidegauge.analyzers.scan.cost import mostly_distinct
-from tidegauge.analyzers.scan.grouping import Groups, Key, split_by_groups
+from tidegauge.analyzers.measures.histogram import ADDENDS, SUM
+from tidegauge.analyzers.scan.capabilities import Capabilities, mostly_distinct, to_arrow
+from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions, split_by_groups
 from tidegauge.analyzers.scan.sketch_worker import PARTIAL, sketch_builder, sketch_merger
+from tidegauge.analyzers.scan.user_sql import Views
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
 
 R = TypeVar("R")
 Answers = dict[Request, dict[Key, Any]]
@@ -563,3 +572,119 @@ def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRow
     if not num_rows:
         return FrequenciesAndNumRows(num_nulls=num_nulls)
     return FrequenciesAndNumRows(pa.table({**columns, COUNT: counts}), num_rows, num_nulls)
+
+
+@dataclass(frozen=True)
+class Comparing(ScanJob):
+    """A join by key with another table. The result counts the equal rows by column, and all joined."""
+
+    requests: tuple[KeyedComparison, ...]
+    kind: ClassVar[str] = "comparison"
+
+    def check(self, data: DataFrame) -> None:
+        """Raise Spark's error if keys or columns cannot be compared."""
+        self.joined(data, Groups()).schema  # noqa: B018 - forces resolution
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Join, and count the equal values of each column."""
+        from pyspark.sql import functions as F
+
+        (request,) = self.requests
+        width = len(request.columns)
+        flags = [*(f"{COLUMN_PREFIX}e{i}" for i in range(width)), "true"]
+        counts = [f"count_if({where_holds(request.where, flag)})" for flag in flags]
+        cells = [F.expr(count).alias(f"{COLUMN_PREFIX}c{i}") for i, count in enumerate(counts)]
+        found = groups.aggregated(self.joined(data, groups), cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-width - 1 :]) for row in found}}
+
+    def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
+        """Return the rows whose key was found, with a flag for each column that is equal.
+
+        The other table has one row for each key then: the least value of each column, and whether all
+        its values are equal, null being a value. So no row is counted twice.
+        """
+        from pyspark.sql import functions as F
+
+        (request,) = self.requests
+        width = range(len(request.columns))
+        keys = [f"{k} AS {COLUMN_PREFIX}r{i}" for i, k in enumerate(request.reference_keys)]
+        values = [f"{c} AS {COLUMN_PREFIX}o{i}" for i, c in enumerate(request.reference_columns)]
+        others = [f"{COLUMN_PREFIX}o{i}" for i in width]
+        least = [F.expr(f"min({o})").alias(o) for o in others]
+        alike = [
+            F.expr(f"min({o}) <=> max({o}) AND count({o}) IN (0, count(1))").alias(f"{o}_alike")
+            for o in others
+        ]
+        reference = (
+            data.sparkSession.table(request.table)
+            .selectExpr(*keys, *values)
+            .groupBy(*(f"{COLUMN_PREFIX}r{i}" for i in range(len(keys))))
+            .agg(*least, *alike)
+        )
+        own = [f"{k} AS {COLUMN_PREFIX}x{i}" for i, k in enumerate(request.keys)]
+        mine = [f"{c} AS {COLUMN_PREFIX}v{i}" for i, c in enumerate(request.columns)]
+        same = " AND ".join(f"{COLUMN_PREFIX}x{i} = {COLUMN_PREFIX}r{i}" for i in range(len(own)))
+        equal = [
+            f"({COLUMN_PREFIX}v{i} <=> {o} AND {o}_alike) AS {COLUMN_PREFIX}e{i}"
+            for i, o in enumerate(others)
+        ]
+        joined = groups.with_keys(data, *own, *mine).join(reference, F.expr(same))
+        return joined.selectExpr("*", *equal)
+
+
+_SEGMENTED = Failure(
+    MetricRuntimeError("a query is not measured by segments: filter the data with where= instead")
+)
+
+
+@dataclass(frozen=True)
+class Querying(ScanJob):
+    """A query, run once for each partition. The result is its number, and the number of rows."""
+
+    requests: tuple[CustomQuery, ...]
+    kind: ClassVar[str] = "query"
+
+    def check(self, data: DataFrame) -> None:
+        """Raise an `UnresolvedQueryError` if the query cannot be resolved."""
+        views = Views(data.sparkSession)
+        try:
+            self._result(views, data)
+        finally:
+            views.drop()
+
+    def run(self, data: DataFrame, groups: Groups) -> Answers:
+        """Count the rows of all partitions, then query those that have any, one by one."""
+        from pyspark.sql import functions as F
+
+        (request,) = self.requests
+        cells = [F.expr(count_rows(request.where)).alias("rows")]
+        counted = groups.aggregated(groups.with_keys(data), cells).collect()
+        found: dict[Any, Any] = {}
+        for row in counted:
+            key, rows = groups.key_of(row), row[-1]
+            if key[1]:
+                found[key] = _SEGMENTED
+            elif rows:
+                own = filter_partitions(data, groups.by, [key[0]]) if groups.by else data
+                number = self._number(own)
+                found[key] = number if isinstance(number, Failure) else (number, rows)
+        return {request: found}
+
+    def _number(self, data: DataFrame) -> Any:
+        """Return the query's number, or the failure of one that answers with something else."""
+        views = Views(data.sparkSession)
+        try:
+            result = self._result(views, data)
+            rows, width = result.limit(2).collect(), len(result.columns)
+        finally:
+            views.drop()
+        if len(rows) == 1 and width == 1:
+            return rows[0][0]
+        size = f"{width} columns" if len(rows) == 1 else f"{len(rows) or 'no'} rows"
+        size = size if len(rows) < 2 else "more than one row"
+        return Failure(MetricRuntimeError(f"a query answers with one number, this one with {size}"))
+
+    def _result(self, views: Views, data: DataFrame) -> DataFrame:
+        (request,) = self.requests
+        views.add(request.view, data if request.where is None else data.where(request.where))
+        return views.query(request.sql)

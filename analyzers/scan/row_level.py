@@ -13,14 +13,13 @@ from tidegauge.analyzers.core.errors import (
     UnresolvedExpressionError,
     describe,
 )
-from tidegauge.analyzers.core.frames import check_frame
-from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.schema import Schema, check_frame
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.measures.counts import Completeness, Compliance
 from tidegauge.analyzers.measures.extremes import ExtremeAnalyzer, Range
+from tidegauge.analyzers.measures.frequencies import DuplicateRowCount, Uniqueness, UniqueValueRatio
 from tidegauge.analyzers.measures.texts import PATTERNS, PatternMatch
-from tidegauge.analyzers.measures.uniqueness import DuplicateRowCount, Uniqueness, UniqueValueRatio
-from tidegauge.analyzers.scan.query_logs import handled_errors
+from tidegauge.analyzers.scan.spark_errors import handled_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,29 +13,31 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.frames import check_frame
+from tidegauge.analyzers.core.analyzer import ROWS, AnyAnalyzer, Request
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, attempt
+from tidegauge.analyzers.core.partitions import SegmentSet, Values
 from tidegauge.analyzers.core.privacy import PUBLIC, Privacy
-from tidegauge.analyzers.core.requests import ROWS, Request
-from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.segments import SegmentSet, Values
+from tidegauge.analyzers.core.schema import Schema, check_frame
 from tidegauge.analyzers.measures.frequencies import GroupSizeAnalyzer, GroupSizes
-from tidegauge.analyzers.scan.bisect import find_failures, is_data_error, try_groups
-from tidegauge.analyzers.scan.capabilities import activate, worker_error
-from tidegauge.analyzers.scan.cost import plan_cost
-from tidegauge.analyzers.scan.counted import (
-    UNKNOWN,
-    Expectation,
-    candidates,
-    expected_by_first_rows,
-    worthwhile,
-)
+from tidegauge.analyzers.scan.capabilities import activate, plan_cost, worker_error
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions
 from tidegauge.analyzers.scan.jobs import ScanJob
-from tidegauge.analyzers.scan.plan import Plan, plan
-from tidegauge.analyzers.scan.query_logs import handled_errors
-from tidegauge.analyzers.scan.read_errors import explained_read_errors
+from tidegauge.analyzers.scan.plan import (
+    UNKNOWN,
+    Expectation,
+    Plan,
+    candidates,
+    expected_by_first_rows,
+    plan,
+    worthwhile,
+)
+from tidegauge.analyzers.scan.spark_errors import (
+    explained_read_errors,
+    find_failures,
+    handled_errors,
+    is_data_error,
+    try_groups,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

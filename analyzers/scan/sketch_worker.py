@@ -168,7 +168,7 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
     """Return a function for ``mapInArrow`` that builds one sketch per group and value column.
 
     Its input columns are the keys as text, then a text for each segment set, then the values of each
-    `tidegauge.analyzers.core.requests.Sketch`; arrays count by element. Its output has a row for each
+    `tidegauge.analyzers.core.analyzer.Sketch`; arrays count by element. Its output has a row for each
     group and value column: the texts (at most one segment's is not null), the column's index, and
     the serialized sketch, in the format of Spark's own functions for the kinds that have one.
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.filesystems import file_system
-from tidegauge.analyzers.core.frames import check_frame
+from tidegauge.analyzers.core.registry import canonical_json, key_of
+from tidegauge.analyzers.core.schema import check_frame
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
 

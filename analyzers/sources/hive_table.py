@@ -13,8 +13,7 @@ from urllib.parse import unquote
 
 from tidegauge.analyzers.core.errors import PartitionColumnError
 from tidegauge.analyzers.core.filesystems import comparable, local_path, plain_path
-from tidegauge.analyzers.core.partitions import NULL, Partition
-from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.partitions import NULL, Partition, Values
 from tidegauge.analyzers.core.sql import literal, quote, table_sql
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.scan.grouping import filter_partitions, hive_text

@@ -24,9 +24,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
 from tidegauge.analyzers.core.errors import SourceError, did_you_mean
-from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat
+from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat, Values
 from tidegauge.analyzers.core.schema import KEY_ONLY
-from tidegauge.analyzers.core.segments import Values
 from tidegauge.analyzers.core.sql import literal, parts, quote, table_name, table_sql
 from tidegauge.analyzers.scan.grouping import DISTINCT_AS_TEXT, filter_partitions, hive_text
 from tidegauge.analyzers.sources.hive_table import TableDescription
@@ -38,12 +37,13 @@ from tidegauge.analyzers.sources.iceberg_partitions import (
     time_format,
 )
 from tidegauge.analyzers.sources.sources import (
+    DELTA,
+    ICEBERG,
     FrameSource,
     ListedPartition,
     check_keys,
     list_files,
 )
-from tidegauge.analyzers.sources.table_folders import DELTA, ICEBERG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
-from tidegauge.analyzers.core.ddl import definition_sql
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     LeftoverWarning,
     PartitionColumnError,
@@ -26,15 +24,20 @@ from tidegauge.analyzers.core.filesystems import (
     is_file,
     rename_folder,
 )
-from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.core.segments import Values
-from tidegauge.analyzers.core.sql import is_folder, parts, path_table, quote
+from tidegauge.analyzers.core.partitions import Partition, Values
+from tidegauge.analyzers.core.registry import canonical_json, key_of
+from tidegauge.analyzers.core.sql import definition_sql, is_folder, parts, path_table, quote
 from tidegauge.analyzers.scan.capabilities import session_settings
-from tidegauge.analyzers.sources.catalog_tables import open_table
 from tidegauge.analyzers.sources.hive_table import HiveTable, partition_sql
+from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.analyzers.sources.sources import Source, fingerprint, list_files, list_plain_files
-from tidegauge.analyzers.sources.table_folders import require_plain_folder
+from tidegauge.analyzers.sources.sources import (
+    Source,
+    fingerprint,
+    list_files,
+    list_plain_files,
+    require_plain_folder,
+)
 from tidegauge.analyzers.sources.table_formats import LoggedTable
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from benchmarks.deequ.workers import (
     their_worker,
 )
 from tests.services.environments import environment
-from tidegauge.spark.java import find_java
+from tidegauge.spark.session import find_java
 
 OURS = ("ours-3.5", "ours-newest")
 PEERS = ("deequ", "gx", "dqx")

@@ -41,7 +41,7 @@ from benchmarks.deequ import data
 from benchmarks.deequ.cases import CASES, KNOWN, Case
 from benchmarks.deequ.workers import DEEQU, SETTINGS, WorkerError, our_worker, their_worker
 from tests.paths import ROOT
-from tidegauge.spark.java import find_java, java_version
+from tidegauge.spark.session import find_java, java_version
 
 LONG_SECONDS = 10.0
 """A case that takes longer warms up once, others three times."""

@@ -14,7 +14,7 @@ import psutil
 from tests.paths import ROOT
 from tests.services import maven
 from tests.services.environments import environment
-from tidegauge.spark.java import find_java
+from tidegauge.spark.session import find_java
 
 DEEQU = "2.1.0-spark-3.5"
 THEIR_SPARK = "3.5"

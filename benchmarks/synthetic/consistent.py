@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES
-from tidegauge.repository.store.recorded import Recorded
+from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.user_metrics import Record, write_records
 
 DATASET = "shop.search"

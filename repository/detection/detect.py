@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import (
     DatabaseAccessError,
     HistoryError,
@@ -26,7 +25,10 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
+from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.repository.detection.findings import (
+    DetectionScope,
+    DetectorResult,
     Finding,
     Key,
     alerting_mask,
@@ -36,14 +38,10 @@ from tidegauge.repository.detection.findings import (
     judge_partitions,
     points_of,
     window_mask,
+    write,
 )
-from tidegauge.repository.detection.write import DetectionScope, DetectorResult, write
-from tidegauge.repository.detectors.arrivals import Late, MissingPartition
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
-from tidegauge.repository.detectors.changes import VolatilityShift
-from tidegauge.repository.detectors.contents import EmptyMetrics, SchemaChange, StalePartition
-from tidegauge.repository.detectors.drift import Drift
-from tidegauge.repository.detectors.holidays import DATES, Calendar, new_dates, suite_holidays
+from tidegauge.repository.detectors.changes import Drift, VolatilityShift
 from tidegauge.repository.detectors.matrices import (
     Matrix,
     grid_of,
@@ -53,22 +51,34 @@ from tidegauge.repository.detectors.matrices import (
 )
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.detectors.training import TrainingLabels
+from tidegauge.repository.detectors.training import (
+    DATES,
+    Calendar,
+    TrainingLabels,
+    new_dates,
+    suite_holidays,
+)
+from tidegauge.repository.detectors.whole_partitions import (
+    EmptyMetrics,
+    Late,
+    MissingPartition,
+    SchemaChange,
+    StalePartition,
+)
 from tidegauge.repository.distributions.drift import drifts
 from tidegauge.repository.distributions.stored import StoredColumn
-from tidegauge.repository.numerics.joint_test import EARLIER
+from tidegauge.repository.numerics.tails import EARLIER_PARTITIONS
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
-from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database
-from tidegauge.repository.store.dimensions import Dimensions
+from tidegauge.repository.store.dimensions import Dimensions, Watched
 from tidegauge.repository.store.facts import FactDimensions, Facts, dimensions_of, read_facts
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
-from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow, Severity
 from tidegauge.repository.store.scorebook import NUMBERS, Points
+from tidegauge.repository.store.stored_states import Artifacts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -325,7 +335,7 @@ class DetectionJob(DetectionScope):
         """Score the partitions of one partition segment from an index on."""
         grid = grid_of(self.known[1], places)
         reach = None if self.teaching.restarts else detector.reach(grid)
-        first = 0 if reach is None else max(start - max(reach, EARLIER), 0)
+        first = 0 if reach is None else max(start - max(reach, EARLIER_PARTITIONS), 0)
         ids = [self._id(place) for place in places]
         connection = reader.connection
         one = matrix(

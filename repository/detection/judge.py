@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.evidence import AnomalySettings, Judgement
 from tidegauge.analyzers.core.metric import Metric, Success
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.detectors.base import (
     DETECTORS,
     Detector,

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from tidegauge.analyzers.core.description import Description
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.registry import Registry
+from tidegauge.analyzers.core.registry import Description, Registry
 from tidegauge.repository.detectors.registry import DETECTOR_MODULES
 from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.forecasts import NO_HOLIDAYS
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.seasons import NO_HOLIDAYS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,12 +1,18 @@
-"""Detectors of changes that last: change points, slow drift and volatility."""
+"""Detectors of changes that last: change points, slow drift, volatility, and drift of distributions.
+
+The first three score the values of metrics. `Drift` scores the distances between a column's stored
+distributions.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
 import numpy as np
 
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import (
     Detector,
@@ -17,14 +23,14 @@ from tidegauge.repository.detectors.base import (
     detector,
 )
 from tidegauge.repository.detectors.seasonal import Seasonal, shifts
+from tidegauge.repository.numerics.arrays import median, middle_mean
+from tidegauge.repository.numerics.forecasts import transform
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.medians import median, middle_mean
-from tidegauge.repository.numerics.scales import transform
-from tidegauge.repository.numerics.tails import student_score
-from tidegauge.repository.numerics.volatility import FORTNIGHT, noise_ratios, reach
+from tidegauge.repository.numerics.tails import FORTNIGHT, noise_ratios, noise_reach, student_score
 
 if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
+
 
 PAST, ENOUGH = 98, 28
 """Partitions with which a change of noise is compared, and those that must be known of them."""
@@ -134,7 +140,7 @@ class VolatilityShift(PartitionDetector):
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
-        return reach(grid.period) + PAST + WITHIN
+        return noise_reach(grid.period) + PAST + WITHIN
 
     def measure(self, history: History) -> Floats:
         """Return the factors by which partitions are noisier; NaN where unknown."""
@@ -200,3 +206,56 @@ def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]
         usual = np.where(count >= ENOUGH, median(past), np.nan)
         spread = np.fmax(1.4826 * median(np.abs(past - usual[:, None])), LEAST_SPREAD)
     return change, usual, spread, np.maximum(count / APART, 1.0)
+
+
+DISTANCES = ("psi", "js", "ks", "wasserstein", "unseen", "lost")
+
+
+@detector
+class Drift(Detector):
+    """Detector of distribution drift: scores the distance to a trailing baseline by its past.
+
+    Before scoring, detection records the distance of every partition to those before it as a metric
+    (`Repository.drifts`), from stored sketches or frequencies. A distance is anomalous if it is
+    larger than usual according to `Seasonal`: significance tests alert on harmless changes of large
+    tables, and fixed thresholds miss many changes.
+
+    Parameters
+    ----------
+    column : str
+    distance : str
+        ``psi``, ``js``, ``ks`` or ``wasserstein`` for numbers; ``psi``, ``js``, ``unseen`` or
+        ``lost`` for categories.
+    baseline : str
+        Duration of the trailing baseline before each partition.
+
+    Examples
+    --------
+    >>> Drift("dep_delay", distance="js").reads({"name": "Drift.js", "instance": "dep_delay"})
+    True
+    """
+
+    least: ClassVar[int] = Seasonal.least
+    rule: ClassVar[str] = "FalseDiscoveryRate()"
+
+    column: str
+    distance: str = "psi"
+    baseline: str = "28d"
+
+    def check_parameters(self) -> None:
+        """Validate the distance."""
+        if self.distance not in DISTANCES:
+            msg = f"{self!r}: distance must be one of {', '.join(DISTANCES)}"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def reads(self, series: Mapping[str, Any]) -> bool:
+        """Return whether a series is the recorded distance of the column."""
+        return (series["name"], series["instance"]) == (f"Drift.{self.distance}", self.column)
+
+    def reach(self, grid: Grid) -> int:
+        """Return the number of earlier partitions that a score may depend on."""
+        return Seasonal().reach(grid)
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score the distances as `Seasonal` does."""
+        return Seasonal().score(history, start, known)

@@ -2,34 +2,276 @@
 
 Fixed: a gap keeps its position; a change after a constant is not certain; the band of `HoltWinters`
 is that of its errors, not of their absolute values; later points never change a score.
-`HoltWinters` is in `holt_winters`.
+
+`Strategy.score` scores each point from earlier points. `Strategy.detect` searches an interval of
+one series with Deequ's semantics. Helpers turn bands into scores. Levels and deviations are computed
+on a reduced scale to prevent overflow. `HoltWinters` is Deequ's seasonal strategy: exponential
+smoothing of many series.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy import special
 
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
-from tidegauge.repository.detectors.base import History, Reason, Scores, detector
-from tidegauge.repository.detectors.strategy import (
-    SAME,
-    Strategy,
-    band,
-    bounded,
-    nan_if_infinite,
-    normal_scores,
-    running_moments,
-    scale_down,
-    training_values,
-)
+from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
+from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.forecasts import holt_winters_forecasts
+from tidegauge.repository.numerics.grid import Grid
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import ArrayLike, NDArray
 
     from tidegauge.repository.numerics.arrays import Floats
+
+    Factors = tuple[float | None, float | None]
+
+SAME = 1e-12
+"""Relative tolerance of equal numbers; rounding in sums of another order is smaller."""
+ROOM = 64
+"""Binary exponent by which values are scaled down, so that sums and differences stay finite."""
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """An anomaly found by `Strategy.detect`.
+
+    Attributes
+    ----------
+    index : int
+    value : float
+    lower, upper : float
+        Allowed range, bounds included; NaN where there is no bound.
+    """
+
+    index: int
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, repr=False)
+class Strategy(Detector):
+    """Base class of detectors that can also search an interval of one series.
+
+    Missing values (NaN) keep their position, where Deequ closes the gap; they are neither scored
+    nor used for training. Muted points are scored, but not used for training; values before a
+    restart are discarded.
+    """
+
+    def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
+        """Score each point from partition `start` on, from earlier points; see `Detector.score`."""
+        with np.errstate(all="ignore"):
+            scores = self._judge(history, start)
+            if history.restarts is not None:
+                scores = self._apply_restarts(history, history.restarts, start, scores)
+        return scores.since(start)
+
+    def detect(self, values: ArrayLike, interval: tuple[int, int] | None = None) -> list[Flagged]:
+        """Search an interval of one series, as Deequ does.
+
+        Parameters
+        ----------
+        values : sequence of float
+            NaN is a missing value. It keeps its position and is never flagged.
+        interval : tuple of int, optional
+            Half-open index range (start, end); the whole searchable series if not given. It may
+            extend beyond the series.
+
+        Returns
+        -------
+        list of Flagged
+            Empty if there are too few values to compare with, where Deequ throws.
+
+        Raises
+        ------
+        IllegalAnalyzerParameterError
+            If the interval ends before it starts, or starts below zero.
+        """
+        x = np.array(values, dtype=float).reshape(1, -1)
+        first, last = interval or (min(self._earliest, x.size), x.size)
+        if not 0 <= first <= last:
+            msg = f"{self!r}: an interval is (start, end) with 0 <= start <= end, not {interval!r}"
+            raise IllegalAnalyzerParameterError(msg)
+        with np.errstate(all="ignore"):
+            scores = self._search(x, min(first, x.size), min(last, x.size))
+        found = np.flatnonzero(scores.reason[0, :last] != Reason.NONE)
+        columns = (x, scores.lower, scores.upper)
+        return [Flagged(int(i), *(float(c[0, i]) for c in columns)) for i in found if i >= first]
+
+    @property
+    def _earliest(self) -> int:
+        """Default start of the searched interval."""
+        return 0
+
+    @abstractmethod
+    def _judge(self, history: History, start: int) -> Scores:
+        """Score all partitions; scores before ``start`` are discarded and may be anything."""
+
+    def _search(self, values: Floats, first: int, last: int) -> Scores:
+        """Score one series of which an interval is searched; by default as `_judge`."""
+        nowhen = np.full(values.size, "NaT", "M8[s]")
+        return self._judge(History(nowhen, values, np.full_like(values, np.nan), []), first)
+
+    def _apply_restarts(
+        self, history: History, restarts: NDArray[np.bool_], start: int, scores: Scores
+    ) -> Scores:
+        era = np.cumsum(restarts, axis=1)
+        for k in range(1, int(era.max(initial=0)) + 1):
+            since = replace(history, values=np.where(era >= k, history.values, np.nan))
+            scores = _choose(era == k, self._judge(since, start), scores)
+        return _choose(restarts, Scores.unscored(restarts.shape), scores)
+
+
+def _choose(mask: NDArray[np.bool_], some: Scores, others: Scores) -> Scores:
+    pairs = ((getattr(some, f.name), getattr(others, f.name)) for f in fields(Scores))
+    return Scores(*(np.where(mask, a, b) for a, b in pairs))
+
+
+def training_values(history: History) -> Floats:
+    """Return the values used for training: NaN where a point is muted."""
+    if history.muted is None:
+        return history.values
+    return np.where(history.muted, np.nan, history.values)
+
+
+def scale_down(values: Floats) -> Floats:
+    """Scale values down by 2**ROOM, for levels and deviations that do not overflow."""
+    return np.ldexp(values, -ROOM)
+
+
+def nan_if_infinite(values: Floats) -> Floats:
+    """Replace infinities by NaN."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def running_moments(values: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return running mean, sample standard deviation and count of the values before each point.
+
+    The last column is of all values.
+
+    Parameters
+    ----------
+    values : array of float, shape (series, points)
+        NaN where missing. On the scale of `scale_down`.
+
+    Returns
+    -------
+    tuple of array of float, shape (series, points + 1)
+        Mean and deviation are NaN where there are no values before; the deviation of one value is 0.
+
+    Examples
+    --------
+    >>> mean, deviation, number = running_moments(np.array([[1.0, np.nan, 3.0]]))
+    >>> mean.tolist(), deviation.round(3).tolist(), number.tolist()
+    ([[nan, 1.0, 1.0, 2.0]], [[nan, 0.0, 0.0, 1.414]], [[0.0, 1.0, 1.0, 2.0]])
+    """
+    mean, root, number = np.zeros((3, len(values)))
+    kept = [(mean, root, number)]
+    for column in values.T:
+        step = np.nan_to_num(column - mean)
+        root = np.hypot(root, np.abs(step) * np.sqrt(number / (number + 1)))
+        mean = mean + step / (number + 1)
+        number = number + ~np.isnan(column)
+        kept.append((mean, root, number))
+    means, roots, numbers = (np.stack(some, axis=1) for some in zip(*kept, strict=True))
+    means[numbers == 0] = np.nan
+    roots[numbers == 0] = np.nan
+    return means, roots / np.sqrt(np.maximum(numbers - 1, 1)), numbers
+
+
+def band(
+    mean: Floats, deviation: Floats, rounding: Floats, factors: Factors
+) -> tuple[Floats, Floats]:
+    """Return the band: mean plus/minus factor * deviation and rounding; NaN without a factor."""
+    low, high = (np.nan if factor is None else factor for factor in factors)
+    return mean - (low * deviation + rounding), mean + (high * deviation + rounding)
+
+
+def normal_scores(
+    values: Floats,
+    mean: Floats,
+    deviation: Floats,
+    rounding: Floats,
+    points: Floats,
+    factors: Factors,
+) -> Scores:
+    """Return scores by the two-sided tail of the normal distribution.
+
+    After equal points the deviation is 0 and nothing is known of likely distances. Another value
+    then has a probability of 1 in points + 1: that the last of so many is the only one to differ.
+
+    Parameters
+    ----------
+    values : array of float, shape (series, partitions)
+    mean, deviation, rounding : array of float, shape (series, partitions)
+        Expected value, standard deviation, and how much of it is rounding error; NaN where unknown.
+        On the scale of `scale_down`.
+    points : array of float, shape (series, partitions)
+        Number of points behind them.
+    factors : tuple of float or None
+        Half widths of the band below and above, in deviations.
+    """
+    lower, upper = band(mean, deviation, rounding, factors)
+    small = scale_down(values)
+    below, above = small < lower, small > upper
+    off = np.abs(small - mean)
+    score = -(special.log_ndtr(-off / deviation) + np.log(2)) / np.log(10)
+    changed = np.where(off > rounding, np.log10(points + 1), 0)
+    score = np.where(deviation <= rounding, changed, score)
+    score = np.where(np.isfinite(off), score, np.where(np.isnan(off), np.nan, CAP))
+    unwatched = np.isnan(np.where(small < mean, lower, upper)) & ~np.isnan(score)
+    score = np.where(unwatched, 0, np.clip(score, 0, CAP))
+    usual = (np.ldexp(some, ROOM) for some in (mean, lower, upper))
+    return scores_from_flags(below, above, score, Reason.LEVEL, values, *usual)
+
+
+def bounded(
+    values: Floats,
+    change: Floats,
+    flags: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    bounds: tuple[Floats, Floats],
+    reason: Reason,
+) -> Scores:
+    """Return the highest score outside fixed bounds, 0 inside, and NaN where `change` is NaN."""
+    below, above = flags
+    score = np.where(np.isnan(change), np.nan, np.where(below | above, CAP, 0.0))
+    return scores_from_flags(
+        below, above, score, reason, values, np.full_like(values, np.nan), *bounds
+    )
+
+
+def scores_from_flags(
+    below: NDArray[np.bool_],
+    above: NDArray[np.bool_],
+    score: Floats,
+    reason: Reason,
+    values: Floats,
+    expected: Floats,
+    lower: Floats,
+    upper: Floats,
+) -> Scores:
+    """Build scores whose bounds agree exactly with the flags below and above.
+
+    Where the score is NaN the point is not scored and all other fields are missing, too.
+    """
+    scored = ~np.isnan(score)
+    lower = np.where(below, np.fmax(lower, np.nextafter(values, np.inf)), np.minimum(lower, values))
+    upper = np.where(
+        above, np.fmin(upper, np.nextafter(values, -np.inf)), np.maximum(upper, values)
+    )
+    lower = np.where(scored & (lower > -np.inf), lower, np.nan)
+    upper = np.where(scored & (upper < np.inf), upper, np.nan)
+    reasons = np.where(scored & (below | above), reason, Reason.NONE).astype(np.uint8)
+    return Scores(score, np.where(scored, expected, np.nan), lower, upper, reasons)
+
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -314,3 +556,132 @@ class BatchNormal(_Normal):
     def _scores(self, values: Floats, mean: Floats, deviation: Floats, points: Floats) -> Scores:
         rounding = SAME * np.abs(mean)
         return normal_scores(values, mean, deviation, rounding, points, self._factors)
+
+
+GROWTH = 5
+"""Parameters are refitted when the past has grown by 1 / GROWTH."""
+
+
+@detector
+class HoltWinters(Strategy):
+    """Additive Holt-Winters smoothing, with a band of standard deviations of its forecast errors.
+
+    Level, trend and season are initialized as in Deequ, from the first two cycles. The smoothing
+    parameters are fitted by least squares to all earlier values; they are refitted whenever these
+    have grown by a fifth, and at most once per cycle. Missing and infinite values are gaps:
+    forecasts continue through them, and the season keeps its phase. If partitions are days or hours
+    and the period is whole weeks or days, missing partitions are gaps, too. Nothing is scored until
+    two cycles' worth of values is known.
+
+    `detect` fits to all values before its interval and forecasts the whole interval from there.
+
+    Parameters
+    ----------
+    period : int
+        Points per cycle: 7 for days in a week, 12 for months in a year, 24 for hours in a day.
+    deviation_factor : float
+        Half width of the band, in standard deviations of the errors. Deequ's default flags one
+        point in twenty.
+
+    Examples
+    --------
+    >>> week = [1, 1, 1.2, 1.3, 1.5, 2.1, 1.9]
+    >>> [found.index for found in HoltWinters(7).detect([*week, *week, 0.0])]
+    [14]
+    """
+
+    least: ClassVar[int] = 5
+
+    period: int = 7
+    deviation_factor: float = 1.96
+
+    def check_parameters(self) -> None:
+        """Validate that the period is at least 2 and the factor finite and not negative."""
+        if self.period < 2:
+            msg = f"{self!r}: period must be 2 or more: the points of a cycle"
+            raise IllegalAnalyzerParameterError(msg)
+        if not 0 <= self.deviation_factor < np.inf:
+            msg = f"{self!r}: deviation_factor must be a number from 0 on"
+            raise IllegalAnalyzerParameterError(msg)
+
+    @property
+    def _earliest(self) -> int:
+        return 2 * self.period
+
+    def _judge(self, history: History, start: int) -> Scores:
+        x = scale_down(nan_if_infinite(training_values(history)))
+        if start >= x.shape[1] or not x.size:
+            return Scores.unscored(x.shape)
+        column = self._columns(history.times)
+        lead = column[(~np.isnan(x)).argmax(axis=1)]
+        place = column - lead[:, None]
+        series, some = np.nonzero(place >= 0)
+        past = np.full((len(x), int(column[-1]) + 1), np.nan)
+        past[series, place[series, some]] = x[series, some]
+        model = np.full((4, *x.shape), np.nan)
+        made = self._model(past, self._fits(past.shape[1]), place[:, start])
+        model[:, series, some] = made[:, series, place[series, some]]
+        return self._scores(history.values, model)
+
+    def _search(self, values: Floats, first: int, last: int) -> Scores:
+        if first < self._earliest:
+            return Scores.unscored(values.shape)
+        x = scale_down(nan_if_infinite(values))
+        x[:, first:] = np.nan
+        lead = int((~np.isnan(x)).argmax())
+        model = np.full((4, *x.shape), np.nan)
+        fits = [(first - lead, last - lead)]
+        model[:, :, lead:last] = self._model(x[:, lead:last], fits, np.array([0]))
+        return self._scores(values, model)
+
+    def _scores(self, values: Floats, model: Floats) -> Scores:
+        factors = self.deviation_factor, self.deviation_factor
+        mean, deviation, rounding, points = model
+        return normal_scores(values, mean, deviation, rounding, points, factors)
+
+    def _columns(self, times: NDArray[np.datetime64]) -> NDArray[np.intp]:
+        """Return grid columns if the period is a multiple of the grid's, else consecutive ones."""
+        grid = Grid.from_times(times)
+        known = grid.period > 1 and self.period % grid.period == 0
+        return grid.column if known else np.arange(len(times))
+
+    def _fits(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield index ranges that are forecast with parameters fitted to all points before them."""
+        begin = self._earliest
+        while begin < size:
+            end = begin + self.period * max(1, begin // (GROWTH * self.period))
+            yield begin, min(end, size)
+            begin = end
+
+    def _model(
+        self, past: Floats, fits: Iterable[tuple[int, int]], start: NDArray[np.intp]
+    ) -> Floats:
+        """Return forecast, deviation, rounding error and number of earlier errors, of each point.
+
+        Parameters
+        ----------
+        past : array of float, shape (series, points)
+            Each from its first known value on.
+        fits : iterable of tuple of int
+        start : array of int, shape (series,)
+            Ranges that end at or before it are skipped.
+        """
+        made = np.full((4, *past.shape), np.nan)
+        known = np.cumsum(~np.isnan(past), axis=1)
+        largest = np.fmax.accumulate(np.abs(past), axis=1)
+        for begin, end in fits:
+            enough = known[:, begin - 1] >= self._earliest
+            some = np.flatnonzero(enough & (start < end))
+            if not some.size:
+                continue
+            forecast = holt_winters_forecasts(past[some, :end], begin, self.period)
+            _, deviation, points = running_moments(past[some, :end] - forecast)
+            rounding = SAME * largest[some, begin - 1 : end - 1]
+            asked = slice(begin, end)
+            made[:, some, asked] = (
+                forecast[:, asked],
+                deviation[:, asked],
+                rounding,
+                points[:, asked],
+            )
+        return made

@@ -10,7 +10,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
-from tidegauge.repository.detectors.severity import EXTREMES
+from tidegauge.repository.detectors.rules import EXTREMES
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store.rows import LedgerRow, PartitionRow, SeriesRow
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
-from tidegauge.analyzers.core.registry import Registry
+from tidegauge.analyzers.core.registry import Registry, key_of
 from tidegauge.repository.detectors.base import DETECTORS, Detector, Scores
 from tidegauge.repository.detectors.rules import RULES, DecisionRule, FalseDiscoveryRate
 from tidegauge.repository.detectors.seasonal import Seasonal

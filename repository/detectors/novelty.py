@@ -33,16 +33,18 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import Detector, History, Reason, Scores, detector
-from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.nearest import (
+from tidegauge.repository.numerics.arrays import (
+    CAP,
     DAYS,
+    WARM,
     WEEKS,
+    RunningMoments,
     SeasonalRanges,
     nearest_run,
     neighbours,
+    running_absolute_medians,
 )
-from tidegauge.repository.numerics.running import WARM, RunningMoments, running_absolute_medians
+from tidegauge.repository.numerics.grid import Grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,33 +1,31 @@
 """Registry of the built-in detectors, by the module that defines them."""
 
 DETECTOR_MODULES: dict[str, tuple[str, ...]] = {
-    "tidegauge.repository.detectors.arrivals": (
-        "Late",
-        "MissingPartition",
-    ),
     "tidegauge.repository.detectors.changes": (
         "ChangePoint",
+        "Drift",
         "SlowDrift",
         "VolatilityShift",
     ),
-    "tidegauge.repository.detectors.contents": (
+    "tidegauge.repository.detectors.deequ": (
+        "AbsoluteChange",
+        "BatchNormal",
+        "HoltWinters",
+        "OnlineNormal",
+        "RelativeRateOfChange",
+        "SimpleThreshold",
+    ),
+    "tidegauge.repository.detectors.novelty": ("Novelty",),
+    "tidegauge.repository.detectors.seasonal": ("Seasonal",),
+    "tidegauge.repository.detectors.whole_partitions": (
         "EmptyMetrics",
+        "Late",
+        "MissingPartition",
         "Multivariate",
         "Restatement",
         "SchemaChange",
         "StalePartition",
     ),
-    "tidegauge.repository.detectors.deequ": (
-        "AbsoluteChange",
-        "BatchNormal",
-        "OnlineNormal",
-        "RelativeRateOfChange",
-        "SimpleThreshold",
-    ),
-    "tidegauge.repository.detectors.drift": ("Drift",),
-    "tidegauge.repository.detectors.holt_winters": ("HoltWinters",),
-    "tidegauge.repository.detectors.novelty": ("Novelty",),
-    "tidegauge.repository.detectors.seasonal": ("Seasonal",),
 }
 """Detector names by module; list a new detector here."""
 MISSING_PARTITION = "MissingPartition"

@@ -14,26 +14,28 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.metric import Entity, Scale
-from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.analyzers.core.registry import Rendered
 from tidegauge.repository.distributions.distances import (
     Distances,
     category_distances,
     numeric_distances,
 )
-from tidegauge.repository.distributions.shapes import Quantiles, categories_of, quantiles_of
 from tidegauge.repository.distributions.stored import (
     CATEGORICAL,
     NUMERIC,
     Distribution,
+    Quantiles,
     StoredColumn,
+    categories_of,
     kind_of,
     merged,
+    quantiles_of,
     rows_of,
 )
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.queries import Moment, StoredState, Window, partition_id
-from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.user_metrics import Record, write_record
 from tidegauge.repository.store.windows import WindowScheme
 
@@ -78,7 +80,7 @@ class Drifted(Rendered, Distances):
     segment, where : str or None
     """
 
-    renderer: ClassVar[str] = "tidegauge.display.history:render_drift"
+    renderer: ClassVar[str] = "tidegauge.display.cards:render_drift"
 
     dataset: str
     column: str

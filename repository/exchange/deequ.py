@@ -18,13 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import MetricRuntimeError, SourceError, TidegaugeError
 from tidegauge.analyzers.core.metric import Entity, Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import NULL, Partition
+from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.measures.bins import Bin, BinnedDistribution, BucketDistribution
-from tidegauge.analyzers.measures.group_sums import HistogramOfSums, SumDistribution
-from tidegauge.analyzers.measures.histogram import Distribution, DistributionValue
+from tidegauge.analyzers.measures.histogram import (
+    Distribution,
+    DistributionValue,
+    HistogramOfSums,
+    SumDistribution,
+)
 from tidegauge.analyzers.runs.ledger import Change, MeasuredPartition, Measurement, RunSpec
 from tidegauge.analyzers.runs.recording import recording
 

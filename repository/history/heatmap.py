@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, fetch_columns
+from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.queries import AsOf, commit_as_of
-from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.scorebook import BLOCK, in_blocks
 
 if TYPE_CHECKING:

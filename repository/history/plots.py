@@ -13,16 +13,21 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import escaped, plain
-from tidegauge.analyzers.core.metric_names import subject
-from tidegauge.repository.history.axes import order_ticks, seconds_of, time_ticks
-from tidegauge.repository.history.panels import Mark, PlotLine
-from tidegauge.repository.history.svg import picture
+from tidegauge.analyzers.core.metric import subject
+from tidegauge.repository.history.svg import (
+    Mark,
+    PlotLine,
+    order_ticks,
+    picture,
+    seconds_of,
+    time_ticks,
+)
 from tidegauge.repository.incidents.listing import anomaly_rows, score_rows
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.facts import Facts, read_facts
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.queries import AsOf, MetricQuery, dataset_id
-from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.rows import AnomalyRow, PlotRow, ScoreRow, SeriesRow
 
 if TYPE_CHECKING:

@@ -1,38 +1,335 @@
-"""Root causes of anomalies: contributions of table parts, and series that moved along."""
+"""Root causes of anomalies: contributions of table parts, and what else changed at the same time.
+
+Companions are correlated or unusual series that are no anomalies themselves. Partitions with anomalies
+may have been measured again, with other rows than before, or have another schema than the partitions
+before them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import sqlalchemy as sa
 
-from tidegauge.analyzers.core.formatting import measured, plain
-from tidegauge.analyzers.core.metric_names import subject, written_scale
-from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.analyzers.core.formatting import measured, plain, plural
+from tidegauge.analyzers.core.metric import subject, written_scale
+from tidegauge.analyzers.core.registry import Rendered
 from tidegauge.repository.detectors.matrices import Matrix, grid_of, group_by_segment, matrix
-from tidegauge.repository.incidents.companions import Companion, companions
+from tidegauge.repository.detectors.whole_partitions import list_changes, schema_changes
 from tidegauge.repository.incidents.contributions import (
     PART_COLUMNS,
     Dimension,
     additive_parts,
     best_first,
+    identity,
+    is_additive,
+    is_weighted,
+    part_of,
     ratio_parts,
 )
-from tidegauge.repository.incidents.parts import identity, is_additive, is_weighted, part_of
-from tidegauge.repository.incidents.restatements import RestatedPartition, restated_partitions
-from tidegauge.repository.incidents.schema_changes import SchemaDifference, schema_differences
+from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
+from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
-from tidegauge.repository.store.rows import AnomalyRow, SeriesRow
+from tidegauge.repository.store.rows import AnomalyRow, PartitionRow, SeriesIdentity, SeriesRow
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
+
+
+NOTABLE = 1.5
+"""Minimum score of a point to be notable without being an anomaly."""
+CLOSE = 0.6
+"""Minimum absolute rank correlation of a companion."""
+COMMON = 20
+"""Minimum number of common changes to correlate two series."""
+FEW = 5
+_WINDOW = 61
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A series that moved along with an anomaly.
+
+    Attributes
+    ----------
+    what : str
+        The metric as text.
+    analyzer, segment : str
+    score : float
+        Its highest score in the same partitions; NaN if it has no notable one there.
+    correlation : float
+        Spearman's rank correlation of its changes with the anomaly's over the last 60 partitions;
+        NaN if low or unknown, and for parts and bins.
+    series : int or None
+        Id of the series.
+    """
+
+    what: str
+    analyzer: str
+    segment: str
+    score: float
+    correlation: float
+    series: int | None = None
+
+    def __str__(self) -> str:
+        """Return the relation in one sentence."""
+        told = []
+        if not np.isnan(self.score):
+            told.append(f"was also unusual (score {self.score:.1f})")
+        if not np.isnan(self.correlation):
+            way = "with it" if self.correlation > 0 else "against it"
+            told.append(f"usually moves {way} (rank correlation {self.correlation:.2f})")
+        return f"{plain(self.what)} {' and '.join(told)}."
+
+
+def companions(
+    connection: Connection,
+    dataset: int,
+    past: Matrix,
+    of: int | None,
+    partitions: Sequence[int],
+    out: Collection[int],
+) -> tuple[Companion, ...]:
+    """Find the series that moved along with anomalies.
+
+    At most 5 with a notable score come first, then at most 5 with a high correlation.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+    past : Matrix
+        Ends with the anomaly's partition.
+    of : int, optional
+        Index of the anomaly's series; nothing is correlated if not given.
+    partitions : sequence of int
+        Ids of the anomalies' partitions.
+    out : collection of int
+        Ids of the anomalies' series, which are left out.
+    """
+    scores = _scores(connection, dataset, partitions)
+    close = {} if of is None else _close(past, of)
+    found = []
+    for i, row in enumerate(past.series):
+        score = scores.get(row["id"], np.nan)
+        correlation = close.get(i, np.nan)
+        notable = score >= NOTABLE
+        if row["id"] not in out and (notable or not np.isnan(correlation)):
+            told = (subject(row), row["analyzer"], row["segment"])
+            numbers = (float(score if notable else np.nan), float(correlation))
+            found.append(Companion(*told, *numbers, series=int(row["id"])))
+    moved = sorted((c for c in found if not np.isnan(c.score)), key=lambda c: (-c.score, c.what))
+    related = sorted(
+        (c for c in found if np.isnan(c.score)), key=lambda c: (-abs(c.correlation), c.what)
+    )
+    return (*moved[:FEW], *related[:FEW])
+
+
+def _scores(connection: Connection, dataset: int, partitions: Sequence[int]) -> dict[int, float]:
+    """Return each series' highest score in some partitions, by any detector."""
+    highest: dict[int, float] = {}
+    for detector in scorebook.detectors(connection, dataset):
+        points = scorebook.read(connection, dataset, detector, partitions)
+        for series, score in zip(points.series.tolist(), points.score.tolist(), strict=True):
+            highest[series] = max(score, highest.get(series, score))
+    return highest
+
+
+def _close(past: Matrix, of: int) -> dict[int, float]:
+    """Return the high correlations of other series' changes with those of one, by index."""
+    changes = np.diff(np.where(np.isinf(past.history.values), np.nan, past.history.values))
+    changes = changes[:, -_WINDOW + 1 :]
+    own = changes[of]
+    found = {}
+    for i, line in enumerate(changes):
+        both = ~np.isnan(own) & ~np.isnan(line)
+        if not _is_part(past.series[i], past.series[of]) and both.sum() >= COMMON:
+            rho = _spearman(own[both], line[both])
+            if abs(rho) >= CLOSE:
+                found[i] = rho
+    return found
+
+
+def _is_part(row: SeriesIdentity, of: SeriesIdentity) -> bool:
+    """Return whether a series has another's metric, or is a bin: these are reported as parts."""
+    same = (row["name"], row["instance"]) == (of["name"], of["instance"])
+    return same or any(mark in row["name"] for mark in (".abs.", ".ratio."))
+
+
+def _spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return Spearman's rank correlation; 0 if either side is constant.
+
+    Examples
+    --------
+    >>> _spearman(np.array([1.0, 2.0, 4.0]), np.array([2.0, 1.0, 0.0]))
+    -1.0
+    """
+    from scipy.stats import rankdata
+
+    a, b = (np.asarray(rankdata(z), dtype=np.float64) for z in (x, y))
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    found: Any = np.corrcoef(np.stack([a, b]))
+    return round(float(found[0, 1]), 12)
+
+
+MAX_RESTATED_PARTITIONS = 3
+"""Maximum number of partitions to tell of."""
+
+
+@dataclass(frozen=True)
+class RestatedPartition:
+    """A partition whose current version is not its first.
+
+    Attributes
+    ----------
+    partition : str
+    version : int
+    measured_at : datetime
+        The time of the current version.
+    rows : int
+        Number of rows of the current version.
+    before : int or None
+        Number of rows of the version before it; None if that one was cleaned away.
+    """
+
+    partition: str
+    version: int
+    measured_at: datetime
+    rows: int
+    before: int | None
+
+    def __str__(self) -> str:
+        """Return the restatement as a sentence; times are UTC.
+
+        Examples
+        --------
+        >>> at = datetime(2013, 2, 9, 8, 30)
+        >>> print(RestatedPartition("ds=2013-02-08", 2, at, 480, 1000))
+        ds=2013-02-08 was measured again on 2013-02-09 08:30 UTC: version 2 has 480 rows instead of 1,000.
+        >>> print(RestatedPartition("ds=2013-02-08", 3, at, 1, 1))
+        ds=2013-02-08 was measured again on 2013-02-09 08:30 UTC: version 3 has 1 row, as before.
+        """
+        rows = plural(self.rows, "row")
+        than = "" if self.before is None else f" instead of {self.before:,}"
+        than = ", as before" if self.rows == self.before else than
+        what = f"{plain(self.partition or 'the table')} was measured again"
+        moment = f"{self.measured_at:%Y-%m-%d %H:%M} UTC"
+        return f"{what} on {moment}: version {self.version} has {rows}{than}."
+
+
+def restated_partitions(
+    connection: Connection, at: Collection[int]
+) -> tuple[RestatedPartition, ...]:
+    """Return the restated ones among some partitions, by id, in order of their current versions.
+
+    Of many, the ones that were measured last.
+    """
+    p, now, old = s.partition.c, s.partition_version.alias("now"), s.partition_version.alias("old")
+    found: list[RestatedPartition] = []
+    for some in chunks(sorted(at)):
+        query = (
+            sa.select(p.name, now.c.version, now.c.measured_at, now.c.rows, old.c.rows)
+            .select_from(now)
+            .join(s.partition, p.id == now.c.partition_id)
+            .outerjoin(
+                old,
+                (old.c.partition_id == now.c.partition_id) & (old.c.version == now.c.version - 1),
+            )
+            .where(now.c.partition_id.in_(some), now.c.version > 1, s.holds(now))
+        )
+        found += [RestatedPartition(*row) for row in connection.execute(query)]
+    return tuple(sorted(found, key=lambda one: one.measured_at)[-MAX_RESTATED_PARTITIONS:])
+
+
+MAX_SCHEMA_DIFFERENCES = 3
+"""Maximum number of partitions to tell of."""
+_BACK = 8
+"""Maximum number of partitions to look back for one that was measured."""
+
+
+@dataclass(frozen=True)
+class SchemaDifference:
+    """Columns of a partition that differ from those of the measured partition before it.
+
+    Attributes
+    ----------
+    partition, before : str
+    changes : tuple of str
+        Such as ``tail is gone``, ``distance is double, not int``.
+    """
+
+    partition: str
+    before: str
+    changes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the difference as a sentence.
+
+        Examples
+        --------
+        >>> print(SchemaDifference("ds=2013-02-08", "ds=2013-02-07", ("x is gone", "y is new")))
+        The schema of ds=2013-02-08 differs from that of ds=2013-02-07: x is gone, y is new.
+        """
+        told = list_changes([plain(change) for change in self.changes])
+        return f"The schema of {plain(self.partition)} differs from that of {plain(self.before)}: {told}."
+
+
+def schema_differences(
+    connection: Connection, partitions: Sequence[PartitionRow], at: Collection[int]
+) -> tuple[SchemaDifference, ...]:
+    """Return the schema changes of some partitions, in order; of the first few if there are many.
+
+    Parameters
+    ----------
+    connection : Connection
+    partitions : sequence of mapping
+        All partitions of the dataset, in order.
+    at : collection of int
+        Ids of the partitions to look at.
+    """
+    pasts: list[list[PartitionRow]] = []
+    for places in group_by_segment(partitions).values():
+        for n, place in enumerate(places):
+            if partitions[place]["id"] in at:
+                pasts.append([partitions[k] for k in places[max(0, n - _BACK) : n + 1]])
+    columns = _columns(connection, sorted({row["id"] for past in pasts for row in past}))
+    found = []
+    for *past, row in pasts:
+        before = next((one for one in reversed(past) if one["id"] in columns), None)
+        if before is None or row["id"] not in columns:
+            continue
+        changes = schema_changes(columns[before["id"]], columns[row["id"]])
+        if changes:
+            found.append(SchemaDifference(row["partition"], before["partition"], tuple(changes)))
+    return tuple(found[:MAX_SCHEMA_DIFFERENCES])
+
+
+def _columns(connection: Connection, partitions: Sequence[int]) -> dict[int, dict[str, str]]:
+    """Return the columns of the measured ones among some partitions."""
+    v, t = s.partition_version.c, s.table_schema.c
+    schema_of: dict[int, int] = {}
+    for some in chunks(partitions):
+        query = sa.select(v.partition_id, v.table_schema_id).where(
+            v.partition_id.in_(some), s.holds(s.partition_version)
+        )
+        schema_of.update({row[0]: row[1] for row in connection.execute(query)})
+    columns: dict[int, dict[str, str]] = {}
+    for some in chunks(sorted(set(schema_of.values()))):
+        texts = sa.select(t.id, t.columns).where(t.id.in_(some))
+        columns.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(texts)})
+    return {of: columns[key] for of, key in schema_of.items()}
+
 
 Expected = Mapping[int, float]
 
@@ -111,7 +408,7 @@ class Causes(Rendered):
         The partitions that were measured again.
     """
 
-    renderer: ClassVar[str] = "tidegauge.display.history:render_causes"
+    renderer: ClassVar[str] = "tidegauge.display.cards:render_causes"
 
     moves: tuple[Move, ...] = ()
     companions: tuple[Companion, ...] = ()

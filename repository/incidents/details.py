@@ -10,17 +10,21 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import plain
-from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.analyzers.core.registry import Rendered
 from tidegauge.repository.incidents.causes import Causes, causes
 from tidegauge.repository.incidents.common_cause import IncidentGroup, grouped_incident_rows
-from tidegauge.repository.incidents.context import IncidentContext, incident_context
+from tidegauge.repository.incidents.context import (
+    Event,
+    IncidentContext,
+    incident_context,
+    timeline,
+)
 from tidegauge.repository.incidents.headline import prominence
 from tidegauge.repository.incidents.listing import (
     ANOMALY_COLUMNS,
     anomaly_rows,
     dataset_of,
 )
-from tidegauge.repository.incidents.timeline import Event, timeline
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.labels import (
@@ -66,7 +70,7 @@ class IncidentDetails(Rendered):
         The run that measured it, its runbook, and the datasets made from this one.
     """
 
-    renderer: ClassVar[str] = "tidegauge.display.history:render_incident"
+    renderer: ClassVar[str] = "tidegauge.display.cards:render_incident"
 
     row: GroupedIncidentRow
     anomalies: pd.DataFrame

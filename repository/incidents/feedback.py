@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
 
-    from tidegauge.repository.store.label_effects import LabelEffect
+    from tidegauge.repository.store.rows import LabelEffect
 
 
 REAL = frozenset({"acknowledged", "bad"})

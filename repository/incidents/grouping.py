@@ -1,22 +1,28 @@
-"""Group anomalies into incidents, and keep these up to date."""
+"""Grouping of anomalies into incidents, and the updates of incidents.
+
+`Positions` are the places of partitions in time and the newest partition of each series; by them
+incidents go on or are over. Incidents that people know of are closed when their anomalies are gone, with the reason.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
 
+from tidegauge.analyzers.core.formatting import plain
+from tidegauge.repository.detectors.matrices import to_datetime64
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.detectors.training import TrainingLabels
-from tidegauge.repository.incidents.anomaly import Anomaly, read_anomalies
-from tidegauge.repository.incidents.closing import closing_notes, known_to_people
+from tidegauge.repository.incidents.anomaly import Anomaly, exceeds_label, read_anomalies
 from tidegauge.repository.incidents.headline import headline
-from tidegauge.repository.incidents.missing import is_gap, is_missing, missing_span
-from tidegauge.repository.incidents.positions import Positions
-from tidegauge.repository.incidents.worsening import exceeds_label
+from tidegauge.repository.incidents.periods import is_gap, is_missing, missing_span, step_of
+from tidegauge.repository.numerics.grid import FIRST_STEPS, Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows
 from tidegauge.repository.store.consistency_series import PREFIX, group_bys_of
@@ -30,9 +36,277 @@ from tidegauge.repository.store.labels import (
 from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import timedelta
 
     from sqlalchemy.engine import Connection
+
+    from tidegauge.repository.store.rows import IncidentRow
+
+
+ASIDE = 3
+"""Positions between the newest partition and those that stand aside: too many for one incident."""
+
+
+@dataclass
+class Positions:
+    """Positions of a dataset's partitions, counted in order of time within each partition segment.
+
+    Attributes
+    ----------
+    of : dict of int to int
+        By the partition's id; those far in the future and those without a time come last, `ASIDE`
+        from the others.
+    ends : dict of str to int
+        Position of the newest partition, by partition segment.
+    steps : dict of str to timedelta or None
+        Length of partitions, as `step_of` returns it, by partition segment.
+    long : set of str
+        Partition segments whose partitions are weeks or months.
+    """
+
+    of: dict[int, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    steps: dict[str, timedelta | None] = field(default_factory=dict)
+    long: set[str] = field(default_factory=set)
+    _at: dict[tuple[str, datetime], int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, connection: Connection, dataset: int, now: datetime) -> Positions:
+        """Read the positions of a dataset's partitions at a time."""
+        p, found = s.partition.c, cls()
+        query = (
+            sa.select(p.id, p.segment, p.name, p.time)
+            .where(p.dataset_id == dataset)
+            .order_by(p.segment, p.time.is_(None), p.time, p.name)
+        )
+        kinds: dict[str, list[tuple[int, str, datetime | None]]] = {}
+        for partition, within, name, time in connection.execute(query):
+            kinds.setdefault(within, []).append((partition, name, time))
+        for within, kind in kinds.items():
+            dated = [time for _, _, time in kind if time is not None]
+            times = np.array([to_datetime64(time) for time in dated], "M8[s]")
+            grid = Grid.from_times(times)
+            count = grid.current(times, to_datetime64(now))
+            found.of |= {of: n if n < count else n + ASIDE for n, (of, _, _) in enumerate(kind)}
+            found.ends[within] = count - 1 if count else len(kind) - 1 + ASIDE
+            found._at |= {(within, time): n for n, time in enumerate(dated[:count])}
+            found.steps[within] = step_of(dated, kind[0][1])
+            if grid.yearly:
+                found.long.add(within)
+        return found
+
+    def newest(self, connection: Connection, series: Collection[int]) -> dict[tuple[int, str], int]:
+        """Return the positions of the newest partitions of some series, by series and partition segment.
+
+        One without a time, or far in the future, is left out. `newest_metric` has one partition of each
+        series, so that of several segments the metrics tell.
+        """
+        n, m, p = s.newest_metric.c, s.metric.c, s.partition.c
+        found: dict[tuple[int, str], int] = {}
+        for some in chunks(sorted(series) if len(self.ends) == 1 else ()):
+            (within,) = self.ends
+            query = sa.select(n.series_id, n.partition_id).where(n.series_id.in_(some))
+            for one, partition in connection.execute(query):
+                if self.of[partition] <= self.ends[within]:
+                    found[one, within] = self.of[partition]
+        latest = max((time for _, time in self._at), default=None)
+        unknown = set(series) - {one for one, _ in found} if latest is not None else ()
+        for some in chunks(sorted(unknown)):
+            by_segment: sa.Select[Any] = (
+                sa.select(m.series_id, p.segment, sa.func.max(p.time))
+                .join_from(s.metric, s.partition, p.id == m.partition_id)
+                .where(m.series_id.in_(some), p.time <= latest, s.holds(s.metric))
+                .group_by(m.series_id, p.segment)
+            )
+            for one, within, at in connection.execute(by_segment):
+                found[one, within] = self._at.get((within, at), self.ends[within])
+        return found
+
+
+def incident_length(connection: Connection, incident: IncidentRow) -> float | None:
+    """Return the seconds from the start of an incident's first partition to the end of its last one.
+
+    None if its partitions have no time, or no regular length.
+    """
+    since, until = incident["since"], incident["until"]
+    if since is None or until is None:
+        return None
+    c, p, near = s.course.c, s.partition.c, s.partition.alias("near")
+    query = (
+        sa.select(near.c.time)
+        .join_from(s.course, s.partition, p.id == c.last_partition_id)
+        .join(near, (near.c.dataset_id == p.dataset_id) & (near.c.segment == p.segment))
+        .where(c.incident_id == incident["id"], s.holds(s.course), near.c.time <= p.time)
+        .order_by(near.c.time.desc())
+        .limit(FIRST_STEPS + 1)
+    )
+    times = sorted(connection.execute(query).scalars())
+    grid = Grid.from_times(np.array([to_datetime64(time) for time in times], "M8[s]"))
+    if not (grid.step or grid.months):
+        return None
+    end = grid.after(to_datetime64(until))
+    return float((end - to_datetime64(since)) / np.timedelta64(1, "s"))
+
+
+WITHDRAWING_LABELS = ("ignore", "rebaseline")
+"""Labels by which a person takes anomalies away; they need not be told of it."""
+MAX_NAMED_PARTITIONS = 3
+
+
+def known_to_people(connection: Connection, incidents: Collection[int]) -> set[int]:
+    """Return the incidents that were sent, or may have been, and those that a person labelled.
+
+    Those that a person took away by `WITHDRAWING_LABELS` count only if they were sent.
+    """
+    n, b = s.notice.c, s.label.c
+    known: set[int] = set()
+    for some in chunks(sorted(incidents)):
+        sent = sa.select(n.incident_id).where(
+            n.incident_id.in_(some), n.sent_at.is_not(None) | n.error.is_(None)
+        )
+        labels = sa.select(b.incident_id, b.label).where(
+            b.incident_id.in_(some), b.by.is_distinct_from(AUTOMATIC_AUTHOR)
+        )
+        labelled: dict[int, set[str]] = {}
+        for incident, label in connection.execute(labels):
+            labelled.setdefault(incident, set()).add(label)
+        known |= set(connection.execute(sent).scalars())
+        known |= {i for i, of in labelled.items() if not of.intersection(WITHDRAWING_LABELS)}
+    return known
+
+
+def closing_notes(
+    connection: Connection,
+    incidents: Collection[int],
+    continued_in: Mapping[int, int],
+    commit: int,
+    now: datetime,
+) -> dict[int, str]:
+    """Return why incidents have no anomalies any more.
+
+    Parameters
+    ----------
+    connection : Connection
+    incidents : collection of int
+    continued_in : mapping of int to int
+        The incident that took over the anomalies of another.
+    commit : int
+        The commit by which they are closed.
+    now : datetime
+        Its time.
+
+    Returns
+    -------
+    dict of int to str
+        Such as "taken back on 2026-03-04 07:30 UTC because ds=2026-03-02 was measured again and looks normal".
+    """
+    lost = _lost_anomalies(connection, incidents, commit)
+    return {
+        incident: _note(connection, lost.get(incident, ()), continued_in.get(incident), now)
+        for incident in incidents
+    }
+
+
+def _note(
+    connection: Connection, lost: Sequence[Any], continued_in: int | None, now: datetime
+) -> str:
+    moment = f"{now:%Y-%m-%d %H:%M} UTC"
+    if continued_in is not None:
+        return f"closed on {moment} because it goes on in incident {continued_in}"
+    missing = [row for row in lost if row.metric == MISSING_PARTITION]
+    arrived = _arrived_partitions(connection, missing)
+    if missing and len(missing) == len(lost):
+        what = f"{_listed(arrived)} arrived" if arrived else "nothing is missing any more"
+        return f"closed on {moment} because {what}"
+    again = _measured_again(connection, lost)
+    if again:
+        verbs = (
+            "was measured again and looks" if len(again) == 1 else "were measured again and look"
+        )
+        return f"taken back on {moment} because {_listed(again)} {verbs} normal"
+    names = list(dict.fromkeys(row.partition for row in lost))
+    looks = "looks" if len(names) == 1 else "look"
+    return (
+        f"taken back on {moment} because {_listed(names)} {looks} normal by the history, labels and"
+        " monitors of now"
+    )
+
+
+def _lost_anomalies(
+    connection: Connection, incidents: Collection[int], commit: int
+) -> dict[int, list[Any]]:
+    """Return the anomalies that incidents had before a commit, in order of time."""
+    f, n, p, e = s.finding.c, s.anomaly.c, s.partition.c, s.series.c
+    lost: dict[int, list[Any]] = {}
+    for some in chunks(sorted(incidents)):
+        query = (
+            sa.select(
+                f.incident_id,
+                n.series_id,
+                n.partition_id,
+                n.version,
+                n.detected_at,
+                p.dataset_id,
+                p.segment,
+                p.time,
+                p.name.label("partition"),
+                e.name.label("metric"),
+            )
+            .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
+            .join(s.partition, p.id == n.partition_id)
+            .join(s.series, e.id == n.series_id)
+            .where(f.incident_id.in_(some), s.holds(s.finding, commit - 1))
+            .order_by(p.time, p.name)
+        )
+        for row in connection.execute(query):
+            lost.setdefault(row.incident_id, []).append(row)
+    return lost
+
+
+def _measured_again(connection: Connection, lost: Sequence[Any]) -> list[str]:
+    """Return the partitions whose current version is not that of their anomaly."""
+    v, m = s.partition_version.c, s.metric.c
+    names: dict[str, None] = {}
+    for row in lost:
+        whole = sa.select(v.version).where(
+            v.partition_id == row.partition_id, s.holds(s.partition_version)
+        )
+        point = sa.select(m.version).where(
+            m.partition_id == row.partition_id, m.series_id == row.series_id, s.holds(s.metric)
+        )
+        versions = {
+            version for query in (whole, point) for version in connection.execute(query).scalars()
+        }
+        if any(version > row.version for version in versions):
+            names[row.partition] = None
+    return list(names)
+
+
+def _arrived_partitions(connection: Connection, missing: Sequence[Any]) -> list[str]:
+    """Return the partitions that came into the gaps that were reported."""
+    p = s.partition.c
+    names: dict[str, None] = {}
+    for row in missing:
+        came = sa.select(p.name, p.time).where(
+            p.dataset_id == row.dataset_id,
+            p.segment == row.segment,
+            p.first_seen_at > row.detected_at,
+            p.id != row.partition_id,
+        )
+        partitions = connection.execute(came.order_by(p.time)).all()
+        # A gap lies before the partition that it is reported at, and what is overdue after it.
+        before = [one.name for one in partitions if one.time is not None and one.time < row.time]
+        names |= dict.fromkeys(before or [one.name for one in partitions])
+    return list(names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the names of partitions, the first if there are many."""
+    shown = [plain(name or "the table") for name in names[:MAX_NAMED_PARTITIONS]]
+    if len(names) > len(shown):
+        shown.append(f"{len(names) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
 
 GAP = 1
 """Maximum number of quiet partitions between two anomalous ones of an incident."""

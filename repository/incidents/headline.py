@@ -1,10 +1,15 @@
-"""Summarise an incident in one line."""
+"""Summary of an incident in one line, and explanation of an anomaly in one sentence.
+
+Consistency metrics are summarised by group-by, with the affected features and the worst rate.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from math import isfinite, nan
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.formatting import (
@@ -15,15 +20,211 @@ from tidegauge.analyzers.core.formatting import (
     percent_change,
     plural,
 )
-from tidegauge.analyzers.core.metric_names import metric_text, written_scale
-from tidegauge.repository.incidents.consistency_headline import ConsistencyTopic
-from tidegauge.repository.incidents.missing import is_missing, missing_span
-from tidegauge.repository.incidents.periods import DAY, span
+from tidegauge.analyzers.core.metric import metric_text, written_scale
+from tidegauge.repository.detectors.base import Reason
+from tidegauge.repository.incidents.periods import DAY, is_missing, missing_span, span
+from tidegauge.repository.store.consistency_series import CELLS, PREFIX, parse_instance
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from tidegauge.repository.incidents.anomaly import Anomaly
+
+
+_WORDS = {
+    Reason.DRIFT: "{side} its level of weeks ago, after the largest slow drift so far",
+    Reason.CONSTANT: "{side} the {expected} that it nearly always is",
+    Reason.NOVELTY: "unlike all earlier values",
+}
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def explain(
+    what: str,
+    partition: str,
+    weekday: int | None,
+    value: float,
+    earlier: Sequence[float],
+    expected: float,
+    lower: float,
+    upper: float,
+    reason: Reason = Reason.LEVEL,
+    others: int = 0,
+    *,
+    scale: str = "",
+    after: bool = False,
+    grave: bool = False,
+) -> str:
+    """Explain an anomaly: the value, the usual range, and whether it is a record.
+
+    Parameters
+    ----------
+    what : str
+        The metric, such as ``Completeness of dep_time``.
+    partition : str
+    weekday : int or None
+        0 is Monday.
+    value : float
+    earlier : sequence of float
+        The values of earlier partitions.
+    expected, lower, upper : float
+        The detector's expected value and band; NaN where it gives none.
+    reason : Reason
+        The kind of deviation.
+    others : int
+        Number of other metrics that are anomalies in the partition. A value inside its band is one
+        for their sake, as that of the partition before was, because it is grave, or by a rule that is
+        stricter than the band.
+    scale : str
+        The metric's scale, as in `Scale`; ratios are told in per cent.
+    after : bool
+        Whether the metric was an anomaly in the partition before.
+    grave : bool
+        Whether the departure is so large that it needs less evidence.
+
+    Examples
+    --------
+    >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97], 0.975, 0.95, 0.99, scale="ratio")
+    'Completeness of email in ds=2013-02-08 (a Friday) is 50 %, below the usual 95 % to 99 % (expected 97.5 %): the lowest of 2 partitions.'
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, after=True)
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and an anomaly went before.'
+    >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, others=2)
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are unusual, too.'
+    """
+    number = partial(measured, scale=scale)
+    day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
+    side = "below" if direction(value, expected, lower, upper) == "low" else "above"
+    if reason in _WORDS:
+        usual = _WORDS[reason].format(side=side, expected=number(expected))
+    elif isnan(lower) and isnan(upper):
+        usual = f"far {side} the expected {number(expected)}"
+    elif isnan(lower) or isnan(upper):
+        bound, limit = ("least", lower) if isnan(upper) else ("most", upper)
+        usual = f"{side} the {bound} allowed, {number(limit)}"
+    else:
+        band = f"{number(lower)} to {number(upper)}"
+        dated = ", as on this day of other months or years" if reason is Reason.CALENDAR else ""
+        centre = "" if isnan(expected) else f" (expected {number(expected)}{dated})"
+        usual = f"{side} the {'allowed' if reason is Reason.BOUND else 'usual'} {band}{centre}"
+        if lower <= value <= upper:
+            inside = {"below": "low within", "above": "high within"}[side]
+            usual = (
+                f"{inside} the usual {band}{centre}, {_joined(others, after=after, grave=grave)}"
+            )
+    past = [v for v in earlier if not isnan(v)]
+    record = ""
+    if past and side == "below" and value < min(past):
+        record = f": the lowest of {len(past) + 1} partitions"
+    elif past and side == "above" and value > max(past):
+        record = f": the highest of {len(past) + 1} partitions"
+    text = f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
+    return one_line(text)
+
+
+def _joined(others: int, *, after: bool, grave: bool) -> str:
+    """Return why a value inside its band is an anomaly."""
+    if others:
+        return f"and {others} other metric{'s are' if others > 1 else ' is'} unusual, too"
+    if after:
+        return "and an anomaly went before"
+    if grave:
+        return "and so large a departure needs less evidence"
+    return "and the monitor's rule is stricter than that"
+
+
+def direction(value: float, expected: float, lower: float, upper: float) -> str:
+    """Return ``low`` or ``high``."""
+    reference = expected
+    if isnan(reference):
+        reference = lower if not isnan(lower) and value < lower else upper
+    return "low" if value < reference else "high"
+
+
+_OF_MATCHED = frozenset({*CELLS, "both_null"})
+"""Metrics that are shares of the matched rows."""
+_OF_ROWS = "row_"
+"""Prefix of metrics on a group-by's rows instead of a feature."""
+_NO_NAME = frozenset({"", "*"})
+
+
+@dataclass(frozen=True)
+class ConsistencyTopic:
+    """A headline topic: a group-by's metric over all its features, in one direction.
+
+    Attributes
+    ----------
+    group_by, metric, direction : str
+    """
+
+    group_by: str
+    metric: str
+    direction: str
+
+    @classmethod
+    def from_anomaly(cls, one: Anomaly, group_bys: Collection[str]) -> ConsistencyTopic | None:
+        """Return the topic of an anomaly; None if it is not of a consistency metric.
+
+        Parameters
+        ----------
+        one : Anomaly
+        group_bys : collection of str
+            Known names of group-bys, which may contain dots.
+        """
+        if not one.name.startswith(PREFIX):
+            return None
+        metric = one.name.removeprefix(PREFIX)
+        if metric.startswith(_OF_ROWS):
+            return cls(one.instance, metric, one.direction)
+        found = parse_instance(one.instance, set(group_bys))
+        return cls(found.group_by, metric, one.direction)
+
+    @property
+    def wrong(self) -> bool:
+        """True for a high mismatch rate, from which changes in other metrics follow."""
+        return self.metric in CELLS and self.direction == "high"
+
+    def said(self, some: Sequence[Anomaly]) -> str:
+        """Return the topic's anomalies as a clause of a headline.
+
+        Parameters
+        ----------
+        some : sequence of Anomaly
+            At least one.
+        """
+        ordered = sorted(some, key=self.size)
+        clearest, worst = {one.instance: one for one in ordered}, ordered[-1]
+        feature = worst.instance.removeprefix(f"{self.group_by}.")
+        what = " ".join(name for name in (self.group_by, self.metric) if name not in _NO_NAME)
+        # A limit says what is wrong, and not what is usual: another detector of the series may.
+        usual = {one.instance: one.expected for one in ordered if one.expected is not None}
+        amounts = {name: self._amount(one, usual.get(name)) for name, one in clearest.items()}
+        amount = amounts[worst.instance]
+        alike = set(amounts.values()) == {amount}
+        if self.metric.startswith(_OF_ROWS):
+            return f"{what} ({amount})"
+        if len(clearest) == 1:
+            return f"{what} in {feature} ({amount})"
+        if alike:
+            return f"{what} in {plural(len(clearest), 'feature')} alike ({amount})"
+        most = "most" if self.wrong else "clearest"
+        return f"{what} in {plural(len(clearest), 'feature')}, {most} in {feature} ({amount})"
+
+    def size(self, one: Anomaly) -> tuple[float, float]:
+        """Return an anomaly's deviation as a sort key, comparable within the topic."""
+        off = abs((one.value or 0.0) - (one.expected or 0.0)) if self.metric in _OF_MATCHED else 0.0
+        return off, one.score
+
+    def _amount(self, one: Anomaly, expected: float | None) -> str:
+        value = one.value
+        if value is None:
+            return "no number"
+        if self.metric in _OF_MATCHED:
+            usual = "" if expected is None else f", usually {percent(expected)}"
+            return f"{percent(value)} of rows{usual}"
+        if expected is None:
+            return measured(value, one.scale)
+        return f"{measured(value, one.scale)} instead of {measured(expected, one.scale)}"
+
 
 MOST = 3
 """Maximum number of metrics that a headline names."""

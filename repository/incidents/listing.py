@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
-from tidegauge.repository.incidents.missing import missing_span, partition_name_at
+from tidegauge.repository.incidents.periods import missing_span, partition_name_at
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses
 from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
-from tidegauge.repository.store.recorded import Watched
 from tidegauge.repository.store.rows import AnomalyRow, IncidentRow, ScoreRow
 
 if TYPE_CHECKING:

@@ -1,12 +1,19 @@
-"""Format time spans in days, or in hours for partitions shorter than a day."""
+"""Time spans in the texts of incidents: periods of partitions, and missing partitions.
+
+`span` formats a time span in days, or in hours for partitions shorter than a day. `missing_span` reads
+the missing partitions that an anomaly of `MissingPartition` is about from its explanation.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
+from tidegauge.repository.detectors.registry import MISSING_PARTITION
 
 DAY = timedelta(days=1)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -98,3 +105,111 @@ def _day(time: datetime) -> str:
 
 def _moment(time: datetime) -> str:
     return f"{_day(time)} {time.year} {time:%H:%M}"
+
+
+_SPAN = re.compile(
+    r"(?:a gap of|the newest,(?: the next)?) (?:(?P<count>[\d,]+) )?(?P<unit>\w+?)s?"
+    r"(?P<overdue>(?: is| are)? overdue)?"
+    r"(?:, | from | since |: )(?P<first>\d+ \w+ \d+(?: \d\d:\d\d)?)"
+)
+"""Stored explanations of older releases are "the newest, 1 hour overdue since 21 Oct 2026 18:00"."""
+_STEPS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+
+
+@dataclass(frozen=True)
+class MissingSpan:
+    """Consecutive partitions that are missing, or overdue.
+
+    Attributes
+    ----------
+    first : datetime
+        Time of the first.
+    count : int
+    unit : str
+        ``hour``, ``day``, ``week``, ``month`` or ``partition``.
+    is_overdue : bool
+        Whether nothing came after them yet.
+    """
+
+    first: datetime
+    count: int
+    unit: str
+    is_overdue: bool
+
+    @property
+    def text(self) -> str:
+        """The words for what is missing, to follow its time.
+
+        Examples
+        --------
+        >>> MissingSpan(datetime(2026, 10, 21), 3, "day", False).text
+        '3 days in a row are missing'
+        """
+        state = "overdue" if self.is_overdue else "missing"
+        if self.count == 1:
+            return f"the partition is {state}"
+        return f"{self.count:,} {self.unit}s in a row are {state}"
+
+    def last(self, next_time: datetime) -> datetime:
+        """Return the time of the last, given that of the partition after them, or before if overdue."""
+        step = _STEPS.get(self.unit)
+        if self.count == 1 or step is None:
+            return self.first
+        return self.first + (self.count - 1) * step if self.is_overdue else next_time - step
+
+
+def is_missing(metric: str) -> bool:
+    """Return whether a metric's anomalies tell of missing partitions."""
+    return metric == MISSING_PARTITION
+
+
+def is_gap(metric: str, explanation: str) -> bool:
+    """Return whether an anomaly tells of a gap before its partition, not only of what is overdue after it."""
+    span = missing_span(explanation) if is_missing(metric) else None
+    return span is not None and not span.is_overdue
+
+
+def missing_span(explanation: str) -> MissingSpan | None:
+    """Return the first missing partitions that an explanation names; None if it names none.
+
+    Examples
+    --------
+    >>> missing_span("ds=2026-10-24 follows a gap of 3 days from 21 Oct 2026 on.").count
+    3
+    >>> missing_span("ds=2026-10-20 is the newest, 1 hour overdue since 21 Oct 2026 18:00.").first
+    datetime.datetime(2026, 10, 21, 18, 0, tzinfo=datetime.timezone.utc)
+    >>> missing_span("is the newest, the next 3 days are overdue: 21 Oct 2026 was due by 22 Oct 2026 04:00 UTC").count
+    3
+    """
+    match = _SPAN.search(explanation)
+    if match is None:
+        return None
+    form = "%d %b %Y %H:%M" if ":" in match["first"] else "%d %b %Y"
+    first = datetime.strptime(match["first"], form).replace(tzinfo=UTC)
+    count = int((match["count"] or "1").replace(",", ""))
+    return MissingSpan(first, count, match["unit"], is_overdue=match["overdue"] is not None)
+
+
+def partition_name_at(time: datetime, neighbour: str, neighbour_time: datetime) -> str | None:
+    """Return the name of a partition at a time, written as that of a neighbour; None if it is unknown.
+
+    Examples
+    --------
+    >>> day = datetime(2026, 10, 21, 5)
+    >>> partition_name_at(day, "ds=2026-10-21/hr=07/region=eu", datetime(2026, 10, 21, 7))
+    'ds=2026-10-21/hr=05/region=eu'
+    """
+    partition = Partition.from_name(neighbour)
+    told_by = recognise_time(partition.keys)
+    if told_by is None:
+        return None
+    values = dict(zip(partition.keys, partition.values, strict=True))
+    texts = [values[key] for key in told_by.keys]
+    for form in told_by.formats:
+        parts = form.split(" ")
+        if [neighbour_time.strftime(part) for part in parts] == texts:
+            values |= {
+                key: time.strftime(part) for key, part in zip(told_by.keys, parts, strict=True)
+            }
+            return Partition(partition.keys, tuple(values[key] for key in partition.keys)).name
+    return None

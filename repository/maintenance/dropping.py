@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, did_you_mean
 from tidegauge.analyzers.core.formatting import plural
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.batch import hashed_ids
 from tidegauge.repository.store.bulk import chunks, delete_rows
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.folds import REMOVED, TOTAL, Generations, decode_inputs
 from tidegauge.repository.store.newest import find_newest
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.runs import stored_segment_sets
+from tidegauge.repository.store.stored_states import (
+    REMOVED,
+    TOTAL,
+    Artifacts,
+    Generations,
+    decode_inputs,
+)
 from tidegauge.repository.store.windows import END_OF_TIME
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import HistoryError, StateError
 from tidegauge.analyzers.core.formatting import one_line, plural
+from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.histogram import bin_key
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.database import Database, lock_clock
+from tidegauge.repository.store.stored_states import Artifacts, Payload
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import StateError
-from tidegauge.analyzers.core.segments import SegmentSet
-from tidegauge.analyzers.runs.ledger import AnalyzerKeys, ledger_key
-from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.analyzers.core.partitions import SegmentSet
+from tidegauge.analyzers.core.registry import key_of
+from tidegauge.analyzers.runs.ledger import AnalyzerKeys, Case, ledger_key
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.database import (
     VERSION_TABLE,
     Database,
@@ -23,6 +21,7 @@ from tidegauge.repository.store.database import (
     read_revision,
 )
 from tidegauge.repository.store.newest import newest_first
+from tidegauge.repository.store.stored_states import Artifacts, Payload
 from tidegauge.repository.store.verdicts import hash_of
 
 if TYPE_CHECKING:

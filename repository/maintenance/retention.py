@@ -30,21 +30,22 @@ from tidegauge.analyzers.core.state import State
 from tidegauge.repository.rollups.compute import keep_folds
 from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import recorded_series
 from tidegauge.repository.store.bulk import chunks, delete_rows
 from tidegauge.repository.store.database import Database, free_bytes, lock_clock, next_commit
-from tidegauge.repository.store.folds import (
+from tidegauge.repository.store.labels import status_of, statuses
+from tidegauge.repository.store.queries import moment_of
+from tidegauge.repository.store.runs import oldest_running_start
+from tidegauge.repository.store.stored_states import (
     REMOVED,
     TOTAL,
+    Artifacts,
     Generations,
+    Payload,
     decode_inputs,
     encode_inputs,
     fold_generation,
 )
-from tidegauge.repository.store.labels import status_of, statuses
-from tidegauge.repository.store.leases import oldest_running_start
-from tidegauge.repository.store.queries import moment_of
 from tidegauge.repository.store.verdicts import superseded
 from tidegauge.repository.store.windows import WindowScheme
 

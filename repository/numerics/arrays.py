@@ -1,10 +1,23 @@
-"""Types and limits that the numerical routines share."""
+"""Statistics of arrays: medians and quantiles of many short rows, and of the points before each point.
+
+All other numerical routines build on this module, also on its array types and limits. Medians and
+quantiles ignore NaN. For the points before each point of a series there are running moments
+(`RunningMoments`), medians of absolute values, and distances to the nearest of these points. There,
+``seen`` holds the values that later points are compared with, NaN where a point is excluded from
+training. ``values`` themselves are finite.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from tidegauge.repository.numerics.grid import DAY, HOUR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,3 +38,367 @@ def zero_if_nan(values: Floats) -> Floats:
     """
     found: Floats = np.where(np.isnan(values), 0.0, values)
     return found
+
+
+def median(values: Floats) -> Floats:
+    """Return the median along the last axis, ignoring NaN; NaN if all values are."""
+    return quantile(values, 0.5)
+
+
+def quantile(values: Floats, q: float) -> Floats:
+    """Return a quantile along the last axis, ignoring NaN, by linear interpolation."""
+    return quantiles(values, (q,))[0]
+
+
+def quantiles(values: Floats, qs: tuple[float, ...]) -> list[Floats]:
+    """Return several quantiles along the last axis, as `quantile` does."""
+    if values.shape[-1] == 0:
+        return [np.full(values.shape[:-1], np.nan) for _ in qs]
+    ordered = np.sort(values, axis=-1)  # NaN sorts last
+    last = np.maximum((~np.isnan(values)).sum(axis=-1) - 1, 0)
+    found = []
+    for q in qs:
+        place = last * q
+        low = np.floor(place).astype(np.intp)
+        high = np.ceil(place).astype(np.intp)
+        a, b = (_taken(ordered, at[..., None])[..., 0] for at in (low, high))
+        found.append(a + (b - a) * (place - low))
+    return found
+
+
+def _taken(values: Floats, places: NDArray[np.intp]) -> Floats:
+    """Return `numpy.take_along_axis` of the last axis, whose own way of indexing is slow on short rows."""
+    shape = values.shape[:-1]
+    first = np.arange(math.prod(shape)).reshape(*shape, 1) * values.shape[-1]
+    found: Floats = values.reshape(-1)[first + places]
+    return found
+
+
+def running(values: Floats, length: int) -> Floats:
+    """Return running medians of 1, 3, 7 or 21 values along the last axis, at each window's end.
+
+    The median of 21 is Tukey's remedian: the median of seven medians of three. Incomplete windows
+    at the start and windows that contain NaN are NaN.
+    """
+    return runnings(values, (length,))[0]
+
+
+def runnings(values: Floats, lengths: Sequence[int]) -> list[Floats]:
+    """Return running medians of several lengths, as `running` does; they share their sorted triples."""
+    triples = _sorted_triples(values, 1) if values.shape[-1] >= 3 else []
+    return [_running(values, length, triples) for length in lengths]
+
+
+def newest(values: Floats, length: int) -> Floats:
+    """Return the last running median of 7 or 21 values along the last axis, as `running` does.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(1).normal(size=(2, 30))
+    >>> [bool((newest(rows, n) == running(rows, n)[:, -1]).all()) for n in (7, 21)]
+    [True, True]
+    """
+    some = values[..., -length:]
+    if length > 7:
+        some = _sorted_three(some[..., ::3], some[..., 1::3], some[..., 2::3])[1]
+    return median_of_seven([some[..., i] for i in range(7)])
+
+
+def _running(values: Floats, length: int, triples: Sequence[Floats]) -> Floats:
+    if length == 1:
+        return values
+    out = np.empty_like(values)
+    out[..., : length - 1] = np.nan
+    if values.shape[-1] < length:
+        return out
+    three = triples[1]
+    if length == 3:
+        out[..., 2:] = three
+    elif length == 7:
+        out[..., 6:] = _running_seven(values, triples, 1)
+    else:
+        out[..., 20:] = _running_seven(three, _sorted_triples(three, 3), 3)
+    return out
+
+
+def _sorted_triples(values: Floats, step: int) -> list[Floats]:
+    """Return three values of each window of 2 * ``step`` + 1, ``step`` apart, in ascending order."""
+    return _sorted_three(values[..., : -2 * step], values[..., step:-step], values[..., 2 * step :])
+
+
+def _running_seven(values: Floats, triples: Sequence[Floats], step: int) -> Floats:
+    """Return the medians of seven values of each window of 6 * ``step`` + 1, ``step`` apart."""
+    first = [one[..., : -4 * step] for one in triples]
+    last = [one[..., 4 * step :] for one in triples]
+    return _middle_of_sorted(first, values[..., 3 * step : -3 * step], last)
+
+
+def median_of_seven(parts: list[Floats]) -> Floats:
+    """Return the medians of the entries of seven arrays; NaN where one is."""
+    return _middle_of_sorted(_sorted_three(*parts[:3]), parts[3], _sorted_three(*parts[4:]))
+
+
+def _sorted_three(a: Floats, b: Floats, c: Floats) -> list[Floats]:
+    """Return three arrays with their entries in ascending order; all NaN where one is."""
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    between = np.maximum(low, c)
+    return [np.minimum(low, c), np.minimum(between, high), np.maximum(between, high)]
+
+
+def _middle_of_sorted(a: Sequence[Floats], alone: Floats, b: Sequence[Floats]) -> Floats:
+    """Return the medians of seven arrays: two sorted triples, and one that stands alone.
+
+    It lies between the third and the fourth smallest of the triples, which are those of two sorted lists.
+    """
+    third = np.maximum(a[0], b[1])
+    for other in (np.maximum(a[1], b[0]), a[2], b[2]):
+        np.minimum(third, other, out=third)
+    fourth = np.minimum(a[2], b[1])
+    for other in (np.minimum(a[1], b[2]), a[0], b[0]):
+        np.maximum(fourth, other, out=fourth)
+    np.minimum(fourth, alone, out=fourth)
+    return np.maximum(third, fourth, out=third)
+
+
+def middle_mean(values: Floats) -> Floats:
+    """Return the mean of the middle half along the last axis, ignoring NaN; NaN if all values are.
+
+    It varies less than the median, and a quarter of the values on either side cannot move it far.
+
+    Examples
+    --------
+    >>> middle_mean(np.array([[1.0, 2.0, 3.0, 4.0, 900.0], [5.0, np.nan, np.nan, np.nan, 7.0]])).tolist()
+    [3.0, 6.0]
+    """
+    ordered = np.sort(values, axis=-1)  # NaN sorts last
+    count = (~np.isnan(values)).sum(axis=-1, keepdims=True)
+    cut, places = count // 4, np.arange(values.shape[-1])
+    kept = (places >= cut) & (places < count - cut)
+    found: Floats = np.where(kept, ordered, 0).sum(axis=-1) / kept.sum(axis=-1)
+    return found
+
+
+def forward_fill(values: Floats) -> Floats:
+    """Forward-fill NaN along the last axis; NaN before the first number stays."""
+    gaps = np.isnan(values)
+    some = gaps.any(axis=-1)
+    places = np.where(gaps[some], 0, np.arange(values.shape[-1]))
+    np.maximum.accumulate(places, axis=-1, out=places)
+    filled = values.copy()
+    filled[some] = _taken(values[some], places)
+    return filled
+
+
+WARM = 14
+"""Known points required before the first z."""
+EQUAL = 1e-9
+"""Relative tolerance below which numbers are equal."""
+
+
+@dataclass
+class RunningMoments:
+    """Running count, mean and standard deviation of the known values before each point."""
+
+    count: Floats
+    mean: Floats
+    sd: Floats
+
+    @classmethod
+    def from_values(cls, given: Floats) -> RunningMoments:
+        """Compute the statistics of a series, in which NaN is unknown.
+
+        Examples
+        --------
+        >>> past = RunningMoments.from_values(np.array([1.0, 3.0, np.nan, 5.0]))
+        >>> past.count, past.mean, past.sd
+        (array([0., 1., 2., 2.]), array([1., 1., 2., 2.]), array([0., 0., 1., 1.]))
+        """
+        known = ~np.isnan(given)
+        first = given[np.argmax(known)] if known.any() else 0.0
+        moved = np.where(known, given - first, 0.0)  # squares of large, equal numbers would cancel
+        count, total, squares = (
+            np.concatenate([[0.0], np.cumsum(x)[:-1]]) for x in (known, moved, moved * moved)
+        )
+        mean = total / np.maximum(count, 1)
+        variance = squares / np.maximum(count, 1) - mean * mean
+        return cls(count, mean + first, np.sqrt(np.maximum(variance, 0.0)))
+
+    def z(self, distance: Floats, unit: Floats) -> Floats:
+        """Return the one-sided z-score of distances; 0 with fewer than `WARM` earlier values.
+
+        Where the earlier standard deviation is negligible compared with ``unit``, it is the square
+        root of their number; 0 where the excess over the mean is negligible.
+        """
+        off = np.maximum(distance - self.mean, 0.0)
+        z = np.where(self.sd > EQUAL * unit, off / self.sd, np.sqrt(self.count))
+        return np.where((self.count >= WARM) & (off > EQUAL * unit), z, 0.0)
+
+
+def running_absolute_medians(seen: Floats, prefix: int) -> Floats:
+    """Return the running median of earlier absolute values, of the first `prefix`; 0 before any.
+
+    Examples
+    --------
+    >>> running_absolute_medians(np.array([1.0, -3.0, np.nan, 5.0, 7.0]), 3)
+    array([0., 1., 2., 2., 3.])
+    """
+    found: list[float] = []
+    met: list[float] = []
+    middle = 0.0
+    for x in np.abs(seen).tolist():
+        found.append(middle)
+        if len(met) < prefix and x == x:  # noqa: PLR0124 - that is, not NaN
+            insort(met, x)
+            middle = (met[len(met) // 2] + met[(len(met) - 1) // 2]) / 2
+    return np.array(found)
+
+
+SLACK = 2 * HOUR
+"""Tolerance around the same time of a cycle, in seconds."""
+BLOCK = 4096
+"""Points whose runs are compared at once, sized to fit the processor cache."""
+SIDE = 25
+"""Points per cycle compared on either side of the same time."""
+
+
+def neighbours(values: Floats, seen: Floats, lag: int = 1) -> tuple[Floats, Floats]:
+    """Return the nearest lower and higher values among points at least `lag` earlier.
+
+    An equal value counts as above. A sorted list is bisected, so the search costs O(log n) per
+    point.
+
+    Parameters
+    ----------
+    values, seen : array of float, shape (points,)
+    lag : int
+
+    Returns
+    -------
+    below, above : array of float, shape (points,)
+        NaN where there is none.
+
+    Examples
+    --------
+    >>> x = np.array([3.0, 1.0, 2.0, 3.0])
+    >>> neighbours(x, x)
+    (array([nan, nan,  1.,  2.]), array([nan,  3.,  3.,  3.]))
+    """
+    below, above = [np.nan] * len(values), [np.nan] * len(values)
+    met: list[float] = []
+    new = seen.tolist()
+    for i, x in enumerate(values.tolist()):
+        if i >= lag and new[i - lag] == new[i - lag]:
+            met.insert(bisect_left(met, new[i - lag]), new[i - lag])
+        at = bisect_left(met, x)
+        if at:
+            below[i] = met[at - 1]
+        if at < len(met):
+            above[i] = met[at]
+    return np.array(below), np.array(above)
+
+
+def nearest_run(
+    values: Floats, seen: Floats, size: int = 3, lag: int = 3, horizon: int = 4000
+) -> Floats:
+    """Return the Euclidean distance of the last `size` values to the nearest earlier run.
+
+    Parameters
+    ----------
+    values, seen : array of float, shape (points,)
+    size : int
+        Length of a run, at least 2.
+    lag, horizon : int
+        Least and greatest number of points by which the other run ends earlier.
+
+    Returns
+    -------
+    array of float, shape (points,)
+        NaN where there is no earlier run.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, 2, 3, 1, 2, 7])
+    >>> nearest_run(x, x)
+    array([nan, nan, nan, nan, nan,  4.])
+    """
+    n = len(values)
+    best = np.full(n, np.inf)
+    for start in range(size - 1, n, BLOCK):
+        end = min(start + BLOCK, n)
+        for back in range(lag, min(horizon, end - size) + 1):
+            first = max(start, back + size - 1)  # the first point with a complete run so far back
+            if first >= end:
+                break
+            gap = values[first - size + 1 : end] - seen[first - size + 1 - back : end - back]
+            gap *= gap
+            m = end - first
+            total = gap[:m] + gap[1 : m + 1]
+            for k in range(2, size):
+                total += gap[k : k + m]
+            np.fmin(best[first:end], total, out=best[first:end])
+    return np.where(np.isfinite(best), np.sqrt(best), np.nan)
+
+
+class Cycle(NamedTuple):
+    """A cycle's length in seconds, the number of cycles compared, and the minimum of points."""
+
+    seconds: int
+    cycles: int
+    least: int
+
+
+DAYS, WEEKS = Cycle(DAY, 10, 12), Cycle(7 * DAY, 26, 3)
+
+
+@dataclass(frozen=True)
+class SeasonalRanges:
+    """Index ranges of the points at the same time of earlier days, or on the same weekday.
+
+    Attributes
+    ----------
+    low, high : array of int, shape (cycles, points)
+        The first index in each cycle, and the one after the last.
+    fewest : int
+        Minimum number of points to compare with.
+    """
+
+    low: NDArray[np.intp]
+    high: NDArray[np.intp]
+    fewest: int
+
+    @classmethod
+    def from_times(cls, times: NDArray[np.datetime64], cycle: Cycle) -> SeasonalRanges:
+        """Find the ranges in the last cycles, from sorted times.
+
+        A time that is missing or goes back counts as the latest before it.
+
+        Parameters
+        ----------
+        times : array of datetime64[s], shape (points,)
+        cycle : Cycle
+        """
+        given = times.astype("M8[s]").astype(np.int64)
+        seconds = np.maximum.accumulate(given).astype(np.float64)
+        same = seconds - cycle.seconds * np.arange(1, cycle.cycles + 1)[:, None]
+        middle = np.searchsorted(seconds, same)
+        low = np.maximum(np.searchsorted(seconds, same - SLACK), middle - SIDE)
+        high = np.minimum(np.searchsorted(seconds, same + SLACK, side="right"), middle + SIDE)
+        return cls(low, np.maximum(low, np.minimum(high, np.arange(len(times)))), cycle.least)
+
+    def nearest(self, values: Floats, seen: Floats) -> Floats:
+        """Return the distance of each value to the nearest of its points; NaN with too few."""
+        best = np.full(len(values), np.inf)
+        before = np.concatenate([[0], np.cumsum(~np.isnan(seen))])
+        count = (before[self.high] - before[self.low]).sum(axis=0)
+        for low, high in zip(self.low, self.high, strict=True):
+            for k in range(int((high - low).max(initial=0))):
+                at = low + k
+                gap = np.abs(values - seen[np.minimum(at, len(values) - 1)])
+                np.fmin(best, gap, out=best, where=at < high)
+        return np.where(count >= self.fewest, best, np.nan)
+
+    def comparable_values(self, i: int, seen: Floats) -> Floats:
+        """Return the known values that point ``i`` is compared with."""
+        parts = [seen[a:b] for a, b in zip(self.low[:, i], self.high[:, i], strict=True)]
+        found = np.concatenate(parts)
+        return found[~np.isnan(found)]

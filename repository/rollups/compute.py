@@ -5,7 +5,7 @@ The total continues from its own stored state, so it reads only what is new, unl
 restated. Results are compared with the stored ones and only differences are written, so a roll-up
 can be interrupted anywhere and restarted.
 
-States of different generations (`tidegauge.repository.store.folds`) are never added up. A window
+States of different generations (`tidegauge.repository.store.stored_states`) are never added up. A window
 that holds several fails with the reason; the total is that of the newest partition's generation.
 
 States that were cleaned away cannot be subtracted. If one of their partitions is restated later, the
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import (
     IllegalAnalyzerParameterError,
     MetricError,
@@ -35,25 +34,27 @@ from tidegauge.analyzers.core.errors import (
     SuiteError,
 )
 from tidegauge.analyzers.core.metric import Metric, flatten
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.state import State
 from tidegauge.repository.rollups.folding import fold, merged
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import Dimensions
-from tidegauge.repository.store.folds import (
+from tidegauge.repository.store.queries import dataset_id
+from tidegauge.repository.store.stored_states import (
     REMOVED,
     TOTAL,
+    Artifacts,
     Generations,
+    Payload,
     decode_inputs,
     encode_inputs,
     fold_generation,
     mixed_types_text,
     partitions_text,
 )
-from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import OUTCOME
-from tidegauge.repository.store.folds import TOTAL
 from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
 from tidegauge.repository.store.rows import number_of
+from tidegauge.repository.store.stored_states import TOTAL
 from tidegauge.repository.store.windows import WindowScheme
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.core.exact import agree
 from tidegauge.analyzers.core.metric import Failure, Metric, Success, flatten
-from tidegauge.analyzers.core.state import State
+from tidegauge.analyzers.core.registry import canonical_json, key_of
+from tidegauge.analyzers.core.state import State, agree
 from tidegauge.analyzers.runs.ledger import (
     ALL_PARTITIONS,
     SOURCE_VERSION,
@@ -30,11 +29,10 @@ from tidegauge.analyzers.runs.ledger import (
     stored_error,
 )
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Artifacts, Payload
 from tidegauge.repository.store.bulk import Row, chunks, insert_missing, insert_rows
 from tidegauge.repository.store.dimensions import Dimensions, visible
-from tidegauge.repository.store.folds import REMOVED, decode_inputs
 from tidegauge.repository.store.newest import keep_newest
+from tidegauge.repository.store.stored_states import REMOVED, Artifacts, Payload, decode_inputs
 from tidegauge.repository.store.verdicts import rename_content
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, UnknownNameError
 from tidegauge.analyzers.core.privacy import Privacy
-from tidegauge.repository.store.artifacts import Artifacts
 from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.stored_states import Artifacts
 
 DEFAULT_URL = "sqlite:///tidegauge.db"
 FILE = "tidegauge.toml"

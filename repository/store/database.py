@@ -45,7 +45,7 @@ from tidegauge.analyzers.core.filesystems import (
     output_file,
     permissions,
 )
-from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.repository.store import schema as s
 
 if TYPE_CHECKING:

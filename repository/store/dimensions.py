@@ -1,18 +1,30 @@
-"""Dimension tables: lookup and creation of the integer ids by which facts are keyed."""
+"""Dimension tables: lookup and creation of the integer ids by which facts are keyed.
+
+A series belongs to an analyzer, or to its stand-in: `Recorded` for series that users record, `Watched`
+for those that detectors measure.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import DatasetMismatchError, SuiteError
+from tidegauge.analyzers.core.metric import Entity, Scale
 from tidegauge.analyzers.core.privacy import PARTITIONS
+from tidegauge.analyzers.core.registry import (
+    Description,
+    Registry,
+    canonical_json,
+    check_choice,
+    key_of,
+)
 from tidegauge.analyzers.runs.ledger import RunSpec, is_same_source, mismatch_text
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import insert_missing
@@ -21,7 +33,89 @@ from tidegauge.repository.store.config import privacy_settings
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from tidegauge.analyzers.core.metric import Metric, Scale
+    from tidegauge.analyzers.core.metric import Metric
+
+
+RECORDED: Registry[Recorded] = Registry("recorded metric")
+
+
+@RECORDED.add
+@dataclass(frozen=True, repr=False)
+class Recorded(Description):
+    """A metric recorded by a user, not measured; it takes an analyzer's place in a series.
+
+    Attributes
+    ----------
+    metric : str
+        The metric's name.
+    instance : str
+    entity : str
+        ``Dataset``, ``Column`` or ``Multicolumn``.
+    scale : str
+        The scale of its values, by which detectors compare them: ``count``, ``ratio``,
+        ``positive``, ``signed``, ``distance``, ``time`` or ``flag``.
+    where : str, optional
+        The filter of the rows that the metric describes.
+
+    Examples
+    --------
+    >>> RECORDED.parse("Recorded('revenue', scale='positive')")
+    Recorded('revenue', scale='positive')
+    """
+
+    metric: str
+    instance: str = field(default="*", kw_only=True)
+    entity: str = field(default="Dataset", kw_only=True)
+    scale: str = field(default="signed", kw_only=True)
+    where: str | None = field(default=None, kw_only=True, metadata={"since": "0.2"})
+
+    def check_parameters(self) -> None:
+        """Validate ``entity`` and ``scale``."""
+        check_choice(self, "entity", [e.value for e in Entity])
+        check_choice(self, "scale", [x.value for x in Scale])
+
+    def canonical(self) -> str:
+        """Return canonical JSON of the name with all options."""
+        return canonical_json({"analyzer": type(self).__name__, **self.options()})
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the scale of the values."""
+        return Scale(self.scale)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A detector's metric of whole partitions; it takes an analyzer's place in a series.
+
+    Attributes
+    ----------
+    detector : str
+        The detector's text.
+    scale : str
+        The scale of the values.
+    """
+
+    where: ClassVar[str | None] = None
+
+    detector: str
+    scale: str
+
+    def __repr__(self) -> str:
+        return self.detector
+
+    @property
+    def metric(self) -> str:
+        """The metric's name, which is the detector's."""
+        return self.detector.partition("(")[0]
+
+    def canonical(self) -> str:
+        """Return canonical JSON with the detector's text."""
+        return canonical_json({"analyzer": type(self).__name__, "detector": self.detector})
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the scale of the values."""
+        return Scale(self.scale)
+
 
 LONGEST_NAME = 1000
 """Longest dataset name, in characters; partitions, segments and metrics may have longer ones."""

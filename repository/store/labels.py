@@ -24,7 +24,6 @@ from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, next_commit
 from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.label_effects import LabelEffect
 from tidegauge.repository.store.listing import retirements
 from tidegauge.repository.store.queries import (
     AsOf,
@@ -34,6 +33,7 @@ from tidegauge.repository.store.queries import (
     dataset_id,
     moment_of,
 )
+from tidegauge.repository.store.rows import LabelEffect
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, TypeVar, cast
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.artifacts import Payload
 from tidegauge.repository.store.database import MISSING, Database
-from tidegauge.repository.store.folds import TOTAL, Generations, decode_inputs
+from tidegauge.repository.store.dimensions import RECORDED, Recorded
 from tidegauge.repository.store.frames import columns
-from tidegauge.repository.store.recorded import RECORDED, Recorded
+from tidegauge.repository.store.stored_states import TOTAL, Generations, Payload, decode_inputs
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -620,7 +619,7 @@ def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer
 class StoredState:
     """A reference to one partition's state in a segment; ``payload`` is None if it has none.
 
-    ``generation`` is that of the state, see `tidegauge.repository.store.folds`.
+    ``generation`` is that of the state, see `tidegauge.repository.store.stored_states`.
     """
 
     partition: str

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tidegauge.analyzers.core.deferred import resolve
-from tidegauge.analyzers.core.rendering import Rendered
+from tidegauge.analyzers.core.registry import Rendered, resolve
 
 
 class ResultFrame(Rendered, pd.DataFrame):

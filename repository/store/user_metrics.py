@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
 from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.analyzers.core.metric import Entity, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition, recognise_time
 from tidegauge.analyzers.core.privacy import SEGMENTS
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import METRIC, add_partitions, stored_value
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.database import Database, next_commit
-from tidegauge.repository.store.dimensions import Dimensions, SeriesKey, dataset_for
+from tidegauge.repository.store.dimensions import Dimensions, Recorded, SeriesKey, dataset_for
 from tidegauge.repository.store.newest import find_newest, keep_newest
-from tidegauge.repository.store.recorded import Recorded
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownDatasetError, did_you_mean
-from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.analyzers.core.registry import canonical_json, key_of
+from tidegauge.analyzers.runs.ledger import Case
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.database import Database, lock_clock, next_commit

@@ -29,11 +29,10 @@ from tidegauge.analyzers.core.errors import (
     NoSuchColumnError,
     UnknownDatasetError,
 )
-from tidegauge.analyzers.core.partitions import NULL, Partition
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import NULL, Partition, SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches, Size
-from tidegauge.analyzers.measures.sums import Mean, SumAndCount
-from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.measures.frequencies import CountDistinct
+from tidegauge.analyzers.measures.moments import Mean, SumAndCount
 from tidegauge.analyzers.runs.ledger import (
     Change,
     MeasuredPartition,

@@ -13,15 +13,15 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_you_mean
 from tidegauge.analyzers.core.metric import Metric, flatten
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
 from tidegauge.repository.rollups.compute import within
 from tidegauge.repository.rollups.folding import merged
 from tidegauge.repository.store.batch import outcome
+from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.facts import Facts
-from tidegauge.repository.store.folds import TOTAL
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.queries import (
@@ -34,8 +34,8 @@ from tidegauge.repository.store.queries import (
     canonical_of,
     selectors_text,
 )
-from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.rows import SeriesRow, number_of
+from tidegauge.repository.store.stored_states import TOTAL
 from tidegauge.repository.store.user_metrics import Record, Values, values_by_partition_name
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 from tidegauge.repository.testing.memory_store import (
@@ -44,10 +44,10 @@ from tidegauge.repository.testing.memory_store import (
     Lifetime,
     MemoryAnomaly,
     MemoryDataset,
+    MemoryVerdicts,
     Version,
     place_of,
 )
-from tidegauge.repository.testing.memory_verdicts import MemoryVerdicts
 
 if TYPE_CHECKING:
     import pandas as pd

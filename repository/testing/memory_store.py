@@ -1,16 +1,15 @@
-"""In-memory run store: datasets, versions, facts and commits in dictionaries and lists."""
+"""In-memory run store and verdicts: datasets, versions, facts and commits in dictionaries and lists."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
-from tidegauge.analyzers.core.description import key_of
 from tidegauge.analyzers.core.errors import (
     DatasetMismatchError,
     HistoryError,
@@ -18,12 +17,14 @@ from tidegauge.analyzers.core.errors import (
     UnknownDatasetError,
 )
 from tidegauge.analyzers.core.metric import Entity, Metric, Success, flatten
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import SegmentSet
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.runs.ledger import (
     ALL_PARTITIONS,
     SOURCE_VERSION,
     AnalyzerKeys,
+    Case,
     Change,
     Decision,
     LedgerEntry,
@@ -31,22 +32,21 @@ from tidegauge.analyzers.runs.ledger import (
     Measurement,
     RunSpec,
     RunStatus,
+    VerdictKey,
     decide,
     mismatch_text,
 )
-from tidegauge.analyzers.runs.verdicts import Case
-from tidegauge.repository.store.batch import (
-    is_new_version,
-    outcome,
-    same_metrics,
-    stored_value,
-)
+from tidegauge.repository.store.batch import is_new_version, outcome, same_metrics, stored_value
+from tidegauge.repository.store.dimensions import Recorded, visible
+from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.labels import STATUS_OF
 from tidegauge.repository.store.queries import AsOf, view_of
-from tidegauge.repository.store.recorded import Recorded
 from tidegauge.repository.store.user_metrics import Record
-from tidegauge.repository.store.verdicts import Verdict
+from tidegauge.repository.store.verdicts import VERDICT_COLUMNS, Verdict, checked
 from tidegauge.repository.store.windows import WindowScheme
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -555,3 +555,52 @@ class _Stored:
                 value, status, _, error = fact.outcome
                 stored[fact.series[2:]] = (value, status, error)
         return same_metrics(measurement.metric, stored)
+
+
+class MemoryVerdicts:
+    """The verdicts of a `Repository`, found by scanning all of them."""
+
+    def __init__(self) -> None:
+        self.store = MemoryRunStore()
+
+    def keep_verdict(
+        self,
+        dataset: str,
+        *,
+        passed: bool,
+        result: str,
+        run: int | None = None,
+        **key: Unpack[VerdictKey],
+    ) -> int:
+        """Store a verdict, as `Repository.keep_verdict` does."""
+        return self.store.write_verdict(dataset, checked(Case(**key)), Verdict(passed, result), run)
+
+    def verdict(self, dataset: str, *, as_of: AsOf = None, **key: Unpack[VerdictKey]) -> str | None:
+        """Return the last verdict of a case."""
+        case = checked(Case(**key))
+        commit, data = self.store.as_of(as_of), self.store.datasets.get(dataset)
+        every = data.verdicts if data else ()
+        return next((k.verdict.result for k in every if k.case == case and k.holds(commit)), None)
+
+    def verdicts(
+        self,
+        dataset: str,
+        *,
+        name: str | None = None,
+        partition: str | None = None,
+        passed: bool | None = None,
+        as_of: AsOf = None,
+    ) -> pd.DataFrame:
+        """Return the newest verdict of each case, newest first."""
+        data, commit = self.store.dataset(dataset), self.store.as_of(as_of)
+        wanted = [of if of is None else visible(of) for of in (name, partition)]
+        rows = []
+        for kept in data.verdicts:
+            case, verdict = kept.case, kept.verdict
+            pairs = zip((case.name, case.partition, verdict.passed), (*wanted, passed), strict=True)
+            if kept.holds(commit) and all(b is None or a == b for a, b in pairs):
+                time = data.times.get(case.partition)
+                at = self.store.commits[kept.commit - 1][1]
+                about = {**asdict(case), **vars(verdict), "dataset": dataset, "time": time}
+                rows.append({**about, "id": kept.id, "checked_at": at, "run_id": kept.run})
+        return frame_of(rows[::-1], VERDICT_COLUMNS)

@@ -14,10 +14,9 @@ from tidegauge.analyzers.core.metric import Failure, Success
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import Completeness, NumMatches, NumMatchesAndCount, Size
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows, Uniqueness
 from tidegauge.analyzers.measures.histogram import Histogram
-from tidegauge.analyzers.measures.sums import Mean, SumAndCount
-from tidegauge.analyzers.measures.uniqueness import Uniqueness
+from tidegauge.analyzers.measures.moments import Mean, SumAndCount
 from tidegauge.analyzers.runs.ledger import (
     Change,
     MeasuredPartition,

@@ -3,7 +3,7 @@
 import numpy as np
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import Histogram
-from tidegauge.analyzers.measures.sums import Mean, SumAndCount
+from tidegauge.analyzers.measures.moments import Mean, SumAndCount
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import COMPLETE, SIZE, commit, day, measurement
 

@@ -12,7 +12,7 @@ from tidegauge.repository.detectors.base import (
     PartitionLedger,
 )
 from tidegauge.repository.detectors.changes import VolatilityShift
-from tidegauge.repository.detectors.holt_winters import HoltWinters
+from tidegauge.repository.detectors.deequ import HoltWinters
 
 from tests.paths import ROOT
 from tests.repository.detectors.test_every_detector import EVERY

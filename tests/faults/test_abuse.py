@@ -24,21 +24,24 @@ from tidegauge.analyzers.core.state import READERS, read_state
 from tidegauge.analyzers.measures.cardinality import HllState
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.checks.export_rules import rules_yaml
+from tidegauge.checks.suggestions import rules_yaml
 from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
-from tidegauge.files.rules import load_rules
-from tidegauge.files.suite import load_suite
+from tidegauge.files.rules_files import load_rules
+from tidegauge.files.suite_files import load_suite
 from tidegauge.profiler import Choice, Profile
-from tidegauge.repository.exchange.files import csv_file, parquet_file
-from tidegauge.repository.exchange.openlineage import openlineage_event
-from tidegauge.repository.exchange.prometheus import prometheus_text
+from tidegauge.repository.exchange.history_exports import (
+    csv_file,
+    openlineage_event,
+    parquet_file,
+    prometheus_text,
+)
 from tidegauge.repository.maintenance.integrity import check
-from tidegauge.repository.store import artifacts, schema
-from tidegauge.repository.store.artifacts import Payload
+from tidegauge.repository.store import schema, stored_states
+from tidegauge.repository.store.stored_states import Payload
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
-from tidegauge.rules.state import RecordCounts
-from tidegauge.widgets.source import DashboardSource, Shown
+from tidegauge.rules.record_counts import RecordCounts
+from tidegauge.widgets.server import DashboardSource, Shown
 
 import tidegauge as tg
 from tests.conftest import soak
@@ -370,7 +373,7 @@ def test_errors_that_quote_long_values_are_read_once():
 
 def test_sql_that_opens_what_it_does_not_close_is_read_once():
     run_in_time(r"""
-        from tidegauge.analyzers.core.exact_comparisons import compare_exactly
+        from tidegauge.analyzers.core.conditions import compare_exactly
         from tidegauge.analyzers.core.schema import Schema
         from tidegauge.analyzers.core.sql import names_in, protect_names, without_filters, words_in
 
@@ -411,7 +414,7 @@ def test_links_do_not_lead_out_of_the_folder_of_states(tmp_path):
     (folder / "own.parquet").write_bytes(b"x")
     (folder / "inside.parquet").symlink_to(folder / "own.parquet")
     for root in (folder, tmp_path / "linked"):
-        files = artifacts.Artifacts(root)
+        files = stored_states.Artifacts(root)
         for path in ("file.parquet", "dir/a.parquet"):
             for use in (files.read, files.remove, files.modified):
                 with pytest.raises(tg.CorruptStateError, match="leads out of"):
@@ -499,7 +502,7 @@ def test_damage_is_seen_before_a_library_reads_it(tmp_path, monkeypatch, tag, co
     """Bytes that are stored are compared with their checksum first: what C++ makes of damage is never asked."""
     stored = payload(bytes.fromhex(content), tag=tag)
     read = []
-    monkeypatch.setattr(artifacts, "read_state", lambda *state: read.append(state))
+    monkeypatch.setattr(stored_states, "read_state", lambda *state: read.append(state))
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
         for place in range(len(stored.payload)):
             damaged = bytearray(stored.payload)

@@ -8,7 +8,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 from tidegauge.repository.maintenance.integrity import check
-from tidegauge.repository.store import leases
+from tidegauge.repository.store import runs
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day
 
@@ -70,7 +70,7 @@ def test_a_lease_of_a_clock_that_ran_ahead_lapses_when_it_is_not_renewed(
     tmp_path, clock, monkeypatch
 ):
     """Its holder died on another host, and by this host's clock it would hold for a year."""
-    monkeypatch.setattr(leases, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(runs, "_POLL_SECONDS", 0.02)
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         clock(days=365)
         with repository.store.hold("d", 0):
@@ -80,23 +80,23 @@ def test_a_lease_of_a_clock_that_ran_ahead_lapses_when_it_is_not_renewed(
             values = {"holder": "dead", "host": "elsewhere", "pid": os.getpid()}
             connection.execute(sa.update(s.lease).values(values))
         with pytest.raises(tg.LeaseError, match=r"measured by process \d+ on elsewhere"):
-            leases._acquire(repository.database, "d", "me", 0.1, 0.4)
-        assert leases._acquire(repository.database, "d", "me", 60, 0.4) == 2
+            runs._acquire(repository.database, "d", "me", 0.1, 0.4)
+        assert runs._acquire(repository.database, "d", "me", 60, 0.4) == 2
 
 
 @pytest.mark.soak
 def test_a_lease_that_is_renewed_is_waited_for(tmp_path, clock, monkeypatch):
-    monkeypatch.setattr(leases, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(runs, "_POLL_SECONDS", 0.02)
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
         database, stop = repository.database, threading.Event()
         clock(days=365)
-        with leases.hold_lease(database, "d", 0, seconds=60) as fence:
+        with runs.hold_lease(database, "d", 0, seconds=60) as fence:
             clock(days=0)
-            holder = threading.Thread(target=leases._renew, args=(database, "d", fence, 0.4, stop))
+            holder = threading.Thread(target=runs._renew, args=(database, "d", fence, 0.4, stop))
             holder.start()
             try:
                 with pytest.raises(tg.LeaseError, match="is being measured"):
-                    leases._acquire(database, "d", "me", 2, 0.8)
+                    runs._acquire(database, "d", "me", 2, 0.8)
             finally:
                 stop.set()
                 holder.join()

@@ -60,8 +60,7 @@ def fill(disk, left):
 
 def with_large_states(repository, run, days):
     """Store a batch of days with a state of some 700 KB each."""
-    from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-    from tidegauge.analyzers.measures.uniqueness import CountDistinct
+    from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
     from tidegauge.repository.testing.samples import day, measurement
 
     batch = []

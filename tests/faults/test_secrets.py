@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tidegauge.analyzers.core.errors import describe
-from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.cli.main import run_command
 from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
 from tidegauge.repository.testing.samples import commit, day, judged
@@ -78,7 +78,7 @@ def test_secrets_of_addresses_are_hidden(text, shown):
 def test_long_words_are_looked_through_once():
     """A value of megabytes that an error quotes; a second look from each letter would take hours."""
     run_in_time("""
-        from tidegauge.analyzers.core.secrets import hide_secrets, is_secret
+        from tidegauge.analyzers.core.formatting import hide_secrets, is_secret
 
         for text in ("a" * 3_000_000, "jdbc:oracle:a:" * 10_000, "-" * 1_000_000, "a://b:" * 20_000):
             assert hide_secrets(text) == text and not is_secret(text, "")
@@ -279,7 +279,7 @@ env = {
     ],
 }
 from tidegauge.griffin.reading import read_env
-from tidegauge.griffin.sessions import session_for
+from tidegauge.griffin.running import session_for
 
 told = read_env(env)
 print(told)

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.folders import open_folder
+from tidegauge.analyzers.sources.opening import open_folder, open_table
 from tidegauge.cli.main import run_command
 from tidegauge.griffin.connectors.files import FileConnector
 

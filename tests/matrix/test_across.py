@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tidegauge.analyzers.core.state_providers import FileSystemStateProvider
+from tidegauge.analyzers.core.analyzer import FileSystemStateProvider
 from tidegauge.analyzers.scan.scan import scan
 
 from tests.analyzers.measures.test_merging_flights import EVERY, assert_equal, data, exact

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pyspark
-from tidegauge.spark.java import ensure_java
+from tidegauge.spark.session import ensure_java
 
 from tests.services.maven import jars_of
 from tests.services.servers import S3, Server, free_port

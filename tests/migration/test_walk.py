@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.repository.exchange.deequ import import_deequ
-from tidegauge.spark.java import find_java
+from tidegauge.spark.session import find_java
 
 import tidegauge as tg
 from tests.migration.tables import ORDER_COLUMNS, ORDERS, REVIEWS, TRIP_COLUMNS, TRIPS

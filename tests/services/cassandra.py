@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tidegauge.spark.java import ensure_java
+from tidegauge.spark.session import ensure_java
 
 from tests.services import maven
 from tests.services.environments import environment

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidegauge.spark.java import ensure_java
+from tidegauge.spark.session import ensure_java
 
 from tests.services import maven
 from tests.services.servers import Server, free_port

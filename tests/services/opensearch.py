@@ -10,7 +10,7 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from tidegauge.spark.java import ensure_java
+from tidegauge.spark.session import ensure_java
 
 from tests.services import maven
 from tests.services.servers import Server

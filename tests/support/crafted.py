@@ -10,16 +10,13 @@ from importlib import import_module
 import numpy as np
 from tidegauge.analyzers.core.registry import STATE_MODULES
 from tidegauge.analyzers.core.state import State
-from tidegauge.analyzers.measures.cardinality import HllState
+from tidegauge.analyzers.measures.cardinality import HllState, TupleState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.group_sums import GroupSums
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.req import ReqState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
-from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.histogram import GroupSums
+from tidegauge.analyzers.measures.moments import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
-from tidegauge.analyzers.measures.tuples import TupleState
-from tidegauge.griffin.measures.parts import Parts
+from tidegauge.griffin.measures.base import Parts
 
 from tests.paths import DATA
 

@@ -21,10 +21,10 @@ from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import RunReport, recording, recording_failed_start
 from tidegauge.files.checked import check_table
 from tidegauge.files.runs import Summary
-from tidegauge.files.suite import load_suite
+from tidegauge.files.suite_files import load_suite
 from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
-from tidegauge.rules.outcome.known import KnownFailures
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.known_failures import KnownFailures
+from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
 

@@ -4,9 +4,9 @@ import json
 
 import pandas as pd
 import pytest
-from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
-from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.measures.moments import SumAndCount
 
 import tidegauge as tg
 

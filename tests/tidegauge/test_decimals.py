@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from tidegauge.analyzers.core.exact_comparisons import compare_exactly
+from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.schema import Schema
 
 import tidegauge as tg

@@ -3,7 +3,7 @@
 import pytest
 from tidegauge.analyzers.scan import capabilities as module
 from tidegauge.analyzers.scan.capabilities import Capabilities
-from tidegauge.doctor import MISSING, OK, WORKER_CURE, WRONG, examine, examine_spark
+from tidegauge.installation import MISSING, OK, WORKER_CURE, WRONG, examine, examine_spark
 
 import tidegauge as tg
 
@@ -48,7 +48,7 @@ def test_its_own_version_comes_first(tmp_path):
 
 
 def test_no_part_of_a_password_is_told(tmp_path):
-    from tidegauge.doctor import _repository
+    from tidegauge.installation import _repository
 
     for url in (
         "postgresql+psycopg://me:a@b:s3cret@host/db",
@@ -64,18 +64,18 @@ def test_no_part_of_a_password_is_told(tmp_path):
 
 def test_packages_that_do_not_fit_each_other_are_named_with_the_cure(tmp_path, monkeypatch):
     """pyarrow 26 is installed beside NumPy 1, which Spark 3.5 requires."""
-    from tidegauge import packages
+    from tidegauge import installation
 
     def import_module(name):
         if name == "pyarrow":
             raise ImportError("pyarrow requires NumPy 2.0 or newer, found 1.26.4")
 
-    monkeypatch.setattr(packages, "import_module", import_module)
-    monkeypatch.setattr(packages, "version", lambda name: "1.26.4")
+    monkeypatch.setattr(installation, "import_module", import_module)
+    monkeypatch.setattr(installation, "version", lambda name: "1.26.4")
     by_subject = {one.what: one for one in examine(f"sqlite:///{tmp_path / 'r.db'}")}
     pyarrow = by_subject["pyarrow, for measuring tables"]
     assert (pyarrow.status, pyarrow.cure) == (WRONG, "pip install 'pyarrow<26'")
     assert "NumPy 2.0 or newer" in pyarrow.found
     assert by_subject["numpy, for measuring tables"].status == OK
     with pytest.raises(tg.SetupError, match=r"pyarrow cannot be imported: .* Run: pip install"):
-        packages.require_array_packages.__wrapped__()
+        installation.require_array_packages.__wrapped__()

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.scan.read_errors import merge_conflict
+from tidegauge.analyzers.scan.spark_errors import merge_conflict
 
 import tidegauge as tg
 

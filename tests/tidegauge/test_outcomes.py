@@ -9,13 +9,12 @@ import pytest
 from tidegauge.analyzers.core.errors import StandingError
 from tidegauge.analyzers.core.partitions import parse_selection
 from tidegauge.cli.main import run_command
-from tidegauge.files.check_runs import ChecksSummary
+from tidegauge.files.runs import ChecksSummary
 from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
 from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
-from tidegauge.repository.history.tables import table_rows
+from tidegauge.repository.history.health import table_rows
 from tidegauge.repository.testing.samples import SIZE, day
-from tidegauge.rules.outcome import known
-from tidegauge.rules.outcome.known import KnownFailures
+from tidegauge.rules.known_failures import KnownFailures
 
 import tidegauge as tg
 from tests.support.outcomes import (
@@ -29,6 +28,7 @@ from tests.support.outcomes import (
     case_of,
     size,
 )
+from tidegauge.rules import known_failures
 
 EXIT = {"passed": 0, "warning": 0, "failed": 2, "error": 1}
 
@@ -188,16 +188,16 @@ def test_a_run_of_chosen_days_is_judged_by_them(making):
     making.run(FULL, size(4))
     ((_, run),) = making.summary.runs
     for chosen in ("ds=2013-01-01", ["ds=2013-01-01"], "ds<2013-01-02"):
-        known = KnownFailures.of_run(run, chosen)
-        assert {partition for _, partition in known.verdicts} == {"ds=2013-01-02"}
+        known_failures = KnownFailures.of_run(run, chosen)
+        assert {partition for _, partition in known_failures.verdicts} == {"ds=2013-01-02"}
 
 
 def test_a_selection_is_parsed_once_for_all_partitions(monkeypatch):
     parsed = []
     monkeypatch.setattr(
-        known, "parse_selection", lambda *of: parsed.append(of) or parse_selection(*of)
+        known_failures, "parse_selection", lambda *of: parsed.append(of) or parse_selection(*of)
     )
-    chosen = known.chosen_by("ds<2013-01-03")
+    chosen = known_failures.chosen_by("ds<2013-01-03")
     assert [chosen(f"ds=2013-01-0{n}") for n in range(1, 5)] == [True, True, False, False]
     assert parsed == [("ds<2013-01-03", ("ds",))]
 

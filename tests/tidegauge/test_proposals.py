@@ -6,9 +6,8 @@ import pytest
 from tidegauge.analyzers.measures.counts import non_negative
 from tidegauge.checks.suggestions import Suggestions, make_suggestion
 from tidegauge.cli.main import run_command
-from tidegauge.files.suite import load_suite
-from tidegauge.profiler import Choice, Profile, _ColumnProfile, _least_complete
-from tidegauge.sampling import is_identifier
+from tidegauge.files.suite_files import load_suite
+from tidegauge.profiler import Choice, Profile, _ColumnProfile, _least_complete, is_identifier
 
 import tidegauge as tg
 
@@ -139,7 +138,7 @@ def proposals(monkeypatch, tmp_path):
     tables = [(name, f"shop.{name}") for name in ("bad", "orders", "visits")]
     monkeypatch.setattr("tidegauge.profiler.profile", propose)
     monkeypatch.setattr("tidegauge.files.runs.matching_tables", lambda *_: tables)
-    monkeypatch.setattr("tidegauge.cli.spark.SparkOptions.start", lambda self: None)
+    monkeypatch.setattr("tidegauge.cli.options.SparkOptions.start", lambda self: None)
     monkeypatch.chdir(tmp_path)
     return profiled
 

@@ -1,24 +1,24 @@
-"""Assertions on metric values, and their texts."""
+"""Assertions on metric values with their texts, and the base class of the check methods that take them."""
 
 from __future__ import annotations
 
 import linecache
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from math import inf, isfinite, isnan
 from numbers import Real
 from types import CodeType
-from typing import Any
+from typing import Any, Self
 
-from tidegauge.analyzers.core.description import Description, check_choice
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
 from tidegauge.analyzers.core.evidence import as_verdict
 from tidegauge.analyzers.core.formatting import DURATION, duration_text, measured
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.registry import Registry
+from tidegauge.analyzers.core.registry import Description, Registry, check_choice
 
 LONGEST_SOURCE = 60
 """Maximum characters of a lambda's source that is shown in place of its name."""
@@ -295,3 +295,47 @@ def _expression(code: CodeType) -> str:
     source = linecache.getline(code.co_filename, line).encode()
     text = source[first:last].decode(errors="replace").strip()
     return text if len(text) <= LONGEST_SOURCE else ""
+
+
+Columns = str | Sequence[str]
+
+
+class ConstraintBuilder(ABC):
+    """Base of classes to which constraints are added."""
+
+    @abstractmethod
+    def has(
+        self,
+        analyzer: AnyAnalyzer | str,
+        assertion: AssertionLike,
+        *,
+        hint: str = "",
+        part: Any = None,
+    ) -> Self:
+        """Assert on any metric."""
+
+    @abstractmethod
+    def read(self, analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
+        """Return an analyzer, parsed if it is given as text."""
+
+    @abstractmethod
+    def with_constraint(self, constraint: Any) -> Self:
+        """Return a copy with one more constraint."""
+
+
+def share(at_least: float) -> Between:
+    """Return the assertion that a share is at least ``at_least``, between 0 and 1."""
+    wanted = Between(at_least)
+    if wanted.lower is None or not 0 <= wanted.lower <= 1:
+        msg = f"at_least is a share between 0 and 1, not {at_least!r}"
+        raise SuiteError(msg)
+    return wanted
+
+
+def listed(columns: Columns) -> tuple[str, ...]:
+    """Return columns as a tuple; raise SuiteError if there are none."""
+    found = (columns,) if isinstance(columns, str) else tuple(columns)
+    if not found:
+        msg = "at least one column must be named"
+        raise SuiteError(msg)
+    return found

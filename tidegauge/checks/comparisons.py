@@ -16,19 +16,18 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import SuiteError, UnknownNameError
 from tidegauge.analyzers.core.evidence import AnomalySettings, EarlierValues, Evidence, Judgement
 from tidegauge.analyzers.core.formatting import one_line
-from tidegauge.analyzers.core.metric import Failure, Metric
-from tidegauge.analyzers.core.metric_names import written_scale
+from tidegauge.analyzers.core.metric import Failure, Metric, written_scale
 from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.measures.histogram import Histogram
 from tidegauge.analyzers.measures.quantiles import ApproxQuantile
 from tidegauge.checks.assertions import (
     AssertionLike,
     Between,
+    ConstraintBuilder,
     as_assertion,
     format_number,
     number_text,
 )
-from tidegauge.checks.builder import ConstraintBuilder
 from tidegauge.checks.constraints import (
     Constraint,
     ConstraintResult,

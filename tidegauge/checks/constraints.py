@@ -22,14 +22,19 @@ from tidegauge.analyzers.core.evidence import (
     with_status,
 )
 from tidegauge.analyzers.core.formatting import one_line, plural
-from tidegauge.analyzers.core.metric import Failure, Metric, Scale
-from tidegauge.analyzers.core.metric_names import metric_text, written_scale
-from tidegauge.analyzers.measures.columns import ColumnCount, SchemaComparison
-from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
+from tidegauge.analyzers.core.metric import Failure, Metric, Scale, metric_text, written_scale
+from tidegauge.analyzers.measures.counts import (
+    ColumnCount,
+    Completeness,
+    Compliance,
+    DatasetMatch,
+    ReferentialIntegrity,
+    SchemaComparison,
+    Size,
+)
+from tidegauge.analyzers.measures.frequencies import Uniqueness
 from tidegauge.analyzers.measures.histogram import Distribution, bin_key
-from tidegauge.analyzers.measures.references import DatasetMatch, ReferentialIntegrity
 from tidegauge.analyzers.measures.texts import PatternMatch
-from tidegauge.analyzers.measures.uniqueness import Uniqueness
 from tidegauge.checks.assertions import Assertion, Between, violation_message
 
 

@@ -1,23 +1,363 @@
-"""Export checks and rules to an expectation suite of Great Expectations 1.x."""
+"""Export checks and rules to an expectation suite of Great Expectations 1.x.
+
+Each constraint and rule is mapped to expectations that mean the same; what has none is reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from math import ceil, floor
 from typing import Any
 
 from tidegauge import __version__
-from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.checks.check import Check
-from tidegauge.checks.expectations import (
-    Body,
-    NoExpectationError,
-    expectations_of,
-    expectations_of_rule,
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.conditions import (
+    Form,
+    LikeCondition,
+    OneOf,
+    Present,
+    Within,
+    parse_condition,
 )
+from tidegauge.analyzers.core.errors import SuiteError
+from tidegauge.analyzers.core.sql import column_sql, literal, parts
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
+from tidegauge.analyzers.measures.counts import (
+    ColumnCount,
+    ColumnExists,
+    Completeness,
+    Compliance,
+    Size,
+)
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.frequencies import (
+    CountDistinct,
+    Distinctness,
+    ExactQuantile,
+    Uniqueness,
+)
+from tidegauge.analyzers.measures.moments import Mean, StandardDeviation, Sum
+from tidegauge.analyzers.measures.quantiles import ApproxQuantile
+from tidegauge.analyzers.measures.texts import PATTERNS, MaxLength, MinLength, PatternMatch
+from tidegauge.checks.assertions import Between
+from tidegauge.checks.check import Check
+from tidegauge.checks.comparisons import ComparisonConstraint, OtherTableConstraint
+from tidegauge.checks.constraints import AbsentValueCount, Constraint, MetricConstraint
 from tidegauge.rules.dqm import DQM
-from tidegauge.rules.policies import FailNone
+from tidegauge.rules.policies import DQMTaskPolicy, FailAny, FailNone
 from tidegauge.rules.tasks import DQMRule
 from tidegauge.suite import Suite
+
+Body = tuple[str, dict[str, Any]]
+"""An expectation's type and its arguments."""
+
+_NUMBERS: dict[type, str] = {
+    Minimum: "expect_column_min_to_be_between",
+    Maximum: "expect_column_max_to_be_between",
+    Mean: "expect_column_mean_to_be_between",
+    Sum: "expect_column_sum_to_be_between",
+    Distinctness: "expect_column_proportion_of_unique_values_to_be_between",
+}
+_COUNTS: dict[type, str] = {
+    Size: "expect_table_row_count_to_be_between",
+    ColumnCount: "expect_table_column_count_to_be_between",
+    CountDistinct: "expect_column_unique_value_count_to_be_between",
+    ApproxCountDistinct: "expect_column_unique_value_count_to_be_between",
+}
+
+
+class NoExpectationError(Exception):
+    """No equivalent expectation exists; the message says why."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Minimum share of good rows, and the filter on rows."""
+
+    least: float
+    where: str | None = None
+
+    def mostly(self, body: Body) -> Body:
+        """Add both to a row expectation."""
+        kind, kwargs = body
+        few = {} if self.least == 1 else {"mostly": self.least}
+        return kind, {**kwargs, **few, **_filter(self.where)}
+
+    def of(self, condition: str) -> Body:
+        """Return a query for a condition: the violating rows, or the share of good rows if low."""
+        is_good, some = _braced(condition), "" if self.where is None else f"({_braced(self.where)})"
+        if self.least == 1:
+            also = some and f"{some} AND "
+            query = f"SELECT * FROM {{batch}} WHERE {also}NOT coalesce(({is_good}), false)"  # noqa: S608 - the user's own SQL
+        else:
+            good = f"CASE WHEN {is_good} THEN CAST(1 AS DOUBLE) ELSE CAST(0 AS DOUBLE) END"
+            rows = "{batch}" + (some and f" WHERE {some}")
+            shares = f"(SELECT avg({good}) AS share FROM {rows}) AS shares"  # noqa: S608 - the user's own SQL
+            query = f"SELECT share FROM {shares} WHERE share < {self.least!r}"  # noqa: S608 - the user's own SQL
+        return "unexpected_rows_expectation", {"unexpected_rows_query": query}
+
+
+def expectations_of(constraint: Constraint) -> list[Body]:
+    """Return the expectations that are together equivalent to a constraint.
+
+    Raises
+    ------
+    NoExpectationError
+        If there is no equivalent.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> expectations_of(tg.Check("c").is_complete("x", at_least=0.9).constraints[0])
+    [('expect_column_values_to_not_be_null', {'column': 'x', 'mostly': 0.9})]
+    """
+    if isinstance(constraint, OtherTableConstraint) and constraint.analyzer == Size():
+        if constraint.assertion == Between(0, 0):
+            return [
+                (
+                    "expect_table_row_count_to_equal_other_table",
+                    {"other_table_name": constraint.other},
+                )
+            ]
+        raise NoExpectationError("no expectation allows row counts of two tables to differ")
+    if isinstance(constraint, ComparisonConstraint):
+        raise NoExpectationError(
+            "it compares with another table, a query or the past, which an expectation does not know"
+        )
+    if not isinstance(constraint, MetricConstraint):
+        raise NoExpectationError("it compares with the past, which an expectation does not know")
+    if isinstance(constraint.part, AbsentValueCount):
+        return [_containing(constraint.analyzer, constraint.part.values)]
+    if constraint.part is not None:
+        raise NoExpectationError(f"no expectation is about the {constraint.part}")
+    if not isinstance(constraint.assertion, Between):
+        raise NoExpectationError(f"its assertion is a function of Python: {constraint.assertion}")
+    if constraint.assertion.lower is None and constraint.assertion.upper is None:
+        raise NoExpectationError("its assertion has no bounds")
+    return list(_of_analyzer(constraint.analyzer, constraint.assertion))
+
+
+def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
+    """Return the expectations that are together equivalent to a rule.
+
+    Raises
+    ------
+    NoExpectationError
+        If there is no equivalent.
+
+    Examples
+    --------
+    >>> from tidegauge.rules.column_rules import SetRule
+    >>> expectations_of_rule(SetRule("gender", ["M", None]), FailNone())
+    [('expect_column_values_to_be_in_set', {'column': 'gender', 'value_set': ['M']})]
+    """
+    if not isinstance(policy, FailNone | FailAny):
+        raise NoExpectationError(
+            f"its policy {policy!r} counts the records that are charged with it"
+        )
+    if rule.stage == "after":
+        raise NoExpectationError("it is about what fixes leave")
+    if not all(isinstance(piece, str) for piece in rule.expression.pieces):
+        raise NoExpectationError("it is made of Columns or functions of Python, not of SQL")
+    condition = rule.expression.text
+    return list(_conditional(condition, Share(1.0), nulls=rule.on_null != "fail"))
+
+
+@singledispatch
+def _of_analyzer(analyzer: AnyAnalyzer, wanted: Between) -> Iterator[Body]:
+    """Yield the expectations that a metric lies within bounds."""
+    kind = type(analyzer)
+    if kind in _NUMBERS:
+        yield _NUMBERS[kind], {**_column(analyzer), **_bounds(wanted), **_filter(analyzer.where)}
+    elif kind in _COUNTS:
+        of = {} if kind in {Size, ColumnCount} else _column(analyzer)
+        yield _COUNTS[kind], {**of, **_whole(wanted), **_filter(analyzer.where)}
+    elif isinstance(analyzer, StandardDeviation):
+        raise NoExpectationError("its expectation uses the sample standard deviation (n - 1)")
+    else:
+        raise NoExpectationError(f"no expectation measures {kind.__name__}")
+
+
+@_of_analyzer.register(ColumnExists)
+def _(analyzer: ColumnExists, wanted: Between) -> Iterator[Body]:
+    if (wanted.holds(0), wanted.holds(1)) != (False, True):
+        raise NoExpectationError("no expectation wants a column not to be there")
+    yield "expect_column_to_exist", _column(analyzer)
+
+
+@_of_analyzer.register(Completeness)
+def _(analyzer: Completeness, wanted: Between) -> Iterator[Body]:
+    share = _share(analyzer, wanted)
+    yield share.mostly(("expect_column_values_to_not_be_null", _column(analyzer)))
+
+
+@_of_analyzer.register(Uniqueness)
+def _(analyzer: Uniqueness, wanted: Between) -> Iterator[Body]:
+    share = _share(analyzer, wanted)
+    if len(analyzer.columns) == 1:
+        yield share.mostly(("expect_column_values_to_be_unique", _column(analyzer)))
+    else:
+        columns = {"column_list": [_named(column) for column in analyzer.columns]}
+        yield share.mostly(("expect_compound_columns_to_be_unique", columns))
+
+
+@_of_analyzer.register(PatternMatch)
+def _(analyzer: PatternMatch, wanted: Between) -> Iterator[Body]:
+    share = _share(analyzer, wanted)
+    pattern = PATTERNS.get(analyzer.pattern, analyzer.pattern)
+    if analyzer.null_behavior == "ignore":
+        column = _column(analyzer)
+        yield share.mostly(("expect_column_values_to_match_regex", {**column, "regex": pattern}))
+        return
+    sql = column_sql(analyzer.column)
+    text = f"coalesce({sql}, '')" if analyzer.null_behavior == "empty" else sql
+    yield from _conditional(f"{text} RLIKE {literal(pattern)}", share)
+
+
+@_of_analyzer.register(Compliance)
+def _(analyzer: Compliance, wanted: Between) -> Iterator[Body]:
+    yield from _conditional(analyzer.predicate, _share(analyzer, wanted))
+
+
+@_of_analyzer.register(MinLength)
+def _(analyzer: MinLength, wanted: Between) -> Iterator[Body]:
+    yield from _length(analyzer, wanted, "min_value")
+
+
+@_of_analyzer.register(MaxLength)
+def _(analyzer: MaxLength, wanted: Between) -> Iterator[Body]:
+    yield from _length(analyzer, wanted, "max_value")
+
+
+@_of_analyzer.register(ApproxQuantile)
+@_of_analyzer.register(ExactQuantile)
+def _(analyzer: ApproxQuantile | ExactQuantile, wanted: Between) -> Iterator[Body]:
+    if wanted.closed != "both":
+        raise NoExpectationError("the bounds of a quantile's expectation always belong to it")
+    ranges = {"quantiles": [analyzer.quantile], "value_ranges": [[wanted.lower, wanted.upper]]}
+    yield (
+        "expect_column_quantile_values_to_be_between",
+        {**_column(analyzer), "quantile_ranges": ranges, **_filter(analyzer.where)},
+    )
+
+
+def _conditional(condition: str, share: Share, *, nulls: bool = False) -> Iterator[Body]:
+    """Yield the expectations of a condition: native ones if every row must be good, else a query.
+
+    Native expectations skip nulls, so ``mostly`` would be the share of other rows.
+    """
+    form = parse_condition(condition)
+    if form is not None and share.least == 1:
+        yield from (share.mostly(body) for body in _of_form(form, nulls=nulls or form.nulls))
+    else:
+        whole = f"({condition}) IS NULL OR ({condition})" if nulls else condition
+        yield share.of(whole)
+
+
+def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
+    """Yield the native expectations of a parsed condition; they skip nulls."""
+    column = {"column": form.column}
+    present = ("expect_column_values_to_not_be_null", column)
+    if isinstance(form, Within):
+        told = _sides(form.lower, form.upper, form.has_lower, form.has_upper)
+        yield "expect_column_values_to_be_between", {**column, **told}
+    elif isinstance(form, OneOf):
+        yield "expect_column_values_to_be_in_set", {**column, "value_set": list(form.values)}
+    elif isinstance(form, LikeCondition):
+        yield "expect_column_values_to_match_regex", {**column, "regex": _portable(form.pattern)}
+    if isinstance(form, Present) or not nulls:
+        yield present
+
+
+def _braced(sql: str) -> str:
+    """Return SQL with braces escaped for a query template."""
+    text = sql.replace("{", "{{").replace("}", "}}")
+    return f"\n{text}\n" if "--" in text else text  # the newline ends a trailing comment
+
+
+def _portable(pattern: str) -> str:
+    r"""Return a Java pattern with its end-of-text anchor rewritten for Python, too.
+
+    Examples
+    --------
+    >>> print(_portable(r"\A(?:[0-9]{5})\z"))
+    \A(?:[0-9]{5})(?![\s\S])
+    """
+    return pattern[:-2] + r"(?![\s\S])" if pattern.endswith(r")\z") else pattern
+
+
+def _share(analyzer: AnyAnalyzer, wanted: Between) -> Share:
+    if not (wanted.lower is not None and wanted.has_lower and wanted.holds(1)):
+        raise NoExpectationError(f"mostly= is a least share, which may be reached; not {wanted}")
+    return Share(wanted.lower, analyzer.where)
+
+
+def _length(analyzer: MinLength | MaxLength, wanted: Between, side: str) -> Iterator[Body]:
+    whole = _whole(wanted)
+    if analyzer.null_behavior != "ignore" or set(whole) != {side}:
+        raise NoExpectationError("expectations are about the length of each text that is there")
+    column = {**_column(analyzer), **whole, **_filter(analyzer.where)}
+    yield "expect_column_value_lengths_to_be_between", column
+
+
+def _containing(analyzer: AnyAnalyzer, values: Sequence[Any]) -> Body:
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise NoExpectationError("JSON has no dates and decimals, of which its values are")
+    body = {**_column(analyzer), "value_set": list(values), **_filter(analyzer.where)}
+    return "expect_column_distinct_values_to_contain_set", body
+
+
+def _column(analyzer: AnyAnalyzer) -> dict[str, Any]:
+    columns = getattr(analyzer, "columns", None) or (getattr(analyzer, "column", ""),)
+    if len(columns) != 1:
+        raise NoExpectationError(
+            f"no expectation measures {type(analyzer).__name__} of several columns"
+        )
+    return {"column": _named(columns[0])}
+
+
+def _named(column: str) -> str:
+    """Return a column's own name; nested fields have none in Great Expectations."""
+    steps = parts(column)
+    if len(steps) > 1 or column.startswith("size("):
+        raise NoExpectationError(f"{column} is no column of its own")
+    return str(steps[0])
+
+
+def _bounds(wanted: Between) -> dict[str, Any]:
+    return _sides(wanted.lower, wanted.upper, wanted.has_lower, wanted.has_upper)
+
+
+def _sides(
+    lower: float | None,
+    upper: float | None,
+    has_lower: bool,  # noqa: FBT001 - as Between and Within have them
+    has_upper: bool,  # noqa: FBT001
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for side, bound, belongs in (("min", lower, has_lower), ("max", upper, has_upper)):
+        if bound is not None:
+            found[f"{side}_value"] = bound
+            if not belongs:
+                found[f"strict_{side}"] = True
+    return found
+
+
+def _whole(wanted: Between) -> dict[str, int]:
+    """Return integer bounds, rounded inward."""
+    found = {}
+    if wanted.lower is not None:
+        found["min_value"] = ceil(wanted.lower) if wanted.has_lower else floor(wanted.lower) + 1
+    if wanted.upper is not None:
+        found["max_value"] = floor(wanted.upper) if wanted.has_upper else ceil(wanted.upper) - 1
+    return found
+
+
+def _filter(where: str | None) -> dict[str, str]:
+    return {} if where is None else {"row_condition": where, "condition_parser": "spark"}
+
 
 Exported = Check | DQM | Suite
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     DATA_FAILED,
     EMPTY,
@@ -22,6 +21,7 @@ from tidegauge.cli.options import (
     Note,
     Since,
     Until,
+    new_app,
     open_repository,
     the_dataset,
 )
@@ -152,8 +152,8 @@ def anomalies_list(
 @anomalies_app.command()
 def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) -> None:
     """Show an incident: metrics, partitions, explanations, causes and labels."""
-    from tidegauge.display.addresses import incident_address
     from tidegauge.repository.store.config import dashboard_url
+    from tidegauge.widgets.script import incident_address
 
     url = dashboard_url()
     with open_repository(db, artifacts, read_only=True) as repository:
@@ -294,8 +294,8 @@ def _print_linked(
     shown: Mapping[str, str],
 ) -> None:
     """Print rows with links to their incidents, if the dashboard's address is set."""
-    from tidegauge.display.addresses import incident_address
     from tidegauge.repository.store.config import dashboard_url
+    from tidegauge.widgets.script import incident_address
 
     url = dashboard_url()
     if url is not None:

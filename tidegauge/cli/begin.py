@@ -13,8 +13,14 @@ import typer
 
 from tidegauge.analyzers.core.errors import SetupError
 from tidegauge.analyzers.core.filesystems import write_output
-from tidegauge.cli.options import TOOL_FAILED, ArtifactsOption, Db, open_repository
-from tidegauge.cli.spark import SparkOptions, takes_spark_options
+from tidegauge.cli.options import (
+    TOOL_FAILED,
+    ArtifactsOption,
+    Db,
+    SparkOptions,
+    open_repository,
+    takes_spark_options,
+)
 
 NOTEBOOKS = Path(__file__).parents[1] / "demo" / "notebooks"
 
@@ -57,7 +63,7 @@ def doctor(
     session: SparkOptions,
 ) -> int:
     """Check the installation: report each part's status, with fixes for problems."""
-    from tidegauge.doctor import WRONG, examine, examine_spark
+    from tidegauge.installation import WRONG, examine, examine_spark
     from tidegauge.repository.store.config import settings
 
     wrong = False

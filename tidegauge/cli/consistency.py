@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     DATA_FAILED,
     ArtifactsOption,
     Dataset,
     Db,
     Since,
+    SparkOptions,
     Until,
     Variables,
+    new_app,
     open_repository,
     pairs,
     say,
+    takes_spark_options,
     the_dataset,
 )
-from tidegauge.cli.spark import SparkOptions, takes_spark_options
 
 if TYPE_CHECKING:
     from tidegauge.consistency import Configuration
@@ -135,7 +136,7 @@ def export(
     until: Until = None,
 ) -> int:
     """Export metrics as JSON lines, one per day, to serve from a key-value store."""
-    from tidegauge.consistency.export_jsonl import consistency_file
+    from tidegauge.consistency.jsonl import consistency_file
     from tidegauge.repository.history.feature_consistency import datasets_with_consistency
 
     with open_repository(db, artifacts, read_only=True) as repository:
@@ -156,7 +157,7 @@ def _estimate_lag(
     session: SparkOptions,
 ) -> int:
     from tidegauge.consistency import estimate_lag
-    from tidegauge.griffin.durations import milliseconds
+    from tidegauge.griffin.dsl.grammar import milliseconds
 
     try:
         longest_ms, step_ms = milliseconds(longest), milliseconds(step)

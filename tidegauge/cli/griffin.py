@@ -9,17 +9,18 @@ from typing import Annotated
 
 import typer
 
-from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
     Db,
     FormatOption,
+    SparkOptions,
+    new_app,
     open_repository,
     say,
+    takes_spark_options,
 )
 from tidegauge.cli.output import Format, print_frame
-from tidegauge.cli.spark import SparkOptions, takes_spark_options
 
 griffin_app = new_app("Run Apache Griffin jobs from their JSON files.")
 EnvFile = Annotated[Path, typer.Argument(metavar="ENV.json", help="Spark, sinks, checkpoints.")]
@@ -93,8 +94,8 @@ def check(
     session: SparkOptions,
 ) -> int:
     """Parse, bind and plan all rules, and print their SQL, without reading data."""
-    from tidegauge.griffin.checking import check as check_job
     from tidegauge.griffin.reading import read_env
+    from tidegauge.griffin.running import check as check_job
 
     told = read_env({} if env is None else env)
     spark = session.start(told.spark) if session.is_given else None

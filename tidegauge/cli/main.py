@@ -1,25 +1,90 @@
 """The ``tidegauge`` command-line interface.
 
-Exit status: 0 on success, 1 if tidegauge failed or was misused, 2 if the data failed.
+Exit status: 0 on success, 1 if tidegauge failed or was misused, 2 if the data failed. A time limit ends a
+command that hangs, such as in a regular expression.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from threading import Timer
 from typing import Annotated, TextIO, cast
 
 import typer
 
 from tidegauge import __version__
-from tidegauge.analyzers.core.errors import TidegaugeError, describe
+from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, describe
 from tidegauge.analyzers.core.formatting import for_terminal
-from tidegauge.cli.lazy import CommandEntry, LazyGroup, new_app
-from tidegauge.cli.limits import TimeLimitReached, time_limit
-from tidegauge.cli.options import TOOL_FAILED, say
+from tidegauge.cli.options import TOOL_FAILED, CommandEntry, LazyGroup, new_app, say
 from tidegauge.cli.output import SafeTerminal
+
+LONGEST_MINUTES = 1_000_000
+GRACE_SECONDS = 30.0
+"""Time in which a command whose limit is over may close its runs; then its process ends as it is."""
+
+
+class TimeLimitReached(SystemExit):
+    """The command's time is over; what it was doing is interrupted, as by Ctrl-C."""
+
+
+@contextmanager
+def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator[None]:
+    """Interrupt the block after some minutes; None sets no limit.
+
+    Parameters
+    ----------
+    minutes : float, optional
+    ends_process : bool
+        Whether the process has nothing to do but the block, so that it must end soon after, too.
+
+    Spark cannot stop a task within a regular expression, and threads may wait for such a task. So if
+    the process is still there after another half minute, it ends at once, and Spark's Java with it,
+    which watches for that. A repository stands that: what was committed stays, whole batches of it.
+
+    Raises
+    ------
+    TimeLimitReached
+        In the block.
+    SetupError
+        If the limit is no time, or the system has no timers for processes, as Windows.
+    """
+    if minutes is None:
+        yield
+        return
+    if not hasattr(signal, "setitimer"):
+        msg = "--time-limit needs timers of POSIX, which this system has not"
+        raise SetupError(msg)
+    if not 0 < minutes <= LONGEST_MINUTES:
+        msg = f"--time-limit is a number of minutes, more than 0 and up to {LONGEST_MINUTES:,}, not {minutes:g}"
+        raise SetupError(msg)
+    told = f"the time limit of {minutes:g} minutes is over"
+
+    def end() -> None:
+        say(f"{told}, and something still hangs: the process is ended")
+        os._exit(TOOL_FAILED)
+
+    last = Timer(GRACE_SECONDS, end)
+    last.daemon = True
+
+    def interrupt(*_: object) -> None:
+        last.start()
+        raise TimeLimitReached(told)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, minutes * 60)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if not ends_process:
+            last.cancel()
+
 
 PANELS = {
     "Begin": {
@@ -50,21 +115,21 @@ PANELS = {
             "Measure new and changed partitions of the suites' tables, and detect anomalies.",
         ),
         "check": CommandEntry(
-            "tidegauge.cli.checks:check",
+            "tidegauge.cli.measuring:check",
             "Measure new and changed partitions, and evaluate the checks of suite files on them.",
         ),
     },
     "Look": {
         "report": CommandEntry(
-            "tidegauge.cli.report:report",
+            "tidegauge.cli.showing:report",
             "Print an overview, a row for each dataset, and why rules and checks fail; or write it as an HTML page.",
         ),
         "dashboard": CommandEntry(
-            "tidegauge.cli.dashboard:dashboard",
+            "tidegauge.cli.showing:dashboard",
             "Serve the dashboard on this machine, and open it in the browser.",
         ),
         "metrics": CommandEntry(
-            "tidegauge.cli.history:metrics", "Print the metric history of a dataset."
+            "tidegauge.cli.showing:metrics", "Print the metric history of a dataset."
         ),
         "detect": CommandEntry(
             "tidegauge.cli.anomalies:detect",
@@ -75,7 +140,7 @@ PANELS = {
             "Compare detectors on stored history, without storing anything.",
         ),
         "export": CommandEntry(
-            "tidegauge.cli.history:export",
+            "tidegauge.cli.showing:export",
             "Export metrics: the history as csv or parquet, the newest as openlineage or prometheus.",
         ),
         "anomalies": CommandEntry(
@@ -85,11 +150,11 @@ PANELS = {
     },
     "Maintain": {
         "dataset": CommandEntry(
-            "tidegauge.cli.datasets:datasets_app", "List, retire and drop datasets."
+            "tidegauge.cli.maintaining:datasets_app", "List, retire and drop datasets."
         ),
-        "db": CommandEntry("tidegauge.cli.db:db_app", "The repository's database."),
+        "db": CommandEntry("tidegauge.cli.maintaining:db_app", "The repository's database."),
         "import": CommandEntry(
-            "tidegauge.cli.history:import_app", "Import metrics from other tools."
+            "tidegauge.cli.showing:import_app", "Import metrics from other tools."
         ),
     },
     "Other jobs": {

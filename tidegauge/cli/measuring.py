@@ -1,4 +1,4 @@
-"""Commands that measure tables: profile, explain and run."""
+"""Commands that measure tables: profile, explain, run and check."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from tidegauge.cli.options import (
     Db,
     ResultFormatOption,
     ResultOutput,
+    SparkOptions,
     Variables,
     open_repository,
     pairs,
     repeated,
     say,
+    takes_spark_options,
     target_file,
     write_results,
 )
 from tidegauge.cli.output import ResultFormat
-from tidegauge.cli.spark import SparkOptions, takes_spark_options
-from tidegauge.display.fail_on import FailOnLevel
+from tidegauge.outcome import FailOnLevel
 
 
 @takes_spark_options()
@@ -150,7 +151,7 @@ def profile(
 ) -> int:
     """Profile tables and propose a suite file for each, and rules, with a comment on each choice."""
     from tidegauge.files.runs import is_pattern, matching_tables
-    from tidegauge.sampling import name_of
+    from tidegauge.profiler import name_of
 
     several = len(table) > 1 or is_pattern(table[0])
     if several and dataset is not None:
@@ -226,7 +227,7 @@ def _propose(
     **source: Any,
 ) -> None:
     """Profile one table, and write or print its proposals; of several, files that are there stay."""
-    from tidegauge.checks.suggesting import suggest
+    from tidegauge.checks.suggest import suggest
     from tidegauge.files.yaml_file import relative_to
     from tidegauge.profiler import profile as propose
 
@@ -273,7 +274,7 @@ def explain(
     """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
     from tidegauge.explanation import explain as plan_of
     from tidegauge.files.runs import tables_of
-    from tidegauge.files.suite import find_suites, load_suite
+    from tidegauge.files.suite_files import find_suites, load_suite
 
     variables = pairs("--var", var or [])
     files = [load_suite(path, variables) for path in find_suites(suites)]
@@ -281,3 +282,49 @@ def explain(
     for file in files:
         for one in tables_of(spark, file):
             print(plan_of(one, spark=spark))
+
+
+@takes_spark_options()
+def check(
+    suites: Annotated[
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+    ],
+    db: Db = None,
+    artifacts: ArtifactsOption = None,
+    partitions: Annotated[
+        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+    ] = "new",
+    var: Variables = None,
+    allow_empty: AllowEmpty = False,
+    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
+    fail_on: Annotated[
+        FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
+    ] = FailOnLevel.ERROR,
+    form: ResultFormatOption = ResultFormat.TEXT,
+    output: ResultOutput = None,
+    *,
+    session: SparkOptions,
+) -> int:
+    """Measure new and changed partitions, and evaluate the checks of suite files on them."""
+    from tidegauge.files.runs import run_checks
+
+    target_file(output)
+    with open_repository(db, artifacts) as repository:
+        summary = run_checks(
+            suites,
+            repository,
+            partitions,
+            pairs("--var", var or []),
+            session.start,
+            pairs("--tag", tag or []),
+            allow_empty=allow_empty,
+        )
+    match form:
+        case ResultFormat.TEXT:
+            told = summary.text(repeated(db))
+        case ResultFormat.JSON:
+            told = summary.json(fail_on)
+        case ResultFormat.JUNIT:
+            told = summary.junit(fail_on)
+    write_results(told, output, form)
+    return summary.status(fail_on)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegauge.cli.lazy import new_app
 from tidegauge.cli.options import (
     TOOL_FAILED,
     AllowEmpty,
@@ -17,24 +16,26 @@ from tidegauge.cli.options import (
     FormatOption,
     ResultFormatOption,
     ResultOutput,
+    SparkOptions,
     Variables,
+    new_app,
     open_repository,
     pairs,
     repeated,
+    takes_spark_options,
     target_file,
     the_dataset,
     write_results,
 )
 from tidegauge.cli.output import Format, ResultFormat, print_frame
-from tidegauge.cli.spark import SparkOptions, takes_spark_options
-from tidegauge.display.fail_on import FailOn
+from tidegauge.outcome import FailOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from tidegauge.files.rules import RulesFile
+    from tidegauge.files.rules_files import RulesFile
     from tidegauge.rules.tasks import DQMRule
 
 rules_app = new_app("Validate and repair records with rules, fixes and policies.")
@@ -95,7 +96,7 @@ def run(
 @takes_spark_options()
 def check(specs: Specs, var: Variables = None, *, session: SparkOptions) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
-    from tidegauge.files.rules import load_all_rules
+    from tidegauge.files.rules_files import load_all_rules
 
     files, errors = load_all_rules(specs, pairs("--var", var or []))
     spark = session.start()
@@ -131,7 +132,7 @@ def history(
 def _in_words(result: str) -> str:
     """Format a stored verdict as one line; one that is not tidegauge's is returned as is."""
     from tidegauge.analyzers.core.errors import RuleError
-    from tidegauge.rules.outcome.result import CheckResult
+    from tidegauge.rules.verdicts import CheckResult
 
     try:
         found = CheckResult.from_json(result)
@@ -147,9 +148,9 @@ def _in_words(result: str) -> str:
 def _plan(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
     """Yield the lines of a plan, each with True, or False for a problem."""
     from tidegauge.analyzers.core.errors import TidegaugeError
-    from tidegauge.rules.file_sources import open_rules_source
     from tidegauge.rules.masks import mask
-    from tidegauge.rules.samples import resolve_columns
+    from tidegauge.rules.run import open_rules_source
+    from tidegauge.rules.tally import resolve_columns
 
     try:
         file.check_places(spark)

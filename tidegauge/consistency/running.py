@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.recording import recording_failed_start
+from tidegauge.consistency import lag_estimation as lag
 from tidegauge.consistency import pipeline
+from tidegauge.consistency.compare.comparison import is_of_log
 from tidegauge.consistency.configuration import Configuration
-from tidegauge.consistency.lag import estimation as lag
-from tidegauge.consistency.log import compaction
-from tidegauge.consistency.recording import is_of_log
-from tidegauge.files.consistency import load_configuration
+from tidegauge.consistency.log import flattening
+from tidegauge.files.consistency_files import load_configuration
 from tidegauge.repository.repository import as_repository
 from tidegauge.spark.session import spark_session
 
@@ -24,8 +24,8 @@ __all__ = ["compact", "estimate_lag", "load_configuration", "run"]
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegauge.consistency.lag.estimates import LagEstimates
-    from tidegauge.consistency.log.compaction import Compacted
+    from tidegauge.consistency.lag_estimation import LagEstimates
+    from tidegauge.consistency.log.flattening import Compacted
     from tidegauge.consistency.pipeline import ConsistencyRun
     from tidegauge.repository.repository import Repository
 
@@ -163,7 +163,7 @@ def compact(
     ...     print(tg.consistency.compact("shop", repository=repo, spark=spark))
     `shop`.`query_logs`: joined 2 files of 1 partition into 1
     """
-    return compaction.compact(
+    return flattening.compact(
         spark or spark_session(), namespace, as_repository(repository), now, dry_run=dry_run
     )
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tidegauge.analyzers.core.formatting import for_terminal, plural
-from tidegauge.analyzers.runs.progress import Progress, Silent
+from tidegauge.analyzers.runs.recording import Progress, Silent
 
 LINE_SECONDS = 30.0
 """Time between two lines of progress in a log."""

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run, open_source, privacy_of
-from tidegauge.analyzers.core.description import canonical_json, key_of
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.checks.check import Level
 from tidegauge.checks.comparisons import ComparisonConstraint
 from tidegauge.checks.constraints import (
@@ -21,20 +21,18 @@ from tidegauge.checks.constraints import (
     PartitionResult,
     resolve_no_data,
 )
-from tidegauge.checks.verification import Verification
-from tidegauge.checks.verifying import verify_stored, with_examples
-from tidegauge.display.junit import JUnitCase
-from tidegauge.files.suite import CHECKS, SuiteFile
-from tidegauge.outcome import Cause, Gate, Outcome, Problem
-from tidegauge.rules.outcome.judging import (
+from tidegauge.checks.verification import Verification, verify_stored, with_examples
+from tidegauge.files.suite_files import CHECKS, SuiteFile
+from tidegauge.outcome import Cause, Gate, JUnitCase, Outcome, Problem
+from tidegauge.rules.judging import (
     close_verdicts,
     close_without_partitions,
     fingerprints,
     keep_without_partitions,
     kept_verdicts,
 )
-from tidegauge.rules.outcome.known import KnownFailures, chosen_by
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.known_failures import KnownFailures, chosen_by
+from tidegauge.rules.verdicts import CheckResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

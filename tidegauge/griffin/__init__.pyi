@@ -1,7 +1,6 @@
 # Public names; `__init__.py` imports each from here when it is first used.
 
-from .checking import check as check
-from .dsl.diagnostics import DslError as DslError
+from .dsl.errors import DslError as DslError
 from .dsl.parser import parse as parse
 from .dsl.parser import parse_expression as parse_expression
 from .dsl.writer import write as write
@@ -11,4 +10,5 @@ from .reading import read_env as read_env
 from .reading import read_job as read_job
 from .results import GriffinResult as GriffinResult
 from .results import RuleResult as RuleResult
+from .running import check as check
 from .running import run as run

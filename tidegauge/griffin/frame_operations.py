@@ -9,7 +9,7 @@ from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnErro
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.griffin.plugins import PluginRegistry, suggested
-from tidegauge.spark.schemas import read_json, schema_from_ddl
+from tidegauge.spark.session import read_json, schema_from_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -33,15 +33,13 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.griffin.config import Job, RuleConfig
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.execution.engine import Engine, Round
 from tidegauge.griffin.execution.loader import Loader
-from tidegauge.griffin.execution.measuring import Round
 from tidegauge.griffin.execution.preparation import has_text
 from tidegauge.griffin.plugins import suggested
 from tidegauge.griffin.reading.keys import MappingReader, ReadLog
 from tidegauge.griffin.reading.rules import DQ_TYPES, read_rules
-from tidegauge.griffin.recording import sampled
-from tidegauge.griffin.results import GriffinResult
+from tidegauge.griffin.results import GriffinResult, sampled
 from tidegauge.spark.session import spark_session
 
 if TYPE_CHECKING:

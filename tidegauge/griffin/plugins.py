@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, describe, nearest
 from tidegauge.analyzers.core.formatting import middle_cut
-from tidegauge.analyzers.core.plugins import guard, load_plugins
+from tidegauge.analyzers.core.registry import guard, load_plugins
 
 _LONGEST = 100
 """Length from which names get no suggestion, as searching for one takes long."""
@@ -129,12 +129,12 @@ CONNECTORS = PluginRegistry(
     {
         "file": f"{_CONNECTORS}.files:FileConnector",
         "avro": f"{_CONNECTORS}.files:AvroConnector",
-        "text-dir": f"{_CONNECTORS}.text_dir:TextDirConnector",
-        "hive": f"{_CONNECTORS}.tables:HiveConnector",
-        "jdbc": f"{_CONNECTORS}.tables:JdbcConnector",
-        "mysql": f"{_CONNECTORS}.tables:MysqlConnector",
-        "cassandra": f"{_CONNECTORS}.tables:CassandraConnector",
-        "elasticsearch": f"{_CONNECTORS}.elasticsearch:ElasticsearchConnector",
+        "text-dir": f"{_CONNECTORS}.files:TextDirConnector",
+        "hive": f"{_CONNECTORS}.databases:HiveConnector",
+        "jdbc": f"{_CONNECTORS}.databases:JdbcConnector",
+        "mysql": f"{_CONNECTORS}.databases:MysqlConnector",
+        "cassandra": f"{_CONNECTORS}.databases:CassandraConnector",
+        "elasticsearch": f"{_CONNECTORS}.databases:ElasticsearchConnector",
         "kafka": f"{_CONNECTORS}.kafka:KafkaConnector",
         "custom": f"{_CONNECTORS}.base:custom",
     },
@@ -145,11 +145,11 @@ SINKS = PluginRegistry(
     "sink",
     "tidegauge.griffin.sinks",
     {
-        "console": f"{_SINKS}.console:ConsoleSink",
-        "hdfs": f"{_SINKS}.folders:FolderSink",
-        "elasticsearch": f"{_SINKS}.http:HttpSink",
-        "mongo": f"{_SINKS}.mongo:MongoSink",
-        "jdbc": f"{_SINKS}.database:DatabaseSink",
+        "console": f"{_SINKS}.builtin:ConsoleSink",
+        "hdfs": f"{_SINKS}.builtin:FolderSink",
+        "elasticsearch": f"{_SINKS}.builtin:HttpSink",
+        "mongo": f"{_SINKS}.builtin:MongoSink",
+        "jdbc": f"{_SINKS}.builtin:DatabaseSink",
         "custom": f"{_SINKS}.base:custom",
     },
     {"log": "console", "es": "elasticsearch", "http": "elasticsearch", "mongodb": "mongo"},

@@ -1,33 +1,51 @@
-"""Run Griffin jobs: `tg.griffin.run`."""
+"""Run Griffin jobs (`tg.griffin.run`), or check them without running them (`tg.griffin.check`).
+
+Both use the given or active Spark session, else a new one with the settings of the job's
+environment.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import GriffinError, SuiteError
+from tidegauge.analyzers.core.formatting import plural
+from tidegauge.analyzers.core.partitions import TMST
 from tidegauge.analyzers.runs.ledger import RunSpec
 from tidegauge.analyzers.runs.recording import recording_failed_start
-from tidegauge.griffin.execution.engine import Engine
-from tidegauge.griffin.execution.incremental import measure_partitions
+from tidegauge.griffin.execution.engine import Engine, Round, measure_partitions
 from tidegauge.griffin.execution.loader import Loader
-from tidegauge.griffin.execution.measuring import Round
+from tidegauge.griffin.execution.preparation import Prepared
+from tidegauge.griffin.measures.plan import RulePlan
 from tidegauge.griffin.reading import read_env, read_job
 from tidegauge.griffin.results import GriffinResult
-from tidegauge.griffin.sessions import session_for
 from tidegauge.griffin.sinks import open_sinks
-from tidegauge.griffin.stream_tables import StreamingJob
+from tidegauge.griffin.stream_jobs import StreamingJob
 from tidegauge.repository.repository import as_repository
+from tidegauge.spark.session import apply_settings, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegauge.griffin.config import Env
     from tidegauge.repository.repository import Repository
+
+
+def session_for(env: Env, spark: SparkSession | None, warehouse: str | None = None) -> SparkSession:
+    """Return the given or active session, else a new one with the environment's settings.
+
+    Settings that a running session cannot change cause a warning.
+    """
+    session = spark or spark_session(warehouse, settings=env.spark)
+    apply_settings(session, env.spark)
+    return session
+
 
 _log = logging.getLogger(__name__)
 JsonInput = Mapping[str, Any] | str | bytes | Path
@@ -172,3 +190,104 @@ def _stream(stream: StreamingJob, *, once: bool) -> GriffinResult:
             _log.error("%s: %s", name, error)
         failures |= result.failures
     return replace(result, failures=failures)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Plan of a job whose rules are all valid.
+
+    Attributes
+    ----------
+    name : str
+    rules : tuple of Prepared
+    notices : tuple of str
+    """
+
+    name: str
+    rules: tuple[Prepared, ...]
+    notices: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the plan as text: each rule with its steps and their outputs."""
+        rules = plural(len(self.rules), "rule")
+        yield f"job {self.name}: {rules} can run"
+        yield from (f"notice: {said}" for said in self.notices)
+        for rule in self.rules:
+            yield ""
+            yield f"-- {rule.name} ({rule.config.dq_type or rule.config.dsl_type})"
+            yield from (f"-- notice: {said}" for said in rule.plan.notices)
+            yield from _steps(rule.plan)
+            if rule.measure is not None:
+                yield f"-- measured in one pass by {rule.measure!r}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _steps(plan: RulePlan) -> Iterator[str]:
+    for step in plan.steps:
+        marks = [
+            *("the metric" for table in plan.metrics if table.step == step.name),
+            *("the records" for name in plan.records if name == step.name),
+        ]
+        yield f"-- {step.name}{': ' if marks else ''}{' and '.join(marks)}"
+        yield f"{step.sql};"
+
+
+def check(
+    dq: JsonInput, env: JsonInput | None = None, *, spark: SparkSession | None = None
+) -> Checked:
+    """Parse, bind and plan all rules of a job; no row of its sources is read or marked as read.
+
+    Elasticsearch alone tells the columns of an index by documents: the first 100 are looked at.
+
+    Parameters
+    ----------
+    dq : mapping, str, bytes or Path
+    env : mapping, str, bytes or Path, optional
+        Needed if it has Spark settings; the job's sinks are also checked if it is given.
+    spark : SparkSession, optional
+        Default: the active session, else a new one.
+
+    Returns
+    -------
+    Checked
+        The plan, whose text is the SQL of all steps.
+
+    Raises
+    ------
+    GriffinConfigError
+        If a configuration is invalid.
+    DslError
+        If a rule is invalid.
+    SourceError
+        If a source cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, tidegauge as tg
+    >>> folder = f"{tempfile.gettempdir()}/riders"
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, NULL)) AS age")  # doctest: +SKIP
+    >>> riders.write.mode("overwrite").parquet(folder)  # doctest: +SKIP
+    >>> source = {"type": "file", "config": {"format": "parquet", "paths": [folder]}}
+    >>> rule = {"dsl.type": "griffin-dsl", "dq.type": "completeness", "rule": "age"}
+    >>> job = {
+    ...     "name": "riders",
+    ...     "process.type": "batch",
+    ...     "data.sources": [{"name": "source", "connector": source}],
+    ...     "evaluate.rule": {"rules": [{**rule, "out.dataframe.name": "with_age"}]},
+    ... }
+    >>> checked = tg.griffin.check(job)  # doctest: +SKIP
+    >>> "with_age" in str(checked)  # doctest: +SKIP
+    True
+    """
+    empty: dict[str, Any] = {}
+    told, job = read_env(empty if env is None else env), read_job(dq)
+    session = session_for(told, spark)
+    if env is not None:
+        open_sinks(told, job.sinks, session)
+    loader = Loader(session, 0, columns_only=True)
+    frames = {source.name: loader.load(source) for source in job.sources}
+    engine = Engine(job, session, holds=loader)
+    by = (TMST,) if job.streaming else ()
+    return Checked(job.name, engine.check(frames, by), (*told.notices, *job.notices))

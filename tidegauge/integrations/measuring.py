@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run
-from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.files.checked import CheckedTable
 from tidegauge.files.runs import Summary, run_suites
-from tidegauge.outcome import Cause, Outcome, Problem, outcome_of
+from tidegauge.outcome import Cause, FailOnLevel, Outcome, Problem, outcome_of
 from tidegauge.repository.repository import Repository
 from tidegauge.spark.session import spark_session
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegauge.analyzers.core.formatting import one_line
-from tidegauge.display.addresses import dataset_address, incident_address
 from tidegauge.repository.incidents.common_cause import IncidentGroup
+from tidegauge.widgets.script import dataset_address, incident_address
 
 CLEAREST = 5
 """Maximum number of explanations, or of failures, in a message."""

@@ -14,11 +14,9 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
     message_of,
 )
-from tidegauge.notifications.claims import due_news
+from tidegauge.notifications.claims import due_news, due_verdicts
 from tidegauge.notifications.messages import plain
-from tidegauge.notifications.secrets import redact
-from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink
-from tidegauge.notifications.verdict_claims import due_verdicts
+from tidegauge.notifications.sinks import NotificationSink, attempt, read_sink, redact
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.config import dashboard_url, notify_settings
 from tidegauge.repository.store.rows import Severity

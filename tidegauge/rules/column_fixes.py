@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from tidegauge.rules.column_conditions import (
+from tidegauge.rules.column_rules import (
     CLOSED,
     check_range_not_empty,
     checked_values,
@@ -16,14 +16,15 @@ from tidegauge.rules.column_conditions import (
     is_among,
     matches,
 )
-from tidegauge.rules.expressions import (
+from tidegauge.rules.tasks import (
     COLUMN_PLACEHOLDER,
+    Arm,
+    DQMFix,
     Expression,
     is_column,
     shown_text,
     value_sql,
 )
-from tidegauge.rules.tasks import Arm, DQMFix
 
 
 class _ColumnFix(DQMFix):

@@ -11,20 +11,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.errors import (
     MetricError,
     RuleError,
     UnresolvedExpressionError,
     describe,
 )
-from tidegauge.analyzers.core.exact_comparisons import compare_exactly
-from tidegauge.analyzers.core.frames import check_distinct_columns
-from tidegauge.analyzers.core.schema import Schema
+from tidegauge.analyzers.core.schema import Schema, check_distinct_columns
 from tidegauge.analyzers.core.sql import literal, parts, quote, words_in
-from tidegauge.analyzers.scan.parsing import unparsed
-from tidegauge.analyzers.scan.query_logs import handled_errors
-from tidegauge.rules.expressions import (
+from tidegauge.analyzers.scan.spark_errors import handled_errors
+from tidegauge.analyzers.scan.user_sql import unparsed
+from tidegauge.rules.record_counts import BitTest, Tasks, breaking_bits
+from tidegauge.rules.tasks import (
     UNSTEADY,
+    DQMFix,
+    DQMRule,
+    DQMTask,
     Expression,
     KeyLookup,
     UniqueKey,
@@ -33,8 +36,6 @@ from tidegauge.rules.expressions import (
     is_column,
     shown_text,
 )
-from tidegauge.rules.layout import BitTest, Tasks, breaking_bits
-from tidegauge.rules.tasks import DQMFix, DQMRule, DQMTask
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

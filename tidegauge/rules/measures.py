@@ -1,33 +1,157 @@
-"""Analyzers for rules and fixes: violation, reject and repair counts as ordinary metrics.
+"""Analyzers for rules, fixes and parser rejects: their counts and shares as ordinary metrics.
 
 They are measured with all other analyzers, stored, merged and monitored like them. Each has a small
 state of its own, so its history continues when another rule is added to the `DQM`. All analyzers of
 a `DQM` share one scan request. An analyzer whose count depends on earlier tasks identifies them by
-a hash and must be measured through its `DQM`.
+a hash and must be measured through its `DQM`. `ParserRejects` and `ParserRejectsRatio` count the records of a
+file that could not be read.
+
+The JSON in which a repository stores the rules, fixes and policies of a `DQM` comes first.
 """
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import Analyzer, AnyAnalyzer, analyzer
-from tidegauge.analyzers.core.description import canonical_json, key_of
-from tidegauge.analyzers.core.errors import (
-    IllegalAnalyzerParameterError,
-    MetricError,
-)
+from tidegauge.analyzers.core.analyzer import Analyzer, AnyAnalyzer, Request, analyzer
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, MetricError, RuleError
 from tidegauge.analyzers.core.metric import Entity, Scale
-from tidegauge.analyzers.core.requests import Request
+from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
-from tidegauge.rules.layout import RecordRulesRequest, Tasks
-from tidegauge.rules.serialization import tasks_of
-from tidegauge.rules.state import RecordCounts, Tally
-from tidegauge.rules.tasks import DQMFix, DQMRule, Rule
+from tidegauge.rules import policies
+from tidegauge.rules.policies import DQMPolicy, DQMTaskPolicy
+from tidegauge.rules.record_counts import RecordCounts, RecordRulesRequest, Tally, Tasks
+from tidegauge.rules.tasks import Arm, DQMFix, DQMRule, Expression, Rule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegauge.rules.file_parser import ParserCounts
+    from tidegauge.rules.record_counts import DQMState
+
+
+class KeptRule(DQMRule):
+    """A rule restored from a repository: its SQL text, without the code that made it."""
+
+    def __init__(self, kept: dict[str, Any]) -> None:
+        options = kept["on_null"], kept["severity"], kept["stage"]
+        self._set(Expression.from_identity(kept["expr"]), kept["rule"], *options)
+        self._kept = kept
+
+    def identity(self) -> dict[str, Any]:
+        """Return the stored identity."""
+        return self._kept
+
+
+class KeptFix(DQMFix):
+    """A fix restored from a repository: its SQL text, without the code that made it."""
+
+    def __init__(self, kept: dict[str, Any]) -> None:
+        arms = [
+            Arm(label, Expression.from_identity(c), Expression.from_identity(v))
+            for label, c, v in kept["arms"]
+        ]
+        self._set(kept["column"], kept["fix"], lambda: arms)
+        self._kept = kept
+
+    def identity(self) -> dict[str, Any]:
+        """Return the stored identity."""
+        return self._kept
+
+
+def tasks_of(identity: str) -> Tasks:
+    """Restore rules and fixes from canonical JSON, as written by `Tasks.identity`.
+
+    Raises
+    ------
+    RuleError
+        If the text is not such JSON.
+
+    Examples
+    --------
+    >>> from tidegauge.rules.tasks import Rule
+    >>> tasks = Tasks((Rule("age < 150", "age"),))
+    >>> tasks_of(tasks.identity) == tasks
+    True
+    """
+    try:
+        kept = [task_of(one) for one in json.loads(identity)]
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"not the JSON of rules and fixes: {identity[:80]!r}"
+        raise RuleError(msg) from error
+    rules = tuple(task for task in kept if isinstance(task, DQMRule))
+    return Tasks(rules, tuple(task for task in kept if isinstance(task, DQMFix)))
+
+
+def task_of(kept: dict[str, Any]) -> DQMRule | DQMFix:
+    """Restore a rule or fix from its identity."""
+    return KeptRule(kept) if "rule" in kept else KeptFix(kept)
+
+
+class KeptTaskPolicy(DQMTaskPolicy):
+    """A user's own task policy, or one of another version; it cannot be evaluated."""
+
+    def __init__(self, kept: Sequence[Any]) -> None:
+        self._kept = list(kept)
+
+    def refuses(self, count: int, records: int) -> str | None:
+        """Raise a `RuleError`: the policy's code is not stored."""
+        raise RuleError(_not_restored(self._kept))
+
+    def identity(self) -> list[Any]:
+        """Return the stored identity."""
+        return self._kept
+
+
+class KeptPolicy(DQMPolicy):
+    """A policy of a user's function, or of another version; it cannot be evaluated."""
+
+    def __init__(self, kept: Sequence[Any]) -> None:
+        self._kept = list(kept)
+        self.name = str(kept[1])
+        self.needs_data = False
+
+    def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
+        """Raise a `RuleError`: the policy's code is not stored."""
+        raise RuleError(_not_restored(self._kept))
+
+    def identity(self) -> list[Any]:
+        """Return the stored identity."""
+        return self._kept
+
+
+def task_policy_of(kept: Sequence[Any]) -> DQMTaskPolicy:
+    """Restore a task policy from its identity."""
+    kind, options, *hashes = kept
+    found = getattr(policies, str(kind), None)
+    if hashes or not (isinstance(found, type) and issubclass(found, DQMTaskPolicy)):
+        return KeptTaskPolicy(kept)
+    made: DQMTaskPolicy = found(*(value for _, value in options))
+    return made
+
+
+def policy_of(kept: Sequence[Any]) -> DQMPolicy:
+    """Restore a policy from its identity."""
+    found = getattr(policies, str(kept[0]), None)
+    if len(kept) != 2 or not (isinstance(found, type) and issubclass(found, DQMPolicy)):
+        return KeptPolicy(kept)
+    made: DQMPolicy = found(kept[1])
+    return made
+
+
+def _not_restored(kept: Sequence[Any]) -> str:
+    """Return why a policy is not restored: it is a function, or of another version."""
+    if isinstance(kept[-1], str):  # the hash of a function
+        name = kept[1] if isinstance(kept[1], str) else kept[0]
+        return f"policy {name!r} is a function that a repository does not keep; judge with the DQM itself"
+    return f"this version does not know the policy {kept[0]!r}; judge with the DQM itself"
+
 
 _HASH = 16
 """Characters of the hash of the preceding tasks."""
@@ -327,7 +451,7 @@ class RecordRules(_SharesCounts, Analyzer[RecordCounts, RecordTotals]):
 
     Examples
     --------
-    >>> from tidegauge.rules.layout import Tasks
+    >>> from tidegauge.rules.record_counts import Tasks
     >>> from tidegauge.analyzers.core.metric import flatten
     >>> of = RecordRules(Tasks((Rule("age < 150", "age"),)).identity)
     >>> metric = of.compute_metric_from(RecordCounts((8, 6, 2, 0, 2), {0: 6, 1: 2}))
@@ -431,3 +555,82 @@ def names_task(error: str, name: str) -> bool:
 
 def _unevaluated(name: str) -> str:
     return f"{name!r} could not be evaluated"
+
+
+@dataclass(frozen=True, repr=False)
+class _ParserAnalyzer(Analyzer[NumMatchesAndCount, float]):
+    """Count of the records of a file that could not be read, or their share."""
+
+    state_type: ClassVar[type[State]] = NumMatchesAndCount
+    scale: ClassVar[Scale] = Scale.COUNT
+
+    kind: str = "*"
+
+    @property
+    def entity(self) -> Entity:
+        """Dataset."""
+        return Entity.DATASET
+
+    @property
+    def instance(self) -> str:
+        """The kind of error."""
+        return self.kind
+
+    def statistic(self) -> str:
+        """Return the state's key; the count and its share have the same state."""
+        return canonical_json({"state": "parser", "kind": self.kind})
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise an error: a table does not hold the records that could not be read."""
+        msg = f"{self!r} is counted while a file is read: ParserValidation, not a table"
+        raise IllegalAnalyzerParameterError(msg)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Return no requests."""
+        return ()
+
+    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
+        """Extract this analyzer's counter from the parser's counts."""
+        counts: ParserCounts = cells[0]
+        rejects = counts.rejects
+        found = sum(rejects.values()) if self.kind == "*" else rejects.get(self.kind, 0)
+        return NumMatchesAndCount(found, counts.lines)
+
+    def measure(self, state: NumMatchesAndCount) -> float:
+        """Return the count or share; a share is empty at zero records."""
+        return count_or_share(self, state)
+
+
+@analyzer
+class ParserRejects(_ParserAnalyzer):
+    """Number of records of a file that could not be read, in total or of one kind.
+
+    Parameters
+    ----------
+    kind : str
+        Kind of error as in `ParserValidation`; ``*`` for all.
+
+    Examples
+    --------
+    >>> ParserRejects().compute_metric_from(NumMatchesAndCount(5, 11)).value
+    5.0
+    """
+
+
+@analyzer
+class ParserRejectsRatio(_ParserAnalyzer):
+    """Share of the records of a file that could not be read; empty at zero records.
+
+    Examples
+    --------
+    >>> ParserRejectsRatio().compute_metric_from(NumMatchesAndCount(5, 10)).value
+    0.5
+    """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+
+
+def parser_analyzers(counts: ParserCounts) -> list[Analyzer[Any, Any]]:
+    """Return the analyzers for a file: of all rejects, and of each kind that occurs."""
+    kinds = ["*", *counts.rejects]
+    return [kind(of) for of in kinds for kind in (ParserRejects, ParserRejectsRatio)]

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import RuleError, describe
 from tidegauge.analyzers.core.evidence import as_verdict
-from tidegauge.rules.code_identity import source_hash
-from tidegauge.rules.state import DQMState
+from tidegauge.analyzers.core.registry import canonical_json
+from tidegauge.rules.record_counts import DQMState
+from tidegauge.rules.tasks import source_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

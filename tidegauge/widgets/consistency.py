@@ -23,12 +23,11 @@ from tidegauge.repository.history.feature_consistency import (
     summed,
     values,
 )
-from tidegauge.repository.history.points import last_commit
+from tidegauge.repository.history.versions import last_commit
 from tidegauge.repository.store.consistency_series import CELLS, WRONG
 from tidegauge.repository.store.queries import Window
 from tidegauge.widgets import protocol
-from tidegauge.widgets.answer import Answer, shown
-from tidegauge.widgets.visible import matches
+from tidegauge.widgets.answers import Answer, matches, shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import SetupError, UnknownNameError
-from tidegauge.display.history import DATASET_COLUMNS, dataset_cells, render_datasets
-from tidegauge.repository.history.overview import overview_rows
+from tidegauge.display.cards import DATASET_COLUMNS, dataset_cells, render_datasets
+from tidegauge.repository.history.health import overview_rows
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.queries import commit_as_of
-from tidegauge.widgets import exports, script
+from tidegauge.widgets import answers, script
 from tidegauge.widgets.backend import VIEWS, Backend, current_user
 
 try:
@@ -164,7 +164,7 @@ class Dashboard(anywidget.AnyWidget):
         with self.repository.database.read() as connection:
             rows = overview_rows(connection)
         title = f"Tables on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-        self.summary = dict(exports.text_table(title, DATASET_COLUMNS, map(dataset_cells, rows)))
+        self.summary = dict(answers.text_table(title, DATASET_COLUMNS, map(dataset_cells, rows)))
         bundle: Any = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         html = render_datasets(self.repository.database.name, rows)

@@ -7,19 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
-from tidegauge.repository.history.points import series_of_anomalies
+from tidegauge.repository.history.versions import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
+from tidegauge.repository.incidents.grouping import incident_length
 from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
-from tidegauge.repository.incidents.positions import incident_length
 from tidegauge.repository.store.frames import columns, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
 from tidegauge.widgets import protocol
 from tidegauge.widgets import series as charts
-from tidegauge.widgets.answer import Answer, seconds, shown, table
-from tidegauge.widgets.failures import SENTENCE, failed_checks
+from tidegauge.widgets.answers import Answer, matches, seconds, shown, table
 from tidegauge.widgets.series import MOST
-from tidegauge.widgets.visible import matches
+from tidegauge.widgets.tables import SENTENCE, failed_checks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.incidents.context import MeasuringRun
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.repository import Repository
-    from tidegauge.widgets.overview import Overview
+    from tidegauge.widgets.series import Overview
 
 EVIDENCE = 6
 """Maximum number of series to chart as evidence."""

@@ -1,21 +1,105 @@
-"""The home view: the health of all tables, the worst first."""
+"""The views of tables: the health of all, failures of one, and the calendar of its partitions.
+
+The home view lists all tables, the worst first. Failures are failed checks and rules of a table, and its last run
+if that failed. The calendar has measured, late, missing and restated partitions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tidegauge.repository.history.tables import TABLE_COLUMNS, table_rows
+from tidegauge.analyzers.core.errors import HistoryError
+from tidegauge.analyzers.core.formatting import hide_folders
+from tidegauge.analyzers.runs.ledger import FAILED_RUNS
+from tidegauge.repository.history.health import TABLE_COLUMNS, table_rows
+from tidegauge.repository.history.versions import partition_time, partition_versions
+from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store.frames import frame_of
+from tidegauge.repository.store.queries import MetricQuery, Window
+from tidegauge.repository.store.rows import fields_of
 from tidegauge.repository.store.verdicts import passing_checks
-from tidegauge.widgets.answer import Answer, table
-from tidegauge.widgets.visible import alphabetical_ranks, matches, ordered
+from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.verdicts import failure_messages, failure_samples
+from tidegauge.widgets import protocol
+from tidegauge.widgets.answers import Answer, alphabetical_ranks, matches, ordered, shown, table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.repository.repository import Repository
+
+
+MAX_FAILED_CHECKS = 20
+"""Maximum number of failed checks to send."""
+SAMPLES = 20
+"""Maximum number of samples of a check to send."""
+SENTENCE = 1000
+"""Maximum characters of a sentence."""
+
+
+def failures(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:
+    """Return the failed checks of a table, and its last run if that failed."""
+    dataset = asked["dataset"]
+    checks, total = failed_checks(repository, dataset, samples=samples)
+    told: protocol.FailuresAnswer = {
+        "checks": checks,
+        "total": total,
+        "run": _failed_run(repository, dataset),
+    }
+    return Answer(told)
+
+
+def _failed_run(repository: Repository, dataset: str) -> protocol.FailedRun | None:
+    for run in repository.runs(dataset).head(1).to_dict("records"):
+        if run["status"] in FAILED_RUNS:
+            return {
+                "id": run["run_id"],
+                "started_at": run["started_at"],
+                "status": run["status"],
+                "error": shown(hide_folders(run["error"] or ""), SENTENCE),
+            }
+    return None
+
+
+def failed_checks(
+    repository: Repository,
+    dataset: str,
+    partitions: Collection[str] | None = None,
+    *,
+    samples: bool,
+) -> tuple[list[protocol.FailedCheck], int]:
+    """Return the checks by which current data fails, and how many there are; the newest first, known ones last.
+
+    Nothing is told of a verdict that is not tidegauge's unless samples may be shown: it may hold records.
+
+    Those of some partitions, an empty name being the whole dataset, or of all. Samples of failing
+    records, which are data of the table, are sent only if they may be shown.
+    """
+    found = [
+        row
+        for row in standing_failures(repository, dataset)
+        if partitions is None or row["partition"] in partitions
+    ]
+    found.sort(key=lambda row: row["is_known"])
+    checks: list[protocol.FailedCheck] = [
+        {
+            "name": shown(row["name"]),
+            "partition": shown(row["partition"]),
+            "reasons": [
+                shown(hide_folders(text), SENTENCE)
+                for text in failure_messages(str(row["result"]), foreign=samples)
+            ],
+            "samples": [
+                shown(text, SENTENCE)
+                for text in failure_samples(str(row["result"]))[: SAMPLES if samples else 0]
+            ],
+        }
+        for row in found[:MAX_FAILED_CHECKS]
+    ]
+    return checks, len(found)
+
 
 SEARCHED = ("dataset", "health", "owner", "tags")
 ALPHABETICAL = ("dataset", "owner")
@@ -39,7 +123,7 @@ def tables(repository: Repository, _: Mapping[str, Any]) -> Answer:
     return Answer(answer.told, {**answer.arrays, **ranks})
 
 
-def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+def tables_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
     """Return the health of tables as the page lists it: ``filter``, ``health``, ``sort`` and ``reverse``."""
     found = _health(repository, datetime.now(UTC))
     seen = matches((found[name].fillna("") for name in SEARCHED), asked.get("filter"))
@@ -75,3 +159,69 @@ def _sort_key(found: pd.DataFrame, column: str | None) -> pd.Series:
         case "failing":
             return -found["failing"]
     return pd.Series(range(len(found)), index=found.index)
+
+
+MAX_DAY_ANOMALIES = 200
+"""Maximum number of anomalies of one partition to send; the lowest scores of more are left out."""
+OVERDUE = 62
+"""Maximum number of missing partitions after a segment's last one to send; days of two months."""
+DAY_ANOMALY_COLUMNS = ("id", "incident_id", "series_id", "severity", "status")
+NAMES = ("segment", "name", "instance", "explanation")
+
+
+def partitions(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return the calendar of a dataset; ``overdue`` counts missing partitions not sent, by segment."""
+    found = _calendar(repository, asked)
+    known = found[found["partition"].notna()]
+    # A table that is no longer written would have an unbounded number of missing partitions.
+    last = found["segment"].map(known.groupby("segment")["time"].max())
+    after = found["partition"].isna() & (found["time"] > last)
+    overdue = after & after.astype(int).groupby(found["segment"]).cumsum().gt(OVERDUE)
+    left = {
+        shown(str(key)): int(count)
+        for key, count in overdue.groupby(found["segment"]).sum().items()
+    }
+    found = found[~overdue]
+    # Names are sent untruncated: the script sends them back to request a day.
+    names = found["partition"].tolist()
+    return table(found.drop(columns="partition"), partitions=names, overdue=left)
+
+
+def calendar_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the calendar of a dataset as the page shows it: of one ``segment``, the first if none is chosen."""
+    found = _calendar(repository, asked)
+    segments = found["segment"].fillna("")
+    chosen = asked.get("segment")
+    if chosen not in set(segments):
+        chosen = min(segments, default="")
+    return found[segments == chosen].reset_index(drop=True)
+
+
+def _calendar(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the full calendar of a dataset."""
+    if asked["dataset"] is None:
+        msg = "the repository is empty: there is no dataset whose partitions could be shown"
+        raise HistoryError(msg)
+    return repository.calendar(asked["dataset"])
+
+
+def day(repository: Repository, asked: Mapping[str, Any]) -> Answer:
+    """Return the anomalies of a partition, the worst first, and its versions."""
+    dataset, name = asked["dataset"], asked["partition"]
+    with repository.database.read() as connection:
+        time = partition_time(connection, dataset, name)
+        window = Window(time, time) if time else Window()
+        rows = anomaly_rows(connection, dataset, None, MetricQuery(window=window))
+        found = [row for row in rows if row["partition"] == name]
+        versions = [v._asdict() for v in partition_versions(connection, dataset, name)]
+    anomalies = [
+        fields_of(row, (*DAY_ANOMALY_COLUMNS, *NAMES)) for row in found[:MAX_DAY_ANOMALIES]
+    ]
+    for one in anomalies:
+        one.update({key: shown(one[key]) for key in NAMES})
+    told: protocol.DayAnswer = {
+        "anomalies": cast("list[protocol.PartitionAnomaly]", anomalies),
+        "total": len(found),
+        "versions": cast("list[protocol.PartitionVersion]", versions),
+    }
+    return Answer(told)

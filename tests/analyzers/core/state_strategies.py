@@ -13,36 +13,41 @@ from datasketches import (
 )
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.analyzer import ANALYZERS  # noqa: F401 - registers the states
-from tidegauge.analyzers.core.exact import add, greatest, least
-from tidegauge.analyzers.measures.cardinality import HllState
-from tidegauge.analyzers.measures.columns import (
+from tidegauge.analyzers.core.state import add, greatest, least
+from tidegauge.analyzers.measures.cardinality import HllState, TupleState
+from tidegauge.analyzers.measures.counts import (
     ColumnCountState,
     ColumnExistsState,
+    ColumnMatches,
+    ComplianceState,
+    NumMatches,
+    NumMatchesAndCount,
     SchemaMatchState,
 )
-from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.custom import CustomSqlState
-from tidegauge.analyzers.measures.extremes import MaxState, MinState, RangeState
+from tidegauge.analyzers.measures.extremes import (
+    FreshnessState,
+    MaxState,
+    MinState,
+    RangeState,
+    TimeRangeState,
+)
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.group_sums import GroupSums
+from tidegauge.analyzers.measures.histogram import GroupSums
 from tidegauge.analyzers.measures.moments import (
     CorrelationState,
     HigherMomentsState,
     StandardDeviationState,
+    SumAndCount,
+    TwoSums,
 )
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.references import ColumnMatches
-from tidegauge.analyzers.measures.req import ReqState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
-from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs
 from tidegauge.analyzers.measures.texts import DataTypeState
-from tidegauge.analyzers.measures.times import FreshnessState, TimeRangeState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
-from tidegauge.analyzers.measures.tuples import TupleState
-from tidegauge.consistency.compare.states import Cells, Differences, KeyCounts, RowPresence
-from tidegauge.griffin.measures.parts import Parts
-from tidegauge.rules.state import RecordCounts
+from tidegauge.consistency.compare.measures import Cells, Differences, KeyCounts, RowPresence
+from tidegauge.griffin.measures.base import Parts
+from tidegauge.rules.record_counts import RecordCounts
 
 counts = st.integers(0, 10**6)
 numbers = st.floats(-1e6, 1e6)

@@ -8,26 +8,28 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.analyzer import ANALYZERS, Filterable
-from tidegauge.analyzers.core.description import key_of
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Filterable, InMemoryStateProvider
+from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import RangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.sums import SumAndCount
 from tidegauge.consistency.compare.distributions import (
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
+    ConsistencyTexts,
 )
-from tidegauge.consistency.compare.maps import ConsistencyKeys
-from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
-from tidegauge.consistency.compare.numbers import ConsistencyNumbers
-from tidegauge.consistency.compare.texts import ConsistencyTexts
-from tidegauge.griffin.measures.parts import Parts
-from tidegauge.rules.layout import Tasks
+from tidegauge.consistency.compare.measures import (
+    ConsistencyCells,
+    ConsistencyKeys,
+    ConsistencyNumbers,
+    ConsistencyRows,
+)
+from tidegauge.griffin.measures.base import Parts
+from tidegauge.rules.record_counts import Tasks
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import STATES, kll, numbers
@@ -505,7 +507,7 @@ def test_no_data_is_empty_but_counts_are_zero(name, data):
 def test_the_seed_verbs_on_stored_states():
     a, b, target = InMemoryStateProvider(), InMemoryStateProvider(), InMemoryStateProvider()
     mean = tg.Mean("x")
-    from tidegauge.analyzers.measures.sums import SumAndCount
+    from tidegauge.analyzers.measures.moments import SumAndCount
 
     assert mean.load_state_and_compute_metric(a).empty  # no data yet, not a crash
     mean.aggregate_state_to(a, b, target)

@@ -1,9 +1,9 @@
 """Columns declared as DDL text. No Spark."""
 
 import pytest
-from tidegauge.analyzers.core.ddl import parse_columns, type_text
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.measures.columns import SchemaMatch
+from tidegauge.analyzers.core.sql import parse_columns, type_text
+from tidegauge.analyzers.measures.counts import SchemaMatch
 
 
 @pytest.mark.parametrize(

@@ -14,23 +14,22 @@ from tidegauge.analyzers.core.errors import (
     UnknownStateTagError,
 )
 from tidegauge.analyzers.core.state import READERS, State, read_state, register_state
+from tidegauge.analyzers.measures.cardinality import TupleState
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.custom import CustomSqlState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.group_sums import GroupSums
+from tidegauge.analyzers.measures.histogram import GroupSums
 from tidegauge.analyzers.measures.moments import (
     CorrelationState,
     HigherMomentsState,
     StandardDeviationState,
+    SumAndCount,
+    TwoSums,
 )
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.req import ReqState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
-from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
-from tidegauge.analyzers.measures.tuples import TupleState
-from tidegauge.griffin.measures.parts import Parts
-from tidegauge.rules.state import RecordCounts
+from tidegauge.griffin.measures.base import Parts
+from tidegauge.rules.record_counts import RecordCounts
 
 from tests.analyzers.core.state_strategies import STATES, hll, kll
 from tests.paths import DATA

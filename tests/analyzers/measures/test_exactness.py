@@ -4,10 +4,10 @@ import math
 from decimal import Decimal
 
 import pytest
-from tidegauge.analyzers.core.exact import subtract
 from tidegauge.analyzers.core.metric import Failure
-from tidegauge.analyzers.core.segments import SegmentSet
-from tidegauge.analyzers.measures.references import ColumnMatches
+from tidegauge.analyzers.core.partitions import SegmentSet
+from tidegauge.analyzers.core.state import subtract
+from tidegauge.analyzers.measures.counts import ColumnMatches
 from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg

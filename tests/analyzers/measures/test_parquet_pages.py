@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows, packed, unpacked
-from tidegauge.analyzers.measures.parquet_pages import column_pages
+from tidegauge.analyzers.measures.serialized_layouts import column_pages
 
 
 def written(table, **options):

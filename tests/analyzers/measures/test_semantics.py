@@ -357,7 +357,7 @@ def test_calculate_answers_in_the_order_asked_and_shares_repetitions(tables):
 
 def test_saved_states_add_up(tables):
     """deequ.md 6.4, cases 70 to 76, through the seed's verbs."""
-    from tidegauge.analyzers.core.state_providers import InMemoryStateProvider
+    from tidegauge.analyzers.core.analyzer import InMemoryStateProvider
 
     first, both = InMemoryStateProvider(), InMemoryStateProvider()
     table = tables["MISSING"]

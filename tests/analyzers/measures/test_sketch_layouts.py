@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from tidegauge.analyzers.core.errors import StateError
 from tidegauge.analyzers.core.state import MAX_COUNT, read_state
-from tidegauge.analyzers.measures.cardinality import HllState
-from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.references import ColumnMatches
-from tidegauge.analyzers.measures.req import ReqState
-from tidegauge.analyzers.measures.sums import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.cardinality import SUMMARY_BYTES, HllState, TupleState
+from tidegauge.analyzers.measures.counts import ColumnMatches, NumMatches
+from tidegauge.analyzers.measures.moments import SumAndCount, TwoSums
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
-from tidegauge.analyzers.measures.tuples import SUMMARY_BYTES, TupleState
-from tidegauge.rules.state import RecordCounts
+from tidegauge.rules.record_counts import RecordCounts
 
 import tidegauge as tg
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from itertools import product
 
 import pytest
-from tidegauge.analyzers.core.exact_comparisons import compare_exactly
+from tidegauge.analyzers.core.conditions import compare_exactly
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import constant, wall_clock_micros
-from tidegauge.rules.parsing.dates import date_sql
+from tidegauge.rules.parsed_records import date_sql
 
 import tidegauge as tg
 

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import read_state
+from tidegauge.analyzers.measures.cardinality import Hashing, TupleState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.hashing import Hashing
 from tidegauge.analyzers.measures.histogram import bin_key, counts_by_key
-from tidegauge.analyzers.measures.tuples import TupleState
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import frequent, hll, tuples

@@ -12,7 +12,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import recording, recording_failed_start
-from tidegauge.griffin.recording import RoundRecord, keep
+from tidegauge.griffin.results import RoundRecord, keep
 from tidegauge.repository.testing.memory import MemoryRepository
 from tidegauge.repository.testing.samples import day, spec
 

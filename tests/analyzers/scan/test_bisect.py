@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.metric import Failure
-from tidegauge.analyzers.scan.bisect import find_failures
 from tidegauge.analyzers.scan.scan import scan
+from tidegauge.analyzers.scan.spark_errors import find_failures
 
 import tidegauge as tg
 from tests.support.spark_actions import counted

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from tidegauge.analyzers.core.analyzer import Sketch
 from tidegauge.analyzers.core.errors import UnsupportedSparkError
-from tidegauge.analyzers.core.requests import Sketch
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.scan import capabilities as module
 from tidegauge.analyzers.scan import plan
 from tidegauge.analyzers.scan.capabilities import (

@@ -5,22 +5,22 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidegauge.analyzers.core.analyzer import ROWS, Aggregate, Sketch
 from tidegauge.analyzers.core.metric import Failure, Success
-from tidegauge.analyzers.core.requests import ROWS, Aggregate, Sketch
+from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.segments import SegmentSet
 from tidegauge.analyzers.runs import runner
-from tidegauge.analyzers.scan import counted
-from tidegauge.analyzers.scan.cost import PlanCost
-from tidegauge.analyzers.scan.counted import (
+from tidegauge.analyzers.scan import plan
+from tidegauge.analyzers.scan.capabilities import PlanCost
+from tidegauge.analyzers.scan.plan import (
     UNKNOWN,
     CountedAggregation,
     Expectation,
+    Plan,
     candidates,
     counted_jobs,
     expected_by_first_rows,
 )
-from tidegauge.analyzers.scan.plan import Plan
 from tidegauge.analyzers.scan.scan import scan
 
 import tidegauge as tg
@@ -104,9 +104,9 @@ def test_requests_that_are_no_plain_aggregates():
 def test_long_conditions_take_linear_time():
     """Half a million letters without a space: to look for patterns from each of them would take minutes."""
     run_in_time("""
-        from tidegauge.analyzers.core.requests import Aggregate
+        from tidegauge.analyzers.core.analyzer import Aggregate
         from tidegauge.analyzers.core.schema import Schema
-        from tidegauge.analyzers.scan.counted import candidates, worthwhile
+        from tidegauge.analyzers.scan.plan import candidates, worthwhile
 
         texts = ",".join(f"'value{n:05}'" for n in range(40_000))
         asked = candidates([Aggregate(f"count_if((s IN ({texts})))")], Schema.from_types({"s": "string"}))
@@ -173,7 +173,7 @@ ANALYZERS = [
 def eager(monkeypatch):
     """Everything that distinct values can answer is answered by them."""
     for name in ("JOB_NANOSECONDS", "COLUMN_NANOSECONDS"):
-        monkeypatch.setattr(counted, name, 0)
+        monkeypatch.setattr(plan, name, 0)
 
 
 def frame(spark, rows):

@@ -3,8 +3,8 @@
 import shutil
 
 import pytest
-from tidegauge.analyzers.core.requests import Frequencies
-from tidegauge.analyzers.scan.cost import PlanCost, mostly_distinct, plan_cost
+from tidegauge.analyzers.core.analyzer import Frequencies
+from tidegauge.analyzers.scan.capabilities import PlanCost, mostly_distinct, plan_cost
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import Aggregation, Grouping, NativeSketching, SizeCounting
 from tidegauge.analyzers.scan.plan import plan

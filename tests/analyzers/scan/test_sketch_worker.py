@@ -8,12 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegauge.analyzers.core.requests import Sketch
-from tidegauge.analyzers.measures.cardinality import LG_K
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.core.analyzer import Sketch
+from tidegauge.analyzers.measures.cardinality import LG_K, TupleState
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
-from tidegauge.analyzers.measures.tuples import TupleState
 from tidegauge.analyzers.scan.grouping import Groups
 from tidegauge.analyzers.scan.jobs import WorkerSketching
 from tidegauge.analyzers.scan.sketch_worker import sketch_builder, sketch_merger

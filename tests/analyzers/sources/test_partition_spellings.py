@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tidegauge.analyzers.core.errors import PartitionColumnError
-from tidegauge.analyzers.sources.catalog_tables import open_table
+from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.targets import open_target
 
 import tidegauge as tg

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import TableFormatError
-from tidegauge.analyzers.sources.catalog_tables import open_table
-from tidegauge.analyzers.sources.folders import folder_format, open_folder
+from tidegauge.analyzers.sources.opening import folder_format, open_folder, open_table
 from tidegauge.analyzers.sources.path_source import PathSource
-from tidegauge.analyzers.sources.table_folders import (
+from tidegauge.analyzers.sources.sources import (
     DELTA_PACKAGES,
     TableFolder,
     refusal,
@@ -202,9 +201,7 @@ class TestWithSpark:
         def unreachable(_location):
             raise OSError
 
-        monkeypatch.setattr(
-            "tidegauge.analyzers.sources.table_folders._table_by_arrow", unreachable
-        )
+        monkeypatch.setattr("tidegauge.analyzers.sources.sources._table_by_arrow", unreachable)
         for format in LOGS:
             for part in ("", "/data", "/data/ds=2026-01-01"):
                 found = table_around(spark, f"{lake}/{format}{part}")

@@ -51,13 +51,11 @@ from pathlib import Path
 from unittest import mock
 
 from tidegauge.analyzers.core.errors import TidegaugeError
-from tidegauge.analyzers.core.partitions import NULL, Partition
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import NULL, Partition, SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches, Size
 from tidegauge.analyzers.measures.extremes import Maximum, MaxState
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.sums import Mean, SumAndCount
-from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import Mean, SumAndCount
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec, RunStatus
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.repository import Repository
@@ -120,7 +118,7 @@ def nowhere(clock: Clock) -> Iterator[None]:
     patches += [
         mock.patch("socket.gethostname", return_value=HOST),
         mock.patch("os.getpid", return_value=DEAD),
-        mock.patch("tidegauge.repository.store.artifacts.LARGEST_IN_DATABASE", LARGEST),
+        mock.patch("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", LARGEST),
     ]
     for patch in patches:
         patch.start()

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tidegauge.repository.detectors.arrivals import MissingPartition
 from tidegauge.repository.detectors.base import History, PartitionLedger
+from tidegauge.repository.detectors.whole_partitions import MissingPartition
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.repository import Repository

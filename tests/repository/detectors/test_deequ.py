@@ -13,11 +13,11 @@ from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scor
 from tidegauge.repository.detectors.deequ import (
     AbsoluteChange,
     BatchNormal,
+    HoltWinters,
     OnlineNormal,
     RelativeRateOfChange,
     SimpleThreshold,
 )
-from tidegauge.repository.detectors.holt_winters import HoltWinters
 from tidegauge.repository.detectors.rules import (
     FalseDiscoveryRate,
     OutsideBand,

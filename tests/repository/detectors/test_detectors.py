@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason, Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate, OutsideBand
-from tidegauge.repository.incidents.sentence import explain
+from tidegauge.repository.incidents.headline import explain
 from tidegauge.repository.numerics.arrays import CAP
+from tidegauge.repository.numerics.forecasts import least_spread, restore, transform
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.scales import least_spread, restore, transform
 
 import tidegauge as tg
 

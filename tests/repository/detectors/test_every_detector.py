@@ -16,7 +16,7 @@ from tidegauge.repository.detectors.base import (
     Reason,
     Scores,
 )
-from tidegauge.repository.detectors.holt_winters import HoltWinters
+from tidegauge.repository.detectors.deequ import HoltWinters
 from tidegauge.repository.numerics.arrays import CAP
 from tidegauge.repository.numerics.grid import Grid
 

@@ -6,10 +6,10 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.matrices import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
+from tidegauge.repository.detectors.rules import severity_of
 from tidegauge.repository.detectors.seasonal import shifts
-from tidegauge.repository.detectors.severity import severity_of
 from tidegauge.repository.detectors.walk import BAND
-from tidegauge.repository.numerics.forecast import forecast
+from tidegauge.repository.numerics.forecasts import forecast
 from tidegauge.repository.numerics.tails import EXPONENT, FARTHEST, FROM, POINTS, PRIOR, HeavyTail
 
 import tidegauge as tg

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tidegauge.repository.detectors.arrivals import Late, MissingPartition, gaps
 from tidegauge.repository.detectors.base import History, PartitionLedger
+from tidegauge.repository.detectors.whole_partitions import Late, MissingPartition, gaps
 
 
 def history_of(times, came=None, now=None):

@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 from tidegauge.repository.detectors.base import Scores
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate
-from tidegauge.repository.numerics.joint_test import jointly_significant
+from tidegauge.repository.numerics.tails import jointly_significant
 
 import tidegauge as tg
 

@@ -10,15 +10,17 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History, Reason
 from tidegauge.repository.detectors.novelty import Novelty, cantelli, exceeds_recent, side
-from tidegauge.repository.numerics.arrays import CAP
-from tidegauge.repository.numerics.nearest import (
+from tidegauge.repository.numerics.arrays import (
+    CAP,
     DAYS,
+    WARM,
     WEEKS,
+    RunningMoments,
     SeasonalRanges,
     nearest_run,
     neighbours,
+    running_absolute_medians,
 )
-from tidegauge.repository.numerics.running import WARM, RunningMoments, running_absolute_medians
 
 FIELDS = ("score", "expected", "lower", "upper", "reason")
 DAY = 86_400

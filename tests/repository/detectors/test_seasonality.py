@@ -5,7 +5,7 @@ import pytest
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import DETECTORS, History
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.seasonality import learned_seasons
+from tidegauge.repository.detectors.seasonal import learned_seasons
 
 import tidegauge as tg
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from tidegauge.repository.detectors.severity import severity_of
+from tidegauge.repository.detectors.rules import severity_of
 
 import tidegauge as tg
 

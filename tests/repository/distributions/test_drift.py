@@ -17,23 +17,24 @@ from hypothesis import strategies as st
 from scipy import stats
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.req import ReqState
+from tidegauge.analyzers.measures.quantiles import KllState, ReqState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.runs.ledger import RunSpec
-from tidegauge.repository.distributions.binning import align_categories, equal_mass, number_of_bins
 from tidegauge.repository.distributions.distances import (
+    align_categories,
     category_distances,
     chi_square,
+    equal_mass,
     excess,
     ks,
     l_infinity,
+    number_of_bins,
     numeric_distances,
     psi,
     unseen_p,
     wasserstein,
 )
-from tidegauge.repository.distributions.shapes import Quantiles, categories_of, quantiles_of
+from tidegauge.repository.distributions.stored import Quantiles, categories_of, quantiles_of
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg

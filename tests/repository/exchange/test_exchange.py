@@ -8,9 +8,12 @@ import pandas as pd
 import pytest
 from tidegauge.cli.main import run_command
 from tidegauge.repository.exchange.deequ import analyzer_from_deequ, import_deequ
-from tidegauge.repository.exchange.files import csv_file, parquet_file
-from tidegauge.repository.exchange.openlineage import openlineage_event
-from tidegauge.repository.exchange.prometheus import prometheus_text
+from tidegauge.repository.exchange.history_exports import (
+    csv_file,
+    openlineage_event,
+    parquet_file,
+    prometheus_text,
+)
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 

@@ -8,9 +8,20 @@ from math import inf, nan
 import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.repository.history.axes import Axis, seconds_of, step_of, time_ticks, value_ticks
-from tidegauge.repository.history.panels import Mark, PlotLine, panels_of
-from tidegauge.repository.history.svg import bars, path, picture, sparkline
+from tidegauge.repository.history.svg import (
+    Axis,
+    Mark,
+    PlotLine,
+    bars,
+    panels_of,
+    path,
+    picture,
+    seconds_of,
+    sparkline,
+    step_of,
+    time_ticks,
+    value_ticks,
+)
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg

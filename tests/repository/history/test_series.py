@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.repository.maintenance.integrity import check as find_problems
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s

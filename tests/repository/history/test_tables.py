@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.runs.ledger import RunStatus
-from tidegauge.repository.history.tables import open_incidents, table_rows
+from tidegauge.repository.history.health import open_incidents, table_rows
 from tidegauge.repository.store.verdicts import passing_checks
 from tidegauge.repository.testing.samples import SIZE, commit, day, judged, spec
 from tidegauge.widgets.backend import Backend

@@ -9,10 +9,14 @@ from math import fsum, inf, nan
 import numpy as np
 import pytest
 from tidegauge.analyzers.core.formatting import plain
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import Completeness, NumMatches, NumMatchesAndCount, Size
-from tidegauge.repository.incidents.contributions import additive_parts, best_first, ratio_parts
-from tidegauge.repository.incidents.parts import part_of
+from tidegauge.repository.incidents.contributions import (
+    additive_parts,
+    best_first,
+    part_of,
+    ratio_parts,
+)
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg

@@ -2,8 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.incidents.anomaly import Anomaly
-from tidegauge.repository.incidents.worsening import exceeds_label, is_clearly_worse
+from tidegauge.repository.incidents.anomaly import Anomaly, exceeds_label, is_clearly_worse
 
 
 def anomaly(partition=1, value=500.0, severity="error", **changed):

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 from tidegauge.cli.main import run_command
-from tidegauge.repository.maintenance import copying
+from tidegauge.repository.maintenance import backups
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database
@@ -22,7 +22,7 @@ import tidegauge as tg
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(copying, "BATCH_ROWS", 50)
+    monkeypatch.setattr(backups, "BATCH_ROWS", 50)
 
 
 def fill(url, artifacts):
@@ -58,8 +58,8 @@ def assert_equal(one, other):
 def copy(source, target, folder, **options):
     old, new = Database.unchecked(source), Database.unchecked(target)
     with contextlib.closing(old), contextlib.closing(new):
-        artifacts = [copying.Artifacts(folder / name) for name in ("a", "b")]
-        return copying.copy_repository(old, artifacts[0], new, artifacts[1], **options)
+        artifacts = [backups.Artifacts(folder / name) for name in ("a", "b")]
+        return backups.copy_repository(old, artifacts[0], new, artifacts[1], **options)
 
 
 @pytest.mark.parametrize("kinds", ["sqlite sqlite", "sqlite postgresql", "postgresql sqlite"])
@@ -93,7 +93,7 @@ class KilledError(Exception):
 def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
     source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
     fill(source, tmp_path / "a")
-    insert, left = copying.insert_rows, [batches]
+    insert, left = backups.insert_rows, [batches]
 
     def killed(*arguments):
         if left[0] == 0:
@@ -102,7 +102,7 @@ def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
         insert(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(copying, "insert_rows", killed)
+        patch.setattr(backups, "insert_rows", killed)
         with pytest.raises(KilledError):
             copy(source, target, tmp_path)
     for read_only in (True, False):
@@ -113,7 +113,7 @@ def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
             repo.revive("other")
             commit(repo, day(3, "c", rows=77))
     inserted = []
-    monkeypatch.setattr(copying, "insert_rows", lambda *a: (inserted.append(len(a[3])), insert(*a)))
+    monkeypatch.setattr(backups, "insert_rows", lambda *a: (inserted.append(len(a[3])), insert(*a)))
     done = copy(source, target, tmp_path)
     if batches == 12:  # what was committed is not copied again
         assert 0 < sum(inserted) < done.rows
@@ -122,7 +122,7 @@ def test_a_killed_copy_is_finished_by_the_next(tmp_path, monkeypatch, batches):
 
 def begin_copy(source, target, folder):
     """Copy three batches, and fail then."""
-    insert, left = copying.insert_rows, [3]
+    insert, left = backups.insert_rows, [3]
 
     def killed(*arguments):
         if left[0] == 0:
@@ -131,7 +131,7 @@ def begin_copy(source, target, folder):
         insert(*arguments)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(copying, "insert_rows", killed)
+        patch.setattr(backups, "insert_rows", killed)
         copy(source, target, folder)
 
 
@@ -189,7 +189,7 @@ def test_a_second_copy_is_refused_while_the_first_is_running(
     sources, bare_url, tmp_path, monkeypatch
 ):
     first, second = sources
-    insert, refusals = copying.insert_rows, []
+    insert, refusals = backups.insert_rows, []
 
     def copying_meanwhile(*arguments):
         if not refusals:
@@ -199,8 +199,8 @@ def test_a_second_copy_is_refused_while_the_first_is_running(
                 refusals.append(str(refusal.value))
         insert(*arguments)
 
-    monkeypatch.setattr(copying, "LOCK_WAIT_SECONDS", 0)
-    monkeypatch.setattr(copying, "insert_rows", copying_meanwhile)
+    monkeypatch.setattr(backups, "LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr(backups, "insert_rows", copying_meanwhile)
     copy(first, bare_url, tmp_path)
     for refusal in refusals:
         assert f"is running, a copy of {first} by process {os.getpid()} on " in refusal
@@ -220,7 +220,7 @@ run_command(["db", "copy", *sys.argv[1:]])
 
 
 def test_a_copy_that_was_killed_blocks_no_other(sources, bare_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(copying, "LOCK_WAIT_SECONDS", 60)  # of a server on a busy machine
+    monkeypatch.setattr(backups, "LOCK_WAIT_SECONDS", 60)  # of a server on a busy machine
     command = [sources[0], bare_url, "--to-artifacts", str(tmp_path / "b")]
     done = subprocess.run(
         [sys.executable, "-c", COPY_AND_DIE, *command], capture_output=True, check=False
@@ -285,7 +285,7 @@ def test_trying_the_folder_leaves_nothing(bucket, tmp_path):
     existing, new = tmp_path / "existing", tmp_path / "new"
     existing.mkdir()
     for root in (existing, new, f"s3://{bucket}/large"):
-        artifacts = copying.Artifacts(root)
+        artifacts = backups.Artifacts(root)
         artifacts.require_writable()
         assert artifacts.unfinished() == set()
     assert list(existing.iterdir()) == []
@@ -335,7 +335,7 @@ def test_what_cannot_be_copied_is_told_and_nothing_is_lost(tmp_path):
 def test_rows_that_differ_are_found(tmp_path, monkeypatch):
     source, target = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
     fill(source, tmp_path / "a")
-    insert = copying.insert_rows
+    insert = backups.insert_rows
 
     def worse(connection, table, columns, rows):
         if table is s.label:
@@ -343,7 +343,7 @@ def test_rows_that_differ_are_found(tmp_path, monkeypatch):
             rows = [(*row[:at], "other", *row[at + 1 :]) for row in rows]
         insert(connection, table, columns, rows)
 
-    monkeypatch.setattr(copying, "insert_rows", worse)
+    monkeypatch.setattr(backups, "insert_rows", worse)
     with pytest.raises(tg.DatabaseAccessError, match=r"differs from .*old.db in label$"):
         copy(source, target, tmp_path)
     with pytest.raises(tg.DatabaseVersionError):
@@ -366,5 +366,5 @@ def test_what_another_copy_has_finished_meanwhile_is_not_cleared(tmp_path):
         commit(repo, day(1))
     with contextlib.closing(Database.unchecked(url)) as target:
         with pytest.raises(tg.DatabaseAccessError, match="has finished meanwhile"):
-            copying._clear(target)
+            backups._clear(target)
         assert target.row_counts()["dataset"] == 1

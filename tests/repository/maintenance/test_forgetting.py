@@ -14,10 +14,10 @@ from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import forgetting
 from tidegauge.repository.maintenance.integrity import check
-from tidegauge.repository.store import artifacts
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store import stored_states
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
 
@@ -48,7 +48,7 @@ def held(folder):
 
 def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
     """From states in the database and in files, series, errors and verdicts, of all versions."""
-    monkeypatch.setattr(artifacts, "LARGEST_IN_DATABASE", 400)  # frequencies go to files
+    monkeypatch.setattr(stored_states, "LARGEST_IN_DATABASE", 400)  # frequencies go to files
     folder = tmp_path / "large"
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url, artifacts=folder) as repository:
@@ -91,7 +91,7 @@ def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
 
 def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
     """One whose run was killed before its commit, and one that was not written to its end."""
-    monkeypatch.setattr(artifacts, "LARGEST_IN_DATABASE", 10)
+    monkeypatch.setattr(stored_states, "LARGEST_IN_DATABASE", 10)
     folder = tmp_path / "large"
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=folder) as repository:
         commit(repository, day(1))
@@ -249,8 +249,8 @@ def test_a_long_value_is_forgotten_where_a_sample_has_its_beginning(repo):
 def test_states_that_may_hold_a_number_or_a_time_are_told(repo):
     """Of a single row a sum is its number."""
     from tidegauge.analyzers.measures.custom import CustomSqlState
-    from tidegauge.analyzers.measures.sums import SumAndCount
-    from tidegauge.analyzers.measures.times import TimeRangeState
+    from tidegauge.analyzers.measures.extremes import TimeRangeState
+    from tidegauge.analyzers.measures.moments import SumAndCount
 
     extra = [
         measurement(tg.Mean("salary"), SumAndCount(700.0, 1)),

@@ -9,7 +9,7 @@ from datasketches import kll_doubles_sketch
 from tidegauge.analyzers.core.errors import CorruptStateError
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.repository.store.artifacts import Artifacts, Payload
+from tidegauge.repository.store.stored_states import Artifacts, Payload
 
 HERE = Artifacts(None)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.measures.extremes import Maximum, MaxState
-from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.uniqueness import CountDistinct
+from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
@@ -211,7 +210,7 @@ def test_merging_windows(repo):
 
 
 def test_merging_where_an_analyzer_failed_is_an_error_unless_allowed(repo):
-    from tidegauge.analyzers.measures.sums import SumAndCount
+    from tidegauge.analyzers.measures.moments import SumAndCount
 
     works = measurement(tg.Mean("y"), SumAndCount(4.0, 2))
     fails = measurement(tg.Mean("y"), tg.NoSuchColumnError("y"))

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from tidegauge.cli.main import run_command
-from tidegauge.repository.maintenance import copying
+from tidegauge.repository.maintenance import backups
 from tidegauge.repository.store.database import Database, rights_advice
 from tidegauge.repository.testing.samples import commit, day
 
@@ -246,15 +246,15 @@ def test_one_copy_at_a_time_behind_pgbouncer(postgres, tmp_path, mode, monkeypat
     with pgbouncer(postgres, tmp_path, mode) as address:
         target = f"{address}/{postgres.database().rpartition('/')[2]}"
         command = ["db", "copy", source, target, "--to-artifacts", str(tmp_path / "a")]
-        insert, statuses = copying.insert_rows, []
+        insert, statuses = backups.insert_rows, []
 
         def copy_meanwhile(*arguments):
             if not statuses:
                 statuses.append(run_command(command))
             insert(*arguments)
 
-        monkeypatch.setattr(copying, "LOCK_WAIT_SECONDS", 0)
-        monkeypatch.setattr(copying, "insert_rows", copy_meanwhile)
+        monkeypatch.setattr(backups, "LOCK_WAIT_SECONDS", 0)
+        monkeypatch.setattr(backups, "insert_rows", copy_meanwhile)
         assert run_command(command) == 0
         assert statuses == [1]
         assert "another copy to" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import sqlalchemy as sa
-from tidegauge.analyzers.core.segments import SegmentSet
+from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
 from tidegauge.repository.maintenance.integrity import check

@@ -1,12 +1,10 @@
 """Types of rows hold what the columns of their frames name."""
 
 import pytest
-from tidegauge.repository.detection.backtest import BACKTEST_COLUMNS
-from tidegauge.repository.detection.sensitivity import SENSITIVITY_COLUMNS
+from tidegauge.repository.detection.backtest import BACKTEST_COLUMNS, SENSITIVITY_COLUMNS
 from tidegauge.repository.history.calendar import CALENDAR_COLUMNS
-from tidegauge.repository.history.overview import OVERVIEW_COLUMNS
+from tidegauge.repository.history.health import OVERVIEW_COLUMNS, TABLE_COLUMNS
 from tidegauge.repository.history.plots import PLOT_COLUMNS
-from tidegauge.repository.history.tables import TABLE_COLUMNS
 from tidegauge.repository.incidents.feedback import COUNT_COLUMNS, RATE_COLUMNS
 from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, INCIDENT_COLUMNS, SCORE_COLUMNS
 from tidegauge.repository.store import rows

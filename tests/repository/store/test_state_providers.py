@@ -4,16 +4,16 @@ import re
 import threading
 
 import pytest
+from tidegauge.analyzers.core.analyzer import _checksum
 from tidegauge.analyzers.core.errors import (
     CorruptStateError,
     FileSystemError,
     UnknownStateTagError,
 )
-from tidegauge.analyzers.core.state_providers import _checksum
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.sums import SumAndCount
-from tidegauge.rules.outcome.verdicts import VerdictFiles
+from tidegauge.analyzers.measures.moments import SumAndCount
+from tidegauge.rules.verdicts import VerdictFiles
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import hll, kll

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.leases import LEASE_SECONDS
+from tidegauge.repository.store.runs import LEASE_SECONDS
 from tidegauge.repository.testing.samples import SIZE, changes, commit, day, spec
 
 import tidegauge as tg
@@ -308,7 +308,7 @@ def test_who_was_replaced_commits_nothing_any_more(url, folder):
 @pytest.mark.soak
 def test_a_holder_that_lives_keeps_its_lease(url, folder):
     """It is renewed while its holder works."""
-    from tidegauge.repository.store.leases import hold_lease
+    from tidegauge.repository.store.runs import hold_lease
 
     with tg.Repository(url, artifacts=folder) as repository:
         with hold_lease(repository.database, "d", 0, seconds=0.4):

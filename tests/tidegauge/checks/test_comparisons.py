@@ -171,7 +171,7 @@ checks:
 
 
 def test_a_file_compares_each_partition(tables, repo, tmp_path):
-    from tidegauge.files.check_runs import run_checks
+    from tidegauge.files.runs import run_checks
 
     path = tmp_path / "orders.yml"
     path.write_text(SPEC)
@@ -190,7 +190,7 @@ def test_a_file_compares_each_partition(tables, repo, tmp_path):
 
 def test_partitions_of_another_table_are_found_by_their_value(spark, tables, repo, tmp_path):
     """A folder ``DAY=01`` is the day 1 of a table whose column is an integer of another spelling."""
-    from tidegauge.files.check_runs import run_checks
+    from tidegauge.files.runs import run_checks
 
     rows = [("01", "a"), ("01", "b"), ("02", "a"), ("02", "c")]
     named = spark.createDataFrame(rows, "DAY string, who string").coalesce(1)

@@ -10,14 +10,17 @@ import pytest
 from tidegauge.analyzers.core.errors import MetricRuntimeError
 from tidegauge.analyzers.core.evidence import EarlierValues, Judgement, Measurements, OnEmpty
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.measures.columns import ColumnCountState
-from tidegauge.analyzers.measures.counts import ComplianceState, NumMatches, NumMatchesAndCount
-from tidegauge.analyzers.measures.extremes import MinState
+from tidegauge.analyzers.measures.counts import (
+    ColumnCountState,
+    ColumnMatches,
+    ComplianceState,
+    NumMatches,
+    NumMatchesAndCount,
+)
+from tidegauge.analyzers.measures.extremes import FreshnessState, MinState, TimeRangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import StandardDeviationState
-from tidegauge.analyzers.measures.references import ColumnMatches
 from tidegauge.analyzers.measures.texts import DataTypeState
-from tidegauge.analyzers.measures.times import FreshnessState, TimeRangeState
 from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
 from tidegauge.checks.check import status_of
 from tidegauge.checks.constraints import (

@@ -2,8 +2,8 @@
 
 import json
 
-from tidegauge.checks.export_rules import rule_of, rules_yaml
-from tidegauge.files.rules import load_rules
+from tidegauge.checks.suggestions import rule_of, rules_yaml
+from tidegauge.files.rules_files import load_rules
 
 import tidegauge as tg
 

@@ -7,9 +7,9 @@ import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import MaxState
-from tidegauge.checks.from_history import MetricHistory
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryConstraint
-from tidegauge.checks.margins import ceil2, floor2, widen, wilson
+from tidegauge.checks.suggest import MetricHistory
+from tidegauge.checks.suggestions import ceil2, floor2, widen, wilson
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.rules.outcome.judging import standing_failures
+from tidegauge.rules.judging import standing_failures
 
 DAYS = ("2013-01-01", "2013-01-02")
 # By day: of 4 names one is null on the first, two on the second.

@@ -56,7 +56,7 @@ def test_samples_are_served_only_if_they_are_asked_for(url, monkeypatch, options
 
 
 def test_without_the_extra_it_says_what_to_install(url, capsys, monkeypatch):
-    monkeypatch.setattr("tidegauge.cli.dashboard.find_spec", lambda _: None)
+    monkeypatch.setattr("tidegauge.cli.showing.find_spec", lambda _: None)
     assert refusal(capsys, "--db", url) == (
         "tidegauge: error: the dashboard needs tornado: pip install 'tidegauge[notebook]'\n"
     )

@@ -11,14 +11,13 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tidegauge.cli.limits import TimeLimitReached, time_limit
-from tidegauge.cli.main import run_command
+from tidegauge.cli.main import TimeLimitReached, run_command, time_limit
 from tidegauge.repository.store import facts
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.paths import ROOT
-from tidegauge.cli import limits
+from tidegauge.cli import main
 
 SHORT = 0.2 / 60
 IN_A_THREAD = """
@@ -47,7 +46,7 @@ def test_what_takes_longer_is_interrupted():
 
 
 def test_a_process_that_goes_on_is_not_ended(monkeypatch):
-    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(main, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("the process would have ended"))
     with pytest.raises(TimeLimitReached), time_limit(SHORT):
         time.sleep(30)

@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.rules.outcome.judging import standing_failures
-from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.rules.run_counts import RunCounts
+from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.run_records import RunCounts
+from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
 

@@ -3,7 +3,7 @@
 import pytest
 import typer
 from tidegauge.cli.main import app, run_command
-from tidegauge.cli.spark import SparkOptions
+from tidegauge.cli.options import SparkOptions
 from typer.main import get_command
 
 import tidegauge as tg

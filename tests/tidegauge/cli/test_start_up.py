@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from tidegauge.cli.main import PANELS, app
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.verdicts import CheckResult
 from typer.main import get_command
 
 import tidegauge as tg

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from datasketches import kll_doubles_sketch
 from tidegauge.analyzers.core.metric import Success
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
+from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs
 from tidegauge.analyzers.scan.scan import Group
-from tidegauge.consistency.compare.comparison import Comparison
+from tidegauge.consistency.compare.comparison import Comparison, record
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
-from tidegauge.consistency.recording import record
 
 import tidegauge as tg
 
@@ -73,7 +71,7 @@ def test_logged_values_of_one_hour_against_another(compared):
 def test_histories_of_req_sketches_go_on_with_pairs_of_kll_sketches(repo):
     """A run of before kept REQ sketches under another statistic; both kinds of days are rolled up."""
     from datasketches import PyDoublesSerDe, req_items_sketch
-    from tidegauge.analyzers.measures.req import ReqState
+    from tidegauge.analyzers.measures.quantiles import ReqState
     from tidegauge.repository.store import schema as s
 
     types = pytest.importorskip("pyspark.sql.types")

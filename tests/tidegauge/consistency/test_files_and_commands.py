@@ -6,10 +6,14 @@ import uuid
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.cli.main import run_command
-from tidegauge.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.configuration import GroupBy
-from tidegauge.files.consistency import load_configuration
+from tidegauge.consistency.configuration import (
+    CallableBackfill,
+    GroupBy,
+    QueryBackfill,
+    TableBackfill,
+)
+from tidegauge.files.consistency_files import load_configuration
 
 import tidegauge as tg
 from tidegauge.consistency import pipeline
@@ -179,8 +183,8 @@ def test_a_monitor_of_an_instance_that_there_is(write, instance):
 
 @pytest.mark.parametrize(("rate", "status"), [(0.9, 2), (0.0, 0)])
 def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatch, rate, status):
-    from tidegauge.cli.spark import SparkOptions
-    from tidegauge.consistency.log.flatten import Flattened
+    from tidegauge.cli.options import SparkOptions
+    from tidegauge.consistency.log.flattening import Flattened
     from tidegauge.consistency.log.schemas import Columns
     from tidegauge.consistency.pipeline import ConsistencyRun
 

@@ -6,10 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from tidegauge.consistency.export_jsonl import consistency_file, export_consistency
-from tidegauge.consistency.import_jsonl import import_consistency, open_consistency
+from tidegauge.consistency.jsonl import (
+    consistency_file,
+    export_consistency,
+    import_consistency,
+    open_consistency,
+)
 from tidegauge.repository.store.consistency_series import PREFIX
-from tidegauge.repository.store.recorded import Recorded
+from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.user_metrics import Record, write_records
 from tidegauge.widgets.consistency import Consistency
 

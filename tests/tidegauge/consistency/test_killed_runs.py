@@ -51,8 +51,7 @@ def session(warehouse):
 
 
 def configuration(namespace):
-    from tidegauge.consistency.backfill import QueryBackfill
-    from tidegauge.consistency.configuration import Configuration
+    from tidegauge.consistency.configuration import Configuration, QueryBackfill
 
     mismatch = {"series": {"name": "Consistency.mismatch"}, "detector": "SimpleThreshold(0.5)"}
     return Configuration(

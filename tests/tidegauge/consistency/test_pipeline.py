@@ -14,11 +14,16 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.targets import TableTarget
-from tidegauge.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.configuration import Configuration, GroupBy
+from tidegauge.consistency.configuration import (
+    CallableBackfill,
+    Configuration,
+    GroupBy,
+    QueryBackfill,
+    TableBackfill,
+)
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.sampling import keeps
+from tidegauge.consistency.log.query import keeps
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
 from tidegauge.repository.repository import Repository

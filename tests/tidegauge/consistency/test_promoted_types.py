@@ -2,8 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.consistency.backfill import QueryBackfill
-from tidegauge.consistency.configuration import Configuration
+from tidegauge.consistency.configuration import Configuration, QueryBackfill
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.schemas import LogSchema, merged
 from tidegauge.consistency.log.table import log_folder

@@ -4,22 +4,21 @@ from dataclasses import replace
 
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.consistency.backfill import QueryBackfill
-from tidegauge.consistency.compare.measures import ConsistencyRows
-from tidegauge.consistency.compare.states import RowPresence
+from tidegauge.consistency.compare.measures import ConsistencyRows, RowPresence
 from tidegauge.consistency.configuration import (
     DEFAULT_MONITORS,
     REQUIRED_MONITORS,
     Configuration,
     GroupBy,
+    QueryBackfill,
 )
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.flatten import Flattened
+from tidegauge.consistency.log.flattening import Flattened
 from tidegauge.consistency.log.schemas import Columns, LogSchema
 from tidegauge.consistency.log.table import append_queries, log_folder
 from tidegauge.consistency.pipeline import ConsistencyRun
 from tidegauge.consistency.running import run
-from tidegauge.files.consistency import load_configuration
+from tidegauge.files.consistency_files import load_configuration
 
 from tests.tidegauge.consistency.logged_queries import D5, DAY, record
 from tidegauge.consistency import pipeline

@@ -5,8 +5,7 @@ import uuid
 
 import numpy as np
 import pytest
-from tidegauge.demo.features import LAGS_MS, make_features
-from tidegauge.demo.shop import DAY, HOUR, MINUTE, Shop
+from tidegauge.demo.features import DAY, HOUR, LAGS_MS, MINUTE, Shop, make_features
 
 import tidegauge as tg
 

@@ -60,7 +60,7 @@ def test_a_failing_batch_stops_its_watcher():
 
 
 def test_where_nobody_looks_nothing_is_drawn(monkeypatch):
-    from tidegauge.analyzers.runs.progress import Silent
+    from tidegauge.analyzers.runs.recording import Silent
 
     monkeypatch.setattr("sys.stderr", io.StringIO())
     assert isinstance(progress.progress_bar(), Silent)

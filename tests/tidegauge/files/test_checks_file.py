@@ -11,14 +11,14 @@ from tidegauge.analysis import Run
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
-from tidegauge.display.fail_on import FailOnLevel
-from tidegauge.files.check_runs import ChecksSummary
 from tidegauge.files.checked import check_table
-from tidegauge.files.suite import load_suite, load_suites
+from tidegauge.files.runs import ChecksSummary
+from tidegauge.files.suite_files import load_suite, load_suites
+from tidegauge.outcome import FailOnLevel
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
-from tidegauge.rules.outcome.judging import standing_failures
-from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.widgets.failures import failed_checks
+from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.verdicts import CheckResult
+from tidegauge.widgets.tables import failed_checks
 
 import tidegauge as tg
 

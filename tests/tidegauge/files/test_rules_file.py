@@ -3,8 +3,8 @@
 import datetime as dt
 
 import pytest
-from tidegauge.files.rules import check_shared_targets, find_rules, load_rules
-from tidegauge.files.suite import load_suite
+from tidegauge.files.rules_files import check_shared_targets, find_rules, load_rules
+from tidegauge.files.suite_files import load_suite
 
 import tidegauge as tg
 

@@ -10,10 +10,10 @@ from tidegauge.analysis import Run
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.runner import RunReport
 from tidegauge.cli.main import run_command
-from tidegauge.display.fail_on import FailOnLevel
 from tidegauge.display.progress import LineProgress
 from tidegauge.files.checked import check_table
-from tidegauge.files.suite import load_suite
+from tidegauge.files.suite_files import load_suite
+from tidegauge.outcome import FailOnLevel
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg

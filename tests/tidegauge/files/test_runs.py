@@ -9,7 +9,7 @@ from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg
-from tidegauge.files import check_runs, runs
+from tidegauge.files import runs
 
 SUITE = "dataset: {name}\ntable: {table}\nanalyzers: [Size]\n"
 
@@ -43,7 +43,7 @@ def measured(monkeypatch):
             dataset=suite.dataset, changes={}, failed={}, unreadable={}, checks={}, passed=True
         )
 
-    for module in (runs, check_runs):
+    for module in (runs, runs):
         monkeypatch.setattr(module, "open_file", lambda *_: None)
         monkeypatch.setattr(module, "analyze", analyze)
     return found
@@ -75,7 +75,7 @@ def test_a_database_that_cannot_be_asked_stops_only_its_file(measured, tmp_path)
     ]
 
 
-@pytest.mark.parametrize("command", [runs.run_suites, check_runs.run_checks])
+@pytest.mark.parametrize("command", [runs.run_suites, runs.run_checks])
 def test_a_broken_file_stops_no_other(measured, tmp_path, command):
     """As one with a variable that has no value here, among many."""
     text = SUITE + "checks: [is_complete: x]\n"
@@ -127,12 +127,12 @@ def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
 
 def test_checks_of_a_pattern_go_on_after_a_table_that_fails(measured, tmp_path, monkeypatch):
     judged = []
-    monkeypatch.setattr(check_runs, "check_table", lambda one, *_: judged.append(one.table))
-    monkeypatch.setattr(check_runs, "sinks_of", lambda _: {})
+    monkeypatch.setattr(runs, "check_table", lambda one, *_: judged.append(one.table))
+    monkeypatch.setattr(runs, "sinks_of", lambda _: {})
     text = SUITE.format(name="q", table="db.*") + "checks:\n  - has_size: {at_least: 1}\n"
     (tmp_path / "all.yml").write_text(text)
     with Repository("sqlite://") as repo:
-        summary = check_runs.run_checks([str(tmp_path)], repo, session=session)
+        summary = runs.run_checks([str(tmp_path)], repo, session=session)
     assert measured == ["q.t0", "q.t1", "q.t2", "q.t3"]
     assert judged == ["db.t1", "db.t3"]
     assert summary.failed == [

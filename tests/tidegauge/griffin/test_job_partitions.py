@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError, GriffinError, SourceError, SuiteError
-from tidegauge.griffin.execution import incremental as partitioned
+from tidegauge.griffin.execution import engine as partitioned
 
 import tidegauge as tg
 from tests.support.spark_actions import counted

@@ -27,9 +27,9 @@ run(*sys.argv[1:3], spark)
 
 def run(folder, url, spark):
     """Run a job that writes to the repository, a sink and a table of records."""
-    from tidegauge.griffin.execution import incremental
+    from tidegauge.griffin.execution import engine
 
-    incremental.BATCH = 2
+    engine.BATCH = 2
     out = outputs(url)
     source = read("src", "file", {"format": "parquet", "paths": [str(folder)]})
     incomplete = {"type": "record", "name": "incomplete", "table": str(out / "incomplete")}

@@ -1,8 +1,8 @@
 """Griffin's measures in suites: of partitions, incrementally."""
 
 import pytest
-from tidegauge.griffin.measures.accuracy import GriffinAccuracy
 from tidegauge.griffin.measures.keys import GriffinUniqueness
+from tidegauge.griffin.measures.rows import GriffinAccuracy
 
 import tidegauge as tg
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.griffin.recording import RoundRecord, keep
+from tidegauge.griffin.results import RoundRecord, keep
 
 import tidegauge as tg
-from tidegauge.griffin import recording, running
+from tidegauge.griffin import results, running
 
 
 def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_others(
@@ -36,7 +36,7 @@ def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_othe
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recording, "sampled", sampled)
+    monkeypatch.setattr(results, "sampled", sampled)
     with monkeypatch.context() as patched:
         patched.setattr(type(repo.store), "commit_batch", killed)
         with pytest.raises(KeyboardInterrupt):

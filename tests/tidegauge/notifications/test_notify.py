@@ -22,8 +22,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.notifications.claims import claim
 from tidegauge.notifications.messages import verdict_message
-from tidegauge.notifications.secrets import Mask, identity, redact
-from tidegauge.notifications.sinks import read_sink
+from tidegauge.notifications.sinks import Mask, identity, read_sink, redact
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.config import dashboard_url, notify_settings
 

@@ -6,8 +6,8 @@ import pytest
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.rows import Severity
 from tidegauge.repository.testing.samples import commit, day, spec
-from tidegauge.rules.outcome.judging import close_verdicts, standing_failures
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.judging import close_verdicts, standing_failures
+from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
 from tests.tidegauge.notifications.web import web
@@ -141,7 +141,7 @@ def test_a_sink_of_errors_is_not_told_of_warnings(repo, caplog):
 
 
 def test_the_severity_of_a_message_is_the_worst_of_its_partitions(repo):
-    from tidegauge.notifications.verdict_claims import due_verdicts
+    from tidegauge.notifications.claims import due_verdicts
 
     def severities(least):
         now = dt.datetime.now(dt.UTC)
@@ -217,7 +217,7 @@ def test_a_recovery_before_the_failure_was_told_is_no_news(repo, clock):
 
 
 def test_a_claim_is_one_processes_and_is_taken_over_after_an_hour(repo, clock):
-    from tidegauge.notifications.verdict_claims import due_verdicts
+    from tidegauge.notifications.claims import due_verdicts
 
     judged(repo, "ds=1", "size")
     (one,) = due_verdicts(repo.database, "log", None, Severity.WARNING, clock.now)

@@ -11,7 +11,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.cli.main import run_command
-from tidegauge.report.page import write_report
+from tidegauge.report_page import write_report
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement, spec
 

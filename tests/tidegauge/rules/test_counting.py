@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.partitions import NULL, Partition
-from tidegauge.rules.state import RecordCounts
+from tidegauge.rules.record_counts import RecordCounts
 
 import tidegauge as tg
 from tests.analyzers.core.state_strategies import record_counts
@@ -340,7 +340,7 @@ def test_counting_is_as_a_loop_counts(spark, seed):
 @given(st.lists(record_counts(3), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegauge.rules.state.MOST_MASKS", 3)
+        patch.setattr("tidegauge.rules.record_counts.MOST_MASKS", 3)
         totals = []
         for _ in range(3):
             left = list(some)

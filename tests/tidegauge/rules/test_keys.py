@@ -1,7 +1,7 @@
 """Rules on keys: foreign keys by a join, and uniqueness. Counts, rejects, and runs on what is new."""
 
 import pytest
-from tidegauge.files.rules import load_rules
+from tidegauge.files.rules_files import load_rules
 from tidegauge.rules.run import run_rules
 
 import tidegauge as tg

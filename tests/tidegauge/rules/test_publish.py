@@ -13,12 +13,12 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.filesystems import delete_folder
 from tidegauge.analyzers.sources import targets
-from tidegauge.analyzers.sources.locations import check_disjoint_locations, parent_location
+from tidegauge.analyzers.sources.opening import check_disjoint_locations, parent_location
 from tidegauge.analyzers.sources.targets import (
     FolderTarget,
 )
-from tidegauge.rules.outcome.judging import judge
-from tidegauge.rules.outcome.verdicts import VerdictFiles
+from tidegauge.rules.judging import judge
+from tidegauge.rules.verdicts import VerdictFiles
 
 import tidegauge as tg
 from tests.support.spark_actions import counted

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 from pyspark.sql import functions as F
-from tidegauge.rules.expressions import check_deterministic, check_record_by_record
+from tidegauge.rules.tasks import check_deterministic, check_record_by_record
 
 import tidegauge as tg
 

@@ -4,7 +4,7 @@ Comments name the cases. Where a case states sums, the records behind them are w
 """
 
 import pytest
-from tidegauge.rules.outcome.result import CheckResult
+from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
 

@@ -1,7 +1,7 @@
 """A suite's own rules: counted in its pass, kept by partition, judged, and judged again."""
 
 import pytest
-from tidegauge.rules.outcome.result import failure_samples
+from tidegauge.rules.verdicts import failure_samples
 
 import tidegauge as tg
 from tests.support.spark_actions import counted

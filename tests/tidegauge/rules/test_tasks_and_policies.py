@@ -19,14 +19,11 @@ from tidegauge.analyzers.core.evidence import Measurements
 from tidegauge.analyzers.core.sql import literal, words_in
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.checks.assertions import Assertion
-from tidegauge.rules.code_identity import source_hash
-from tidegauge.rules.expressions import value_sql
-from tidegauge.rules.layout import Tasks
-from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.rules.outcome.validation import ValidationTask
+from tidegauge.rules.measures import tasks_of
 from tidegauge.rules.policies import DQMTaskPolicy
-from tidegauge.rules.serialization import tasks_of
-from tidegauge.rules.state import RecordCounts
+from tidegauge.rules.record_counts import RecordCounts, Tasks
+from tidegauge.rules.tasks import source_hash, value_sql
+from tidegauge.rules.verdicts import CheckResult, ValidationTask
 
 import tidegauge as tg
 

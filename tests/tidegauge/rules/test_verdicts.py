@@ -5,13 +5,12 @@ import json
 import pytest
 from tidegauge.analyzers.core.errors import RuleError, SourceError
 from tidegauge.analyzers.core.evidence import OnEmpty
-from tidegauge.analyzers.runs.verdicts import Case
+from tidegauge.analyzers.runs.ledger import Case
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources import fingerprints
-from tidegauge.rules.outcome.recording import as_recorder
-from tidegauge.rules.outcome.result import CheckResult
-from tidegauge.rules.outcome.verdicts import RepositoryVerdicts, VerdictFiles, read_verdict
-from tidegauge.rules.state import RecordCounts
+from tidegauge.rules.publish import as_recorder
+from tidegauge.rules.record_counts import RecordCounts
+from tidegauge.rules.verdicts import CheckResult, RepositoryVerdicts, VerdictFiles, read_verdict
 
 import tidegauge as tg
 

@@ -21,7 +21,7 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.chdir(sys.argv[1])
-from tidegauge.spark.java import ensure_java
+from tidegauge.spark.session import ensure_java
 ensure_java()
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.warehouse.dir", sys.argv[1] + "/t").config("spark.sql.ansi.enabled", "true").getOrCreate()

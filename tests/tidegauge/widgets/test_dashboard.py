@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from tidegauge.doctor import examine
-from tidegauge.widgets.answer import Answer, plain, table
+from tidegauge.installation import examine
+from tidegauge.widgets.answers import Answer, plain, table
 
 import tidegauge as tg
 from tidegauge.widgets import script as built
@@ -421,7 +421,7 @@ def test_the_catalogue_of_one_table_has_its_own_series_and_times(found):
 
 
 def test_catalogues_of_many_tables_push_out_that_of_none_other(found, monkeypatch):
-    monkeypatch.setattr("tidegauge.widgets.overview.KEPT", {False: 1, True: 1})
+    monkeypatch.setattr("tidegauge.widgets.series.KEPT", {False: 1, True: 1})
     found.record("other", "n", 1.0, partition=DAYS[0])
     talk = Talk(tg.Dashboard(found))
     first = talk.ask("catalogue")[0]["catalogue"]
@@ -471,8 +471,8 @@ def test_what_is_shown_is_sent_as_a_table_to_read(talk, monkeypatch):
     assert told["omitted"] == 0
     of = dict(zip(told["columns"], told["cells"][-1], strict=True))
     assert (of["partition"], of["time"]) == (DAYS[30], "2013-01-31 00:00")
-    monkeypatch.setattr("tidegauge.widgets.exports.MOST_ROWS", 1)
-    monkeypatch.setattr("tidegauge.widgets.exports.MOST_COLUMNS", 2)
+    monkeypatch.setattr("tidegauge.widgets.answers.MOST_ROWS", 1)
+    monkeypatch.setattr("tidegauge.widgets.answers.MOST_COLUMNS", 2)
     told = shown(talk, "overview", by="change")["Heat map"]
     assert told["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
     assert told["columns"][0] == "dataset"

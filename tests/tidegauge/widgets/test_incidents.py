@@ -10,7 +10,7 @@ from tidegauge.analysis import Run
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.files.checked import check_table
-from tidegauge.files.suite import load_suite
+from tidegauge.files.suite_files import load_suite
 from tidegauge.repository.testing.samples import SIZE, commit, day, spec
 from tidegauge.widgets.backend import Backend
 

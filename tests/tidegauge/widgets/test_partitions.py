@@ -7,7 +7,7 @@ import pytest
 from tidegauge.repository.testing.samples import SIZE, commit, day
 
 import tidegauge as tg
-from tidegauge.widgets import partitions as ledger
+from tidegauge.widgets import tables as ledger
 
 HOUR = dt.timedelta(hours=1)
 

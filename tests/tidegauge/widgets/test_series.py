@@ -8,11 +8,11 @@ import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.repository.testing.samples import commit, day, measurement
-from tidegauge.widgets.overview import Overview
+from tidegauge.widgets.series import Overview
 
 import tidegauge as tg
+from tidegauge.widgets import compare
 from tidegauge.widgets import compare as comparison
-from tidegauge.widgets import distribution
 from tidegauge.widgets import series as charts
 
 CITY = tg.Histogram("city")
@@ -69,28 +69,26 @@ def test_points_that_were_not_measured_have_no_version(repo):
 
 def test_the_columns_of_which_a_distribution_is_stored(repo):
     commit(repo, *(cities(n, a=3, b=n) for n in (1, 2, 3)))
-    assert distribution.columns(repo, {"dataset": "d"}).told == {"names": ["city"]}
+    assert compare.columns(repo, {"dataset": "d"}).told == {"names": ["city"]}
 
 
 def test_drift_is_told_for_a_window_as_for_the_whole(repo):
     commit(repo, *(cities(n, a=30, b=n) for n in range(1, 11)))
     asked = {"dataset": "d", "column": "city"}
-    whole = distribution.drifts(repo, asked)
+    whole = compare.drifts(repo, asked)
     # The first seven are the least that a partition is compared with.
     assert whole.told["texts"]["partition"] == ["ds=2013-01-08", "ds=2013-01-09", "ds=2013-01-10"]
-    last = distribution.drifts(
-        repo, {**asked, "since": "2013-01-10", "until": "2013-01-10T00:00:00"}
-    )
+    last = compare.drifts(repo, {**asked, "since": "2013-01-10", "until": "2013-01-10T00:00:00"})
     assert last.told["texts"]["partition"] == ["ds=2013-01-10"]
     assert last.arrays["js"].tolist() == whole.arrays["js"].tolist()[2:]
-    none = distribution.drifts(repo, {**asked, "since": "2014-01-01"})
+    none = compare.drifts(repo, {**asked, "since": "2014-01-01"})
     assert none.told["texts"]["partition"] == []
 
 
 def test_a_distribution_is_told_with_its_distances(repo):
     commit(repo, cities(1, a=3, b=1), cities(2, a=1, c=1))
     sides = {"baseline": {"partition": "ds=2013-01-01"}, "current": {"partition": "ds=2013-01-02"}}
-    told = distribution.distribution(repo, {"dataset": "d", "column": "city", **sides})
+    told = compare.distribution(repo, {"dataset": "d", "column": "city", **sides})
     assert (told.told["kind"], told.told["baseline_rows"], told.told["current_rows"]) == (
         "categorical",
         4,
@@ -132,20 +130,20 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
         "baseline": {"since": "2013-01-01", "until": "2013-01-03"},
         "current": {"since": "2013-01-04", "until": "2013-01-05"},
     }
-    told = distribution.distribution(repo, {**asked, "segment": "country=DE"}).told
+    told = compare.distribution(repo, {**asked, "segment": "country=DE"}).told
     assert (told["baseline_rows"], told["current_rows"]) == (1 + 2 + 3, 4 + 5)
     assert told["categories"] == ["berlin"]
-    both = distribution.distribution(repo, {**asked, "segment": None}).told
+    both = compare.distribution(repo, {**asked, "segment": None}).told
     assert (both["baseline_rows"], both["current_rows"]) == (6 + 3, 9 + 2)
-    drifts = distribution.drifts(repo, {**asked, "segment": "country=DE"})
+    drifts = compare.drifts(repo, {**asked, "segment": "country=DE"})
     assert drifts.told["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
     assert drifts.arrays["js"].tolist() == [0]
     assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
-    frame = distribution.drift_frame(repo, {**asked, "segment": "country=FR"})
+    frame = compare.drift_frame(repo, {**asked, "segment": "country=FR"})
     assert frame["partition"].tolist() == ["ds=2013-01-08/country=FR"]
     of_side = {**asked, "segment": None, "current": {"partition": "ds=2013-01-08/country=DE"}}
-    assert distribution.drift_frame(repo, of_side)["segment"].tolist() == ["country=DE"]
-    every = distribution.drifts(repo, {**asked, "segment": ""})
+    assert compare.drift_frame(repo, of_side)["segment"].tolist() == ["country=DE"]
+    every = compare.drifts(repo, {**asked, "segment": ""})
     assert every.told["texts"]["segment"] == ["country=DE", "country=FR"]
 
 

@@ -1,7 +1,8 @@
-"""Distributions of numbers, lengths and edit distances over matched rows, as KLL sketches.
+"""Distributions over matched rows, as sketches: of numbers, lengths, edit distances and texts.
 
-Differences have two tails, and the quantiles that are shown end at p95: KLL's error is the same at all
-ranks, its sketches are half the size of REQ's, and Spark builds and merges them itself.
+Numbers are kept in KLL sketches. Differences have two tails, and the quantiles that are shown end at
+p95: KLL's error is the same at all ranks, its sketches are half the size of REQ's, and Spark builds
+and merges them itself. Texts are kept in sketches of the most frequent values.
 """
 
 from __future__ import annotations
@@ -9,22 +10,45 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, log2
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import S, analyzer
+from tidegauge.analyzers.core.analyzer import Request, S, Sketch, analyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Interval, Scale
-from tidegauge.analyzers.core.requests import Request, Sketch
-from tidegauge.analyzers.core.schema import Field, Schema
+from tidegauge.analyzers.core.schema import TEXT, Field, Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
-from tidegauge.analyzers.measures.quantiles import KllState, KllUnion, sketch_size
-from tidegauge.analyzers.measures.req import ReqState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
-from tidegauge.consistency.compare.collections import added, common, shared_values_sql, values
-from tidegauge.consistency.compare.equality import minus, same
-from tidegauge.consistency.compare.measures import MATCHED, OfFeature, Tolerant, both, counts
-from tidegauge.consistency.compare.number_pairs import LARGEST_SKETCH, in_workers
+from tidegauge.analyzers.measures.quantiles import (
+    KllState,
+    KllUnion,
+    ReqState,
+    SketchPairs,
+    sketch_size,
+)
+from tidegauge.analyzers.measures.top_values import (
+    FULL,
+    MOST_TRACKED,
+    FrequentItemsState,
+    bounded_text,
+)
+from tidegauge.consistency.compare.equality import (
+    added,
+    common,
+    minus,
+    same,
+    shared_values_sql,
+    values,
+)
+from tidegauge.consistency.compare.measures import (
+    LARGEST_SKETCH,
+    MATCHED,
+    OfFeature,
+    Tolerant,
+    both,
+    counts,
+    in_workers,
+)
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
 """Measured quantiles by name, in the order of a histogram."""
@@ -324,3 +348,75 @@ class ConsistencyEditsSkipped(_OfArrays):
         if not state.count:
             raise self.no_data()
         return state.metric_value()
+
+
+TRACKED = 192
+"""Number of different texts that are counted exactly, as many as a sketch of 256 slots holds."""
+
+
+@analyzer
+class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
+    """Share of the most frequent text of a feature in matched rows; undefined if there is none.
+
+    Its state is the distribution: how often each text occurs, exactly while there are no more than
+    those tracked. `tidegauge.consistency.drift` compares it. Nulls are left out; of a long text, the first
+    200 characters and a digest are kept.
+
+    Parameters
+    ----------
+    metric : str
+        ``logged_top`` or ``backfilled_top``.
+    group_by : str
+    feature : str
+    tracked : int
+        Number of texts to track, at most 10 000.
+
+    Examples
+    --------
+    >>> ConsistencyTexts("logged_top", "user", "city").name
+    'Consistency.logged_top'
+    """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+    state_type: ClassVar[type[State]] = FrequentItemsState
+    state_bytes: ClassVar[int] = 1 << 13
+    metrics: ClassVar[Collection[str]] = ("logged_top", "backfilled_top")
+
+    tracked: int = TRACKED
+
+    def check_parameters(self) -> None:
+        """Raise for an invalid number of texts, too."""
+        super().check_parameters()
+        if not 1 <= self.tracked <= MOST_TRACKED:
+            msg = f"{self!r}: 1 <= tracked <= {MOST_TRACKED} must hold"
+            raise IllegalAnalyzerParameterError(msg)
+
+    def determined_by(self) -> dict[str, Any]:
+        """Return the side and the number of the sketch's slots, a power of two."""
+        return {"of": self.metric, "lg_slots": ceil(log2(self.tracked / FULL))}
+
+    def check_side(self, side: Field) -> None:
+        """Raise `WrongColumnTypeError` unless the column is text."""
+        self.require(side, TEXT, "text")
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the sketch."""
+        a, b = self.sides(schema)
+        text = bounded_text(a if self.metric.startswith("logged") else b)
+        wanted = f"CASE WHEN {MATCHED} THEN {text} END"
+        return (Sketch("frequent", wanted, self.tracked),)
+
+    def fold(self, cells: Sequence[Any]) -> FrequentItemsState:
+        """Return the state of the sketch."""
+        return FrequentItemsState.from_sketches(cells[0])
+
+    def measure(self, state: FrequentItemsState) -> float:
+        """Return the share."""
+        if not state.sketch:
+            raise self.no_data()
+        return state.greatest().estimate / state.count
+
+    def interval(self, state: FrequentItemsState) -> Interval:
+        """Return the sketch's own bounds of the count, as shares."""
+        top = state.greatest()
+        return Interval(top.lower / state.count, top.upper / state.count, 1.0)

@@ -3,25 +3,260 @@
 They read a comparison table, as returned by `tidegauge.consistency.compare.join.pair`: a feature's
 logged value in ``logged_<feature>``, the backfilled one in ``<feature>``, and the presence of rows
 on each side. Features are measured over matched rows. Below, a is logged and b is backfilled.
+
+States are sums that roll up over hours, days and keys. Statistics of pairs of plain numbers are
+requested from Python workers: Spark generates and compiles code for each feature, which on 100
+features of 50,000 rows took most of the time; workers run one program for all of them, on arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from struct import Struct
+from typing import Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import Analyzer, S, T, analyzer
-from tidegauge.analyzers.core.description import canonical_json, check_choice
+from tidegauge.analyzers.core.analyzer import (
+    Aggregate,
+    Analyzer,
+    Request,
+    S,
+    Sketch,
+    T,
+    WorkerRequest,
+    analyzer,
+)
 from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.metric import Entity, Scale
-from tidegauge.analyzers.core.requests import Aggregate, Request
-from tidegauge.analyzers.core.schema import NUMERIC, Field, Schema
+from tidegauge.analyzers.core.registry import canonical_json, check_choice
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field, Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.core.state import State
-from tidegauge.consistency.compare.equality import Tolerance, kind_of, narrowed, same
-from tidegauge.consistency.compare.number_pairs import in_workers
-from tidegauge.consistency.compare.states import Cells, RowPresence
+from tidegauge.analyzers.core.state import Count, State, register_state
+from tidegauge.consistency.compare.equality import (
+    INFINITY,
+    Tolerance,
+    added,
+    as_compared,
+    different,
+    kind_of,
+    minus,
+    narrowed,
+    only_in,
+    same,
+    shared_values_sql,
+    values,
+)
+
+
+class _Sums(State):
+    """A state of numbers that are merged by addition."""
+
+    __slots__ = ()
+
+    def combine(self, other: Self) -> Self:
+        """Add the numbers field by field."""
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@register_state("consistency-rows/1")
+@dataclass(frozen=True, slots=True)
+class RowPresence(_Sums):
+    """Row counts by presence on each side.
+
+    Attributes
+    ----------
+    matched, missing, extra : int
+        Rows on both sides, only in the backfill, only in the log.
+    duplicates : int
+        Rows of either side beyond the first of their key.
+    null_keys : int
+        Rows with a null in their key or time; a matched row counts once.
+
+    Examples
+    --------
+    >>> RowPresence(2, 1) + RowPresence(1, 0, 4)
+    RowPresence(matched=3, missing=1, extra=4, duplicates=0, null_keys=0)
+    """
+
+    layout: ClassVar[Struct] = Struct("<5q")
+    matched: Count = 0
+    missing: Count = 0
+    extra: Count = 0
+    duplicates: Count = 0
+    null_keys: Count = 0
+
+    @property
+    def rows(self) -> int:
+        """All rows of the comparison."""
+        return self.matched + self.missing + self.extra
+
+    @property
+    def unmatched(self) -> float:
+        """The share of rows that are on one side only; 0 without any rows."""
+        return (self.missing + self.extra) / self.rows if self.rows else 0.0
+
+
+@register_state("consistency-cells/1")
+@dataclass(frozen=True, slots=True)
+class Cells(_Sums):
+    """Matched rows by outcome for a feature; every row is in exactly one cell.
+
+    Attributes
+    ----------
+    equal, mismatch : int
+        Both values are non-null, and equal or not.
+    missing, extra : int
+        Only the backfilled value is non-null; only the logged one.
+    both_null : int
+
+    Examples
+    --------
+    >>> Cells(7, 1, 1, 0, 1).matched
+    10
+    """
+
+    layout: ClassVar[Struct] = Struct("<5q")
+    equal: Count = 0
+    mismatch: Count = 0
+    missing: Count = 0
+    extra: Count = 0
+    both_null: Count = 0
+
+    @property
+    def matched(self) -> int:
+        """The number of matched rows."""
+        return self.equal + self.mismatch + self.missing + self.extra + self.both_null
+
+
+@register_state("consistency-numbers/1")
+@dataclass(frozen=True, slots=True)
+class Differences(_Sums):
+    """Sums of differences between numbers, over pairs of finite non-null values.
+
+    Attributes
+    ----------
+    pairs : int
+        Finite pairs: matched rows, or keys shared by both maps of a row.
+    not_finite : int
+        Non-null pairs with a NaN or infinite value, or an infinite sum.
+    logged_nan, backfilled_nan : int
+    difference, size : float
+        The sums of ``|a - b|`` and of ``|a| + |b|``.
+    ratios : float
+        The sum of the ratio of both per pair, 0 if both values are 0.
+    """
+
+    layout: ClassVar[Struct] = Struct("<4q3d")
+    pairs: Count = 0
+    not_finite: Count = 0
+    logged_nan: Count = 0
+    backfilled_nan: Count = 0
+    difference: float = 0.0
+    size: float = 0.0
+    ratios: float = 0.0
+
+
+@register_state("consistency-keys/1")
+@dataclass(frozen=True, slots=True)
+class KeyCounts(_Sums):
+    """Key counts of maps, over matched rows with both maps.
+
+    Attributes
+    ----------
+    pairs : int
+        Matched rows with both maps.
+    missing, extra : int
+        Keys with a value, or at all, only in the backfilled map; only in the logged one.
+    mismatched : int
+        Keys in both with different non-null values.
+    left, right : int
+        Keys of the logged map; of the backfilled one.
+    """
+
+    layout: ClassVar[Struct] = Struct("<6q")
+    pairs: Count = 0
+    missing: Count = 0
+    extra: Count = 0
+    mismatched: Count = 0
+    left: Count = 0
+    right: Count = 0
+
+
+FLOATING = frozenset({"float", "double"})
+COUNTS = {"cells": 5, "differences": 4}
+"""Statistics of numbers, and how many of these are counts; sums follow."""
+LARGEST_SKETCH = 1_000
+"""Size up to which workers build sketches: those of 24 kB each, of which a batch of Arrow holds 10,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairStatistic:
+    """A statistic of the matched rows of two numeric columns.
+
+    Attributes
+    ----------
+    kind : str
+        ``cells`` and ``differences``: the numbers of `Cells`, with the number of rows in place of that of
+        equal ones, and of `Differences`. ``equal``, ``logged``, ``backfilled`` and ``delta``: a sketch of
+        `SketchPairs`.
+    logged, backfilled : str
+        The columns, as Spark SQL.
+    options : tuple of float
+        Of cells, the absolute and the relative tolerance; of a sketch, its size.
+    """
+
+    kind: str
+    logged: str
+    backfilled: str
+    options: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class OfPairs(WorkerRequest):
+    """Request for one number of a statistic, or for its sketch.
+
+    Attributes
+    ----------
+    instead : Aggregate or Sketch
+        The same in Spark.
+    of : PairStatistic
+    place : int
+        The number's place in the statistic.
+    """
+
+    job: ClassVar[str] = "tidegauge.consistency.compare.number_pairs_job:NumberPairs"
+    # 16 for each of 40 features: up to a hundred columns Spark reads Parquet by columns, then by rows.
+    most: ClassVar[int] = 640
+
+    instead: Aggregate | Sketch
+    of: PairStatistic
+    place: int
+
+
+def in_workers(
+    asked: Sequence[Aggregate | Sketch], a: Field, b: Field, kind: str, *options: float
+) -> tuple[Request, ...]:
+    """Return requests for workers if both columns hold plain numbers; else the requests as they are."""
+    if not plain(a.kind, b.kind):
+        return tuple(asked)
+    of = PairStatistic(kind, a.sql, b.sql, options)
+    return tuple(OfPairs(one, of, place) for place, one in enumerate(asked))
+
+
+def plain(a: str, b: str) -> bool:
+    """Return whether two kinds of numbers are compared in workers as Spark compares them.
+
+    A float and an integer are not: whether Spark compares them as floats or as doubles depends on its
+    ANSI mode.
+
+    Examples
+    --------
+    >>> plain("long", "double"), plain("float", "double"), plain("float", "long")
+    (True, True, False)
+    """
+    kinds = {a, b}
+    return kinds <= INTEGRAL | FLOATING and not ("float" in kinds and bool(kinds & INTEGRAL))
+
 
 LOGGED = "logged_"
 PRESENCE, COPY, NULL_KEY = "row_presence", "row_copy", "row_null_key"
@@ -307,3 +542,158 @@ class ConsistencyCells(Tolerant[Cells, float]):
     def weight(self, state: Cells) -> float:
         """Return the number of matched rows."""
         return state.matched
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+@analyzer
+class ConsistencyNumbers(OfFeature[Differences, float]):
+    """Relative difference of numbers, in [0, 1], over finite non-null pairs; undefined if none.
+
+    For numeric features every matched row has a pair; for maps with numeric values every key that
+    both maps of a matched row share.
+
+    Parameters
+    ----------
+    metric : str
+        ``smape``, the sum of ``|a - b|`` divided by the sum of ``|a| + |b|``; ``smape_mean``, the
+        mean of the ratios per pair, 0 if both are 0; or a count of pairs: ``not_finite``, with a
+        NaN or infinite value, ``logged_nan`` or ``backfilled_nan``. Values are compared as doubles.
+    group_by : str
+    feature : str
+
+    Examples
+    --------
+    >>> smape = ConsistencyNumbers("smape", "user", "age")
+    >>> smape.compute_metric_from(Differences(pairs=4, difference=1.0, size=4.0)).value
+    0.25
+    """
+
+    scale: ClassVar[Scale] = Scale.RATIO
+    state_type: ClassVar[type[State]] = Differences
+    metrics: ClassVar[Mapping[str, Callable[[Differences], float]]] = {
+        "smape": lambda state: _share(state.difference, state.size),
+        "smape_mean": lambda state: state.ratios / state.pairs,
+        "not_finite": lambda state: float(state.not_finite),
+        "logged_nan": lambda state: float(state.logged_nan),
+        "backfilled_nan": lambda state: float(state.backfilled_nan),
+    }
+
+    def scale_of(self, metric_name: str) -> Scale:
+        """Return the scale of a metric: ratio for SMAPE, else count."""
+        return Scale.RATIO if "smape" in metric_name else Scale.COUNT
+
+    def check_side(self, side: Field) -> None:
+        """Raise unless the column holds numbers or maps of numbers."""
+        self.require_numbers(side)
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the sums of differences and sizes, and the counts."""
+        a, b = self.sides(schema)
+        if a.kind != "map":
+            asked = self.counted(*(f"sum({text})" for text in _terms(a, b)))
+            return in_workers(asked, a, b, "differences")
+        terms = zip(_terms(*values(a, b)), ["0L"] * 4 + ["0D"] * 3, strict=True)
+        sums = (added(shared_values_sql(a, b, term), zero) for term, zero in terms)
+        return self.counted(*(f"sum({text})" for text in sums))
+
+    def fold(self, cells: Sequence[Any]) -> Differences:
+        """Build the state from counts and sums."""
+        found = counts(cells)
+        return Differences(*found[:4], *map(float, found[4:]))
+
+    def measure(self, state: Differences) -> float:
+        """Return the ratio, or the count."""
+        if not state.pairs and "smape" in self.metric:
+            raise self.no_data()
+        return self.metrics[self.metric](state)
+
+    def weight(self, state: Differences) -> float:
+        """Return the number of finite pairs; for counts that of all non-null pairs."""
+        return state.pairs if "smape" in self.metric else state.pairs + state.not_finite
+
+
+def _terms(a: Field, b: Field) -> list[str]:
+    """Return SQL for a pair's contribution to each field of `Differences`; null for none."""
+    one, other, kinds = as_compared(a.sql, b.sql, (a.kind, b.kind))
+    apart = f"abs({minus(one, other, kinds)})"
+    size = f"(abs(CAST({one} AS DOUBLE)) + abs(CAST({other} AS DOUBLE)))"
+    finite = f"{size} < {INFINITY}"
+    ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {apart} / {size} END"
+    counted = (finite, f"{both(a, b)} AND NOT {finite}", _nan(a), _nan(b))
+    return [
+        *(f"CASE WHEN {condition} THEN 1L END" for condition in counted),
+        *(f"CASE WHEN {finite} THEN {value} END" for value in (apart, size, ratio)),
+    ]
+
+
+def _nan(side: Field) -> str:
+    return f"isnan({side.sql})" if side.kind in {"float", "double"} else "false"
+
+
+@analyzer
+class ConsistencyKeys(Tolerant[KeyCounts, float]):
+    """Key counts of two maps, summed over rows with both maps; undefined without any.
+
+    Parameters
+    ----------
+    metric : str
+        ``missing_keys`` (only in the backfilled map), ``extra_keys`` (only in the logged one),
+        ``mismatched_keys`` (in both, with different values), ``left_keys`` and ``right_keys`` (all
+        keys of the logged and of the backfilled map). A key of both with a null value on one side
+        is missing or extra.
+    group_by : str
+    feature : str
+    absolute, relative : float
+        Tolerance for numbers among the values.
+
+    Examples
+    --------
+    >>> keys = ConsistencyKeys("missing_keys", "user", "visits")
+    >>> keys.compute_metric_from(KeyCounts(1, missing=1, extra=1, mismatched=1, left=3, right=3)).value
+    1.0
+    """
+
+    scale: ClassVar[Scale] = Scale.COUNT
+    state_type: ClassVar[type[State]] = KeyCounts
+    metrics: ClassVar[Collection[str]] = (
+        "missing_keys",
+        "extra_keys",
+        "mismatched_keys",
+        "left_keys",
+        "right_keys",
+    )
+
+    def check_side(self, side: Field) -> None:
+        """Raise unless the column is a map."""
+        self.require(side, frozenset({"map"}), "a map")
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the sums of keys."""
+        a, b = self.sides(schema)
+        numbers = (
+            only_in(b.sql, a.sql),
+            only_in(a.sql, b.sql),
+            different(a.sql, b.sql, (a.type, b.type), self.tolerance),
+            f"size({a.sql})",
+            f"size({b.sql})",
+        )
+        there = both(a, b)
+        sums = (f"sum(CASE WHEN {there} THEN {number} END)" for number in numbers)
+        return self.counted(f"count_if({there})", *sums)
+
+    def fold(self, cells: Sequence[Any]) -> KeyCounts:
+        """Build the state from the sums."""
+        return KeyCounts(*counts(cells))
+
+    def measure(self, state: KeyCounts) -> float:
+        """Return the metric's sum."""
+        if not state.pairs:
+            raise self.no_data()
+        return float(getattr(state, self.metric.removesuffix("_keys")))
+
+    def weight(self, state: KeyCounts) -> float:
+        """Return the number of rows with both maps."""
+        return state.pairs

@@ -1,4 +1,8 @@
-"""Comparison of logged with backfilled features, and measurement of each feature."""
+"""Comparison of logged with backfilled features, and measurement of each feature.
+
+`compare` joins both sides and measures them. `value_pairs` counts the most frequent pairs of
+different values: what was logged where the backfill has something else.
+"""
 
 from __future__ import annotations
 
@@ -11,39 +15,38 @@ from tidegauge.analyzers.core.errors import (
     PreconditionError,
     UnknownNameError,
 )
-from tidegauge.analyzers.core.frames import check_frame
+from tidegauge.analyzers.core.partitions import Values
 from tidegauge.analyzers.core.privacy import PARTITIONS, PUBLIC, Privacy
-from tidegauge.analyzers.core.schema import NUMERIC, TEXT, Schema
-from tidegauge.analyzers.core.segments import Values
+from tidegauge.analyzers.core.schema import NUMERIC, TEXT, Schema, check_frame
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.scan import Group, Scan, scan
-from tidegauge.consistency.compare.alignment import Alignment, own_presence
-from tidegauge.consistency.compare.comparison import ALL, Comparison
+from tidegauge.consistency.compare.comparison import ALL, Comparison, record
 from tidegauge.consistency.compare.distributions import (
     LONGEST,
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
+    ConsistencyTexts,
     K,
 )
-from tidegauge.consistency.compare.equality import EXACTLY, Tolerance, holds
-from tidegauge.consistency.compare.join import pair, rows_of
-from tidegauge.consistency.compare.maps import ConsistencyKeys
+from tidegauge.consistency.compare.equality import EXACTLY, Tolerance, holds, same
+from tidegauge.consistency.compare.join import Alignment, own_presence, pair, rows_of
 from tidegauge.consistency.compare.measures import (
     LOGGED,
+    MATCHED,
     AnyMeasure,
     ConsistencyCells,
+    ConsistencyKeys,
+    ConsistencyNumbers,
     ConsistencyRows,
     of_arrays,
     of_numbers,
 )
-from tidegauge.consistency.compare.numbers import ConsistencyNumbers
-from tidegauge.consistency.compare.texts import ConsistencyTexts
-from tidegauge.consistency.recording import record
 from tidegauge.repository.store.config import privacy_settings
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame
 
 
@@ -284,3 +287,72 @@ def _measures(
                 ConsistencyEdits(m, *of, *within, longest, k) for m in ConsistencyEdits.metrics
             )
             yield ConsistencyEditsSkipped("edit_skipped", *of, *within, longest)
+
+
+def value_pairs(
+    table: DataFrame,
+    feature: str,
+    *,
+    tolerance: Any = 0.0,
+    group_by: str | None = None,
+    limit: int = 20,
+) -> pd.DataFrame:
+    """Count the pairs of different values of a feature in matched rows, the most frequent first.
+
+    A wrong mapping, a changed unit or a default that one side lacks stands out here, where rates only
+    tell that values differ. The rows are read; nothing is stored.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A comparison table, such as ``spark.table("shop.search_comparison")`` or `Comparison.table`;
+        filter it by ``ds`` for some days.
+    feature : str
+        Of any type; values are told as text.
+    tolerance : float or mapping
+        As for `compare`: numbers that are this close are equal.
+    group_by : str, optional
+        The feature's group-by, needed where group-bys have backfills of their own.
+    limit : int
+        Most pairs to return.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``logged`` and ``backfilled``, as text or None for null, and the number of ``rows``.
+
+    Raises
+    ------
+    NoSuchColumnError
+        If the table does not have the feature on both sides.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> spark = tg.spark_session()  # doctest: +SKIP
+    >>> sql = "SELECT 7 AS user, timestamp '2023-01-05 07:30:00' AS ts, {} AS age"
+    >>> logged, offline = spark.sql(sql.format(30)), spark.sql(sql.format(31))  # doctest: +SKIP
+    >>> found = tg.consistency.compare(logged, offline, keys="user")  # doctest: +SKIP
+    >>> tg.consistency.value_pairs(found.table, "age").values.tolist()  # doctest: +SKIP
+    [['30', '31', 1]]
+    """
+    import pandas as pd
+
+    if limit < 1:
+        raise IllegalAnalyzerParameterError(f"limit is a number of pairs, not {limit!r}")
+    schema = Schema.from_frame(table)
+    a, b = (schema.field(quote(name)) for name in (LOGGED + feature, feature))
+    own = None if group_by is None else own_presence(table, group_by)
+    differ = (
+        f"{MATCHED} AND NOT {same(a.sql, b.sql, (a.type, b.type), Tolerance.from_value(tolerance))}"
+    )
+    counted = (
+        rows_of(table, own)
+        .where(differ)
+        .selectExpr(f"CAST({a.sql} AS STRING) AS logged", f"CAST({b.sql} AS STRING) AS backfilled")
+        .groupBy("logged", "backfilled")
+        .count()
+    )
+    most = counted.orderBy("count", "logged", "backfilled", ascending=[False, True, True])
+    rows = [tuple(row) for row in most.limit(limit).collect()]
+    return pd.DataFrame(rows, columns=["logged", "backfilled", "rows"])

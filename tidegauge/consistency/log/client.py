@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
-from tidegauge.analyzers.core.description import canonical_json
 from tidegauge.analyzers.core.errors import SuiteError, nearest
 from tidegauge.analyzers.core.filesystems import absolute, file_system
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.consistency.log.query import (
     JOIN,
     LOG_COLUMNS,

@@ -1,24 +1,237 @@
-"""A logged query: its encoding, and its partition."""
+"""A logged query: its encoding, its partition, and whether its key is sampled.
+
+A sample keeps all rows for a share of the keys, and none for the others. The choice depends on the
+key values alone, so logged and backfilled rows are sampled alike, on any machine, and a smaller
+share is a subset of a larger one. A key is hashed to the absolute value of the first 8 bytes of the
+MD5 of its text, read as a signed big-endian number; its bucket is that number modulo 100,000.
+"""
 
 from __future__ import annotations
 
 import base64
+import datetime as dt
+import hashlib
 import io
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple
+from decimal import Decimal
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidegauge.analyzers.core.errors import SuiteError, did_you_mean
-from tidegauge.consistency.log.avro_types import need_fastavro
-from tidegauge.consistency.log.sampling import BUCKETS, bucket, threshold
-from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.analyzers.core.errors import SuiteError, WrongColumnTypeError, did_you_mean
+from tidegauge.analyzers.core.schema import INTEGRAL, TEXT, Schema
+from tidegauge.analyzers.core.sql import quote, wall_clock_micros
+from tidegauge.consistency.log.schemas import LogSchema, need_fastavro
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+BUCKETS = 100_000
+_PER_PERCENT = BUCKETS // 100
+_SEPARATOR, _NULL = "\x01", "\\N"
+_NAIVE_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive, for times without a zone
+_MICROSECOND = dt.timedelta(microseconds=1)
+_ACCEPTED = "text, a whole number, a decimal, a boolean, a date, a time or bytes"
+
+
+def threshold(percent: float) -> int:
+    """Return the bucket number below which keys are kept.
+
+    Raises
+    ------
+    SuiteError
+        If the percentage is not in 0 to 100, or finer than a thousandth.
+
+    Examples
+    --------
+    >>> threshold(5), threshold(0.1), threshold(100)
+    (5000, 100, 100000)
+    """
+    exact = Decimal(str(percent)) * _PER_PERCENT
+    if not (exact.is_finite() and 0 <= exact <= BUCKETS and exact == int(exact)):
+        msg = f"sample_percent is a number from 0 to 100 in steps of 0.001, not {percent!r}"
+        raise SuiteError(msg)
+    return int(exact)
+
+
+def bucket(key: Mapping[str, Any]) -> int:
+    """Return the bucket of a key, from 0 to 99,999.
+
+    Numbers are hashed by value, so that equal ints, longs and decimals are one key, and a
+    number is the same key as its text. Times with a zone are hashed by their instant.
+
+    Parameters
+    ----------
+    key : mapping of str to Any
+        The key columns, in any order. Null is a value like any other.
+
+    Raises
+    ------
+    SuiteError
+        If a value is a float or nested.
+
+    Examples
+    --------
+    >>> bucket({"id": "a"}), bucket({"id": "user_1"}), bucket({"id": 5}), bucket({"id": "5"})
+    (57800, 39897, 24987, 24987)
+    """
+    texts = [_escaped(key_text(key[name])) for name in sorted(key)]
+    digest = hashlib.md5(_SEPARATOR.join(texts).encode(), usedforsecurity=False).digest()
+    return abs(int.from_bytes(digest[:8], "big", signed=True)) % BUCKETS
+
+
+def keeps(key: Mapping[str, Any], percent: float) -> bool:
+    """Return whether a sample of a percentage of the keys includes this one.
+
+    Examples
+    --------
+    >>> [p for p in (0, 24.987, 24.988, 25, 100) if keeps({"id": 5}, p)]
+    [24.988, 25, 100]
+    """
+    return bucket(key) < threshold(percent)
+
+
+@singledispatch
+def key_text(value: Any) -> str | None:
+    """Return a key value as text, equal for equal values of different types; None for null."""
+    msg = f"a key is {_ACCEPTED}, not {value!r}"
+    raise SuiteError(msg)
+
+
+@key_text.register
+def _(value: None) -> None:
+    return value
+
+
+@key_text.register
+def _(value: str) -> str:
+    return value
+
+
+@key_text.register
+def _(value: bool) -> str:  # noqa: FBT001
+    return "true" if value else "false"
+
+
+@key_text.register
+def _(value: int) -> str:
+    return str(int(value))
+
+
+@key_text.register
+def _(value: Decimal) -> str:
+    if not value.is_finite():
+        raise SuiteError(f"a key is {_ACCEPTED}, not {value!r}")
+    text = f"{value:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+@key_text.register
+def _(value: bytes) -> str:
+    return value.hex()
+
+
+@key_text.register
+def _(value: dt.date) -> str:
+    return value.isoformat()
+
+
+@key_text.register
+def _(value: dt.datetime) -> str:
+    plain = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+    return str((plain - _NAIVE_EPOCH) // _MICROSECOND)
+
+
+def _escaped(text: str | None) -> str:
+    if text is None:
+        return _NULL
+    return text.replace("\\", "\\\\").replace(_SEPARATOR, "\\1")
+
+
+def bucket_sql(schema: Schema, keys: Sequence[str]) -> str:
+    """Return SQL for the bucket of each row's key, equal to what `bucket` returns.
+
+    Raises
+    ------
+    SuiteError
+        If there are no keys.
+    NoSuchColumnError
+    WrongColumnTypeError
+        If a key is of an unsupported type: a float, array, struct or map.
+    """
+    if not keys:
+        raise SuiteError("sampling by key needs the key columns")
+    texts = [_sql_text(schema, name) for name in sorted(keys)]
+    text = f"concat_ws('\\u0001', {', '.join(texts)})"
+    digest = f"md5(encode({text}, 'UTF-8'))"
+    # 64 unsigned bits do not fit a BIGINT, so both halves are reduced separately:
+    # 2^32 mod 100000 = 67296. A signed negative number is 2^64 less: 2^64 mod 100000 = 51616.
+    high, low = (f"CAST(conv(substr({digest}, {at}, 8), 16, 10) AS BIGINT)" for at in (1, 9))
+    rest = f"(({high} % {BUCKETS}) * {2**32 % BUCKETS} + {low}) % {BUCKETS}"
+    negative = f"{high} >= {2**31}L"
+    return f"CASE WHEN {negative} THEN ({2**64 % BUCKETS + BUCKETS} - {rest}) % {BUCKETS} ELSE {rest} END"
+
+
+def _sql_text(schema: Schema, name: str) -> str:
+    field = schema.field(quote(name))
+    sql, kind = field.sql, field.kind
+    if kind in TEXT:
+        # Double backslashes first, as in `_escaped`. The text of other types has none.
+        text = f"replace(replace({sql}, '\\\\', '\\\\\\\\'), '\\u0001', '\\\\1')"
+    elif kind in INTEGRAL | {"boolean", "date"}:
+        text = f"CAST({sql} AS STRING)"
+    elif kind == "decimal":
+        text = f"CAST({sql} AS STRING)"
+        if field.digits[1] > 0:
+            text = f"regexp_replace({text}, '[.]?0+$', '')"
+    elif kind == "binary":
+        text = f"lower(hex({sql}))"
+    elif kind == "timestamp":
+        text = f"CAST(unix_micros({sql}) AS STRING)"
+    elif kind == "timestamp_ntz":
+        text = f"CAST({wall_clock_micros(sql)} AS STRING)"
+    else:
+        raise WrongColumnTypeError(name, kind, _ACCEPTED)
+    return f"coalesce({text}, '\\\\N')"
+
+
+def sample(data: DataFrame, keys: Sequence[str], percent: float) -> DataFrame:
+    """Keep the rows of a percentage of the keys.
+
+    Parameters
+    ----------
+    data : DataFrame
+    keys : sequence of str
+        The key columns, in any order. Leave out columns that differ from query to query, such as a
+        request id: they would sample queries instead of keys.
+    percent : float
+        From 0 to 100 in steps of 0.001. 100 keeps all rows, 0 none.
+
+    Raises
+    ------
+    SuiteError, NoSuchColumnError, WrongColumnTypeError
+        As for `threshold` and `bucket_sql`.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> users = tg.spark_session().sql("SELECT explode(array('a', 'user_1', '5')) AS id")  # doctest: +SKIP
+    >>> tg.consistency.sample(users, ["id"], 40).collect()  # doctest: +SKIP
+    [Row(id='user_1'), Row(id='5')]
+    """
+    limit = threshold(percent)
+    buckets = bucket_sql(Schema.from_frame(data), keys)
+    return data if limit == BUCKETS else data.where(f"{buckets} < {limit}")
+
 
 JOIN, GROUP_BY = TYPES = ("join", "groupBy")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 LOG_COLUMNS = ["key_bytes", "value_bytes", "ts_millis", "query_source", "schema_hash", "type"]
 """Columns of a query log's files; day and join are in the folder names."""
 FIRST_MS, LAST_MS = 946_684_800_000, 253_402_300_799_999
@@ -129,7 +342,7 @@ def day_of(ts_millis: int) -> str:
             f"{ts_millis!r} is no time of a query: they are in milliseconds since 1970, and of the"
             " years 2000 to 9999"
         )
-    return (_EPOCH + timedelta(milliseconds=ts_millis)).date().isoformat()
+    return (_EPOCH_UTC + timedelta(milliseconds=ts_millis)).date().isoformat()
 
 
 def hive_escape(value: str) -> str:

@@ -1,4 +1,8 @@
-"""Name resolution in expressions of the Griffin DSL."""
+"""Name resolution in expressions of the Griffin DSL.
+
+A `Scope` has the tables and functions that a rule's names can refer to. A `Binder` resolves names
+against it and raises errors with their position in the rule.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
-from tidegauge.analyzers.core.errors import DslError
-from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC
-from tidegauge.griffin.bind.functions import REFUSED, SYNTAX
-from tidegauge.griffin.bind.scope import Scope, near
+from tidegauge.analyzers.core.errors import DslError, nearest
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Schema
 from tidegauge.griffin.bind.types import (
     NESTED,
+    REFUSED,
+    SYNTAX,
     fields_of,
     kind_of,
     type_of,
@@ -38,6 +42,70 @@ from tidegauge.griffin.dsl.nodes import (
     Text,
     Unary,
 )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Tables and functions that a rule's names can refer to.
+
+    Attributes
+    ----------
+    tables : mapping of str to Schema
+        All available frames: sources first, then those of earlier steps.
+    source : str
+        The measured frame.
+    target : str or None
+        The frame it is compared with.
+    functions : frozenset of str or None
+        The session's functions in lower case; None to skip the check.
+    text, rule : str
+        The rule's text and name, for errors.
+
+    Examples
+    --------
+    >>> Scope({"source": Schema.from_types({"id": "long"})}, "source").frame("SOURCE")
+    'source'
+    """
+
+    tables: Mapping[str, Schema]
+    source: str
+    target: str | None = None
+    functions: frozenset[str] | None = None
+    text: str = ""
+    rule: str | None = None
+
+    def frame(self, name: str) -> str | None:
+        """Return a frame's name in its own spelling, or None; letter case does not matter."""
+        return next((one for one in self.tables if one.casefold() == name.casefold()), None)
+
+    def schema(self, name: str) -> Schema:
+        """Return a frame's schema.
+
+        Raises
+        ------
+        DslError
+            If there is no such frame; names the nearest one.
+        """
+        found = self.frame(name)
+        if found is None:
+            raise self.error(f"there is no source {name!r}", None, "bind", near(name, self.tables))
+        return self.tables[found]
+
+    def error(self, message: str, node: Node | None, phase: str, hint: str | None) -> DslError:
+        """Return a `DslError` located at a node."""
+        said: dict[str, Any] = {"text": self.text, "phase": phase, "hint": hint, "rule": self.rule}
+        if node is None:
+            return DslError(message, **said)
+        span = node.span
+        end = span.column + max(1, span.end - span.start)
+        return DslError(message, line=span.line, column=span.column, end_column=end, **said)
+
+
+def near(name: str, among: Iterable[str]) -> str | None:
+    """Return a "did you mean" hint, or None."""
+    found = nearest(name, among)
+    return f"did you mean {found!r}?" if found else None
+
 
 DIGITS = 38
 """Maximum precision of a Spark decimal."""

@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.errors import (
     SourceError,
     message_of,
 )
-from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.griffin.config import ConnectorConfig
 from tidegauge.griffin.connectors.base import Connector

@@ -1,18 +1,31 @@
-"""Base class of connectors, and checks for Spark readers."""
+"""Base class of connectors, and what they share: Spark readers, filter conditions, JDBC.
+
+Filter conditions are parsed by the DSL grammar so that no other SQL is accepted. Sinks use the JDBC
+names and drivers, too.
+"""
 
 from __future__ import annotations
 
+import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError
+from tidegauge.analyzers.core.errors import (
+    DslError,
+    GriffinConfigError,
+    GriffinDeprecationWarning,
+    SetupError,
+)
+from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.plugins import load_class, suggested
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegauge.analyzers.sources.sources import Source
+
 
 _NO_READER = "SQLSTATE: 42K02"
 
@@ -141,3 +154,164 @@ def custom(config: Mapping[str, Any]) -> Connector:
     """
     found: Connector = load_class(config.get("class"))(config)
     return found
+
+
+_PIECE = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|[(),;]|[^'\"`(),;]+|.", re.DOTALL
+)
+
+
+def expression_text(text: str) -> str:
+    """Translate a DSL expression to SQL.
+
+    Raises
+    ------
+    DslError
+        If the text is not a DSL expression.
+    """
+    from tidegauge.griffin.dsl.parser import parse_expression
+    from tidegauge.griffin.measures.sql import expression_sql
+
+    return expression_sql(parse_expression(text))
+
+
+def selection_sql(text: str) -> str:
+    """Translate a selected column, a DSL expression that may have an alias, to SQL.
+
+    Raises
+    ------
+    DslError
+        If the text is not one such expression.
+    """
+    from tidegauge.griffin.dsl.nodes import Aliased
+    from tidegauge.griffin.dsl.parser import parse_item
+    from tidegauge.griffin.measures.sql import expression_sql
+
+    item = parse_item(text)
+    if isinstance(item, Aliased):
+        return f"{expression_sql(item.of)} AS {quote(item.alias)}"
+    return expression_sql(item)
+
+
+def condition_sql(where: str) -> str:
+    """Translate the filter condition of a source to SQL.
+
+    Parameters
+    ----------
+    where : str
+        A condition, or Griffin's deprecated form: several separated by commas, joined by OR.
+
+    Raises
+    ------
+    DslError
+        If one of them is not a valid expression.
+    """
+    try:
+        return expression_text(where)
+    except DslError:
+        several = [part.strip() for part in split_outside(where, ",") if part.strip()]
+        if len(several) < 2:
+            raise
+    told = [f"({expression_text(part)})" for part in several]
+    msg = f"conditions separated by commas are deprecated; use 'or': {where!r}"
+    warnings.warn(msg, GriffinDeprecationWarning, stacklevel=2)
+    return " OR ".join(told)
+
+
+def split_outside(text: str, mark: str) -> list[str]:
+    """Split text at a separator outside of quotes and parentheses.
+
+    Examples
+    --------
+    >>> split_outside("a = 'x,y', b in (1, 2)", ",")
+    ["a = 'x,y'", ' b in (1, 2)']
+    """
+    found, depth = [""], 0
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        depth += (piece == "(") - (piece == ")")
+        if piece == mark and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += piece
+    return found
+
+
+_DRIVERS = {
+    "postgresql": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.7"),
+    "mysql": ("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.1.0"),
+    "mariadb": ("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.1"),
+}
+"""Class and package of the usual driver, by the kind of database that a URL begins with."""
+_WORD = r"[^\W\d]\w*"
+_QUOTED = {'"': r'"(?:[^"]|"")+"', "`": r"`(?:[^`]|``)+`"}
+
+
+def table_name(url: str, name: str) -> str:
+    """Return a table's name as SQL in the dialect of a JDBC URL, quoted if necessary.
+
+    Identifiers that are plain or quoted already, also dotted ones, stay as they are, so the database
+    decides the letter case of plain ones; anything else is quoted as one name.
+
+    Examples
+    --------
+    >>> table_name("jdbc:postgresql://x", "app.people"), table_name("jdbc:postgresql://x", 'app."People"')
+    ('app.people', 'app."People"')
+    >>> table_name("jdbc:mysql://x", "a`b; drop"), table_name("jdbc:postgresql://x", 'a"b')
+    ('`a``b; drop`', '"a""b"')
+    """
+    mark = "`" if _kind(url) in {"mysql", "mariadb"} else '"'
+    part = f"(?:{_WORD}|{_QUOTED[mark]})"
+    if re.fullmatch(rf"{part}(?:\.{part})*", name):
+        return name
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def driver_of(url: str) -> str | None:
+    """Return the class of a database's usual driver; None if it is not known.
+
+    Drivers that a session got by ``spark.jars`` are found by their class only.
+
+    Examples
+    --------
+    >>> driver_of("jdbc:postgresql://x"), driver_of("jdbc:derby:memory:x")
+    ('org.postgresql.Driver', None)
+    """
+    found = _DRIVERS.get(_kind(url))
+    return found and found[0]
+
+
+def spark_url(url: str) -> str:
+    """Return a URL by which Spark reads a database in its dialect.
+
+    Spark knows the dialect of MariaDB by MySQL's scheme only: by MariaDB's own it quotes names as if
+    they were texts, and reads these instead of the columns. MariaDB's driver takes both, if told so.
+
+    Examples
+    --------
+    >>> spark_url("jdbc:mariadb://db/shop"), spark_url("jdbc:mysql://db/shop")
+    ('jdbc:mysql://db/shop?permitMysqlScheme=true', 'jdbc:mysql://db/shop')
+    """
+    if _kind(url) != "mariadb":
+        return url
+    rest = url.removeprefix("jdbc:mariadb")
+    return f"jdbc:mysql{rest}{'&' if '?' in rest else '?'}permitMysqlScheme=true"
+
+
+def missing_driver(url: str, error: BaseException) -> str:
+    """Return how to get the driver if an error says that Spark lacks it; else nothing.
+
+    Examples
+    --------
+    >>> error = RuntimeError("java.lang.ClassNotFoundException: org.postgresql.Driver")
+    >>> missing_driver("jdbc:postgresql://x", error)
+    '; start Spark with spark.jars.packages=org.postgresql:postgresql:42.7.7'
+    """
+    known = _DRIVERS.get(_kind(url))
+    if known is None or "ClassNotFoundException" not in str(error):
+        return ""
+    return f"; start Spark with spark.jars.packages={known[1]}"
+
+
+def _kind(url: str) -> str:
+    return url.removeprefix("jdbc:").partition(":")[0]

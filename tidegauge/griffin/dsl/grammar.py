@@ -1,17 +1,197 @@
-"""LALR(1) grammar of the DSL for Lark, with a contextual lexer.
+r"""LALR(1) grammar of the DSL for Lark, with a contextual lexer, and the values of its literals.
 
 Keywords are separate terminals, in any letter case. After a dot and after ``AS`` every word is a
 name. Where an expression can begin, every word except those in `RESERVED` is a name; reserved ones
 need backticks. As in Griffin, a comparison binds less tightly than ``NOT``: ``NOT a = b`` is
 ``(NOT a) = b``.
+
+Literals have the escapes of Spark SQL. In a quoted text, a quote is doubled or escaped by a
+backslash. The backslash also begins ``\n``, ``\t``, ``\r``, ``\b``, ``\0``, ``\Z``, an octal ``\101``,
+``\u0041`` and ``\U00000041``. It is kept before ``%`` and ``_``, for patterns, and dropped before any
+other character. In a name in backticks only the backtick is special; it is doubled. Durations, such
+as ``2h``, are written alike in rules and in JSON files.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from itertools import groupby
+
+MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+"""Milliseconds per unit of time."""
+_NAMES = {
+    "d": ("d", "day"),
+    "h": ("h", "hr", "hour"),
+    "m": ("m", "min", "minute"),
+    "s": ("s", "sec", "second"),
+    "ms": ("", "ms", "msec", "milli", "millisec", "millisecond"),
+}
+_UNITS = {name: MILLISECONDS[unit] for unit, names in _NAMES.items() for name in names}
+_TIME = re.compile(r"\s*([+-]?[0-9]{1,15})\s*([A-Za-z]*)\s*")
+
+
+def milliseconds(time: object) -> int:
+    """Parse a duration into milliseconds.
+
+    Parameters
+    ----------
+    time : str or int
+        A whole number with optional sign, and a unit in any letter case: ``d``, ``h``, ``m``,
+        ``s``, ``ms`` or their singular names. A number alone is milliseconds.
+
+    Raises
+    ------
+    ValueError
+        If it is not a duration.
+
+    Examples
+    --------
+    >>> milliseconds("2h"), milliseconds("-3 Min"), milliseconds("250"), milliseconds(7)
+    (7200000, -180000, 250, 7)
+    """
+    match = _TIME.fullmatch(str(time))
+    unit = None if match is None or isinstance(time, bool) else _UNITS.get(match[2].lower())
+    if match is None or unit is None:
+        msg = f"{time!r} is no time; write a whole number with d, h, m, s or ms, as in '10s'"
+        raise ValueError(msg)
+    return int(match[1]) * unit
+
+
+_ESCAPE = re.compile(
+    r"\\(?:u(?P<u>[0-9A-Fa-f]{4})|U(?P<long>[0-9A-Fa-f]{8})|(?P<octal>[01][0-7]{2})|(?P<one>[\s\S]))"
+    r"|(?P<quote>['\"])(?P=quote)"
+)
+_ESCAPED_LETTERS = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "%": "\\%",
+    "_": "\\_",
+}
+_WRITTEN = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+
+MOST_DIGITS = 38
+MOST_EXPONENT = 308
+
+
+def parse_text(written: str) -> str:
+    r"""Return the value of a quoted text.
+
+    Raises
+    ------
+    ValueError
+        If it names a character that does not exist.
+
+    Examples
+    --------
+    >>> print(parse_text(r"'test\'ing'"), parse_text(r"'10\% of ''all'''"))
+    test'ing 10\% of 'all'
+    """
+    mark = written[0]
+    if "\\" not in written and mark not in written[1:-1]:
+        return written[1:-1]
+
+    def meant(found: re.Match[str]) -> str:
+        if found["quote"]:
+            return mark if found["quote"] == mark else found[0]
+        if found["one"]:
+            return _ESCAPED_LETTERS.get(found["one"], found["one"])
+        if found["octal"]:
+            return chr(int(found["octal"], 8))
+        return chr(int(found["u"] or found["long"], 16))
+
+    try:
+        # Characters beyond the first 65,536 may be written as surrogate pairs, as in Java.
+        said = _ESCAPE.sub(meant, written[1:-1])
+        return said.encode("utf-16", "surrogatepass").decode("utf-16")
+    except (ValueError, OverflowError):
+        raise ValueError("this text names a letter that there is not") from None
+
+
+def quote_text(value: str) -> str:
+    r"""Quote a text.
+
+    Examples
+    --------
+    >>> print(quote_text("it's"), quote_text("a\\b"))
+    'it\'s' 'a\\b'
+    """
+    return "'" + re.sub(r"[\\'\n\r\t\0]", lambda found: _WRITTEN[found[0]], value) + "'"
+
+
+def parse_name(written: str) -> str:
+    """Return a name without its backticks.
+
+    Raises
+    ------
+    ValueError
+        If the name is empty.
+
+    Examples
+    --------
+    >>> parse_name("`a``b`"), parse_name("age")
+    ('a`b', 'age')
+    """
+    if written == "``":
+        raise ValueError("a name has at least one letter")
+    return written[1:-1].replace("``", "`") if written[0] == "`" else str(written)
+
+
+def parse_number(written: str) -> Decimal:
+    """Parse a number with all its digits; only integers have an exponent of zero.
+
+    Raises
+    ------
+    ValueError
+        If it has more than 38 digits, or an exponent beyond 308: Spark has no such numbers.
+
+    Examples
+    --------
+    >>> parse_number("33.50"), parse_number("5."), parse_number("1e5")
+    (Decimal('33.50'), Decimal('5.0'), Decimal('1E+5'))
+    """
+    try:
+        value = Decimal(written)
+    except InvalidOperation:
+        raise ValueError(
+            f"numbers have exponents from -{MOST_EXPONENT} to {MOST_EXPONENT}"
+        ) from None
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"numbers have at most {MOST_DIGITS} digits")
+    if abs(exponent) > MOST_EXPONENT:
+        raise ValueError(f"numbers have exponents from -{MOST_EXPONENT} to {MOST_EXPONENT}")
+    if exponent == 0 and not written.isdecimal():
+        return Decimal((0, (*digits, 0), -1))
+    return value
+
+
+def parse_duration(written: str) -> tuple[int, str]:
+    """Parse a duration into amount and unit.
+
+    Raises
+    ------
+    ValueError
+        If its milliseconds overflow a signed 64-bit integer.
+
+    Examples
+    --------
+    >>> parse_duration("4ms"), parse_duration("15s")
+    ((4, 'ms'), (15, 's'))
+    """
+    unit = written.lstrip("0123456789")
+    amount = written.removesuffix(unit)
+    if len(amount) > MOST_DIGITS or int(amount) * MILLISECONDS[unit] >= 2**63:
+        raise ValueError("a stretch of time has fewer than 2^63 milliseconds")
+    return int(amount), unit
+
 
 RESERVED = (
     "null", "nan", "true", "false", "not", "and", "or", "in", "between", "like", "rlike", "is",

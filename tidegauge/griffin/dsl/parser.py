@@ -2,23 +2,320 @@
 
 A text has at most 65,536 characters and is nested at most 100 deep, brackets included; a chain of
 AND or OR may have any length. Every other error is a `DslError`, too, with its position.
+
+Lark calls one method of the tree builder for each grammar rule, when the rule is complete. Nodes
+are built bottom-up and without recursion, so no text is nested too deeply for the builder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tidegauge.analyzers.core.errors import SetupError, UnknownNameError
-from tidegauge.griffin.dsl.builder import tree_builder
-from tidegauge.griffin.dsl.diagnostics import LocatedParseError
-from tidegauge.griffin.dsl.errors import syntax_error
-from tidegauge.griffin.dsl.grammar import STARTS, grammar
-from tidegauge.griffin.dsl.nodes import Expression, Node, Rule, children
+from tidegauge.griffin.dsl.errors import LocatedParseError, syntax_error
+from tidegauge.griffin.dsl.grammar import (
+    STARTS,
+    grammar,
+    parse_duration,
+    parse_name,
+    parse_number,
+    parse_text,
+)
+from tidegauge.griffin.dsl.nodes import (
+    Accuracy,
+    Aliased,
+    AllOf,
+    Attribute,
+    BetweenNode,
+    Binary,
+    Boolean,
+    Call,
+    Distinct,
+    DistinctItem,
+    DurationNode,
+    Expression,
+    In,
+    Index,
+    IsNaN,
+    IsNull,
+    LikeNode,
+    Listing,
+    Name,
+    NaN,
+    Node,
+    Null,
+    Number,
+    OrderItem,
+    Profiling,
+    Rule,
+    Span,
+    Star,
+    Text,
+    Unary,
+    children,
+)
 
 if TYPE_CHECKING:
     from lark import Lark, Token
+
+
+MAX_CHAIN_TERMS = 16
+"""Most AND or OR terms in a left-leaning chain; longer chains are split in halves."""
+
+BOUNDS = 2  # of BETWEEN
+Read = TypeVar("Read")
+
+
+def span(first: Node | Token, last: Node | Token) -> Span:
+    """Return the span from the start of one node or token to the end of another."""
+    start = first.span if isinstance(first, Node) else _span(first)
+    end = last.span if isinstance(last, Node) else _span(last)
+    return Span(start.start, end.end, start.line, start.column)
+
+
+def joined(operator: str, terms: Sequence[Expression]) -> Expression:
+    """Return terms joined by ``and`` or ``or`` as a tree of bounded depth.
+
+    Up to 16 terms form a left-leaning chain; longer sequences are halved.
+
+    Examples
+    --------
+    >>> a, b, c = Name("a"), Name("b"), Name("c")
+    >>> joined("and", [a, b, c]) == Binary("and", Binary("and", a, b), c)
+    True
+    """
+    if len(terms) > MAX_CHAIN_TERMS:
+        middle = len(terms) // 2
+        terms = (joined(operator, terms[:middle]), joined(operator, terms[middle:]))
+    whole, *others = terms
+    for term in others:
+        whole = Binary(operator, whole, term, span=span(whole, term))
+    return whole
+
+
+def terms_of(operator: str, node: Expression) -> list[Expression]:
+    """Return the terms of a chain of ``and`` or ``or``, from left to right.
+
+    Examples
+    --------
+    >>> a, b, c = Name("a"), Name("b"), Name("c")
+    >>> terms_of("and", Binary("and", a, Binary("and", b, c))) == [a, b, c]
+    True
+    """
+    found: list[Expression] = []
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Binary) and node.operator == operator:
+            todo += (node.right, node.left)
+        else:
+            found.append(node)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause(Node):
+    """A clause of a query, as fields of `Profiling`."""
+
+    fields: Mapping[str, Any]
+
+
+def _span(token: Token) -> Span:
+    assert token.start_pos is not None
+    assert token.end_pos is not None
+    assert token.line is not None
+    assert token.column is not None
+    return Span(token.start_pos, token.end_pos, token.line, token.column)
+
+
+def _read(of: Callable[[str], Read], token: Token) -> Read:
+    try:
+        return of(token)
+    except ValueError as error:
+        place = _span(token)
+        raise LocatedParseError(str(error), place.start, place.end, "lex") from None
+
+
+def _name(token: Token) -> str:
+    return _read(parse_name, token)
+
+
+def _is(part: object, terminal: str) -> bool:
+    return getattr(part, "type", None) == terminal
+
+
+def _arguments(parts: list[Any]) -> tuple[Expression, ...]:
+    return next((part for part in parts if isinstance(part, tuple)), ())
+
+
+class _TreeBuilder:
+    """Transformer that Lark calls; children are nodes, tokens, and tuples of nodes."""
+
+    def accuracy(self, parts: list[Any]) -> Accuracy:
+        return Accuracy(parts[0], span=parts[0].span)
+
+    def single(self, parts: list[Any]) -> Expression:
+        return parts[0]  # type: ignore[no-any-return]
+
+    selected = single
+
+    def listing(self, parts: list[Any]) -> Listing:
+        return Listing(tuple(parts), span=span(parts[0], parts[-1]))
+
+    def distinct(self, parts: list[Any]) -> Distinct:
+        return Distinct(tuple(parts), span=span(parts[0], parts[-1]))
+
+    def plain(self, parts: list[Any]) -> DistinctItem:
+        return DistinctItem(parts[0], span=parts[0].span)
+
+    def grouping(self, parts: list[Any]) -> DistinctItem:
+        opened, of, closed = parts
+        return DistinctItem(of, grouping=True, span=span(opened, closed))
+
+    def profiling(self, parts: list[Any]) -> Profiling:
+        clauses = [part for part in parts if isinstance(part, _Clause)]
+        fields = {name: value for clause in clauses for name, value in clause.fields.items()}
+        distinct = any(_is(part, "DISTINCT") for part in parts)
+        return Profiling(distinct=distinct, span=span(parts[0], clauses[-1]), **fields)
+
+    def items(self, parts: list[Any]) -> _Clause:
+        return _Clause({"items": tuple(parts)}, span=span(parts[0], parts[-1]))
+
+    def from_clause(self, parts: list[Any]) -> _Clause:
+        fields = {"table": _name(parts[1]), "table_span": _span(parts[1])}
+        return _Clause(fields, span=span(*parts))
+
+    def where_clause(self, parts: list[Any]) -> _Clause:
+        return _Clause({"where": parts[1]}, span=span(*parts))
+
+    def group_clause(self, parts: list[Any]) -> _Clause:
+        first, _, groups, *having = parts
+        fields = {"group_by": groups, "having": having[-1] if having else None}
+        return _Clause(fields, span=span(first, having[-1] if having else groups[-1]))
+
+    def order_clause(self, parts: list[Any]) -> _Clause:
+        return _Clause({"order_by": tuple(parts[2:])}, span=span(parts[0], parts[-1]))
+
+    def order_item(self, parts: list[Any]) -> OrderItem:
+        descending = parts[1].type == "DESC" if len(parts) > 1 else None
+        return OrderItem(parts[0], descending, span=span(parts[0], parts[-1]))
+
+    def limit_clause(self, parts: list[Any]) -> _Clause:
+        return _Clause({"limit": parts[1]}, span=span(*parts))
+
+    def expressions(self, parts: list[Any]) -> tuple[Expression, ...]:
+        return tuple(parts)
+
+    sums = bounds = options = expressions
+
+    def aliased(self, parts: list[Any]) -> Aliased:
+        of, _, alias = parts
+        return Aliased(of, _name(alias), span=span(of, alias))
+
+    def chain(self, parts: list[Any]) -> Expression:
+        operator = parts[1].type.lower()
+        return joined(operator, [term for part in parts[::2] for term in terms_of(operator, part)])
+
+    def binary(self, parts: list[Any]) -> Binary:
+        left, operator, right = parts
+        return Binary(
+            "!=" if operator == "<>" else str(operator), left, right, span=span(left, right)
+        )
+
+    def negated(self, parts: list[Any]) -> Unary:
+        return Unary("not", parts[1], span=span(*parts))
+
+    def sign(self, parts: list[Any]) -> Unary:
+        return Unary(str(parts[0]), parts[1], span=span(*parts))
+
+    def within(self, parts: list[Any]) -> In:
+        of, *words, opened, options, closed = parts
+        if not options:
+            raise LocatedParseError(
+                "IN has no values",
+                opened.start_pos,
+                closed.end_pos,
+                hint="give at least one: IN (1, 2)",
+            )
+        return In(of, options, len(words) > 1, span=span(of, closed))
+
+    def between(self, parts: list[Any]) -> BetweenNode:
+        of, *words, low, _, high = parts
+        return BetweenNode(of, low, high, len(words) > 1, span=span(of, high))
+
+    def between_listed(self, parts: list[Any]) -> BetweenNode:
+        of, *words, opened, bounds, closed = parts
+        if len(bounds) != BOUNDS:
+            raise LocatedParseError(
+                f"BETWEEN has {len(bounds)} bounds",
+                opened.start_pos,
+                closed.end_pos,
+                hint="give two: BETWEEN 3 AND 5, or BETWEEN (3, 5)",
+            )
+        return BetweenNode(of, bounds[0], bounds[1], len(words) > 1, span=span(of, closed))
+
+    def like(self, parts: list[Any]) -> LikeNode:
+        of, *words, kind, pattern = parts
+        return LikeNode(of, pattern, kind.type == "RLIKE", bool(words), span=span(of, pattern))
+
+    def is_what(self, parts: list[Any]) -> IsNull | IsNaN:
+        of, _, *words, what = parts
+        node = IsNull if what.type == "NULL" else IsNaN
+        return node(of, bool(words), span=span(of, what))
+
+    def name(self, parts: list[Any]) -> Name:
+        return Name(_name(parts[0]), span=_span(parts[0]))
+
+    def number(self, parts: list[Any]) -> Number:
+        return Number(_read(parse_number, parts[0]), span=_span(parts[0]))
+
+    def text(self, parts: list[Any]) -> Text:
+        return Text(_read(parse_text, parts[0]), span=_span(parts[0]))
+
+    def time(self, parts: list[Any]) -> DurationNode:
+        return DurationNode(*_read(parse_duration, parts[0]), span=_span(parts[0]))
+
+    def boolean(self, parts: list[Any]) -> Boolean:
+        return Boolean(parts[0].type == "TRUE", span=_span(parts[0]))
+
+    def null(self, parts: list[Any]) -> Null:
+        return Null(span=_span(parts[0]))
+
+    def nan(self, parts: list[Any]) -> NaN:
+        return NaN(span=_span(parts[0]))
+
+    def star(self, parts: list[Any]) -> Star:
+        return Star(span=_span(parts[0]))
+
+    def bracketed(self, parts: list[Any]) -> Expression:
+        opened, of, closed = parts
+        return replace(of, span=span(opened, closed))  # type: ignore[no-any-return]
+
+    def call(self, parts: list[Any]) -> Call:
+        distinct = any(_is(part, "DISTINCT") for part in parts)
+        return Call(_name(parts[0]), _arguments(parts), distinct, span=span(parts[0], parts[-1]))
+
+    def method(self, parts: list[Any]) -> Call:
+        of, name, *rest = parts
+        return Call(_name(name), (of, *_arguments(rest)), method=True, span=span(of, parts[-1]))
+
+    def attribute(self, parts: list[Any]) -> Attribute:
+        return Attribute(parts[0], _name(parts[1]), span=span(*parts))
+
+    def all_of(self, parts: list[Any]) -> AllOf:
+        return AllOf(parts[0], span=span(*parts))
+
+    def index(self, parts: list[Any]) -> Index:
+        return Index(parts[0], parts[1], span=span(parts[0], parts[2]))
+
+
+def tree_builder() -> object:
+    """Return the transformer for Lark."""
+    return _TreeBuilder()
+
 
 LONGEST_TEXT = 65_536
 DEEPEST = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import singledispatch
 
-from tidegauge.griffin.dsl import literals, nodes
-from tidegauge.griffin.dsl.grammar import is_plain
+from tidegauge.griffin.dsl import nodes
+from tidegauge.griffin.dsl.grammar import is_plain, quote_text
 
 # Precedence levels, loosest first.
 ALIAS, OR, AND, COMPARISON, PREDICATE, SUM, TERM, SIGN, SELECTION = range(9)
@@ -52,7 +52,7 @@ def _selected(node: nodes.Node) -> str:
 
 @_written.register
 def _(node: nodes.Text) -> tuple[str, int]:
-    return literals.text(node.value), SELECTION
+    return quote_text(node.value), SELECTION
 
 
 @_written.register

@@ -15,14 +15,13 @@ from tidegauge.analyzers.core.errors import (
     describe,
 )
 from tidegauge.analyzers.core.partitions import TMST, Partition
-from tidegauge.analyzers.scan.views import Views
+from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
 from tidegauge.griffin.config import ConnectorConfig, RuleConfig, SourceConfig
 from tidegauge.griffin.connectors import open_batch, partitioned
 from tidegauge.griffin.connectors.base import Connector
-from tidegauge.griffin.execution.explaining import plan_error, query_text
+from tidegauge.griffin.execution.user_sql import plan_error, query_text, refuse_bad_patterns
 from tidegauge.griffin.frame_operations import operate
-from tidegauge.griffin.sql.patterns import refuse_bad_patterns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,32 +1,263 @@
-"""Prepare rules before any of them runs: parse, bind, lower, and register their steps as views."""
+"""Prepare rules before any of them runs: parse, bind, lower, and register their steps as views.
+
+`lower` binds a rule and lowers it to SQL steps. `select_measure` returns the analyzer that measures
+the rule by a mergeable state, if there is one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analyzers.core.errors import DslError, SuiteError, did_you_mean
+from tidegauge.analyzers.core.errors import (
+    DslError,
+    IllegalAnalyzerParameterError,
+    SuiteError,
+    did_you_mean,
+)
+from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import words_in
-from tidegauge.analyzers.scan.views import Views
-from tidegauge.griffin.bind.functions import known_functions
-from tidegauge.griffin.bind.rules import Scope
+from tidegauge.analyzers.core.sql import quote, words_in
+from tidegauge.analyzers.scan.user_sql import Views
+from tidegauge.griffin.bind.expressions import Scope
+from tidegauge.griffin.bind.rules import bind, notices
+from tidegauge.griffin.bind.types import known_functions
 from tidegauge.griffin.config import RuleConfig
+from tidegauge.griffin.dsl.nodes import Accuracy, Distinct, Listing, Profiling, Rule
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.execution.explaining import plan_error, query_text
+from tidegauge.griffin.execution.user_sql import (
+    group_labels,
+    plan_error,
+    query_text,
+    refuse_bad_patterns,
+)
 from tidegauge.griffin.frame_operations import operate
-from tidegauge.griffin.lower import lower
-from tidegauge.griffin.lower.plan import MetricTable, RulePlan, Step
-from tidegauge.griffin.measures.accuracy import GriffinAccuracy
-from tidegauge.griffin.measures.selection import select_measure
-from tidegauge.griffin.sql.groups import group_labels
-from tidegauge.griffin.sql.patterns import refuse_bad_patterns
+from tidegauge.griffin.measures.base import GriffinMeasure
+from tidegauge.griffin.measures.keys import (
+    GriffinDistinctness,
+    GriffinDuplication,
+    GriffinUniqueness,
+    lower_distinctness,
+    lower_duplication,
+    lower_uniqueness,
+)
+from tidegauge.griffin.measures.plan import (
+    Hazards,
+    LoweringContext,
+    MetricTable,
+    RulePlan,
+    Step,
+    hazards,
+)
+from tidegauge.griffin.measures.profiling import (
+    GriffinProfiling,
+    lower_column_profiling,
+    lower_profiling,
+)
+from tidegauge.griffin.measures.rows import (
+    GriffinAccuracy,
+    GriffinCompleteness,
+    GriffinConformance,
+    lower_accuracy,
+    lower_completeness,
+    lower_conformance,
+    lower_record_check,
+)
+from tidegauge.griffin.measures.timeliness import GriffinTimeliness, lower_timeliness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegauge.analyzers.core.analyzer import Analyzer
+
+
+KINDS: dict[str, type[GriffinMeasure[Any]]] = {
+    kind.dq_type: kind
+    for kind in (
+        GriffinAccuracy,
+        GriffinCompleteness,
+        GriffinConformance,
+        GriffinDistinctness,
+        GriffinDuplication,
+        GriffinProfiling,
+        GriffinTimeliness,
+        GriffinUniqueness,
+    )
+}
+
+
+def select_measure(
+    config: RuleConfig, scope: Scope, by: tuple[str, ...] = ()
+) -> GriffinMeasure[Any] | None:
+    """Return the analyzer that measures a rule by a mergeable state, or None.
+
+    There is none for profiling queries beyond `GriffinProfiling`, for keys looked up in another
+    source, and for Griffin's own null matching. The analyzer's metric equals that of the metric
+    step in the rule's plan.
+
+    Parameters
+    ----------
+    config : RuleConfig
+    scope : Scope
+        Source and schema; for accuracy the target, too.
+    by : tuple of str
+        Group-by columns; left out of a key of all columns.
+
+    Raises
+    ------
+    DslError
+        If the rule cannot be parsed or bound.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.core.schema import Schema
+    >>> scope = Scope({"users": Schema.from_types({"id": "long"})}, "users")
+    >>> config = RuleConfig(1, "griffin-dsl", "id", "uniqueness", out_name="ids")
+    >>> select_measure(config, scope)
+    GriffinUniqueness('ids', 'id', source='users')
+    """
+    kind = KINDS.get(str(config.dq_type)) if config.dsl_type == "griffin-dsl" else None
+    if kind is None:
+        return None
+    more = {"target": scope.target} if kind is GriffinAccuracy and scope.target else {}
+    text = config.rule.strip()
+    if kind is GriffinDuplication and text in {"", "*"}:
+        text = ", ".join(quote(n) for n in scope.schema(scope.source).names if n not in by)
+    try:
+        made = kind(config.name, text, scope.source, _details(kind, config), **more)
+    except IllegalAnalyzerParameterError:  # Griffin's own null matching
+        return None
+    return made if made.adds(config, scope) else None
+
+
+def _details(kind: type[GriffinMeasure[Any]], config: RuleConfig) -> str:
+    """Return the details that the analyzer reads, without names equal to the default."""
+    said = config.details
+    found = {
+        key: said[key] for key in kind.read if key in said and said[key] not in (key, None, "")
+    }
+    output = config.output("metric")
+    if "flatten" in kind.read and output is not None:
+        found |= {"flatten": output.flatten} if output.flatten else {}
+        found |= {"name": output.name} if output.name else {}
+    if "error.confs" in kind.read and config.errors:
+        found["error.confs"] = [
+            {"column.name": one.column, "type": one.kind, "values": list(one.values)}
+            for one in config.errors
+        ]
+    return canonical_json(found)
+
+
+def lower(
+    rule: Rule | None,
+    config: RuleConfig,
+    scope: Scope,
+    by: tuple[str, ...] = (),
+    *,
+    older: str | None = None,
+) -> RulePlan:
+    """Bind a rule and lower it to SQL steps.
+
+    Parameters
+    ----------
+    rule : Rule or None
+        Bound or not; None for rule types that are defined by their details alone.
+    config : RuleConfig
+        Its ``dq_type``, options and outputs.
+    scope : Scope
+    by : tuple of str
+        Group-by columns of the source, kept by all steps.
+    older : str or None
+        For distinctness: the frame of earlier rows.
+
+    Raises
+    ------
+    DslError
+        If the rule does not bind, or an option is invalid.
+
+    Examples
+    --------
+    >>> from tidegauge.griffin.dsl.nodes import Name
+    >>> from tidegauge.analyzers.core.schema import Schema
+    >>> scope = Scope({"source": Schema.from_types({"id": "long"})}, "source")
+    >>> config = RuleConfig(1, "griffin-dsl", "id", "completeness")
+    >>> [step.name for step in lower(Listing((Name("id"),)), config, scope).steps]
+    ['incomplete_records', 'total_count', 'incomplete_count', 'complete_count']
+    """
+    work = LoweringContext(config, scope, tuple(by), older)
+    # Rules in SQL or in details alone are not bound.
+    needs = (
+        config.dq_type not in {"record-check", "schema-conformance"}
+        and "expr" not in config.details
+    )
+    bound = bind(rule, scope) if rule is not None and needs else None
+    plan = _lowered(bound, work)
+    said = () if bound is None else notices(bound, config.rule)
+    may_fail = Hazards() if bound is None else hazards(bound)
+    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)), hazards=may_fail)
+
+
+def _unknown(config: RuleConfig) -> Iterator[str]:
+    """Yield a notice for each detail that the rule type does not read, as it may be misspelt."""
+    known = DETAILS[str(config.dq_type)] | _OF_ALL
+    for key in config.details:
+        if key not in known:
+            hint = did_you_mean(str(key), known)
+            yield f"unknown detail {key!r} for dq.type {config.dq_type!r}{hint}"
+
+
+def _lowered(rule: Rule | None, work: LoweringContext) -> RulePlan:  # noqa: PLR0911 - one for each kind of rule
+    match work.config.dq_type, rule:
+        case "accuracy", Accuracy():
+            return lower_accuracy(rule, work)
+        case "profiling", Profiling():
+            return lower_profiling(rule, work)
+        case "uniqueness", Listing():
+            return lower_uniqueness(rule, work)
+        case "distinct", Distinct():
+            return lower_distinctness(rule, work)
+        case "timeliness", Listing():
+            return lower_timeliness(rule, work)
+        case kind, Listing() | None if kind in _LISTS:
+            return _LISTS[kind](rule, work)
+        case "schema-conformance", _:
+            return lower_conformance(work)
+        case "record-check", _:
+            return lower_record_check(work)
+        case kind, _:
+            raise work.error(f"a rule of this form cannot be of dq.type {kind!r}")
+
+
+_OF_ALL = frozenset({"source", "target", "expr", "df.name"})
+_SHARES = frozenset({"total", "complete", "incomplete"})
+_DUPLICATES = frozenset({"total", "dup", "num", "duplication.array"})
+DETAILS = {
+    "accuracy": frozenset({"miss", "total", "matched", "matchedFraction", "null.match"}),
+    "profiling": frozenset(),
+    "uniqueness": _DUPLICATES | {"unique", "uniqueFraction", "null.match"},
+    "distinct": _DUPLICATES
+    | {"distinct", "accu_dup", "with.accumulate", "record.enable", "null.match"},
+    "timeliness": frozenset(
+        {"latency", "total", "avg", "min", "max", "late", "unmeasurable", "threshold", "step"}
+    )
+    | {"count", "step.size", "percentile", "percentile.values"},
+    "completeness": _SHARES | {"completeFraction"},
+    "duplication": frozenset({"total", "duplicate", "unique", "non_unique", "distinct"})
+    | {"bad.record.definition"},
+    "schema-conformance": _SHARES,
+    "column-profiling": frozenset(
+        {"round.scale", "dataset.sample", "approx.distinct.count", "column_details"}
+    ),
+    "record-check": _SHARES | {"bad.record.definition"},
+}
+"""Details that each rule type reads."""
+
+_LISTS = {
+    "completeness": lower_completeness,
+    "duplication": lower_duplication,
+    "column-profiling": lower_column_profiling,
+}
 
 
 @dataclass(frozen=True)

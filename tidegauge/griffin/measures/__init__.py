@@ -1,1 +1,1 @@
-"""Griffin rules as analyzers with mergeable states: one module for each kind of state."""
+"""Kinds of Griffin rules, each written as SQL steps and as an analyzer with a mergeable state."""

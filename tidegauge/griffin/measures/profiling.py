@@ -1,4 +1,8 @@
-"""Profiling with mergeable aggregates."""
+"""Profiling: one query of a source, or one row of statistics per column.
+
+The ``lower_`` functions write them as SQL steps. `GriffinProfiling` measures queries whose
+aggregates can be merged.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +12,189 @@ from itertools import islice
 from math import sqrt
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import AnyAnalyzer, analyzer
+from tidegauge.analyzers.core.analyzer import Aggregate, AnyAnalyzer, Frequencies, Request, analyzer
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.requests import Aggregate, Frequencies, Request
-from tidegauge.analyzers.core.schema import NUMERIC, Schema
-from tidegauge.analyzers.core.sql import quote, where_holds
+from tidegauge.analyzers.core.schema import NESTED, NUMERIC, Schema
+from tidegauge.analyzers.core.sql import literal, quote, where_holds
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.extremes import Maximum, Minimum
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
-from tidegauge.analyzers.measures.moments import StandardDeviation
-from tidegauge.analyzers.measures.sums import Mean, Sum
-from tidegauge.griffin.bind.functions import AGGREGATES
-from tidegauge.griffin.bind.rules import bind
-from tidegauge.griffin.bind.scope import Scope
-from tidegauge.griffin.bind.types import kind_of
+from tidegauge.analyzers.measures.moments import Mean, StandardDeviation, Sum
+from tidegauge.griffin.bind.expressions import Scope
+from tidegauge.griffin.bind.rules import bind, is_grouped
+from tidegauge.griffin.bind.types import AGGREGATES, kind_of, type_of
 from tidegauge.griffin.config import RuleConfig
-from tidegauge.griffin.dsl.nodes import Call, ColumnNode, Expression, Profiling, Star
-from tidegauge.griffin.measures.base import GriffinMeasure
-from tidegauge.griffin.measures.parts import Parts
-from tidegauge.griffin.measures.report import Report
-from tidegauge.griffin.measures.trees import bare, groupable, row_sql
+from tidegauge.griffin.dsl.nodes import (
+    Aliased,
+    Call,
+    ColumnNode,
+    Expression,
+    Listing,
+    OrderItem,
+    Profiling,
+    Star,
+)
+from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, bare, groupable, row_sql
+from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step
+from tidegauge.griffin.measures.sql import expression_sql
+
+
+def lower_profiling(rule: Profiling, work: LoweringContext) -> RulePlan:
+    """Return the step ``profiling``; with group-by columns, ORDER BY and LIMIT apply per group."""
+    frame = rule.table or work.source
+    missing = [name for name in work.by if name not in work.scope.schema(frame).names]
+    if missing:
+        raise work.error(f"{frame!r} has no column {missing[0]!r}, by which is measured")
+    by = [ColumnNode(frame, name) for name in work.by]
+    items = work.items([i for i in rule.items if getattr(i, "of", None) not in by])
+    order = [_key(item, [(i.of, i.alias) for i in items]) for item in rule.order_by]
+    hidden = [
+        f"{key} AS `__order_{n}`"
+        for n, (key, shown, _) in enumerate(order)
+        if not shown and work.by and rule.limit
+    ]
+    cells = [*map(expression_sql, by), *map(expression_sql, items), *hidden]
+    query = f"SELECT {'DISTINCT ' if rule.distinct else ''}{', '.join(cells)} FROM {quote(frame)}"
+    if rule.where is not None:
+        query += f" WHERE {expression_sql(rule.where)}"
+    groups = list(dict.fromkeys([*by, *rule.group_by])) if is_grouped(rule) else []
+    if groups:
+        query += f" GROUP BY {', '.join(map(expression_sql, groups))}"
+    if rule.having is not None:
+        query += f" HAVING {expression_sql(rule.having)}"
+    if work.by and rule.limit is not None:
+        keys = [
+            f"{key if shown else quote(f'__order_{n}')}{way}"
+            for n, (key, shown, way) in enumerate(order)
+        ]
+        names = [*map(quote, work.by), *(quote(item.alias) for item in items)]
+        among = ", ".join(map(quote, work.by))
+        query = (
+            f"SELECT {', '.join(names)} FROM (SELECT *, row_number() OVER (PARTITION BY {among} "
+            f"ORDER BY {', '.join(keys) or among}) AS `__rank` FROM ({query})) "
+            f"WHERE `__rank` <= {expression_sql(rule.limit)} ORDER BY {among}, `__rank`"
+        )
+    else:
+        keys = [f"{key}{way}" for key, _, way in order]
+        if keys:
+            query += f" ORDER BY {', '.join([*map(expression_sql, by), *keys])}"
+        if rule.limit is not None:
+            query += f" LIMIT {expression_sql(rule.limit)}"
+    step = Step(work.step("profiling"), query)
+    output = work.config.metric
+    table = MetricTable(
+        step.name, output.flatten or "default", str(output.name), _labels(rule, items)
+    )
+    return RulePlan((step,), (table,), (), frame, work.by)
+
+
+def _labels(rule: Profiling, items: list[Aliased]) -> tuple[str, ...] | None:
+    """Return the selected columns of GROUP BY; None if there are none."""
+    return tuple(item.alias for item in items if item.of in rule.group_by) or None
+
+
+def _key(item: OrderItem, shown: list[tuple[object, str]]) -> tuple[str, bool, str]:
+    """Return a sort key, whether it is an item's alias, and its direction."""
+    way = {None: "", True: " DESC", False: " ASC"}[item.descending]
+    alias = next((alias for of, alias in shown if of == item.of), None)
+    return (expression_sql(item.of), False, way) if alias is None else (quote(alias), True, way)
+
+
+NUMBERS = ("min", "max", "avg", "std_dev", "variance", "kurtosis")
+"""Statistics of numeric columns only; null for other types, and where there is no value."""
+
+SEED = 1
+"""Sampling seed, so that the same data gives the same sample."""
+
+
+def lower_column_profiling(rule: Listing | None, work: LoweringContext) -> RulePlan:
+    """Return the steps ``column_statistics``, one row for all columns, and ``column_profile``.
+
+    The profile has one row per column, and reads the source once.
+    """
+    columns = _columns(rule, work)
+    places, approximate = _places(work), work.flag("approx.distinct.count", default=True)
+    cells: list[str] = []
+    rows = []
+    for number, (name, of) in enumerate(columns):
+        found = _statistics(of, places, approximate=approximate)
+        cells += [f"{sql} AS {quote(f'__{number}_{key}')}" for key, sql in found.items()]
+        kind = type_of(of)
+        shown = kind["type"] if isinstance(kind, dict) else str(kind)
+        rows.append(
+            f"named_struct('column_name', {literal(name)}, 'data_type', {literal(shown)}, "
+            + ", ".join(f"{literal(key)}, {quote(f'__{number}_{key}')}" for key in found)
+            + ")"
+        )
+    statistics = work.step("column_statistics")
+    steps = (
+        Step(
+            statistics,
+            f"SELECT {work.group_columns}{', '.join(cells)} FROM {work.table}{_sample_clause(work)}{work.group_by_clause()}",
+        ),
+        Step(
+            work.step("column_profile"),
+            f"SELECT {work.group_columns}inline(array({', '.join(rows)})) FROM {quote(statistics)}",
+        ),
+    )
+    table = MetricTable(steps[-1].name, "array", "column_details", ("column_name",))
+    return RulePlan(steps, (table,), (), work.source, work.by)
+
+
+def _columns(rule: Listing | None, work: LoweringContext) -> list[tuple[str, Expression]]:
+    items = [(i.alias, i.of) for i in (rule.items if rule else ()) if isinstance(i, Aliased)]
+    if not items:
+        fields = work.scope.schema(work.source).struct["fields"]
+        plain = [f for f in fields if isinstance(f["type"], str) and f["type"] not in NESTED]
+        items = [
+            (f["name"], ColumnNode(work.source, f["name"], f["type"]))
+            for f in plain
+            if f["name"] not in work.by
+        ]
+    for name, of in items:
+        if isinstance(type_of(of), dict):
+            raise work.error(f"the column {name!r} is nested; only plain ones have profiles")
+    if not items:
+        raise work.error("there is no column to look at")
+    return items
+
+
+def _statistics(of: Expression, places: int, *, approximate: bool) -> dict[str, str]:
+    """Return the SQL of a column's statistics by name."""
+    sql = expression_sql(of)
+    length = f"length(CAST({sql} AS STRING))"
+    kind = str(type_of(of)).partition("(")[0]
+    value = f"CAST({sql} AS DOUBLE)" if kind in NUMERIC else "CAST(NULL AS DOUBLE)"
+    functions = dict(
+        zip(NUMBERS, ("min", "max", "avg", "stddev", "variance", "kurtosis"), strict=True)
+    )
+    distinct = f"approx_count_distinct({sql})" if approximate else f"count(DISTINCT {sql})"
+    return {
+        "total": "count(1)",
+        "min_col_len": f"min({length})",
+        "max_col_len": f"max({length})",
+        "avg_col_len": f"round(avg({length}), {places})",
+        **{name: f"round({function}({value}), {places})" for name, function in functions.items()},
+        "approx_distinct_count" if approximate else "distinct_count": distinct,
+        "null_count": f"count_if({sql} IS NULL)",
+    }
+
+
+def _places(work: LoweringContext) -> int:
+    said = work.option("round.scale", 3)
+    if isinstance(said, bool) or not str(said).isdecimal():
+        raise work.error(f"round.scale is a whole number, not {said!r}")
+    return int(said)
+
+
+def _sample_clause(work: LoweringContext) -> str:
+    said = work.option("dataset.sample", 1.0)
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 < said <= 1:
+        raise work.error(f"dataset.sample is a share above 0 and up to 1, not {said!r}")
+    return "" if said == 1 else f" TABLESAMPLE ({said * 100:f} PERCENT) REPEATABLE ({SEED})"
 
 
 @dataclass(frozen=True)
@@ -62,18 +226,18 @@ class Function:
         return self.value(state) if self.of("x").weight(state) else self.nothing
 
 
-def _sample(state: Any) -> float | None:
+def _sample_variance(state: Any) -> float | None:
     return state.m2 / (state.count - 1) if state.count > 1 else None
 
 
 def _root(state: Any) -> float | None:
-    variance = _sample(state)
+    variance = _sample_variance(state)
     return None if variance is None else sqrt(variance)
 
 
 _MEAN = Function(Mean, 3, lambda state: float(state.total / state.count))
 _DEVIATION = Function(StandardDeviation, 4, _root, Scale.POSITIVE)
-_VARIANCE = Function(StandardDeviation, 4, _sample, Scale.POSITIVE)
+_VARIANCE = Function(StandardDeviation, 4, _sample_variance, Scale.POSITIVE)
 FUNCTIONS = {
     "sum": Function(Sum, 3, lambda state: state.total),
     "avg": _MEAN,

@@ -1,32 +1,430 @@
-"""Row checks: completeness and schema conformance."""
+"""Row checks: accuracy, completeness, schema conformance and record checks.
+
+Each counts rows: with a match in another source, with all their values, with values that cast to
+the expected types, or marked good by a user's query. The ``lower_`` functions write them as SQL
+steps; the analyzers measure the same numbers by mergeable states. Record checks have no state.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from tidegauge.analyzers.core.analyzer import analyzer
-from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
+from tidegauge.analyzers.core.analyzer import ROWS, SIDES, Aggregate, Match, Request, analyzer
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, nearest
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.requests import ROWS, Aggregate, Request
-from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.core.schema import NESTED, Schema
+from tidegauge.analyzers.core.sql import literal, quote
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatchesAndCount
-from tidegauge.griffin.bind.expressions import Binder
-from tidegauge.griffin.dsl.nodes import Aliased, Listing, Name, Rule
-from tidegauge.griffin.lower.completeness import error_condition
-from tidegauge.griffin.lower.conformance import conformance_tests
-from tidegauge.griffin.lower.context import LoweringContext
-from tidegauge.griffin.measures.base import GriffinMeasure
-from tidegauge.griffin.measures.parts import Parts
-from tidegauge.griffin.measures.report import Report
-from tidegauge.griffin.measures.trees import row_sql, unqualified
+from tidegauge.griffin.bind.expressions import Binder, Scope
+from tidegauge.griffin.bind.rules import bind
+from tidegauge.griffin.bind.types import kind_of
+from tidegauge.griffin.config import ErrorCondition, RuleConfig
+from tidegauge.griffin.dsl.nodes import Accuracy, Aliased, Expression, Listing, Name, Rule
+from tidegauge.griffin.dsl.parser import parse
+from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, row_sql, unqualified
+from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step, fraction
+from tidegauge.griffin.measures.sql import (
+    NULL_MATCHES,
+    SUM,
+    expression_sql,
+    matched_condition,
+    operand,
+    side_names,
+    skipped_condition,
+)
 
-_NUMBERS = ("total", "incomplete", "complete")
-_SHARE = "completeFraction"
+
+def lower_accuracy(rule: Accuracy, work: LoweringContext) -> RulePlan:
+    """Return the steps ``miss_items``, ``miss_count``, ``total_count`` and ``accuracy``.
+
+    The last step reads source and target once, and none of the other steps.
+    """
+    null_match = null_match_of(work)
+    sides = side_names(work.scope)
+    source, target = (quote(side) for side in sides)
+    matched = matched_condition(rule, work.scope, null_match, sides)
+    skipped = skipped_condition(rule, work.scope, null_match, sides[0])
+    of = f"{work.table} AS {source}"
+    other = f"{quote(str(work.scope.frame(work.scope.target or '')))} AS {target}"
+    miss, total = work.output_column("miss"), work.output_column("total")
+    items, counted = work.step("miss_items"), work.step("miss_count")
+    found = f"EXISTS (SELECT 1 FROM {other} WHERE {matched})"
+    if skipped:
+        found = f"({found} OR ({skipped}))"
+    rows = f"SELECT {work.group_columns}{found} AS `__matched` FROM {of}"
+    misses = f"SELECT * FROM {of} LEFT ANTI JOIN {other} ON {matched}"
+    steps = (
+        Step(items, f"{misses} WHERE NOT ({skipped})" if skipped else misses, ("__missRecords",)),
+        Step(
+            counted,
+            f"SELECT {work.group_columns}count(1) AS {miss} FROM {quote(items)}{work.group_by_clause()}",
+            ("__missCount",),
+        ),
+        Step(
+            work.step("total_count"),
+            f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
+            ("__totalCount",),
+        ),
+        Step(
+            work.step("accuracy"),
+            f"SELECT {work.group_columns}`__total` AS {total}, `__miss` AS {miss}, "
+            f"`__total` - `__miss` AS {work.output_column('matched')}, "
+            f"{fraction('`__total` - `__miss`', '`__total`')} AS {work.output_column('matchedFraction')} "
+            f"FROM (SELECT {work.group_columns}count(1) AS `__total`, count_if(NOT `__matched`) AS `__miss` "
+            f"FROM ({rows}){work.group_by_clause()})",
+            ("__accuracy",),
+        ),
+    )
+    return RulePlan(steps, (MetricTable(steps[-1].name),), (items,), work.source, work.by)
+
+
+def null_match_of(work: LoweringContext) -> str:
+    """Return the ``null.match`` mode from the rule's details."""
+    said = work.option("null.match", NULL_MATCHES[0])
+    if said not in NULL_MATCHES:
+        raise work.error(f"null.match is one of {', '.join(NULL_MATCHES)}; not {said!r}")
+    return str(said)
+
+
+NULL = "hive_none"
+"""Stand-in for null among the error values."""
+
+
+def error_condition(rule: Listing | None, config: RuleConfig, scope: Scope) -> str:
+    """Return SQL that is true for incomplete rows of the source, and never null.
+
+    Without error conditions a row is incomplete if any item is null. With them, it is incomplete if
+    any condition holds: a text that matches a pattern, or one of the listed values. A null is an
+    error where ``hive_none`` is listed, and where a column has patterns only, as no pattern can
+    match it.
+
+    Raises
+    ------
+    DslError
+        If a column of an error condition is neither an item of the rule nor a column of the source.
+    """
+    said = config.details.get("expr")
+    if said is not None:
+        if not isinstance(said, str) or not said.strip():
+            raise scope.error("'expr' says when a row is complete, in SQL", None, "plan", None)
+        return f"NOT coalesce((\n{said}\n), false)"
+    items = [item for item in (rule.items if rule else ()) if isinstance(item, Aliased)]
+    if not config.errors:
+        if not items:
+            raise scope.error("there is no column to look at", None, "plan", None)
+        return " OR ".join(f"{operand(item.of, SUM)} IS NULL" for item in items)
+    columns: dict[str, list[ErrorCondition]] = {}
+    for one in config.errors:
+        columns.setdefault(one.column.casefold(), []).append(one)
+    return " OR ".join(
+        _error(_column(some[0].column, items, scope), some) for some in columns.values()
+    )
+
+
+def _column(name: str, items: Sequence[Aliased], scope: Scope) -> Expression:
+    found = next((i.of for i in items if i.alias.casefold() == name.casefold()), None)
+    return Binder(scope, (scope.source,)).bind(Name(name)) if found is None else found
+
+
+def _error(column: Expression, conditions: Sequence[ErrorCondition]) -> str:
+    """Return SQL for the error conditions of one column."""
+    text = f"CAST({operand(column, 0)} AS STRING)"
+    tests = []
+    values = [v for one in conditions if one.kind == "enumeration" for v in one.values]
+    patterns = [v for one in conditions if one.kind == "regex" for v in one.values]
+    if NULL in values or not values:
+        tests.append(f"{operand(column, SUM)} IS NULL")
+    texts = [value for value in values if value != NULL]
+    if texts:
+        tests.append(f"coalesce({text} IN ({', '.join(map(literal, texts))}), false)")
+    tests += [f"coalesce({text} RLIKE {literal(pattern)}, false)" for pattern in patterns]
+    return " OR ".join(tests)
+
+
+def lower_completeness(rule: Listing | None, work: LoweringContext) -> RulePlan:
+    """Return ``incomplete_records``, ``total_count``, ``incomplete_count`` and ``complete_count``.
+
+    These are steps; the last has the metric, and reads the source once.
+    """
+    bad = error_condition(rule, work.config, work.scope)
+    total, incomplete = work.output_column("total"), work.output_column("incomplete")
+    records = work.step("incomplete_records")
+    return RulePlan(
+        (
+            Step(records, f"SELECT * FROM {work.table} WHERE {bad}", ("__incompleteRecords",)),
+            Step(
+                work.step("total_count"),
+                f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
+                ("__totalCount",),
+            ),
+            Step(
+                work.step("incomplete_count"),
+                f"SELECT {work.group_columns}count(1) AS {incomplete} FROM {quote(records)}{work.group_by_clause()}",
+                ("__incompleteCount",),
+            ),
+            Step(work.step("complete_count"), counts(work, work.table, bad)),
+        ),
+        (MetricTable(work.step("complete_count")),),
+        (records,),
+        work.source,
+        work.by,
+    )
+
+
+def counts(work: LoweringContext, of: str, bad: str) -> str:
+    """Return the query for total, incomplete and complete rows."""
+    rows = f"SELECT {work.group_columns}{bad} AS `__bad` FROM {of}"
+    return (
+        f"SELECT {work.group_columns}count(1) AS {work.output_column('total')}, "
+        f"count_if(`__bad`) AS {work.output_column('incomplete')}, "
+        f"count_if(NOT `__bad`) AS {work.output_column('complete')} FROM ({rows}){work.group_by_clause()}"
+    )
+
+
+TYPES = frozenset(
+    [
+        "bigint",
+        "binary",
+        "boolean",
+        "byte",
+        "date",
+        "dec",
+        "decimal",
+        "double",
+        "float",
+        "int",
+        "integer",
+        "long",
+        "numeric",
+        "real",
+        "short",
+        "smallint",
+        "string",
+        "timestamp",
+        "timestamp_ltz",
+        "timestamp_ntz",
+        "tinyint",
+    ]
+)
+_TYPE = re.compile(r"\s*([A-Za-z_]+)\s*(\(\s*\d{1,2}\s*(?:,\s*\d{1,2}\s*)?\))?\s*")
+
+
+def conformance_tests(work: LoweringContext) -> dict[str, str]:
+    """Return SQL by column that is true where a value casts to its type; false for null.
+
+    Raises
+    ------
+    DslError
+        If a column is unknown, or a type is not a plain one.
+    """
+    pairs = work.option("expr")
+    if not isinstance(pairs, (list, tuple)) or not pairs:
+        raise work.error("'expr' lists columns and the types that they should be of")
+    tests = {}
+    for pair in pairs:
+        if not isinstance(pair, Mapping):
+            raise work.error(f"'expr' lists columns with their types; {pair!r} is neither")
+        name = str(pair.get("column", pair.get("source.col")) or "")
+        if not name or not pair.get("type"):
+            lacks = "'type'" if name else "'column'"
+            raise work.error(
+                f"an entry of 'expr' has a 'column' and a 'type'; {dict(pair)!r} lacks {lacks}"
+            )
+        column = Binder(work.scope, (work.source,)).bind(Name(name))
+        if kind_of(column) in NESTED:
+            raise work.error(f"the column {name!r} is nested; its type cannot be compared")
+        sql = expression_sql(column)
+        tests[name] = f"try_cast({sql} AS {_type(str(pair['type']), work)}) IS NOT NULL"
+    return tests
+
+
+def _type(said: str, work: LoweringContext) -> str:
+    match = _TYPE.fullmatch(said)
+    name = match[1].casefold() if match else said
+    if (
+        match is None
+        or name not in TYPES
+        or (match[2] and name not in {"dec", "decimal", "numeric"})
+    ):
+        near = nearest(name, TYPES)
+        raise work.error(f"{said!r} is no plain type", f"did you mean {near!r}?" if near else None)
+    return f"{name.upper()}{match[2] or ''}"
+
+
+def lower_conformance(work: LoweringContext) -> RulePlan:
+    """Return the steps ``nonconforming_records`` and ``conformance``."""
+    tests = conformance_tests(work)
+    bad = f"NOT ({' AND '.join(tests.values())})"
+    records, metric = work.step("nonconforming_records"), work.step("conformance")
+    steps = (
+        Step(records, f"SELECT * FROM {work.table} WHERE {bad}"),
+        Step(metric, counts(work, work.table, bad)),
+    )
+    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.by)
+
+
+def lower_record_check(work: LoweringContext) -> RulePlan:
+    """Return the steps ``checked_records`` and ``record_metric``.
+
+    Records have a ``__status`` of ``bad`` or ``good``. Query and condition are the user's own SQL.
+    Each is placed on its own lines, so that a trailing comment does not swallow the SQL after it.
+    """
+    query = work.config.rule or work.text("expr")
+    bad = work.text("bad.record.definition")
+    if not query.strip() or not bad.strip():
+        raise work.error(
+            "a record check has a query, and says in bad.record.definition what is bad"
+        )
+    records, metric = work.step("checked_records"), work.step("record_metric")
+    steps = (
+        Step(
+            records,
+            f"SELECT *, CASE WHEN (\n{bad}\n) THEN 'bad' ELSE 'good' END AS `__status` "
+            f"FROM (\n{query}\n)",
+        ),
+        Step(metric, counts(work, quote(records), "(`__status` = 'bad')")),
+    )
+    return RulePlan(steps, (MetricTable(metric),), (records,), work.source, work.by)
+
+
+_ACCURACY_NAMES = ("total", "miss", "matched", "matchedFraction")
+NULL_MATCHES_WITH_STATE = ("null-safe", "sql")
+"""Supported modes; ``griffin`` leaves some rows out and is lowered to SQL instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCondition:
+    """Match condition between a source row and a target row.
+
+    Attributes
+    ----------
+    text, rule : str
+        The rule's text and name.
+    source, target : str
+        Names of source and target in the rule.
+    nulls : str
+        ``null-safe`` or ``sql``.
+    """
+
+    text: str
+    rule: str
+    source: str
+    target: str
+    nulls: str
+
+    def __call__(self, data: Schema, other: Schema) -> str:
+        """Return the condition as SQL.
+
+        Raises
+        ------
+        DslError
+            If the rule does not bind to the columns.
+        """
+        frames = {self.source: data, self.target: other}
+        scope = Scope(frames, self.source, self.target, None, self.text, self.rule)
+        rule = bind(parse(self.text, "accuracy", self.rule), scope, self.text)
+        assert isinstance(rule, Accuracy)
+        return matched_condition(rule, scope, self.nulls, SIDES)
+
+
+@analyzer
+class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
+    """Griffin's accuracy: count source rows that have a matching target row.
+
+    A row counts once, however many rows match it. Null equals null and differs from the empty text;
+    with ``"null.match": "sql"`` in the details null equals nothing. In the text the target is
+    ``target``.
+
+    Parameters
+    ----------
+    rule : str
+        The rule's name.
+    expression : str
+        The condition.
+    source : str
+        Name of the data in the text.
+    details : str
+        JSON with ``null.match``; ``total``, ``miss``, ``matched``, ``matchedFraction`` to rename
+        these.
+    target : str
+        The other table or view. A change to it marks every partition as changed.
+
+    Examples
+    --------
+    >>> rule = GriffinAccuracy("users", "source.id = target.id", target="warehouse.users")
+    >>> rule.compute_metric_from(NumMatchesAndCount(46, 50)).value.metric
+    {'total': 50, 'miss': 4, 'matched': 46, 'matchedFraction': 0.92}
+    """
+
+    dq_type: ClassVar[str] = "accuracy"
+    read: ClassVar[tuple[str, ...]] = (*_ACCURACY_NAMES, "null.match")
+    state_type: ClassVar[type[State]] = NumMatchesAndCount
+    view: ClassVar[str | None] = None
+    """View of the target's rows in a job; set on the instance, not part of its identity."""
+
+    target: str = "target"
+
+    def adds(self, config: RuleConfig, scope: Scope) -> bool:
+        """Return true if the rule can be bound: a state can measure it."""
+        bind(self.parsed(), scope, self.expression)
+        return True
+
+    def compared_with(self, view: str) -> Self:
+        """Set the target's view and return self, for a job whose rules use the target's own name.
+
+        Parameters
+        ----------
+        view : str
+            The view of the target's rows.
+        """
+        object.__setattr__(self, "view", view)
+        return self
+
+    @property
+    def nulls(self) -> str:
+        """The null matching mode."""
+        return str(self.said().get("null.match", NULL_MATCHES_WITH_STATE[0]))
+
+    def check_parameters(self) -> None:
+        """Raise unless nulls match in a way that depends on single rows alone."""
+        super().check_parameters()
+        if self.nulls not in NULL_MATCHES_WITH_STATE:
+            msg = f"{self!r}: null.match is one of {', '.join(NULL_MATCHES_WITH_STATE)}, not {self.nulls!r}"
+            raise IllegalAnalyzerParameterError(msg)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The target."""
+        return (self.view or self.target,)
+
+    def column_scale(self, column: str) -> Scale:
+        """Return the scale of a number: ratio for the fraction, else count."""
+        return Scale.RATIO if column == self.key("matchedFraction") else Scale.COUNT
+
+    def requests(self, schema: Schema) -> tuple[Request, ...]:
+        """Request the number of matching rows."""
+        target = "target" if self.view is None else self.target
+        condition = RuleCondition(self.expression, self.rule, self.source, target, self.nulls)
+        return (Match(condition, self.view or self.target),)
+
+    def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
+        """Build the state from both counts."""
+        return NumMatchesAndCount(*(cells[0] or ()))
+
+    def measure(self, state: NumMatchesAndCount) -> Report:
+        """Return counts of rows, misses and matches, and the matched fraction; 1 for no rows."""
+        total, matched = state.count, state.num_matches
+        found = (total, total - matched, matched, matched / total if total else 1.0)
+        return Report(dict(zip(map(self.key, _ACCURACY_NAMES), found, strict=True)))
+
+
+_ROW_CHECK_NAMES = ("total", "incomplete", "complete")
+_SHARE_NAME = "completeFraction"
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +445,7 @@ class _RowMeasure(GriffinMeasure[Parts]):
 
     def column_scale(self, column: str) -> Scale:
         """Return the scale of a number: ratio for the fraction, else count."""
-        return Scale.RATIO if column == _SHARE else Scale.COUNT
+        return Scale.RATIO if column == _SHARE_NAME else Scale.COUNT
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the row counts."""
@@ -69,10 +467,10 @@ class _RowMeasure(GriffinMeasure[Parts]):
         row, *columns = state.parts or (NumMatchesAndCount(),)
         complete = row.count - row.num_matches
         counts = (row.count, row.num_matches, complete)
-        more = {_SHARE: complete / row.count if row.count else 1.0}
+        more = {_SHARE_NAME: complete / row.count if row.count else 1.0}
         pairs = zip(self.columns(), columns, strict=False)
         more |= {f"{self.each}.{name}": float(c.num_matches) for name, c in pairs}
-        return Report(dict(zip(map(self.key, _NUMBERS), counts, strict=True)), more)
+        return Report(dict(zip(map(self.key, _ROW_CHECK_NAMES), counts, strict=True)), more)
 
 
 @analyzer
@@ -103,7 +501,7 @@ class GriffinCompleteness(_RowMeasure):
     """
 
     dq_type: ClassVar[str] = "completeness"
-    read: ClassVar[tuple[str, ...]] = (*_NUMBERS, "error.confs", "expr")
+    read: ClassVar[tuple[str, ...]] = (*_ROW_CHECK_NAMES, "error.confs", "expr")
     each: ClassVar[str] = "nulls"
 
     def parsed(self) -> Rule:
@@ -159,7 +557,7 @@ class GriffinConformance(_RowMeasure):
     """
 
     dq_type: ClassVar[str] = "schema-conformance"
-    read: ClassVar[tuple[str, ...]] = (*_NUMBERS, "expr")
+    read: ClassVar[tuple[str, ...]] = (*_ROW_CHECK_NAMES, "expr")
     each: ClassVar[str] = "nonconforming"
 
     def check_parameters(self) -> None:

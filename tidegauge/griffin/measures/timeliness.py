@@ -1,28 +1,249 @@
-"""Timeliness: latency of rows."""
+"""Timeliness: latency of rows between two times, in milliseconds.
+
+`lower_timeliness` writes it as SQL steps; `GriffinTimeliness` measures it by a mergeable state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
 from math import floor
 from typing import Any, ClassVar
 
-from tidegauge.analyzers.core.analyzer import analyzer
+from tidegauge.analyzers.core.analyzer import (
+    ROWS,
+    Aggregate,
+    Frequencies,
+    Request,
+    Sketch,
+    analyzer,
+)
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.analyzers.core.requests import ROWS, Aggregate, Frequencies, Request, Sketch
-from tidegauge.analyzers.core.schema import Field, Schema
+from tidegauge.analyzers.core.partitions import TMST
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, Field, Schema
+from tidegauge.analyzers.core.sql import quote, wall_clock_micros
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.counts import NumMatches, NumMatchesAndCount
 from tidegauge.analyzers.measures.extremes import RangeState
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
+from tidegauge.analyzers.measures.moments import SumAndCount, sum_aggregations, sum_from
 from tidegauge.analyzers.measures.quantiles import KllState, sketch_size
-from tidegauge.analyzers.measures.sums import SumAndCount, sum_aggregations, sum_from
-from tidegauge.griffin.durations import milliseconds
-from tidegauge.griffin.lower.timeliness import label, latency_sql, ranks, step_sql
-from tidegauge.griffin.measures.base import GriffinMeasure
-from tidegauge.griffin.measures.parts import Parts
-from tidegauge.griffin.measures.report import Report
-from tidegauge.griffin.measures.trees import items_of, row_sql
+from tidegauge.griffin.bind.expressions import Binder
+from tidegauge.griffin.bind.types import kind_of
+from tidegauge.griffin.dsl.grammar import milliseconds
+from tidegauge.griffin.dsl.nodes import Aliased, Expression, Listing, Name
+from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, items_of, row_sql
+from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step
+from tidegauge.griffin.measures.sql import expression_sql
+
+
+def ranks(values: object) -> tuple[float, ...]:
+    """Parse percentile ranks, given as numbers from 0 to 1 or texts of such.
+
+    Raises
+    ------
+    SuiteError
+        If a value is not a number from 0 to 1.
+
+    Examples
+    --------
+    >>> ranks([0.95, "0.999"])
+    (0.95, 0.999)
+    """
+    if values is None:
+        return ()
+    given = values if isinstance(values, (list, tuple)) else [values]
+    found: dict[float, None] = {}
+    for value in given:
+        try:
+            number = Decimal(str(value))
+        except InvalidOperation:
+            number = Decimal(-1)
+        if isinstance(value, bool) or not 0 <= number <= 1:
+            raise SuiteError(f"percentile.values are numbers from 0 to 1; {value!r} is none")
+        found[float(number)] = None
+    return tuple(found)
+
+
+def label(name: str, rank: float) -> str:
+    """Return the unique name of a percentile.
+
+    Examples
+    --------
+    >>> [label("percentile", rank) for rank in (0.95, 0.29, 0.999, 1.0)]
+    ['percentile_95', 'percentile_29', 'percentile_99_9', 'percentile_100']
+    """
+    hundredths = f"{Decimal(repr(rank)) * 100:f}"
+    if "." in hundredths:
+        hundredths = hundredths.rstrip("0").rstrip(".")
+    return f"{name}_{hundredths.replace('.', '_')}"
+
+
+def milliseconds_sql(node: Expression, write: Callable[[Expression], str] = expression_sql) -> str:
+    """Return SQL for a bound time in milliseconds since 1970, null if it is not a time.
+
+    Whole numbers are milliseconds; dates and timestamps are read in the session's time zone, as
+    Spark does; texts may be either.
+    """
+    sql, kind = write(node), kind_of(node)
+    if kind in INTEGRAL:
+        return f"CAST({sql} AS BIGINT)"
+    if kind in NUMERIC:
+        return f"try_cast({sql} AS BIGINT)"
+    if kind in TEMPORAL:
+        return f"unix_millis(CAST({sql} AS TIMESTAMP))"
+    text = f"CAST({sql} AS STRING)"
+    number = f"try_cast(try_cast({text} AS DECIMAL(38, 9)) AS BIGINT)"
+    return f"coalesce({number}, unix_millis(try_cast({text} AS TIMESTAMP)))"
+
+
+def times_sql(
+    items: Sequence[Expression], write: Callable[[Expression], str] = expression_sql
+) -> list[str]:
+    """Return SQL for bound times in milliseconds since 1970, null if they are none.
+
+    Times that are all without a zone (DATE or TIMESTAMP_NTZ) are taken as they stand, so that a
+    change of the clocks between them is no part of the latency. All others are instants.
+    """
+    if all(kind_of(item) in {"date", "timestamp_ntz"} for item in items):
+        times = [f"CAST({write(item)} AS TIMESTAMP_NTZ)" for item in items]
+        return [f"CAST(floor({wall_clock_micros(time)} / 1000BD) AS BIGINT)" for time in times]
+    return [milliseconds_sql(item, write) for item in items]
+
+
+def latency_sql(
+    items: Sequence[Expression], write: Callable[[Expression], str] = expression_sql
+) -> str:
+    """Return SQL for a row's latency: second time minus first, null if either is.
+
+    Parameters
+    ----------
+    items : sequence of Expression
+        Bound; if there is only one, rows have a column ``__tmst`` of milliseconds.
+    write : callable
+        Writer of expressions as SQL.
+    """
+    if len(items) == 1:
+        return f"({quote(TMST)} - {milliseconds_sql(items[0], write)})"
+    begin, end = times_sql(items, write)
+    return f"({end} - {begin})"
+
+
+def step_sql(latency: str, size: int) -> str:
+    """Return SQL for the index of a latency's step: 0 for the first, negative below zero."""
+    return f"(({latency} - pmod({latency}, {size}L)) DIV {size}L)"
+
+
+def lower_timeliness(rule: Listing, work: LoweringContext) -> RulePlan:
+    """Return the steps for rows in total and in time, latencies, late rows, and metrics.
+
+    ``time_metrics`` has counts and times, ``range_metric`` the number of rows per latency step, and
+    ``percentile_metric`` percentiles. The other steps are ``total_count``, ``in_time``,
+    ``latency_items`` and ``late_records``.
+    """
+    items = [item.of for item in rule.items if isinstance(item, Aliased)]
+    if len(items) == 1:
+        items.append(Binder(work.scope, (work.source,)).bind(Name(TMST)))
+    if len(items) != 2:
+        raise work.error(f"a rule of timeliness has one or two times, not {len(items)}")
+    begin, end = times_sql(items)
+    latency, total = (
+        work.extra_column(work.option("latency", "latency")),
+        work.output_column("total"),
+    )
+    first, second = work.extra_column("__begin_ts"), work.extra_column("__end_ts")
+    measured = work.step("latency_items")
+    steps = [
+        Step(
+            work.step("total_count"),
+            f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
+        ),
+        Step(
+            work.step("in_time"),
+            f"SELECT *, {begin} AS {first}, {end} AS {second} FROM {work.table} "
+            f"WHERE {begin} IS NOT NULL AND {end} IS NOT NULL",
+            ("__inTime",),
+        ),
+        Step(
+            measured,
+            f"SELECT *, {second} - {first} AS {latency} FROM {quote(work.step('in_time'))}",
+            ("__lat",),
+        ),
+    ]
+    return _measured(work, steps, f"({end} - {begin})", latency, measured)
+
+
+def _measured(
+    work: LoweringContext, steps: list[Step], value: str, latency: str, measured: str
+) -> RulePlan:
+    threshold, size = _time(work, "threshold"), _time(work, "step.size")
+    late = work.step("late_records")
+    if threshold is not None:
+        query = f"SELECT * FROM {quote(measured)} WHERE {latency} > {threshold}L"
+        steps.append(Step(late, query, ("__lateRecords",)))
+    metric = Step(work.step("time_metrics"), _times(work, value, threshold), ("__metric",))
+    steps.append(metric)
+    tables = [MetricTable(metric.name)]
+    if size is not None:
+        step, count = work.output_column("step"), work.output_column("count")
+        query = (
+            f"SELECT {work.group_columns}{step_sql(latency, size)} AS {step}, count(1) AS {count} "
+            f"FROM {quote(measured)}{work.group_by_clause(step_sql(latency, size))}"
+        )
+        steps.append(Step(work.step("range_metric"), query, ("__rangeMetric",)))
+        name = str(work.option("step", "step"))
+        tables.append(MetricTable(steps[-1].name, "array", name, (name,), part=True))
+    percentiles = _ranks(work)
+    if percentiles:
+        name = str(work.option("percentile", "percentile"))
+        cells = ", ".join(
+            f"CAST(floor(percentile_approx({latency}, {rank!r}D, 10000)) AS BIGINT) "
+            f"AS {quote(label(name, rank))}"
+            for rank in percentiles
+        )
+        query = f"SELECT {work.group_columns}{cells} FROM {quote(measured)}{work.group_by_clause()}"
+        steps.append(Step(work.step("percentile_metric"), query, ("__percentile",)))
+        tables.append(MetricTable(steps[-1].name))
+    records = (late,) if threshold is not None else ()
+    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
+
+
+def _times(work: LoweringContext, value: str, threshold: int | None) -> str:
+    """Return the query for counts and times of all rows, measurable or not."""
+    cells = [
+        f"count(`__value`) AS {work.output_column('total')}",
+        # Exact, and truncated to a whole number as in Griffin.
+        f"sum(CAST(`__value` AS DECIMAL(20, 0))) DIV nullif(count(`__value`), 0L) AS {work.output_column('avg')}",
+        f"min(`__value`) AS {work.output_column('min')}",
+        f"max(`__value`) AS {work.output_column('max')}",
+        f"count_if(`__value` IS NULL) AS {work.output_column('unmeasurable')}",
+    ]
+    if threshold is not None:
+        cells.append(f"count_if(`__value` > {threshold}L) AS {work.output_column('late')}")
+    rows = f"SELECT {work.group_columns}{value} AS `__value` FROM {work.table}"
+    return f"SELECT {work.group_columns}{', '.join(cells)} FROM ({rows}){work.group_by_clause()}"
+
+
+def _time(work: LoweringContext, key: str) -> int | None:
+    said: Any = work.option(key)
+    if said is None:
+        return None
+    try:
+        found = milliseconds(said)
+    except ValueError as error:
+        raise work.error(f"{key}: {error}") from None
+    if key == "step.size" and found <= 0:
+        raise work.error(f"{key} is above 0, not {said!r}")
+    return found
+
+
+def _ranks(work: LoweringContext) -> tuple[float, ...]:
+    try:
+        return ranks(work.option("percentile.values"))
+    except SuiteError as error:
+        raise work.error(str(error.args[0])) from None
+
 
 RANK_ERROR = 0.001
 """Rank error of percentiles: the distance from the 99th to the 99.1th."""

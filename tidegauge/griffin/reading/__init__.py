@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
-from tidegauge.analyzers.core.secrets import hide_secrets
+from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.griffin.config import Env, Job
-from tidegauge.griffin.reading.environment import parse_env
-from tidegauge.griffin.reading.jobs import parse_job
+from tidegauge.griffin.reading.jobs import parse_env, parse_job, upgrade_legacy_job
 from tidegauge.griffin.reading.keys import MappingReader, ReadLog
-from tidegauge.griffin.reading.legacy import upgrade_legacy_job
 
 __all__ = ["read_env", "read_job"]
 

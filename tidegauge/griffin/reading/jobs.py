@@ -1,14 +1,159 @@
-"""Reader for ``dq.json``."""
+"""Readers for ``env.json`` and ``dq.json``.
+
+The oldest format of ``dq.json``, with two connectors and one rule, is converted to today's first.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from tidegauge.griffin.config import ConnectorConfig, Job, RuleConfig, SourceConfig, StreamStore
-from tidegauge.griffin.plugins import CONNECTORS
-from tidegauge.griffin.reading.keys import MappingReader
-from tidegauge.griffin.reading.measures import read_measures
-from tidegauge.griffin.reading.rules import DQ_TYPES, DSL_TYPES, read_pre_proc, read_rules
+from tidegauge.griffin.config import (
+    ConnectorConfig,
+    Env,
+    Job,
+    RuleConfig,
+    SinkConfig,
+    SourceConfig,
+    StreamStore,
+)
+from tidegauge.griffin.plugins import CONNECTORS, SINKS
+from tidegauge.griffin.reading.keys import MappingReader, ReadLog
+from tidegauge.griffin.reading.rules import (
+    DQ_TYPES,
+    DSL_TYPES,
+    read_measures,
+    read_pre_proc,
+    read_rules,
+)
+
+_LEASE = "of ZooKeeper is not used: the repository's lease and stored results replace it"
+_LEVELS = {
+    name.lower(): name
+    for name in ("WARN", "ALL", "TRACE", "DEBUG", "INFO", "ERROR", "FATAL", "OFF")
+}
+
+
+def parse_env(keys: MappingReader) -> Env:
+    """Return an environment; errors go to the log."""
+    spark = keys.inner("spark") or MappingReader({}, keys.at("spark"), keys.log)
+    level = spark.text("log.level") or "WARN"
+    env = Env(
+        spark={name: _setting(value) for name, value in spark.free("config").items()},
+        log_level=keys.log.one_of(spark.at("log.level"), "log.level", level, _LEVELS),
+        checkpoint=spark.text("checkpoint.dir"),
+        batch_interval=_positive(spark, "batch.interval"),
+        process_interval=_positive(spark, "process.interval"),
+        init_clear=spark.truth("init.clear", default=False),
+        sinks=_sinks(keys),
+        notices=_notices(keys),
+    )
+    spark.done()
+    keys.done()
+    return env
+
+
+def _setting(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _positive(keys: MappingReader, key: str) -> int:
+    found = keys.time(key, 60_000)
+    if found <= 0:
+        keys.problem("must be longer than nothing", key)
+    return found
+
+
+def _sinks(keys: MappingReader) -> tuple[SinkConfig, ...]:
+    found: dict[str, SinkConfig] = {}
+    for sink in keys.each("sinks", "persist"):
+        spelled = sink.text("type", required=True) or ""
+        kind = SINKS.spelled(spelled)
+        if kind is None and spelled:
+            sink.problem(SINKS.unknown(spelled), "type")
+        name = sink.text("name") or spelled
+        if name.casefold() in found:
+            sink.problem(f"there are two sinks {name!r}")
+        found[name.casefold()] = SinkConfig(name, kind or "", sink.free("config"))
+        sink.done()
+    return tuple(found.values())
+
+
+def _notices(keys: MappingReader) -> tuple[str, ...]:
+    for lease in keys.each("griffin.checkpoint", "info.cache"):
+        kind = lease.text("type", required=True) or ""
+        lease.log.one_of(lease.at("type"), "type", kind, {"zk": "zk", "zookeeper": "zk"})
+        lease.free("config")
+        lease.done()
+        lease.log.notices.append(f"{lease.path}: {_LEASE}")
+    for key in keys.ignored("cleaner", "mail", "sms"):
+        keys.log.notices.append(f"{keys.at(key)}: ignored, as in Griffin")
+    return tuple(keys.log.notices)
+
+
+_TOKEN = re.compile(
+    r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$(?P<source>source|target)\b"
+)
+_TYPES = {"accuracy": "accuracy", "profile": "profiling", "profiling": "profiling"}
+
+
+def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
+    """Convert a job in the oldest format to today's; return any other unchanged.
+
+    Between the two, 0.1.6 has a list of rules in ``evaluateRule``, beside ``data.sources``.
+
+    Parameters
+    ----------
+    value : object
+        A whole ``dq.json``.
+    log : ReadLog
+        Receives a notice of the old format.
+    """
+    inner = value.get("evaluateRule") if isinstance(value, Mapping) else None
+    listed = isinstance(inner, Mapping) and isinstance(inner.get("rules"), list)
+    if inner is None or listed or "data.sources" in value:
+        return value
+    log.old.append(
+        "$: 'source', 'target' and 'evaluateRule' are old; write 'data.sources' and 'evaluate.rule'"
+    )
+    old = MappingReader(value, "$", log)
+    kind = log.one_of("$.type", "type", old.take("type")[1], _TYPES)
+    sources = [
+        _source(name, inner)
+        for name in ("source", "target")
+        if (inner := old.inner(name)) is not None
+    ]
+    rule = old.inner("evaluateRule") or MappingReader({}, "$.evaluateRule", log)
+    text = rule.text("rules", required=True) or ""
+    if rule.ignored("sampleRatio"):
+        log.notices.append(
+            "$.evaluateRule.sampleRatio: ignored; the repository's own setting limits sampled records"
+        )
+    rule.done()
+    if re.search(r"\.json\(\)", _TOKEN.sub("", text)):
+        rule.problem(
+            "'.json()' is not read any more; give the connector a 'pre.proc' of 'from_json', "
+            "with the fields as its 'schema'",
+            "rules",
+        )
+    rest = {
+        key: value
+        for key, value in value.items()
+        if key not in {"type", "source", "target", "evaluateRule"}
+    }
+    text = _TOKEN.sub(lambda match: match["text"] or match["source"], text)
+    new = {"dsl.type": "griffin-dsl", "dq.type": kind, "rule": text}
+    return {**rest, "data.sources": sources, "evaluate.rule": {"rules": [new]}}  # fmt: skip
+
+
+def _source(name: str, keys: MappingReader) -> dict[str, Any]:
+    """Return a source; its connector is read and checked later, in today's format."""
+    keys.ignored("match.once")
+    inside = {key: value for key, value in keys.value.items() if key not in {"match.once", "cache"}}
+    store = keys.value.get("cache")
+    return {"name": name, "connector": inside, **({"checkpoint": store} if store else {})}
+
 
 _PROCESS = {"batch": "batch", "streaming": "streaming"}
 _FORMATS = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegauge.analyzers.core.formatting import middle_cut
 from tidegauge.griffin.dsl.errors import shorten
-from tidegauge.griffin.durations import milliseconds
+from tidegauge.griffin.dsl.grammar import milliseconds
 from tidegauge.griffin.plugins import suggested
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")

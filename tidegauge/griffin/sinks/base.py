@@ -12,8 +12,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegauge.analyzers.core.errors import GriffinConfigError, SinkError, describe
-from tidegauge.analyzers.core.secrets import hide_secrets
-from tidegauge.griffin.durations import milliseconds
+from tidegauge.analyzers.core.formatting import hide_secrets
+from tidegauge.griffin.dsl.grammar import milliseconds
 from tidegauge.griffin.plugins import load_class, suggested
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from tidegauge.analyzers.core.errors import WrongColumnTypeError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.consistency.compare.comparison import LONG_FORM
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
+from tidegauge.consistency.compare.measures import ConsistencyNumbers
 from tidegauge.consistency.compare.measuring import compare
-from tidegauge.consistency.compare.numbers import ConsistencyNumbers
 
 N, NAN, INF = None, math.nan, math.inf
 KEYS = {"missing_keys", "extra_keys", "mismatched_keys", "left_keys", "right_keys"}

@@ -12,12 +12,11 @@ from tidegauge.analyzers.core.errors import (
     PreconditionError,
     UnknownNameError,
 )
-from tidegauge.consistency.compare.alignment import Alignment, _unlike
+from tidegauge.consistency.compare.comparison import drift
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.compare.join import pair
+from tidegauge.consistency.compare.join import Alignment, _unlike, pair
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.measuring import compare, measure
-from tidegauge.consistency.drift import drift
 
 from tests.conftest import soak
 from tests.tidegauge.consistency import naive
@@ -515,7 +514,7 @@ def test_edits_beside_a_plain_dynamic_program(spark):
         spark.createDataFrame([(i, 0, v[s]) for i, v in enumerate(values)], schema) for s in (0, 1)
     )
     table = pair(a, b, Alignment(("id",), ("x",), partition_by=(), bucket_minutes=None))
-    from tidegauge.consistency.compare.collections import common
+    from tidegauge.consistency.compare.equality import common
 
     types = ({"type": "array", "elementType": "integer"},) * 2
     rows = table.selectExpr("id", f"{common('`logged_x`', '`x`', types)} AS shared").collect()

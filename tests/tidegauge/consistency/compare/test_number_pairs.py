@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import PrivateColumnError
 from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.privacy import Privacy
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
+from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs
 from tidegauge.analyzers.scan import capabilities as asked
 from tidegauge.analyzers.scan import plan
 from tidegauge.analyzers.scan.capabilities import from_arrow, workers_are_equipped
@@ -23,15 +22,16 @@ from tidegauge.consistency.compare.measures import (
     LOGGED,
     NULL_KEY,
     PRESENCE,
+    Cells,
     ConsistencyCells,
+    ConsistencyNumbers,
+    Differences,
 )
 from tidegauge.consistency.compare.measuring import measure
-from tidegauge.consistency.compare.number_pairs_worker import pair_merger, pair_scanner
-from tidegauge.consistency.compare.numbers import ConsistencyNumbers
-from tidegauge.consistency.compare.states import Cells, Differences
+from tidegauge.consistency.compare.number_pairs_job import pair_merger, pair_scanner
 
 from tests.conftest import soak
-from tidegauge.consistency.compare import number_pairs_worker
+from tidegauge.consistency.compare import number_pairs_job
 
 N, NAN, INF = None, math.nan, math.inf
 LONGS = [N, 0, 1, -7, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)]
@@ -111,8 +111,8 @@ def require_equal(found, wanted):
 
 @pytest.mark.spark
 def test_all_pairs_of_hostile_numbers_are_as_in_spark(spark, in_spark, monkeypatch):
-    monkeypatch.setattr(number_pairs_worker, "VALUES", 5_000)
-    monkeypatch.setattr(number_pairs_worker, "MOST_SKETCHES", 50)
+    monkeypatch.setattr(number_pairs_job, "VALUES", 5_000)
+    monkeypatch.setattr(number_pairs_job, "MOST_SKETCHES", 50)
     most = max(len(KINDS[a][1]) * len(KINDS[b][1]) for a, b in PAIRS)
     columns, tolerance = {}, {}
     for a, b in PAIRS:
@@ -201,7 +201,7 @@ def test_plain_numbers_take_one_job_beside_the_count_of_rows(spark):
 
 @pytest.mark.spark
 def test_segments_are_as_in_spark(spark, monkeypatch):
-    from tidegauge.analyzers.core.segments import SegmentSet
+    from tidegauge.analyzers.core.partitions import SegmentSet
 
     pairs = [(i, i % 3) for i in range(12)]
     others = {"part": [i % 2 for i in range(12)], "who": ["ann", "bob", None, "cy"] * 3}
@@ -280,8 +280,8 @@ def test_partial_results_of_parts_merge_into_those_of_the_whole(found, cut):
         ["k", "a", "b"],
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(number_pairs_worker, "MOST_SKETCHES", 1)
-        patched.setattr(number_pairs_worker, "MOST_STATISTICS", 4)
+        patched.setattr(number_pairs_job, "MOST_SKETCHES", 1)
+        patched.setattr(number_pairs_job, "MOST_STATISTICS", 4)
         parts = [partial([part], kinds) for part in (whole[:cut], whole[cut:])]
     merged = as_found(pair_merger()(batch for part in parts for batch in part))
     wanted = as_found(partial([whole], kinds))

@@ -2,8 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
-from tidegauge.consistency.compare.alignment import AlignedPart, Alignment
-from tidegauge.consistency.compare.join import pair, pair_parts
+from tidegauge.consistency.compare.join import AlignedPart, Alignment, pair, pair_parts
 
 import tidegauge as tg
 

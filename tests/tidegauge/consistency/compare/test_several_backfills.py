@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 from tidegauge.analyzers.core.errors import PreconditionError
-from tidegauge.consistency.compare.alignment import AlignedPart, Alignment
-from tidegauge.consistency.compare.join import pair_parts
+from tidegauge.consistency.compare.join import AlignedPart, Alignment, pair_parts
 from tidegauge.consistency.compare.measures import ConsistencyRows
 from tidegauge.consistency.compare.measuring import compare, measure
 

@@ -14,21 +14,26 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import read_state
-from tidegauge.analyzers.measures.quantiles import KllState
-from tidegauge.analyzers.measures.sketch_pairs import SketchPairs
+from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.consistency.compare.distributions import (
     QUANTILES,
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
+    ConsistencyTexts,
 )
 from tidegauge.consistency.compare.equality import Tolerance, holds, minus, same, shape
-from tidegauge.consistency.compare.maps import ConsistencyKeys
-from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
-from tidegauge.consistency.compare.numbers import ConsistencyNumbers
-from tidegauge.consistency.compare.states import Cells, Differences, KeyCounts, RowPresence
-from tidegauge.consistency.compare.texts import ConsistencyTexts
+from tidegauge.consistency.compare.measures import (
+    Cells,
+    ConsistencyCells,
+    ConsistencyKeys,
+    ConsistencyNumbers,
+    ConsistencyRows,
+    Differences,
+    KeyCounts,
+    RowPresence,
+)
 
 from tests.conftest import soak
 

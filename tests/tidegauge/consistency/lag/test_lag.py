@@ -13,14 +13,24 @@ from tidegauge.analyzers.core.errors import (
     UnknownNameError,
 )
 from tidegauge.cli.main import run_command
-from tidegauge.consistency.backfill import CallableBackfill, QueryBackfill, TableBackfill
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.configuration import Configuration, GroupBy
-from tidegauge.consistency.lag.bootstrap import LagCounts
-from tidegauge.consistency.lag.estimates import LagEstimate, LagEstimates
-from tidegauge.consistency.lag.estimation import estimate_lag, lag_grid, shiftable
+from tidegauge.consistency.configuration import (
+    CallableBackfill,
+    Configuration,
+    GroupBy,
+    QueryBackfill,
+    TableBackfill,
+)
+from tidegauge.consistency.lag_estimation import (
+    LagCounts,
+    LagEstimate,
+    LagEstimates,
+    estimate_lag,
+    lag_grid,
+    shiftable,
+)
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.sampling import bucket
+from tidegauge.consistency.log.query import bucket
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
 from tidegauge.repository.repository import Repository
@@ -35,8 +45,8 @@ from tests.tidegauge.consistency.logged_queries import (
     record,
     time,
 )
+from tidegauge.consistency import lag_estimation as lag
 from tidegauge.consistency import pipeline
-from tidegauge.consistency.lag import estimation as lag
 
 
 def counted(unequal, compared=100, matched=1):

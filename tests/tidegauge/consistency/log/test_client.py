@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.consistency.log.client import QueryLog, flush_logs, log
-from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape
-from tidegauge.consistency.log.sampling import keeps
+from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape, keeps
 from tidegauge.consistency.log.schemas import LogSchema, load_schemas
 
 from tests.paths import ROOT

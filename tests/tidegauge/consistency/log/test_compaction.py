@@ -6,14 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.flatten import flatten
+from tidegauge.consistency.log.flattening import flatten
 from tidegauge.consistency.log.query import partition_folder
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
 
 import tidegauge as tg
 from tests.tidegauge.consistency.logged_queries import D5, DAY, record
-from tidegauge.consistency.log import joined_files
+from tidegauge.consistency.log import flattening
 
 JOIN = "team/search"
 SCHEMA = LogSchema.from_schemas(JOIN, record("Key", user="long"), record("Value", n="int"))
@@ -100,23 +100,23 @@ def test_files_of_clients_are_joined_in_order_up_to_a_size(tmp_path):
     names = sorted(visible(place) - {"part-0000.snappy.parquet"})
     size = max((place / name).stat().st_size for name in names)
     local = fs.LocalFileSystem()
-    assert joined_files.joinable(local, str(place)) == [tuple(names)]
-    assert joined_files.joinable(local, str(place), 2 * size + 1) == [
+    assert flattening.joinable(local, str(place)) == [tuple(names)]
+    assert flattening.joinable(local, str(place), 2 * size + 1) == [
         tuple(names[:2]),
         tuple(names[2:4]),
     ]
-    assert joined_files.joinable(local, str(place), size) == []  # each is large enough
-    assert joined_files.joinable(local, str(tmp_path / "none")) == []
+    assert flattening.joinable(local, str(place), size) == []  # each is large enough
+    assert flattening.joinable(local, str(tmp_path / "none")) == []
 
 
 def test_a_joined_file_holds_all_queries_in_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(joined_files, "ROWS", 2)
+    monkeypatch.setattr(flattening, "ROWS", 2)
     logged(tmp_path, range(5))
     place = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     local = fs.LocalFileSystem()
-    (group,) = joined_files.joinable(local, place_of(tmp_path))
+    (group,) = flattening.joinable(local, place_of(tmp_path))
     before = pq.read_table(place)
-    name = joined_files.join_files(local, place_of(tmp_path), group)
+    name = flattening.join_files(local, place_of(tmp_path), group)
     assert visible(place) == {name}
     assert {one.name for one in place.iterdir()} == {name}
     after = pq.ParquetFile(place / name)
@@ -136,21 +136,21 @@ def test_whenever_it_is_killed_nothing_is_lost_and_the_next_finishes(tmp_path):
         logged(folder, range(3))
         place = folder / "ds=2023-01-05" / "join_name=team%2Fsearch"
         mortal = fs.PyFileSystem(Mortal(steps))
-        (group,) = joined_files.joinable(mortal, str(place))
+        (group,) = flattening.joinable(mortal, str(place))
         if steps < 7:
             with pytest.raises(Killed):
-                joined_files.join_files(mortal, str(place), group)
+                flattening.join_files(mortal, str(place), group)
         else:
-            joined_files.join_files(mortal, str(place), group)
+            flattening.join_files(mortal, str(place), group)
         assert set(times(place)) == {0, 1, 2}, steps  # perhaps twice, never missing
         local = fs.LocalFileSystem()
-        joined_files.finish(local, str(place))
+        flattening.finish(local, str(place))
         assert times(place) == [0, 1, 2], steps
-        for group in joined_files.joinable(local, str(place)):
-            joined_files.join_files(local, str(place), group)
+        for group in flattening.joinable(local, str(place)):
+            flattening.join_files(local, str(place), group)
         assert times(place) == [0, 1, 2], steps
         assert len(visible(place)) == 1, steps
-        assert not joined_files.finish(local, str(place))
+        assert not flattening.finish(local, str(place))
 
 
 class Beside(Mortal):
@@ -162,10 +162,10 @@ class Beside(Mortal):
 
     def move(self, source, target):
         if self.step == "before the move":
-            joined_files.finish(self.inner, self.place)
+            flattening.finish(self.inner, self.place)
         super().move(source, target)
         if self.step == "after the move":
-            joined_files.finish(self.inner, self.place)
+            flattening.finish(self.inner, self.place)
 
 
 @pytest.mark.parametrize("step", ["before the move", "after the move"])
@@ -174,12 +174,12 @@ def test_two_processes_finish_the_same_and_nothing_is_lost_or_twice(tmp_path, st
     logged(tmp_path, range(3))
     place = place_of(tmp_path)
     beside = fs.PyFileSystem(Beside(step, place))
-    (group,) = joined_files.joinable(beside, place)
-    name = joined_files.join_files(beside, place, group)
+    (group,) = flattening.joinable(beside, place)
+    name = flattening.join_files(beside, place, group)
     assert (name is None) == (step == "before the move")
     found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     assert times(found) == [0, 1, 2]
-    assert not joined_files.finish(fs.LocalFileSystem(), place)
+    assert not flattening.finish(fs.LocalFileSystem(), place)
     assert len(visible(found)) == (3 if name is None else 1)
 
 
@@ -189,11 +189,11 @@ def test_a_file_that_is_moved_while_another_process_looks_is_not_read_twice(tmp_
     place = place_of(tmp_path)
     local = fs.LocalFileSystem()
     found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
-    (group,) = joined_files.joinable(local, place)
+    (group,) = flattening.joinable(local, place)
     with pytest.raises(Killed):
-        joined_files.join_files(fs.PyFileSystem(Mortal(2)), place, group)  # before the move
+        flattening.join_files(fs.PyFileSystem(Mortal(2)), place, group)  # before the move
     (waiting,) = (one for one in found.iterdir() if one.name.endswith(".tmp"))
-    delete = joined_files._delete
+    delete = flattening._delete
 
     def moved_meanwhile(system, folder, names):
         names = list(names)
@@ -201,8 +201,8 @@ def test_a_file_that_is_moved_while_another_process_looks_is_not_read_twice(tmp_
             waiting.rename(found / waiting.name.removeprefix(".").removesuffix(".tmp"))
         delete(system, folder, names)
 
-    monkeypatch.setattr(joined_files, "_delete", moved_meanwhile)
-    joined_files.finish(local, place)
+    monkeypatch.setattr(flattening, "_delete", moved_meanwhile)
+    flattening.finish(local, place)
     assert times(found) == [0, 1, 2]
     assert len(visible(found)) == 1
 
@@ -240,8 +240,8 @@ def test_a_run_finishes_what_a_killed_compaction_left(spark, namespace):
 
     place = place_of(plain_path(folder))
     mortal = fs.PyFileSystem(Mortal(4))  # one of three files is deleted
-    (group,) = joined_files.joinable(mortal, place)
+    (group,) = flattening.joinable(mortal, place)
     with pytest.raises(Killed):
-        joined_files.join_files(mortal, place, group)
+        flattening.join_files(mortal, place, group)
     done = flatten(spark, namespace, JOIN, "2023-01-06")
     assert [day.read for day in done.days] == [3]

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegauge.analyzers.scan.capabilities import arrow_schema
-from tidegauge.consistency.log.avro_types import struct
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.decode_worker import decoder
-from tidegauge.consistency.log.schemas import LogSchema, merged
+from tidegauge.consistency.log.decoding import decoder
+from tidegauge.consistency.log.schemas import LogSchema, merged, struct
 
 from tests.conftest import soak
 from tests.tidegauge.consistency.logged_queries import record

@@ -13,12 +13,12 @@ from tidegauge.analyzers.core.errors import NoSuchTableError, SourceError, Suite
 from tidegauge.analyzers.core.filesystems import plain_path
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.decoding import decode
-from tidegauge.consistency.log.flatten import flatten
-from tidegauge.consistency.log.retention import clean
-from tidegauge.consistency.log.sampling import keeps
+from tidegauge.consistency.log.flattening import flatten
+from tidegauge.consistency.log.query import keeps
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import (
     append_queries,
+    clean,
     create_log_table,
     log_folder,
     read_schemas,
@@ -26,7 +26,7 @@ from tidegauge.consistency.log.table import (
 )
 
 from tests.tidegauge.consistency.logged_queries import D5, DAY, record
-from tidegauge.consistency.log import flatten as flattening
+from tidegauge.consistency.log import flattening as flattening
 
 pytestmark = pytest.mark.spark
 

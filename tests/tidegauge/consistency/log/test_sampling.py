@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import SuiteError, WrongColumnTypeError
-from tidegauge.consistency.log.sampling import bucket, keeps, sample, threshold
+from tidegauge.consistency.log.query import bucket, keeps, sample, threshold
 
 from tests.conftest import soak
 

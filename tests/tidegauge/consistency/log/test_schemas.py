@@ -1,14 +1,15 @@
 """Schemas of logged queries: which columns they are, by which hash they are known, how versions are merged."""
 
 import pytest
-from tidegauge.analyzers.core.ddl import type_sql
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.consistency.log.avro_types import columns_of, readable
+from tidegauge.analyzers.core.sql import type_sql
 from tidegauge.consistency.log.schemas import (
     LogSchema,
     LogSchemas,
+    columns_of,
     load_schemas,
     merged,
+    readable,
     save_schema,
 )
 

@@ -5,10 +5,11 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.griffin.bind.rules import Scope, bind, notices
+from tidegauge.griffin.bind.expressions import Scope
+from tidegauge.griffin.bind.rules import bind, notices
 from tidegauge.griffin.dsl.nodes import Accuracy, Number, Profiling
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.lower.sql import expression_sql
+from tidegauge.griffin.measures.sql import expression_sql
 
 STRUCT = {
     "type": "struct",

@@ -12,8 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tidegauge.analyzers.core.errors import GriffinDeprecationWarning, GriffinWarning, SourceError
 from tidegauge.griffin.config import ConnectorConfig
-from tidegauge.griffin.connectors.base import Connector
-from tidegauge.griffin.connectors.conditions import condition_sql, split_outside
+from tidegauge.griffin.connectors.base import Connector, condition_sql, split_outside
 
 from tidegauge.griffin.connectors import check, open_batch, partitioned, stream
 

@@ -3,8 +3,7 @@
 from decimal import Decimal
 
 from hypothesis import strategies as st
-from tidegauge.griffin.dsl.grammar import CLAUSES, RESERVED
-from tidegauge.griffin.durations import MILLISECONDS
+from tidegauge.griffin.dsl.grammar import CLAUSES, MILLISECONDS, RESERVED
 
 from tidegauge.griffin.dsl import nodes
 

@@ -1,12 +1,11 @@
 """Running plans step by step, as a job does, for tests."""
 
 from tidegauge.analyzers.core.schema import Schema
-from tidegauge.analyzers.scan.views import Views
-from tidegauge.griffin.bind.scope import Scope
+from tidegauge.analyzers.scan.user_sql import Views
+from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.parser import parse
-
-from tidegauge.griffin.lower import lower
+from tidegauge.griffin.execution.preparation import lower
 
 
 def config(dq_type, rule="", errors=(), **details):

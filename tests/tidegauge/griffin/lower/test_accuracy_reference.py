@@ -6,7 +6,6 @@ import random
 import pyarrow as pa
 import pytest
 from tidegauge.analyzers.scan.capabilities import from_arrow
-from tidegauge.griffin.dsl.aliases import walk
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Attribute,
     BetweenNode,
@@ -16,6 +15,7 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     IsNull,
     Text,
     Unary,
+    walk,
 )
 from tidegauge.griffin.dsl.parser import parse
 

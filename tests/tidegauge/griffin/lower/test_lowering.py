@@ -4,15 +4,15 @@ import pytest
 from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import words_in
+from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.bind.rules import bind
-from tidegauge.griffin.bind.scope import Scope
 from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
 from tidegauge.griffin.dsl.parser import parse
-from tidegauge.griffin.lower.matching import side_names
-from tidegauge.griffin.lower.timeliness import label, ranks
+from tidegauge.griffin.execution.preparation import lower
+from tidegauge.griffin.measures.sql import matched_condition, side_names
+from tidegauge.griffin.measures.timeliness import label, ranks
 
 from tests.tidegauge.griffin.lower.running import config
-from tidegauge.griffin.lower import lower, matched_condition
 
 TYPES = {"id": "long", "name": "string", "ts": "timestamp", "__tmst": "long"}
 SCOPE = Scope(

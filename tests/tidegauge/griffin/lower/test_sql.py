@@ -4,7 +4,6 @@ from decimal import Decimal
 
 import pytest
 from tidegauge.analyzers.core.sql import words_in
-from tidegauge.griffin.dsl.aliases import aliases, free
 from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Aliased,
     AllOf,
@@ -21,9 +20,11 @@ from tidegauge.griffin.dsl.nodes import (  # fmt: skip
     Star,
     Text,
     Unary,
+    aliases,
+    free,
 )
 from tidegauge.griffin.dsl.parser import parse, parse_expression
-from tidegauge.griffin.lower.sql import expression_sql
+from tidegauge.griffin.measures.sql import expression_sql
 
 LITERALS = {
     "2h": "7200000", "3d": "259200000", "15s": "15000", "10m": "600000", "4ms": "4",

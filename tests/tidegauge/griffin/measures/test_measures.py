@@ -7,14 +7,13 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.metric import Scale, flatten
 from tidegauge.analyzers.scan.scan import metric_of, scan
-from tidegauge.griffin.measures.accuracy import GriffinAccuracy
 from tidegauge.griffin.measures.keys import (
     GriffinDistinctness,
     GriffinDuplication,
     GriffinUniqueness,
 )
 from tidegauge.griffin.measures.profiling import GriffinProfiling
-from tidegauge.griffin.measures.rows import GriffinCompleteness, GriffinConformance
+from tidegauge.griffin.measures.rows import GriffinAccuracy, GriffinCompleteness, GriffinConformance
 from tidegauge.griffin.measures.timeliness import GriffinTimeliness
 
 import tidegauge as tg

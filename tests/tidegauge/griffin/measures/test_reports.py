@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from tidegauge.griffin.measures.report import Report
+from tidegauge.griffin.measures.base import Report
 
 
 def numbers(rows, labels=None):

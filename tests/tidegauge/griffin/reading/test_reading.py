@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinDeprecationWarning
 from tidegauge.griffin.config import ErrorCondition, Output, StreamStore
-from tidegauge.griffin.durations import milliseconds
+from tidegauge.griffin.dsl.grammar import milliseconds
 
 from tests.conftest import soak
 from tidegauge.griffin.reading import read_env, read_job

@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, Sink
 from tidegauge.griffin.config import Env, SinkConfig
 
 from tidegauge.griffin.sinks import Sink, open_sinks
-from tidegauge.griffin.sinks import http as http_sink
+from tidegauge.griffin.sinks import builtin as http_sink
 
 VALUES = {
     "total": 10,
@@ -139,7 +139,7 @@ def test_records_in_files_of_so_many_lines(spark, tmp_path):
 
 @pytest.mark.spark
 def test_where_spark_writes_there_are_folders(spark, tmp_path):
-    from tidegauge.griffin.sinks.folders import SparkFolder
+    from tidegauge.griffin.sinks.builtin import SparkFolder
 
     folder = SparkFolder(spark, f"file://{tmp_path}/x")
     folder.write("_METRICS", ["one"])

@@ -1,7 +1,7 @@
 """Columns of a result that tell its rows apart, by the text of the query."""
 
 import pytest
-from tidegauge.griffin.sql.groups import group_labels
+from tidegauge.griffin.execution.user_sql import group_labels
 
 QUERIES = [
     ("select city, max(n) as m from t group by (city)", "city m", ("city",)),

@@ -1,8 +1,7 @@
 """Tokens of SQL, and the constants among them that are regular expressions."""
 
 import pytest
-from tidegauge.griffin.sql.patterns import _in_sql
-from tidegauge.griffin.sql.tokens import tokens
+from tidegauge.griffin.execution.user_sql import _in_sql, tokens
 
 TEXTS = [
     ("select a, b from t", ["select", "a", ",", "b", "from", "t"]),

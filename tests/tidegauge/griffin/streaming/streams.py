@@ -7,7 +7,7 @@ from tidegauge.analyzers.measures.counts import Size
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec, RunStatus
 from tidegauge.analyzers.scan.scan import metric_of, scan
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
-from tidegauge.griffin.streaming.run import run_stream
+from tidegauge.griffin.stream_jobs import run_stream
 
 TOTAL, MISS = Size(), Size(where="missed")
 MINUTE = 60_000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.griffin.config import StreamStore
-from tidegauge.griffin.streaming.clock import Clock, horizon
+from tidegauge.griffin.stream_windows import Clock, horizon
 
 SIZES = st.integers(1, 10_000)
 TIMES = st.integers(-(10**15), 10**15)

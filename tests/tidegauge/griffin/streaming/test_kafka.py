@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
-from tidegauge.griffin.streaming.run import run_stream
+from tidegauge.griffin.stream_jobs import run_stream
 
 import tidegauge as tg
 from tests.conftest import soak
@@ -82,7 +82,7 @@ RUN = """
 import os, sys
 import tidegauge as tg
 from tidegauge.griffin.config import Env, Job
-from tidegauge.griffin.streaming.run import run_stream
+from tidegauge.griffin.stream_jobs import run_stream
 from tests.tidegauge.griffin.streaming.streams import MINUTE, Counting
 from tests.tidegauge.griffin.streaming.test_kafka import parsed, topic_source
 

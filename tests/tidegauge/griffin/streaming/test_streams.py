@@ -6,8 +6,7 @@ from threading import Event
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinError
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, RuleConfig, SourceConfig
-from tidegauge.griffin.streaming.marks import read_marks, write_marks
-from tidegauge.griffin.streaming.run import run_stream
+from tidegauge.griffin.stream_jobs import read_marks, run_stream, write_marks
 
 import tidegauge as tg
 from tests.tidegauge.griffin.streaming.streams import MINUTE, Minutes

@@ -7,12 +7,12 @@ from decimal import Decimal
 import pytest
 from tidegauge.analyzers.core.errors import DQMError, NoSuchTableError, RuleError
 from tidegauge.rules.dqm import DQM
-from tidegauge.rules.outcome.validation import ValidationSet
-from tidegauge.rules.parsing.dates import check_pattern
-from tidegauge.rules.parsing.parser import ParserValidation
+from tidegauge.rules.file_parser import ParserValidation
+from tidegauge.rules.parsed_records import check_pattern
 from tidegauge.rules.policies import DQMPolicy, FailCount, FailParserCountPolicy
-from tidegauge.rules.state import DQMState
+from tidegauge.rules.record_counts import DQMState
 from tidegauge.rules.tasks import Rule
+from tidegauge.rules.verdicts import ValidationSet
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,559 @@
+"""Layouts of serialized sketches and frequencies, checked before a library reads bytes that may be damaged or crafted.
+
+A reader of Parquet takes the memory that a page's header asks for, and finds only then that the page is not
+like that. Footer and page headers are structures of Thrift's compact protocol (`parquet.thrift` and Thrift's
+specification say how); of them only what the memory of a column depends on is looked at.
+
+The DataSketches library believes numbers of levels, sizes, slots and registers as they are written: a wrong
+one may end the process when the sketch is read, merged or asked, or take all memory. Each ``require_``
+function requires that what is written there fits the other bytes, and that the values are some that the
+library keeps: no NaN, sorted where it sorts them, hashes within their range. It raises `ValueError` or
+`struct.error` if not.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.state import MAX_COUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+Fields = dict[int, tuple[int, Any]]
+"""A structure: the type and value of each field, by its number."""
+
+_I32, _I64, _LIST, _STRUCT = 5, 6, 9, 12
+"""Types of the compact protocol. A reader passes over a field of another type than its definition's."""
+_BYTE_ARRAY = 6
+"""The type of texts and binaries, whose values are of any length."""
+_ENCODINGS = {0, 2, 3, 8}
+"""Plain, by a dictionary, and runs: of these each value is in the page or in its dictionary."""
+_DEEPEST = 16
+"""Structures within each other: Parquet's own are six."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPages:
+    """The pages of one column in one row group.
+
+    Attributes
+    ----------
+    values : int
+        Values in its pages: one a row, nulls among them.
+    least : int
+        Bytes that they take in memory at least.
+    dictionary : int
+        Bytes of the texts that each value may repeat; 0 without a dictionary, and for numbers.
+    packed : int
+        Bytes of its pages as they are stored.
+    """
+
+    values: int
+    least: int
+    dictionary: int
+    packed: int
+
+    @property
+    def most(self) -> int:
+        """Bytes that the column takes in memory if each value is all that its dictionary holds."""
+        return self.least + self.values * self.dictionary
+
+
+def column_pages(file: bytes) -> list[ColumnPages]:
+    """Read the headers of all pages of a Parquet file, without their values.
+
+    Parameters
+    ----------
+    file : bytes
+        The whole file.
+
+    Returns
+    -------
+    list of ColumnPages
+        One for each column of each row group.
+
+    Raises
+    ------
+    ValueError
+        The bytes are no Parquet file, a page lies outside its column, or a column has other numbers of
+        values than there are rows, as lists have.
+
+    Examples
+    --------
+    >>> import io, pyarrow as pa, pyarrow.parquet as pq
+    >>> sink = io.BytesIO()
+    >>> pq.write_table(pa.table({"text": ["ab", "ab", "c"]}), sink)
+    >>> column_pages(sink.getvalue())
+    [ColumnPages(values=3, least=24, dictionary=11, packed=24)]
+    """
+    content = memoryview(file)  # of which parts are no copies
+    end = len(content) - 8
+    length = int.from_bytes(content[max(0, end) : end + 4], "little")
+    if end < length or file[-4:] != b"PAR1":
+        raise ValueError("not a Parquet file")
+    try:
+        footer = _Structures(content[:end], end - length).fields()
+        groups = [one for _, one in _field(footer, 4, _LIST)]
+        rows = [_field(group, 3, _I64) for group in groups]
+        if sum(rows) != _field(footer, 3, _I64):
+            raise ValueError(f"{_field(footer, 3, _I64)} rows, of which {sum(rows)} are there")
+        elements = [one for _, one in _field(footer, 2, _LIST)]
+        kinds = [one for one in elements if not _field(one, 5, _I32, 0)]  # that has no others in it
+        return [
+            _pages(content[: end - length], _field(one, 3, _STRUCT), number, kind)
+            for group, number in zip(groups, rows, strict=True)
+            for (_, one), kind in zip(_field(group, 1, _LIST), kinds, strict=True)
+        ]
+    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("structures that are not Parquet's") from error
+
+
+def _field(fields: Fields, number: int, kind: int, default: Any = None) -> Any:
+    """Return the value of a field.
+
+    Raises
+    ------
+    ValueError
+        It is of another type, or there is none and no default.
+    """
+    found, value = fields.get(number, (kind, default))
+    if found != kind or value is None:
+        raise ValueError(f"no field {number} of type {kind}")
+    return value
+
+
+def _pages(file: memoryview, column: Fields, rows: int, element: Fields) -> ColumnPages:
+    """Walk over the pages of a column from where a reader begins to where it ends."""
+    kind = _field(element, 1, _I32)
+    if _field(column, 1, _I32) != kind:
+        raise ValueError("a column of another type than its schema's")
+    start, before = _field(column, 9, _I64), _field(column, 11, _I64, 0)
+    start = before if 0 < before < start else start
+    end = start + _field(column, 7, _I64) if rows else start  # of no rows no page is written
+    if not 0 <= start <= end <= len(file):
+        raise ValueError(f"a column from byte {start} to {end} of {len(file)}")
+    values = size = dictionary = stored = 0
+    reader = _Structures(file[:end], start)
+    while reader.position < end:
+        page = reader.fields()
+        plain, packed = _field(page, 2, _I32), _field(page, 3, _I32)
+        of_dictionary, encoding, number = _contents(page)
+        reader.position += packed
+        if min(plain, packed, number) < 0 or reader.position > end:
+            raise ValueError(f"a page of {packed} bytes, {plain} unpacked, with {number} values")
+        if encoding not in _ENCODINGS:
+            raise ValueError(f"a page of the encoding {encoding}")
+        size += plain
+        stored += packed
+        if not of_dictionary:
+            values += number
+        elif number > plain:
+            raise ValueError(f"a dictionary of {number} values in {plain} bytes")
+        elif kind == _BYTE_ARRAY:
+            dictionary += plain
+    told = _field(column, 5, _I64)
+    if not values == told == rows:
+        raise ValueError(f"a column of {told} values, in its pages {values}, for {rows} rows")
+    width = max(8, _field(element, 2, _I32, 0))
+    return ColumnPages(values, max(size, width * values), dictionary, stored)
+
+
+def _contents(page: Fields) -> tuple[bool, int, int]:
+    """Return whether a page is a dictionary, its encoding, and its number of values."""
+    for number, place in ((5, 2), (7, 2), (8, 4)):  # of data, of a dictionary, of data in version 2
+        if number in page:
+            head = _field(page, number, _STRUCT)
+            return number == 7, _field(head, place, _I32), _field(head, 1, _I32)
+    raise ValueError("a page of no known kind")
+
+
+class _Structures:
+    """Reader of structures in Thrift's compact protocol, one after the other from a position on."""
+
+    def __init__(self, content: memoryview, position: int) -> None:
+        self.content, self.position = content, position
+
+    def fields(self, depth: int = 0) -> Fields:
+        """Read one structure."""
+        if depth > _DEEPEST:
+            raise ValueError(f"structures more than {_DEEPEST} deep")
+        found: Fields = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            if number in found or not 0 < number < 1 << 15:
+                raise ValueError(f"field {number} twice, or of no structure")
+            kind = head & 0xF
+            # Of a truth value the kind is the value.
+            found[number] = kind, kind == 1 if kind in {1, 2} else self._value(kind, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        match kind:
+            case 1 | 2 | 3:
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._signed()
+            case 7:
+                return self._skip(8)
+            case 8:
+                return self._skip(self._unsigned())
+            case 9 | 10:
+                return list(self._items(depth))
+            case 12:
+                return self.fields(depth + 1)
+            case _:
+                raise ValueError(f"a value of type {kind}")  # Parquet has no maps
+
+    def _items(self, depth: int) -> Iterator[Any]:
+        head = self._byte()
+        size = self._unsigned() if head >> 4 == 0xF else head >> 4
+        for _ in range(size):
+            yield head & 0xF, self._value(head & 0xF, depth)
+
+    def _byte(self) -> int:
+        value = self.content[self.position]
+        self.position += 1
+        return value
+
+    def _skip(self, size: int) -> None:
+        self.position += size
+        if self.position > len(self.content):
+            raise ValueError(f"a value of {size} bytes that ends after the file")
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while shift < 64:
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise ValueError("a number of more than 64 bits")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return value >> 1 ^ -(value & 1)
+
+
+_HEAD = struct.Struct("<8B")
+"""Longs of the preamble, version, family, four bytes of each family's own and flags among them."""
+
+
+def require_kll(sketch: bytes) -> None:
+    """Require a KLL sketch of doubles whose levels hold as many values as there are."""
+    flags, k = struct.unpack_from("<3xBH", sketch)
+    if flags & _KLL_SINGLE and not flags & _KLL_EMPTY:
+        _require_values([struct.unpack_from("<8xd", sketch)])
+    if flags & _KLL_SHORT:
+        return
+    n, least_k, number = struct.unpack_from("<8xQHB", sketch)
+    _require(0 < number <= _KLL_LEVELS and _KLL_K <= least_k <= k, "levels")
+    sizes = _kll_sizes(sketch)
+    _require(min(sizes) >= 0, "levels")
+    _require(n == sum(size << level for level, size in enumerate(sizes)), "number of values")
+    _require(n <= MAX_COUNT, "number of values")
+    _require(len(sketch) == _kll_start(number) + 8 * sum(sizes), "length")
+    low, high = struct.unpack_from("<2d", sketch, 20 + 4 * number)
+    at, levels = _kll_start(number), []
+    for size in sizes:
+        levels.append(_doubles(sketch, at, size))
+        at += 8 * size
+    _require_values(levels, (low, high), first_sorted=bool(flags & _KLL_FIRST_SORTED))
+
+
+def _doubles(sketch: bytes, at: int, size: int) -> Sequence[float]:
+    """Return values that stand in a sketch one after the other."""
+    values = array("d", sketch[at : at + 8 * size])
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def _require_values(
+    levels: Sequence[Sequence[float]],
+    ends: tuple[float, float] | None = None,
+    *,
+    first_sorted: bool = False,
+) -> None:
+    """Require values without NaN, between the least and the greatest one, and levels that are sorted.
+
+    The library compares values without asking for NaN, and merges levels above the first as sorted ones.
+    """
+    for level, values in enumerate(levels):
+        _require(not any(map(isnan, values)), "NaN")
+        if values and ends:
+            _require(ends[0] <= min(values) and max(values) <= ends[1], "least or greatest value")
+        if level or first_sorted:
+            _require(list(values) == sorted(values), "order of values")
+
+
+def kll_size(sketch: bytes) -> int:
+    """Return the parameter ``k`` of a valid KLL sketch."""
+    (k,) = struct.unpack_from("<4xH", sketch)
+    return int(k)
+
+
+def kll_values(sketch: bytes) -> Iterator[tuple[float, int]]:
+    """Yield each retained value of a valid KLL sketch and the number of values it represents, unordered.
+
+    The library's own iterator (datasketches 5.2.0) gives each value the weight 1 if the lowest level is
+    empty, as it may be after merging.
+
+    Examples
+    --------
+    >>> from datasketches import kll_doubles_sketch
+    >>> one = kll_doubles_sketch(8)
+    >>> one.update(7.0)
+    >>> list(kll_values(one.serialize()))
+    [(7.0, 1)]
+    """
+    (flags,) = struct.unpack_from("<3xB", sketch)
+    if flags & _KLL_SINGLE:
+        yield struct.unpack_from("<8xd", sketch)[0], 1
+    if flags & _KLL_SHORT:
+        return
+    sizes = _kll_sizes(sketch)
+    at = _kll_start(len(sizes))
+    for level, size in enumerate(sizes):
+        for value in struct.unpack_from(f"<{size}d", sketch, at):
+            yield value, 1 << level
+        at += 8 * size
+
+
+def _kll_sizes(sketch: bytes) -> list[int]:
+    """Return how many values each level has, the lowest first."""
+    k, m, number = struct.unpack_from("<4xHB11xB", sketch)
+    starts = struct.unpack_from(f"<20x{number}I", sketch)
+    levels = [*starts, sum(_kll_capacity(k, m, depth) for depth in range(number))]
+    return [end - start for start, end in pairwise(levels)]
+
+
+def _kll_start(levels: int) -> int:
+    """Return where the retained values begin: after the least and the greatest value."""
+    return 20 + 4 * levels + 2 * 8
+
+
+_KLL_EMPTY, _KLL_FIRST_SORTED, _KLL_SINGLE = 1, 2, 4
+_KLL_SHORT = _KLL_EMPTY | _KLL_SINGLE
+"""Flags of sketches that are empty, or of a single value: they have no levels."""
+_KLL_LEVELS = 61
+_KLL_K = 8
+
+
+def _kll_capacity(k: int, m: int, depth: int) -> int:
+    """Return the size of a level so far below the top: k, and two thirds of it for each further one."""
+    steps = [depth] if depth <= _KLL_LEVELS // 2 else [depth // 2, depth - depth // 2]
+    for step in steps:
+        k = (2 * (k << step) // 3**step + 1) >> 1
+    return max(m, k)
+
+
+def require_req(sketch: bytes) -> None:
+    """Require a REQ sketch of doubles whose levels hold as many values as there are."""
+    flags, k, number, raw = struct.unpack_from("<3xBHBB", sketch)
+    _require(_REQ_K[0] <= k <= _REQ_K[1] and k % 2 == 0, "k")
+    if flags & _REQ_EMPTY:
+        _require(len(sketch) == 8, "length")
+    elif flags & _REQ_RAW:
+        _require(number == 1 and 0 < raw <= _REQ_MOST_RAW, "levels")
+        _require(len(sketch) >= 8 + 8 * raw, "length")  # the library writes zeros behind them
+        _require_values([_doubles(sketch, 8, raw)])
+    else:
+        _require(0 < number <= _REQ_LEVELS, "levels")
+        at, n = 8, None
+        ends: tuple[float, float] | None = None
+        if number > 1:
+            n, low, high = struct.unpack_from("<Q2d", sketch, at)
+            ends = low, high
+            at += 24
+        levels: list[Sequence[float]] = []
+        for level in range(number):
+            _, section, weight, sections, size = struct.unpack_from("<QfBBxxI", sketch, at)
+            _require(weight == level and sections in _REQ_SECTIONS, "levels")
+            # Each doubling of the sections divides their size by the root of 2.
+            fitting = k / (sections / _REQ_SECTIONS[0]) ** 0.5
+            _require(abs(section - fitting) <= _REQ_ROUNDING * fitting, "size of sections")
+            at += 20
+            levels.append(_doubles(sketch, at, size))
+            at += 8 * size
+        _require(len(sketch) == at, "length")
+        total = sum(len(values) << level for level, values in enumerate(levels))
+        _require(0 < total <= MAX_COUNT and n in {None, total}, "number of values")
+        first_sorted = bool(flags & _REQ_FIRST_SORTED)
+        _require_values(levels, ends, first_sorted=first_sorted)
+
+
+_REQ_K = (4, 1024)
+_REQ_EMPTY, _REQ_RAW, _REQ_FIRST_SORTED = 4, 16, 32
+_REQ_MOST_RAW = 4
+_REQ_LEVELS = 60
+_REQ_SECTIONS = (3, 6, 12, 24, 48, 96, 192)
+_REQ_ROUNDING = 1e-4
+"""Relative tolerance of the size of sections, which is a float of 32 bits."""
+
+
+def require_hll(sketch: bytes) -> None:
+    """Require an HLL sketch with as many coupons or registers as its size says, and their summaries."""
+    lg_k, lg_slots, flags, coupons, mode = struct.unpack_from("<3x5B", sketch)
+    _require(_HLL_LG_K[0] <= lg_k <= _HLL_LG_K[1], "size")
+    form, target = mode & 3, mode >> 2
+    _require(form <= 2 and target <= 2, "form")
+    if form == 2:
+        _require_registers(sketch, lg_k, target)
+        return
+    head = (8, 12)[form]
+    if form == 1:
+        (coupons,) = struct.unpack_from("<8xI", sketch)
+    slots = 1 << min(lg_slots, lg_k)
+    if form == 1:  # a hash set that is three quarters full at most
+        fits = _HLL_LG_SET <= lg_slots <= lg_k - 3 and 4 * coupons <= 3 * slots
+    else:  # a list, which is made a set when it is full: the library writes behind a longer one
+        fits = lg_slots == _HLL_LG_LIST and coupons < slots
+    _require(fits, "coupons")
+    if flags & _HLL_EMPTY:
+        _require(coupons == 0, "coupons")
+        return
+    stored = coupons if flags & _HLL_COMPACT else slots
+    _require(len(sketch) == head + 4 * stored, "length")
+    table = struct.unpack_from(f"<{stored}I", sketch, head)
+    kept = [coupon for coupon in table if coupon]
+    _require(len(set(kept)) == len(kept) == coupons, "coupons")
+    _require(all(coupon >> _HLL_SLOT_BITS for coupon in kept), "coupons")
+    if form == 1 and not flags & _HLL_COMPACT:
+        _require(all(_is_findable(coupon, table) for coupon in kept), "coupons")
+
+
+def _is_findable(coupon: int, table: Sequence[int]) -> bool:
+    """Return whether the library finds a coupon in its hash table; else it adds it once more."""
+    mask = len(table) - 1
+    place = coupon & mask
+    stride = (coupon & (1 << _HLL_SLOT_BITS) - 1) >> mask.bit_length() | 1
+    for _ in table:
+        if table[place] in {0, coupon}:
+            return table[place] == coupon
+        place = (place + stride) & mask
+    return False
+
+
+def _require_registers(sketch: bytes, lg_k: int, target: int) -> None:
+    """Require registers within their range, and their summaries.
+
+    A register of 4 bits holds the difference from the least value of all, or 15: its value is an entry of the
+    auxiliary table then. The library looks for this entry without asking whether there is a table.
+    """
+    lg_slots, flags, least_value = struct.unpack_from("<4x3B", sketch)
+    *sums, num_least, exceptions = struct.unpack_from("<8x3d2I", sketch)
+    slots = 1 << lg_k
+    _require(all(0 <= total < float("inf") for total in sums) and sums[1] + sums[2] > 0, "sums")
+    _require(num_least <= slots and least_value <= _HLL_MAX_VALUE, "least value")
+    end = _HLL_HEAD + _HLL_BYTES[target](slots)
+    _require(len(sketch) >= end, "length")
+    registers = sketch[_HLL_HEAD:end]
+    if target:
+        _require(not exceptions, "exceptions")
+        _require(target == 1 or max(registers) <= _HLL_MAX_VALUE, "registers")
+        return
+    _require(least_value + _HLL_EXCEPTION - 1 <= _HLL_MAX_VALUE, "least value")
+    _require(_count_nibbles(registers, _HLL_EXCEPTION) == exceptions, "exceptions")
+    _require(_count_nibbles(registers, 0) == num_least, "least value")
+    if not exceptions:
+        return
+    # The table is a list of entries if it is compact, else a hash table that is at most three quarters full.
+    stored = exceptions
+    if not flags & _HLL_COMPACT:
+        stored = 1 << min(lg_slots, lg_k)
+        _require(4 * exceptions <= 3 * stored, "exceptions")
+    _require(len(sketch) == end + 4 * stored, "length")
+    entries = [entry for entry in struct.unpack_from(f"<{stored}I", sketch, end) if entry]
+    places = {entry & (slots - 1) for entry in entries}
+    _require(len(places) == len(entries) == exceptions, "exceptions")
+    for place in places:
+        nibble = registers[place >> 1] >> 4 * (place & 1) & 15
+        _require(nibble == _HLL_EXCEPTION, "exceptions")
+    smallest = least_value + _HLL_EXCEPTION
+    _require(all(entry >> _HLL_SLOT_BITS >= smallest for entry in entries), "exceptions")
+
+
+def _count_nibbles(registers: bytes, value: int) -> int:
+    """Return how many halves of bytes have a value."""
+    low, high = (bytes(b for b in range(256) if b >> shift & 15 == value) for shift in (0, 4))
+    return sum(len(registers) - len(registers.translate(None, some)) for some in (low, high))
+
+
+_HLL_LG_K = (4, 21)
+_HLL_LG_LIST, _HLL_LG_SET = 3, 5
+"""log2 of the slots of a list, and of the smallest set."""
+_HLL_EMPTY, _HLL_COMPACT = 4, 8
+_HLL_HEAD = 40
+"""Bytes before the registers."""
+_HLL_SLOT_BITS = 26
+"""Bits of a coupon, or of an entry of the auxiliary table, below its value."""
+_HLL_MAX_VALUE = 63
+_HLL_EXCEPTION = 15
+"""Register of 4 bits whose value is in the auxiliary table."""
+_HLL_BYTES = (lambda k: k // 2, lambda k: k * 3 // 4 + 1, lambda k: k)
+"""Bytes of registers of 4, 6 and 8 bits."""
+
+
+def require_frequent_items(sketch: bytes) -> None:
+    """Require a sketch of frequent texts with as many of them as it says, of the lengths before them."""
+    longs, _, _, lg_most, lg_slots, flags, _, _ = _HEAD.unpack_from(sketch)
+    _require(lg_slots <= lg_most <= _ITEMS_LG_MOST and longs in {1, 4}, "slots")
+    if longs == 1:
+        _require(bool(flags & _ITEMS_EMPTY) and len(sketch) == 8, "length")
+        return
+    number, total, offset = struct.unpack_from("<8xI4x2Q", sketch)
+    _require(not flags & _ITEMS_EMPTY and 0 < number <= 1 << lg_slots, "slots")
+    weights = struct.unpack_from(f"<{number}Q", sketch, 32)
+    _require(min(weights) > 0 and sum(weights) <= total <= MAX_COUNT, "number of values")
+    _require(offset <= total, "number of values")
+    at = 32 + 8 * number
+    texts = set()
+    for _ in range(number):
+        (length,) = struct.unpack_from("<I", sketch, at)
+        texts.add(sketch[at + 4 : at + 4 + length].decode())
+        at += 4 + length
+    _require(len(sketch) == at, "length")
+    _require(len(texts) == number, "texts")
+
+
+_ITEMS_EMPTY = 4 | 1
+_ITEMS_LG_MOST = 20
+
+
+def require_tuples(sketch: bytes, summary: int) -> None:
+    """Require a compact tuple sketch of as many entries, with summaries of so many bytes, as it says."""
+    longs, _, _, _, _, flags, _, _ = _HEAD.unpack_from(sketch)
+    _require(1 <= longs <= 3, "preamble")
+    number, theta = 0 if flags & _TUPLES_EMPTY else 1, _TUPLES_MAX_THETA
+    if longs > 1:
+        (number,) = struct.unpack_from("<8xI", sketch)
+    if longs > 2:
+        (theta,) = struct.unpack_from("<16xQ", sketch)
+    _require(0 < theta <= _TUPLES_MAX_THETA, "share of the sample")
+    _require(len(sketch) == 8 * longs + (8 + summary) * number, "length")
+    # The sample holds the hashes below its share of all; 0 marks a free slot of the library's tables.
+    hashes = [h for (h,) in struct.iter_unpack(f"<Q{summary}x", sketch[8 * longs :])]
+    _require(all(0 < h < theta for h in hashes) and len(set(hashes)) == number, "hashes")
+    _require(not flags & _TUPLES_ORDERED or hashes == sorted(hashes), "order of hashes")
+
+
+_TUPLES_EMPTY, _TUPLES_ORDERED = 4, 16
+_TUPLES_MAX_THETA = 2**63 - 1
+"""Share of the hashes that are sampled, of 2 ** 63: all of them."""
+
+
+def _require(fits: bool, what: str) -> None:  # noqa: FBT001 - as of assert
+    if not fits:
+        msg = f"its {what} does not fit its bytes"
+        raise ValueError(msg)

@@ -1,0 +1,413 @@
+"""Open a catalog table or a folder as a source, and compare the locations of tables and folders.
+
+A table is opened by its Hive files, by its Iceberg or Delta log, or else as a DataFrame; a folder by the names
+of its plain files, or by the log of its Delta table. `check_disjoint_locations` finds targets that overlap.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegauge.analyzers.core.errors import (
+    NoSuchTableError,
+    SourceError,
+    SuiteError,
+    TableFormatError,
+    describe,
+    nearest,
+)
+from tidegauge.analyzers.core.filesystems import absolute, file_system
+from tidegauge.analyzers.core.formatting import hide_secrets
+from tidegauge.analyzers.core.sql import folder_of, parts, path_table, quote, table_name, table_sql
+from tidegauge.analyzers.sources.hive_table import HiveTable, describe_table
+from tidegauge.analyzers.sources.path_source import PathSource
+from tidegauge.analyzers.sources.sources import (
+    DELTA,
+    FILE_FORMATS,
+    TABLE_FORMATS,
+    FrameSource,
+    Source,
+    check_keys,
+    is_same_folder,
+    lacks_delta,
+    list_plain_files,
+    refusal,
+    require_plain_folder,
+    table_around,
+)
+from tidegauge.analyzers.sources.table_formats import (
+    LoggedTable,
+    delta_keys,
+    has_exact_texts,
+    logged_table,
+    missing_reference,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+
+_VERSION_OPTIONS = {"versionasof", "timestampasof", "readchangefeed", "readchangedata"}
+"""Options of Delta's reader by which it does not read the newest snapshot, in lower case."""
+
+
+@dataclass
+class DeltaFolder(LoggedTable):
+    """A Delta table that is given by its folder, and need not be in a catalog.
+
+    Attributes
+    ----------
+    options : mapping of str to str
+        Options of Spark's reader.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
+
+    def _refresh(self) -> None:
+        """Do nothing: Delta looks for a newer snapshot whenever a folder is loaded."""
+
+    def _read_snapshot(self) -> DataFrame:
+        reader = self.spark.read.format(DELTA).options(**self.options)
+        if self.snapshot is not None:
+            reader = reader.option("versionAsOf", self.snapshot)
+        return reader.load(self.location)
+
+
+def open_folder(
+    spark: SparkSession,
+    name: str,
+    keys: Sequence[str] | None = None,
+    format: str = "parquet",
+    options: Mapping[str, str] | None = None,
+) -> Source:
+    """Open a folder as a source.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    name : str
+        The folder, as a path or URI.
+    keys : sequence of str, optional
+        The partition columns; all if not given.
+    format : str
+        Format of the files. A Delta table's folder is read as such if this is ``delta`` or ``parquet``.
+    options : mapping, optional
+        Options of Spark's reader.
+
+    Raises
+    ------
+    TableFormatError
+        If the folder belongs to a table that cannot be read by its folder.
+    NoSuchTableError
+        If it has no data files.
+    """
+    table = table_around(spark, name)
+    if table is None:
+        if format.casefold() in TABLE_FORMATS:
+            kind = TABLE_FORMATS[format.casefold()]
+            msg = f"{hide_secrets(name)!r} has format: {format}, but no {kind} table is there; leave format: out"
+            raise TableFormatError(msg)
+        return PathSource(spark, name, keys, format, options or {})  # type: ignore[arg-type]
+    if table.format != DELTA or not is_same_folder(table.location, name):
+        raise refusal(spark, table, name)
+    if format.casefold() not in {DELTA, "parquet"}:
+        msg = f"{hide_secrets(name)!r} is a Delta table: give the format 'delta', not {format!r}"
+        raise TableFormatError(msg)
+    return _delta_folder(spark, name, keys, options or {})
+
+
+def folder_format(spark: SparkSession, paths: Sequence[str], format: str) -> str:
+    """Return the format by which Spark reads folders as they are: ``delta`` for Delta tables.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    paths : sequence of str
+        Folders or files.
+    format : str
+        The format of plain files.
+
+    Raises
+    ------
+    TableFormatError
+        If they belong to tables that cannot be read by their folders, or if only some are Delta tables.
+    """
+    tables = {path: table_around(spark, path) for path in paths}
+    is_delta = format in {DELTA, "parquet"} and all(
+        table is not None and table.format == DELTA and is_same_folder(table.location, path)
+        for path, table in tables.items()
+    )
+    if is_delta:
+        _read_delta(spark.read, paths[0])
+        return DELTA
+    for path, table in tables.items():
+        if table is not None:
+            raise refusal(spark, table, path)
+        list_plain_files(spark, path)
+    return format
+
+
+def _delta_folder(
+    spark: SparkSession, name: str, keys: Sequence[str] | None, options: Mapping[str, str]
+) -> Source:
+    for option in options:
+        if option.casefold() in _VERSION_OPTIONS:
+            msg = (
+                f"option {option!r} of {hide_secrets(name)!r}: a run reads the newest version of a Delta"
+                " table; leave the option out, or give a view of the version that you mean"
+            )
+            raise SourceError(msg)
+    location = absolute(name).rstrip("/")
+    source = DeltaFolder(spark, name, (), DELTA, location, options=options)
+    data = _read_delta(spark.read.options(**options), name)
+    source.keys = delta_keys(spark, location)
+    source.choose_keys(keys, f"Delta table {hide_secrets(name)!r}")
+    if has_exact_texts(data, source.keys):
+        return source
+    return FrameSource(data, source.keys, name)
+
+
+def _read_delta(reader: DataFrameReader, name: str) -> DataFrame:
+    """Return the rows of the Delta table in a folder; raise if the session has no Delta Lake."""
+    try:
+        data = reader.format(DELTA).load(absolute(name))
+        _ = data.schema  # Spark Connect raises only here
+    except Exception as error:
+        reason = describe(error)
+        if "DATA_SOURCE_NOT_FOUND" in reason:
+            raise lacks_delta(name) from error
+        msg = f"cannot read the Delta table {hide_secrets(name)!r}: {reason}"
+        raise SourceError(msg) from error
+    return data
+
+
+SESSION_CATALOG = "spark_catalog"
+MAX_NAMES = 20
+"""Names of tables or databases in a message."""
+
+
+def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> Source:
+    """Open a table or view of the catalog as a source, or a folder as in ``delta.`/lake/orders` ``.
+
+    Raises
+    ------
+    NoSuchTableError
+        If it does not exist; the message suggests the closest name.
+    PartitionColumnError
+        If it is not partitioned by the requested columns.
+    TableFormatError
+        If it reads the files of a Delta, Hudi or Iceberg table as plain files.
+    """
+    from pyspark.errors import AnalysisException
+
+    if (located := path_table(name)) is not None:
+        format, folder = located
+        if format != DELTA:
+            # By such a name Spark reads all files of a Delta folder, removed ones among them.
+            require_plain_folder(spark, folder)
+        return open_folder(spark, folder, keys, format)
+    try:
+        table = spark.catalog.getTable(name)
+    except Exception as error:
+        if (problem := missing_reference(spark, name) or _misnamed(spark, name)) is not None:
+            raise NoSuchTableError(problem) from error
+        if not isinstance(error, AnalysisException) or _exists(spark, name):
+            raise
+        raise NoSuchTableError(*_no_such_table(spark, name)) from error
+    path = [part for part in (table.catalog, *(table.namespace or ()), table.name) if part]
+    full = table_name(path)
+    if table.tableType in {"VIEW", "TEMPORARY"}:
+        return FrameSource(spark.table(name), tuple(keys or ()), full)
+    found = describe_table(spark, table_sql(full))
+    logged = logged_table(spark, full, found)
+    if logged is not None:
+        logged.choose_keys(keys, f"table {name}")
+        return logged
+    partition_columns = tuple(found.partition_types)
+    if found.provider not in FILE_FORMATS or path[0] != SESSION_CATALOG or not found.location:
+        return FrameSource(
+            spark.table(name), partition_columns if keys is None else tuple(keys), full
+        )
+    checked = check_keys(keys, partition_columns, f"table {name}")
+    try:
+        require_plain_folder(spark, found.location)
+    except TableFormatError as error:
+        msg = f"table {name!r} is registered as {found.provider}, but {error}"
+        raise TableFormatError(msg) from error
+    return HiveTable(spark, full, checked, found)
+
+
+def _exists(spark: SparkSession, name: str) -> bool:
+    try:
+        return bool(spark.catalog.tableExists(name))
+    except Exception:  # noqa: BLE001 - the name does not parse; catalogs raise errors of their own
+        return False
+
+
+def _misnamed(spark: SparkSession, name: str) -> str | None:
+    """Return which part of a name is wrong: its catalog, its database, or that it is one of these.
+
+    None if the database exists. Catalogs raise errors of their own for such names, or none at all.
+    """
+    path = tuple(map(str, parts(name)))
+    *database, _ = path
+    if Path(name).exists():  # it is meant, without its `./`
+        return None
+    if _database_exists(spark, path):
+        problem = f"it is a database{_listed('its tables', _tables(spark, path))}"
+    elif not database and (databases := _databases(spark, path[0])):
+        problem = f"it is a catalog{_listed('its databases', databases)}"
+    elif not database or _database_exists(spark, database):
+        return None
+    else:
+        problem = _missing_database(spark, path)
+    return f"no table {name!r}: {problem}"
+
+
+def _missing_database(spark: SparkSession, path: Sequence[str]) -> str:
+    """Return why the database of a table's name does not exist."""
+    *database, table = path
+    named = table_name(database)
+    if len(database) > 1 and _exists(spark, table_sql(named)):
+        return f"{named} is a table, not a database"
+    catalog = database[0] if len(database) > 1 else str(spark.catalog.currentCatalog())
+    databases = _databases(spark, catalog)
+    if databases is None:
+        return f"no catalog {catalog!r}; is spark.sql.catalog.{catalog} set?"
+    if len(database) == 1 and (inside := _databases(spark, database[0])):
+        return f"{named!r} is a catalog; name its database, too: {table_name([*database, inside[0], table])}"
+    return f"no database {named!r}{_listed('there are', databases)}"
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
+    """Return the end of a message that lists names; empty if there are none."""
+    more = f", and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return f" ({what}: {', '.join(sorted(names)[:MAX_NAMES])}{more})" if names else ""
+
+
+def _database_exists(spark: SparkSession, path: Sequence[str]) -> bool:
+    try:
+        return bool(spark.catalog.databaseExists(table_sql(table_name(path))))
+    except Exception:  # noqa: BLE001 - no such catalog; catalogs raise errors of their own
+        return False
+
+
+def _databases(spark: SparkSession, catalog: str) -> list[str] | None:
+    """Return the names of a catalog's databases; None if there is no such catalog."""
+    try:
+        rows = spark.sql(f"SHOW NAMESPACES IN {quote(catalog)}").collect()
+    except Exception:  # noqa: BLE001 - see above
+        return None
+    return [row[0] for row in rows]
+
+
+def _tables(spark: SparkSession, database: Sequence[str]) -> list[str]:
+    """Return the names of a database's tables."""
+    rows = spark.sql(f"SHOW TABLES IN {table_sql(table_name(database))}").collect()
+    return [row["tableName"] for row in rows if not row["isTemporary"]]
+
+
+def _no_such_table(spark: SparkSession, name: str) -> tuple[str, str]:
+    """Return that a table is missing, and a hint at what may be meant."""
+    missing = f"no table {name!r}"
+    if Path(name).exists():
+        return missing, f"; to read what lies here under this name, write './{name}'"
+    *database, table = map(str, parts(name))
+    database = database or [spark.catalog.currentDatabase()]
+    close = nearest(table, _tables(spark, database) if _database_exists(spark, database) else ())
+    return missing, f"; did you mean '{table_name([*database, close])}'?" if close else ""
+
+
+def parent_location(spark: SparkSession, table: str) -> str | None:
+    """Return the parent folder of a folder, or the location of a table's database.
+
+    None if the database does not exist or has no location, or if Arrow has no access to it.
+    """
+    if named := folder_of(table):
+        folder = absolute(named).rstrip("/").rpartition("/")[0] or "/"
+    else:
+        *path, _ = map(str, parts(table))
+        name = ".".join(map(quote, path)) if path else quote(spark.catalog.currentDatabase())
+        if not spark.catalog.databaseExists(name):
+            return None
+        folder = spark.catalog.getDatabase(name).locationUri
+    try:
+        if folder:
+            file_system(folder)
+    except OSError:  # Arrow cannot access it
+        return None
+    return folder or None
+
+
+def check_disjoint_locations(
+    places: Mapping[str, str | None], spark: SparkSession | None = None
+) -> None:
+    """Raise if two locations are the same or one contains the other.
+
+    Parameters
+    ----------
+    places : mapping of str to str
+        Table names, folders or files, by their purpose; None for unused ones.
+    spark : SparkSession, optional
+        For the current database and the locations of tables. Without it the database is ``default``.
+
+    Raises
+    ------
+    SuiteError
+        If two of them overlap.
+
+    Examples
+    --------
+    >>> check_disjoint_locations({"table": "flights", "publish": "flights_clean", "quarantine": None})
+    >>> check_disjoint_locations({"path": "file:/lake/a/", "publish": "/lake/a"})
+    Traceback (most recent call last):
+    ...
+    tidegauge.analyzers.core.errors.SuiteError: path 'file:/lake/a/' and publish '/lake/a' are one place; give each its own
+    """
+    given = [(what, text, _places(text, spark)) for what, text in places.items() if text]
+    for i, (what, text, lies) in enumerate(given):
+        for other, second, there in given[:i]:
+            pairs = [(a, b) for a in lies for b in there]
+            if any(a == b for a, b in pairs):
+                told = "are one place"
+            elif any(a.startswith(f"{b}/") or b.startswith(f"{a}/") for a, b in pairs):
+                told = "lie one in the other"
+            else:
+                continue
+            msg = f"{other} {second!r} and {what} {text!r} {told}; give each its own"
+            raise SuiteError(msg)
+
+
+def _places(text: str, spark: SparkSession | None) -> list[str]:
+    """Return a folder's normalized path, or a table's full name and, if known, its location."""
+    if folder := folder_of(text):
+        return [_path(folder)]
+    path = [str(part).casefold() for part in parts(text)]
+    if path[0] == "spark_catalog" and len(path) > 1:
+        path = path[1:]
+    if len(path) == 1:
+        path.insert(0, "default" if spark is None else spark.catalog.currentDatabase().casefold())
+    found = [".".join(map(quote, path))]
+    if spark is not None and spark.catalog.tableExists(found[0]):
+        source = open_table(spark, found[0])
+        location = source.description.location if isinstance(source, HiveTable) else None
+        found += [_path(str(location))] if location else []
+    return found
+
+
+def _path(text: str) -> str:
+    """Normalize a path: absolute, links resolved, no ``file:``, no double or trailing slashes."""
+    if "\0" in text:
+        msg = f"{text!r} is no path: it has a null character"
+        raise SourceError(msg)
+    text = re.sub(r"^file:(//[^/]*)?(?=/)", "", absolute(text), flags=re.IGNORECASE)
+    if text.startswith("/"):
+        return os.path.realpath(text).rstrip("/")
+    scheme, _, rest = re.sub(r"^s3[an]:", "s3:", text).partition(":")
+    marks = "//" if rest.startswith("//") else ""
+    return f"{scheme.casefold()}:{marks}{re.sub('/+', '/', rest.removeprefix(marks)).rstrip('/')}"

@@ -1,0 +1,577 @@
+"""Forecasts of many series at once: scales, seasonal effects, robust one-step forecasts, Holt-Winters.
+
+Values are first transformed by the scale of their metric (`transform`). The transforms stabilize the
+variance, so deviations are comparable at any level.
+
+A season (`Season`) divides time into slots that recur: the hours of a day, of a week, or the days of
+a week. A slot's occurrences are kept as deviations from the mean of the cycle around them, and its
+effect is their median. Occurrences that alarmed count only if the newest of them agree: what was
+surprising once is expected once it has been repeated.
+
+`forecast` predicts the next point robustly from the past: season, level and spread. All values are
+on the transformed scale. The past is an array of shape (series, memory), the newest point last; gaps and points excluded from training are NaN.
+
+`holt_winters_forecasts` is additive Holt-Winters exponential smoothing, ETS(A,A,A), of series with
+gaps. For a forecast error e, the level is updated by alpha e, the trend by alpha beta e and the
+seasonal component by gamma e. A gap has no error, so level and trend are extrapolated through it. See Hyndman
+and Athanasopoulos, Forecasting: principles and practice, chapter 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from tidegauge.analyzers.core.metric import Scale
+from tidegauge.repository.numerics.arrays import (
+    forward_fill,
+    median,
+    quantiles,
+    runnings,
+    zero_if_nan,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidegauge.repository.numerics.arrays import Floats
+
+
+LEAST_COUNT, LEAST_RATIO, LEAST_LOG = 0.005, 0.0025, 0.01
+LEAST_POSITIVE = 1e-12
+"""Number as which smaller positive ones count, 0 among them."""
+ROWS_UNKNOWN = 1000.0
+"""Row count assumed for a ratio whose row count is unknown."""
+
+
+class ScaleRows(dict[Scale, "NDArray[np.intp] | slice"]):
+    """Rows of the series of each scale; a slice of all of them if they have one scale.
+
+    Whoever transforms values of the same series often takes them in place of the scales.
+
+    Examples
+    --------
+    >>> rows = ScaleRows.from_scales([Scale.COUNT, Scale.RATIO, Scale.COUNT])
+    >>> rows[Scale.COUNT].tolist()
+    [0, 2]
+    """
+
+    @classmethod
+    def from_scales(cls, scales: Sequence[Scale] | ScaleRows) -> ScaleRows:
+        """Return the rows by scale; those that are given, if they are."""
+        if isinstance(scales, ScaleRows):
+            return scales
+        some = list(dict.fromkeys(scales))
+        if len(some) == 1:
+            return cls({some[0]: slice(None)})
+        return cls({scale: rows_of(scale, scales) for scale in some})
+
+
+def transform(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
+    """Apply the variance-stabilizing transform of each series' scale.
+
+    Counts: log(1 + x). Ratios: arcsin(sqrt(x)), under which a share of n rows has the standard
+    deviation 1 / (2 sqrt(n)) at any level. Positive numbers: log x. Distances: sqrt(x). All others
+    are unchanged. Non-finite values become NaN.
+
+    Parameters
+    ----------
+    values : array of float, shape (series, points)
+    scales : sequence of Scale, one for each series, or ScaleRows
+    """
+    return _apply(np.where(np.isfinite(values), values, np.nan), scales, _FORWARD)
+
+
+def restore(values: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
+    """Undo `transform`."""
+    return _apply(values, scales, _BACK)
+
+
+def least_spread(level: Floats, weights: Floats, scales: Sequence[Scale] | ScaleRows) -> Floats:
+    """Return a lower bound of the standard deviation, on the transformed scale.
+
+    Counts n: 1 / sqrt(n), at least 0.005. Shares of n rows: 1 / (2 sqrt(n)), at least 0.0025; n is
+    `ROWS_UNKNOWN` if not known. Positive numbers and distances: 0.01. Signed numbers: 0, no bound.
+
+    Parameters
+    ----------
+    level : array of float, shape (series,)
+        Expected value, on the transformed scale.
+    weights : array of float, shape (series,)
+        Rows behind the value.
+    scales : sequence of Scale, one for each series, or ScaleRows
+    """
+    out = np.zeros(len(level))
+    for scale, of in ScaleRows.from_scales(scales).items():
+        if scale is Scale.COUNT:
+            count = np.expm1(np.clip(zero_if_nan(level[of]), 0, 700))
+            out[of] = np.maximum(1 / np.sqrt(np.maximum(count, 1.0)), LEAST_COUNT)
+        elif scale is Scale.RATIO:
+            rows = np.where(weights[of] > 0, weights[of], ROWS_UNKNOWN)
+            out[of] = np.maximum(0.5 / np.sqrt(rows), LEAST_RATIO)
+        elif scale in {Scale.POSITIVE, Scale.DISTANCE}:
+            out[of] = LEAST_LOG
+    return out
+
+
+def rows_of(scale: Scale, scales: Sequence[Scale]) -> NDArray[np.intp]:
+    """Return the indices of the series of one scale."""
+    return np.flatnonzero([one is scale for one in scales])
+
+
+def _apply(
+    values: Floats,
+    scales: Sequence[Scale] | ScaleRows,
+    functions: dict[Scale, Callable[[Floats], Floats]],
+) -> Floats:
+    out = values.copy()
+    for scale, of in ScaleRows.from_scales(scales).items():
+        if scale in functions:
+            out[of] = functions[scale](values[of])
+    return out
+
+
+def _positive(y: Floats) -> Floats:
+    """Return positive numbers by their logarithms; 0 where they were no larger than the least."""
+    return np.where(y < np.log(2 * LEAST_POSITIVE), 0.0, np.exp(np.minimum(y, 709)))
+
+
+_FORWARD: dict[Scale, Callable[[Floats], Floats]] = {
+    Scale.COUNT: lambda x: np.log1p(np.maximum(x, 0)),
+    Scale.RATIO: lambda x: np.arcsin(np.sqrt(np.clip(x, 0, 1))),
+    Scale.POSITIVE: lambda x: np.log(np.maximum(x, LEAST_POSITIVE)),
+    Scale.DISTANCE: lambda x: np.sqrt(np.maximum(x, 0)),
+}
+_BACK: dict[Scale, Callable[[Floats], Floats]] = {
+    Scale.COUNT: lambda y: np.maximum(np.expm1(np.minimum(y, 709)), 0),
+    Scale.RATIO: lambda y: np.square(np.sin(np.clip(y, 0, np.pi / 2))),
+    Scale.POSITIVE: _positive,
+    Scale.DISTANCE: lambda y: np.square(np.clip(y, 0, 1e154)),
+}
+
+
+OCCURRENCES = 6
+"""Occurrences of a slot that are remembered."""
+REPEATED = 2
+"""Newest occurrences that must agree if they alarmed, or if they are the only ones."""
+AGREE = 0.6
+"""Largest difference between repeated occurrences that agree, as a share of their size."""
+NEAR_END = 5
+"""Days, and working days, that are counted from either end of a month."""
+NO_HOLIDAYS = np.array([], dtype="M8[D]")
+
+
+def month_slots(
+    days: NDArray[np.datetime64], holidays: NDArray[np.datetime64] = NO_HOLIDAYS
+) -> NDArray[np.intp]:
+    """Return the slots of days in their month, by four ways to count; -1 for none.
+
+    Days from the end of the month, days from its beginning, working days from the end and from the
+    beginning; Monday to Friday are working days, but for holidays. An unknown day has no slots.
+
+    Parameters
+    ----------
+    days : array of datetime64[D], shape (days,)
+    holidays : array of datetime64[D], optional
+
+    Returns
+    -------
+    array of int, shape (4, days)
+
+    Examples
+    --------
+    >>> month_slots(np.array(["2021-05-03", "2021-05-31"], dtype="M8[D]")).tolist()
+    [[-1, 0], [3, 31], [-1, 0], [1, -1]]
+
+    On 31 May 2021 was Memorial Day: the last working day of the month was Friday the 28th.
+
+    >>> memorial = np.array(["2021-05-31"], dtype="M8[D]")
+    >>> month_slots(np.array(["2021-05-28", "2021-05-31"], dtype="M8[D]"), memorial)[2].tolist()
+    [0, -1]
+    """
+    found = np.full((4, len(days)), -1)
+    known = ~np.isnat(days)
+    found[:, known] = _month_slots(days[known], holidays)
+    return found
+
+
+def _month_slots(
+    days: NDArray[np.datetime64], holidays: NDArray[np.datetime64]
+) -> NDArray[np.intp]:
+    months = days.astype("M8[M]")
+    first, one = months.astype("M8[D]"), np.timedelta64(1, "D")
+    after = (months + np.timedelta64(1, "M")).astype("M8[D]")
+    left = (after - days).astype(int) - 1
+    work_left = np.busday_count(days + one, after, holidays=holidays)
+    work = np.busday_count(first, days, holidays=holidays) + 1
+    works = np.is_busday(days, holidays=holidays)
+    return np.stack(
+        [
+            np.where(left < NEAR_END, left, -1),
+            (days - first).astype(int) + 1,
+            np.where(works & (work_left < NEAR_END), work_left, -1),
+            np.where(works & (work <= NEAR_END), work, -1),
+        ]
+    )
+
+
+def rolled_days(
+    days: NDArray[np.datetime64], holidays: NDArray[np.datetime64] = NO_HOLIDAYS
+) -> NDArray[np.intp]:
+    """Return the days of the month that fall due on each day, if paid before or after days off.
+
+    What is due on a day off is brought forward to the last working day before it, or put off to the
+    first one after it; within its month.
+
+    Parameters
+    ----------
+    days : array of datetime64[D], shape (days,)
+    holidays : array of datetime64[D], optional
+
+    Returns
+    -------
+    array of int, shape (2, 2, days)
+        First and last day of the month, brought forward and put off; 1 and 0 for days off.
+
+    Examples
+    --------
+    The 15th of May 2021 was a Saturday: it falls due on Friday the 14th, or on Monday the 17th.
+
+    >>> days = np.array(["2021-05-14", "2021-05-15", "2021-05-17"], dtype="M8[D]")
+    >>> rolled_days(days).tolist()
+    [[[14, 1, 17], [16, 0, 17]], [[14, 1, 15], [14, 0, 17]]]
+    """
+    found = np.empty((2, 2, len(days)), dtype=np.intp)
+    found[:, 0], found[:, 1] = 1, 0
+    works = ~np.isnat(days)
+    works[works] = np.is_busday(days[works], holidays=holidays)
+    some = days[works]
+    months = some.astype("M8[M]")
+    first, last = months.astype("M8[D]"), (months + 1).astype("M8[D]") - 1
+    before, after = (np.busday_offset(some, step, holidays=holidays) for step in (-1, 1))
+    for way, (begin, end) in enumerate(((some, after - 1), (before + 1, some))):
+        for at, day in enumerate((np.maximum(begin, first), np.minimum(end, last))):
+            found[way, at, works] = (day - first).astype(int) + 1
+    return found
+
+
+NEVER = np.iinfo(np.int32).max
+"""Column of an occurrence that there is not."""
+
+
+class Season:
+    """Occurrences of the slots of one season.
+
+    Parameters
+    ----------
+    series : int
+        Number of series.
+    slots : int
+        Slots of the season: partitions in a cycle.
+    """
+
+    def __init__(self, series: int, slots: int) -> None:
+        self.slots = slots
+        self.swing = np.full((series, slots, OCCURRENCES), np.nan)
+        self.alarmed = np.zeros(self.swing.shape, dtype=bool)
+        self.place = np.full(self.swing.shape, NEVER, dtype=np.int32)
+
+    def push(
+        self,
+        slot: int,
+        swing: Floats,
+        alarmed: NDArray[np.bool_],
+        place: int,
+        some: NDArray[np.intp] | slice = slice(None),
+    ) -> None:
+        """Add an occurrence of a slot of all series, or of some, at a column; NaN for none."""
+        for kept, new in (
+            (self.swing, swing[some]), (self.alarmed, alarmed[some]), (self.place, place)
+        ):  # fmt: skip
+            kept[some, slot, :-1] = kept[some, slot, 1:]
+            kept[some, slot, -1] = new
+
+    def forget(self, place: int) -> None:
+        """Forget occurrences before a column; those of a slot that is often missing reach far back."""
+        old = self.place < place
+        if old.any():
+            self.swing[old] = np.nan
+            self.place[old] = NEVER
+
+    def effects(
+        self,
+        points: NDArray[np.intp],
+        known: Floats,
+        newest: tuple[Floats, NDArray[np.bool_]] | None = None,
+    ) -> Floats:
+        """Return the effect of each slot beyond what is known; 0 where it explains nothing.
+
+        Each effect is shrunk as far as chance could explain it, and all of them as far as they fail
+        to reduce the deviations.
+
+        Parameters
+        ----------
+        points : array of int, shape (series,)
+            Number of points that the series have so far.
+        known : array of float, shape (series, slots)
+            Effects of a shorter season.
+        newest : tuple of array, optional
+            One more occurrence of each slot, and whether it alarmed, both of shape (series, slots).
+        """
+        kept, alarmed = self.swing, self.alarmed
+        if newest is not None:
+            kept = np.concatenate([kept, newest[0][..., None]], axis=2)
+            alarmed = np.concatenate([alarmed, newest[1][..., None]], axis=2)
+        swing = kept - known[..., None]
+        counted = ~np.isnan(swing)
+        some = np.flatnonzero(alarmed.any(axis=(1, 2)))
+        counted[some] &= ~alarmed[some] | self._repeated(some)[..., None]
+        taken = np.where(counted, swing, np.nan)
+        effects = zero_if_nan(median(taken))
+        left = np.abs(taken - effects[..., None])
+        noise = 1.4826 * median(left.reshape(len(swing), -1))
+        count = counted.sum(axis=2)
+        chance = np.square(noise[:, None] / np.where(effects == 0, np.nan, effects))
+        effects = zero_if_nan(effects * count / (count + chance))
+        before = np.where(counted, np.abs(swing), 0).sum(axis=(1, 2))
+        after = np.where(counted, np.abs(swing - effects[..., None]), 0).sum(axis=(1, 2))
+        explained = np.where(before > 0, 1 - after / before, 0)
+        gate = np.clip(explained * points / self.slots - 1, 0, 1) * (points >= 2 * self.slots)
+        found: Floats = effects * gate[:, None]
+        return found
+
+    def _repeated(self, some: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return a mask of the slots of some series whose newest occurrences all alarmed, and agree."""
+        last = self.swing[some, :, -REPEATED:]
+        size = np.abs(last).min(axis=2)
+        agree = last.max(axis=2) - last.min(axis=2) <= AGREE * size
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = agree & self.alarmed[some, :, -REPEATED:].all(axis=2)
+        return found
+
+
+LEVELS = (3, 7, 1)
+"""Window lengths of the level's median; the one with the smaller recent errors is used.
+
+The last value alone is the level of what wanders, as an autoregression of .9 does.
+"""
+WANDERS = 28
+"""Points from which it may be: of fewer, chance would choose it."""
+CLEARLY = 0.92
+"""Share of the other levels' mean root error at which it is."""
+RECENT = 35
+MIN_ERRORS_TO_JUDGE = 7
+"""Errors required to judge a level window."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Forecast of one point of each series.
+
+    Attributes
+    ----------
+    points : array of int, shape (series,)
+        Number of known points in the past.
+    centre, spread : array of float, shape (series,)
+        The expected value, and the standard deviation of earlier forecast errors.
+    freedom : array of float, shape (series,)
+        Degrees of freedom of the error's Student's t distribution.
+    errors : array of float, shape (series, memory)
+        Absolute errors that the forecast would have made at training points.
+    surprises : array of float, shape (series, memory)
+        The same, including the first of each run of points that alarmed.
+    flat : array of float, shape (series, memory)
+        The past without its season.
+    level : array of float, shape (series, memory)
+        The same, forward-filled.
+    effect : array of float, shape (series,)
+        Seasonal effect on the point.
+    """
+
+    points: NDArray[np.intp]
+    centre: Floats
+    spread: Floats
+    freedom: Floats
+    errors: Floats
+    surprises: Floats
+    flat: Floats
+    level: Floats
+    effect: Floats
+
+
+def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> Forecast:
+    """Forecast the next point.
+
+    Parameters
+    ----------
+    usable : array of float, shape (series, memory)
+        The training points of the past.
+    moved : array of float, shape (series, memory)
+        The same, and points whose errors tell of the tail, though nobody learns from them.
+    season : array of float, shape (series, memory)
+        Seasonal effects on the past.
+    effect : array of float, shape (series,)
+        Seasonal effect on the next point.
+    """
+    points = (~np.isnan(usable)).sum(axis=1)
+    flat = usable - season
+    level = forward_fill(flat)
+    ways = runnings(level, LEVELS)
+    lately = flat[:, 1:][:, -RECENT:]
+    choice = _best_level(np.abs([lately - way[:, :-1][:, -RECENT:] for way in ways]), points)
+    upto = ways[0].copy()
+    for number, way in enumerate(ways[1:], 1):
+        some = choice == number
+        upto[some] = way[some]
+    before, now = upto[:, :-1], upto[:, -1]
+    errors = np.abs(flat[:, 1:] - before)
+    middle, high = quantiles(errors, (0.5, 0.9))
+    length = np.array(LEVELS)[choice]
+    # A median of one is chosen where its errors are all there is.
+    inflation = np.sqrt(1 + 1 / np.maximum(length, LEVELS[0]) + 3 / np.maximum(points, 1))
+    return Forecast(
+        points=points,
+        centre=now + effect,
+        spread=zero_if_nan(np.fmax(1.4826 * middle, high / 1.645)) * inflation,
+        freedom=np.clip(points / 2.5, 2.5, 12),
+        errors=errors,
+        surprises=np.abs(moved[:, 1:] - season[:, 1:] - before),
+        flat=flat,
+        level=level,
+        effect=effect,
+    )
+
+
+def _best_level(errors: Floats, points: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the index of the best level window, by mean root error, robust to outliers."""
+    known = ~np.isnan(errors)
+    count = known.sum(axis=2)
+    miss = np.where(known, np.sqrt(errors), 0).sum(axis=2) / np.maximum(count, 1)
+    enough = count >= np.minimum(points / 3, MIN_ERRORS_TO_JUDGE)
+    enough[LEVELS.index(1)] &= points >= WANDERS
+    miss[LEVELS.index(1)] /= CLEARLY
+    best: NDArray[np.intp] = np.argmin(np.where(enough, miss, np.inf), axis=0)
+    return best
+
+
+N = TypeVar("N", float, "Floats")
+
+START_PARAMETERS = (0.3, 0.1, 0.1)
+"""Initial alpha, beta and gamma of the optimizer."""
+EXACT_ERROR = 1e-12
+"""Relative error below which a series counts as forecast exactly."""
+DIVERGED_COST = 1e300
+"""Cost of parameters with which the errors diverge."""
+
+
+def holt_winters_forecasts(values: Floats, begin: int, period: int) -> Floats:
+    """Forecast each point of many series one step ahead, fitting parameters to the first points.
+
+    Parameters
+    ----------
+    values : array of float, shape (series, points)
+        NaN where there is a gap. Gaps at the end are forecast from the points before them.
+    begin : int
+        Parameters are fitted to the points before this index, at least two cycles.
+    period : int
+        Points per cycle.
+
+    Returns
+    -------
+    array of float, shape (series, points)
+
+    Examples
+    --------
+    >>> values = np.array([[1, 3, 2, 4, 3, 5, np.nan, np.nan]])
+    >>> holt_winters_forecasts(values, 6, 2)[0, 6:].round(6).tolist()
+    [4.0, 6.0]
+    """
+    level, trend, season = _beginning(values[:, :begin], period)
+    rows = zip(values[:, :begin], level, trend, season, strict=True)
+    fitted = [_fit(row, float(a), float(b), c) for row, a, b, c in rows]
+    alpha, beta, gamma = np.array(fitted).reshape(-1, 3).T
+    known = (~np.isnan(values)).astype(float)
+    columns = list(np.nan_to_num(values).T), list(known.T)
+    made = _walk(*columns, level, trend, list(season.T), (alpha, beta, gamma))
+    return np.stack(made, axis=1)
+
+
+def _beginning(values: Floats, period: int) -> tuple[Floats, Floats, Floats]:
+    """Return the initial level, trend and season as Deequ computes them, tolerating gaps.
+
+    A seasonal position missing in the first cycle is taken from the next cycle that has it, minus
+    the trend up to there.
+    """
+    whole = values.shape[1] // period * period
+    cycles = values[:, :whole].reshape(len(values), -1, period)
+    trend = _mean(cycles[:, 1] - cycles[:, 0]) / period
+    seen = (~np.isnan(cycles)).argmax(axis=1)
+    first = np.take_along_axis(cycles, seen[:, None], axis=1)[:, 0] - seen * period * trend[:, None]
+    level = _mean(first)
+    return level, trend, np.nan_to_num(first - level[:, None])
+
+
+def _mean(values: Floats) -> Floats:
+    known = ~np.isnan(values)
+    mean: Floats = np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    return mean
+
+
+def _fit(values: Floats, level: float, trend: float, season: Floats) -> tuple[float, ...]:
+    """Fit alpha, beta and gamma by least squares, searching from `START_PARAMETERS`."""
+    exponent = -np.frexp(np.nanmax(np.abs(values)))[1]
+    known = (~np.isnan(values)).astype(float).tolist()
+    scaled = np.ldexp(np.nan_to_num(values), exponent).tolist()
+    state = float(np.ldexp(level, exponent)), float(np.ldexp(trend, exponent))
+    places = np.ldexp(season, exponent).tolist()
+
+    def cost(parameters: Sequence[float]) -> float:
+        alpha, beta, gamma = map(float, parameters)
+        made = _walk(scaled, known, *state, places, (alpha, beta, gamma))
+        total: float = sum(
+            k * (x - y) * (x - y) for x, k, y in zip(scaled, known, made, strict=True)
+        )
+        return total
+
+    from scipy import optimize  # which takes longer to import than all of this package's numerics
+
+    unit = cost(START_PARAMETERS)
+    if not len(scaled) * EXACT_ERROR**2 < unit < DIVERGED_COST:
+        return START_PARAMETERS
+
+    def objective(parameters: Floats) -> float:
+        return min(
+            DIVERGED_COST, cost(parameters.tolist()) / unit
+        )  # min() returns DIVERGED_COST for NaN, too
+
+    found = optimize.minimize(objective, START_PARAMETERS, method="L-BFGS-B", bounds=[(0, 1)] * 3)
+    return tuple(found.x.tolist())
+
+
+def _walk(
+    values: Sequence[N],
+    known: Sequence[N],
+    level: N,
+    trend: N,
+    season: Sequence[N],
+    parameters: tuple[N, N, N],
+) -> list[N]:
+    """Forecast one step ahead at each point, for scalars of one series or arrays of many.
+
+    ``known`` is 0 at a gap, elsewhere 1.
+    """
+    alpha, beta, gamma = parameters
+    places = list(season)
+    made = []
+    for t, (value, seen) in enumerate(zip(values, known, strict=True)):
+        place = t % len(places)
+        forecast = level + trend + places[place]
+        error = seen * (value - forecast)
+        level = level + trend + alpha * error
+        trend = trend + alpha * beta * error
+        places[place] = places[place] + gamma * error
+        made.append(forecast)
+    return made

@@ -1,0 +1,666 @@
+"""`suggest`: propose checks from rows and from history, each with its reason.
+
+Checks from the rows of a table need a scan of a sample; checks from the metric history of a dataset need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analysis import open_source
+from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
+from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, SuiteError
+from tidegauge.analyzers.core.evidence import AnomalySettings, Measurements
+from tidegauge.analyzers.core.metric import Entity, Metric, Scale
+from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEXT
+from tidegauge.analyzers.measures.cardinality import ApproxCountDistinct, ApproxUniqueValueRatio
+from tidegauge.analyzers.measures.counts import Completeness, Compliance, Size
+from tidegauge.analyzers.measures.extremes import Maximum, Minimum
+from tidegauge.analyzers.measures.histogram import NULL_KEY, Histogram
+from tidegauge.analyzers.measures.moments import Mean, StandardDeviation
+from tidegauge.analyzers.measures.texts import (
+    PATTERNS,
+    DataType,
+    MaxLength,
+    MinLength,
+    PatternMatch,
+)
+from tidegauge.analyzers.scan.spark_errors import explained_read_errors
+from tidegauge.checks.assertions import Between, format_number
+from tidegauge.checks.check import Check
+from tidegauge.checks.constraints import (
+    DATA_TYPE_GROUPS,
+    Constraint,
+    ConstraintStatus,
+    MetricConstraint,
+    PartitionResult,
+)
+from tidegauge.checks.suggestions import (
+    Suggestion,
+    Suggestions,
+    ceil2,
+    floor2,
+    make_suggestion,
+    widen,
+    wilson,
+)
+from tidegauge.checks.verification import resolve_dataset, verify
+from tidegauge.profiler import (
+    CATEGORIES,
+    FEWEST_ROWS,
+    MOSTLY,
+    ROWS_BY_CATEGORY,
+    SAMPLE_ROWS,
+    TableSample,
+    is_identifier,
+    name_of,
+    sample_analyzers,
+    sample_table,
+)
+from tidegauge.repository.detection.judge import monitor_of
+from tidegauge.repository.history.evidence import View
+from tidegauge.repository.repository import as_repository
+from tidegauge.suite import Suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegauge.repository.repository import Repository
+
+
+LEAST_COMPLETE = 0.2
+"""Minimum completeness of a column for suggesting a completeness check."""
+NEARLY_UNIQUE = 0.92
+"""Estimated share of distinct values from which uniqueness is counted exactly."""
+RANGE_MARGIN = 0.5
+"""Margin of limits beyond the least and greatest value, as a share of their distance."""
+
+Metrics = Mapping[AnyAnalyzer, Metric[Any]]
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """Metrics of a column in the rows read.
+
+    Attributes
+    ----------
+    column, kind : str
+    rows : int
+    whole : bool
+        True if these are all rows of the table.
+    metrics : mapping of Analyzer to Metric
+    """
+
+    column: str
+    kind: str
+    rows: int
+    whole: bool
+    metrics: Metrics
+
+    def value(self, analyzer: AnyAnalyzer) -> Any:
+        """Return a metric's value; None if it has no value."""
+        metric = self.metrics.get(analyzer)
+        return None if metric is None or metric.failed else metric.value
+
+    @property
+    def complete(self) -> float:
+        """The share of non-null rows."""
+        return float(self.value(Completeness(self.column)) or 0)
+
+    @property
+    def values(self) -> int:
+        """The number of non-null rows."""
+        return round(self.complete * self.rows)
+
+    @property
+    def may_be_key(self) -> bool:
+        """True if the estimates justify an exact count of unique values."""
+        alone = self.value(ApproxUniqueValueRatio((self.column,))) or 0
+        distinct = self.value(ApproxCountDistinct(self.column)) or 0
+        return min(alone, distinct / self.values) >= NEARLY_UNIQUE if self.values else False
+
+    @property
+    def may_be_category(self) -> bool:
+        """True if there are few enough distinct values to count each."""
+        if self.kind not in TEXT and self.kind not in INTEGRAL:
+            return False
+        distinct = self.value(ApproxCountDistinct(self.column)) or 0
+        # The estimate may be a little too low, so the exact count is bounded again.
+        return 0 < distinct <= min(CATEGORIES, self.values / ROWS_BY_CATEGORY)
+
+    def suggestions(self, counted: Metrics) -> Iterator[Suggestion]:
+        """Yield suggestions for the column; ``counted`` holds the metrics of the second pass."""
+        if self.complete >= LEAST_COMPLETE and self.rows >= FEWEST_ROWS:
+            yield self._complete()
+        if self.values < FEWEST_ROWS or not self.complete:
+            return
+        if self.may_be_key:
+            distinct = min(self.value(ApproxCountDistinct(self.column)), self.values)
+            alike = f"About {distinct:.0f} of {self.values}"
+            yield self._made(
+                "is_unique", reason=f"{alike} values are distinct, and none occurs twice."
+            )
+            return  # limits would not last: the numbers of a key keep growing
+        members = list(self._members(counted))
+        yield from members
+        if is_identifier(self.column, self.kind):
+            return  # the size of its numbers means nothing
+        if self.kind in NUMERIC:
+            yield from self._numbers(categories=bool(members))
+        elif self.kind in TEXT:
+            yield from self._texts(categories=bool(members))
+
+    def _made(self, method: str, *values: Any, reason: str, **named: Any) -> Suggestion:
+        seen = reason if self.whole else f"{reason} Seen in a sample of {self.rows} rows."
+        first = () if method == "has" else (self.column,)
+        return make_suggestion(
+            method, *first, *values, reason=seen, source="data", rows=self.rows, **named
+        )
+
+    def _complete(self) -> Suggestion:
+        share = self.complete
+        if share == 1:
+            return self._made("is_complete", reason=f"None of {self.rows} rows is null.")
+        least = floor2(wilson(share, self.rows)[0])
+        reason = (
+            f"{self.values} of {self.rows} rows are not null; a share of at least {format_number(least)} is"
+            " expected with 95 % confidence."
+        )
+        return self._made("is_complete", at_least=least, reason=reason)
+
+    def _members(self, counted: Metrics) -> Iterator[Suggestion]:
+        found = counted.get(category_histogram(self.column)) if self.may_be_category else None
+        if found is None or found.failed or found.value.number_of_bins > CATEGORIES + 1:
+            return
+        some = sorted(text.removeprefix("\\") for text in found.value.values if text != NULL_KEY)
+        values = some if self.kind in TEXT else sorted(map(int, some))
+        # Values missing from a sample may still occur in other rows.
+        least = {} if self.whole else {"at_least": floor2(wilson(1.0, self.values)[0])}
+        reason = f"All {self.values} values are in a set of {len(values)}."
+        yield self._made("is_contained_in", values, reason=reason, **least)
+
+    def _numbers(self, *, categories: bool) -> Iterator[Suggestion]:
+        c = self.column
+        low, high = self.value(Minimum(c)), self.value(Maximum(c))
+        if low is None or not (isfinite(low) and isfinite(high)):
+            return
+        if low >= 0:
+            reason = f"The minimum of {self.values} numbers is {format_number(low, 6)}."
+            yield self._made("is_non_negative", reason=reason)
+        if categories or low == high:
+            return
+        margin = RANGE_MARGIN * (high - low)
+        lower, upper = widen(low, high, margin)
+        between = (
+            f"{self.values} numbers lie between {format_number(low, 6)} and {format_number(high, 6)}; the margin is half their"
+            f" distance, {format_number(margin, 6)}."
+        )
+        if low < 0:
+            yield self._made("has_min", (lower, None), reason=between).of_range()
+        yield self._made("has_max", (None, upper), reason=between).of_range()
+        mean, spread = self.value(Mean(c)), self.value(StandardDeviation(c))
+        if mean is None or not spread or not (isfinite(mean) and isfinite(spread)):
+            return
+        about = f"The mean of {self.values} numbers is {format_number(mean, 6)}, their standard deviation {format_number(spread, 6)}"
+        reason = f"{about}; the mean may change by one standard deviation."
+        yield self._made("has_mean", widen(mean, mean, spread), reason=reason)
+        reason = f"{about}; from half to double of it is allowed."
+        yield self._made("has_standard_deviation", widen(spread / 2, 2 * spread, 0), reason=reason)
+
+    def _texts(self, *, categories: bool) -> Iterator[Suggestion]:
+        c = self.column
+        for name in PATTERNS:
+            pattern = PatternMatch(c, name, "ignore")
+            share = self.value(pattern) or 0.0
+            if share >= MOSTLY:
+                least = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
+                reason = f"{round(share * self.values)} of {self.values} texts match {name}."
+                yield self._made("has", pattern, Between(least), reason=reason)
+        yield from self._kind()
+        short, long = self.value(MinLength(c)), self.value(MaxLength(c))
+        if categories or short is None:
+            return
+        if short == long:
+            reason = f"All {self.values} texts have {short:.0f} characters."
+            yield self._made("has_min_length", (short, None), reason=reason)
+            yield self._made("has_max_length", (None, long), reason=reason)
+        else:
+            reason = f"The longest of {self.values} texts has {long:.0f} characters; half as many more are allowed."
+            most = float(round(1.5 * long))
+            yield self._made("has_max_length", (None, most), reason=reason).of_range()
+
+    def _kind(self) -> Iterator[Suggestion]:
+        found = self.value(DataType(self.column))
+        if found is None:
+            return
+        counts = {kind: entry.absolute for kind, entry in found.values.items()}
+        for kind in ("Boolean", "Integral", "Numeric"):
+            share = sum(counts[one] for one in DATA_TYPE_GROUPS[kind]) / self.values
+            if share >= MOSTLY:
+                least = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
+                reason = f"{round(share * self.values)} of {self.values} texts read as {kind}."
+                yield self._made("has_data_type", kind, reason=reason, **least)
+                return
+
+
+def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, str]]:
+    """Return suggestions from sampled rows, and rejected ones with reasons.
+
+    The rows are read two or three times: to find candidates, to count the values of categories, and
+    to evaluate the constraints that neither pass covers.
+    """
+    asked = [
+        a
+        for column, kind in sample.columns
+        for a in (*sample_analyzers(column, kind), *_more(column, kind))
+    ]
+    metrics = sample.measure([Size(), *asked])
+    rows = int(metrics[Size()].value)
+    columns = [
+        ColumnProfile(column, kind, rows, sample.whole, metrics) for column, kind in sample.columns
+    ]
+    columns = [seen for seen in columns if seen.kind not in {"array", "map", "variant", "struct"}]
+    few = [category_histogram(seen.column) for seen in columns if seen.may_be_category]
+    counted = sample.measure(few) if few else {}
+    found = [one for seen in columns for one in seen.suggestions(counted)]
+    return _proved(sample, {**metrics, **counted}, found)
+
+
+def category_histogram(column: str) -> Histogram:
+    """Return the analyzer that counts the values of a categorical column, null included."""
+    return Histogram(column, CATEGORIES + 1)
+
+
+def _more(column: str, kind: str) -> Iterable[AnyAnalyzer]:
+    if kind in NUMERIC:
+        return Mean(column), StandardDeviation(column)
+    return (MinLength(column), MaxLength(column)) if kind in TEXT else ()
+
+
+def _proved(
+    sample: TableSample, metrics: Metrics, drafts: list[Suggestion]
+) -> tuple[list[Suggestion], dict[str, str]]:
+    check = Check("suggested", constraints=[draft.constraint for draft in drafts])
+    lacking = [analyzer for analyzer in check.analyzers if analyzer not in metrics]
+    known = {**metrics, **(sample.measure(lacking) if lacking else {})}
+    kept, refused = [], {}
+    for draft, result in zip(drafts, check.evaluate(Measurements(known)), strict=True):
+        if result.passed:
+            kept.append(draft)
+        else:
+            refused[draft.constraint.description] = f"it does not hold: {result.message}"
+    return kept, refused
+
+
+MIN_PARTITIONS = 20
+"""Minimum number of partitions for suggesting limits."""
+MIN_PARTITIONS_DETECTOR = 28
+"""Minimum number of dated partitions for suggesting a detector: four of each weekday."""
+RARE = 0.01
+"""Lower quantile behind limits; the upper one is 1 minus it."""
+QUANTILE_MARGIN = 0.5
+"""Margin of limits beyond those quantiles, as a share of their distance."""
+MAY_FAIL = 0.05
+"""Largest share of partitions in which a suggestion may fail."""
+LARGEST_DROP = 0.25
+"""Largest 99 % quantile of weekly drops for which a week-over-week limit is suggested."""
+WEEK = timedelta(days=7)
+GOOD_SHARES = (Completeness, Compliance, PatternMatch)
+"""Shares for which only low values are bad."""
+VERIFY_BATCH_SIZE = 200
+"""Suggestions verified together, which bounds memory."""
+SCALES_WITHOUT_LIMITS = (Scale.TIME,)
+
+
+@dataclass(frozen=True)
+class MetricHistory:
+    """Finite values of one metric, in time order.
+
+    Attributes
+    ----------
+    analyzer : Analyzer
+    values, weights : sequence of float
+        A weight is the number of rows behind a value; NaN if unknown.
+    times : sequence of (str, datetime or None)
+        Segment and time of each partition.
+    """
+
+    analyzer: Analyzer[Any, Any]
+    values: Sequence[float]
+    weights: Sequence[float]
+    times: Sequence[tuple[str, datetime | None]]
+
+    @property
+    def rows(self) -> int:
+        """The known number of rows behind all values."""
+        return int(sum(weight for weight in self.weights if not isnan(weight)))
+
+    def quantile(self, share: float) -> float:
+        """Return the quantile of the values that is one of them."""
+        return sample_quantile(self.values, share)
+
+    def suggestions(self) -> Iterator[Suggestion]:
+        """Yield the suggestions from the values, not yet verified."""
+        scale = self.analyzer.scale_of(self.analyzer.name)
+        if len(self.values) < MIN_PARTITIONS or scale in SCALES_WITHOUT_LIMITS:
+            return
+        if min(self.values) == max(self.values):
+            yield from self._constant(scale)
+            return
+        if scale is Scale.RATIO:
+            yield from self._share()
+            yield from self._week()
+        else:
+            yield self._range(scale)
+        yield from self._usual()
+
+    def _made(self, method: str, *values: Any, reason: str, **named: Any) -> Suggestion:
+        rows, partitions = self.rows, len(self.values)
+        return make_suggestion(
+            method,
+            *values,
+            reason=reason,
+            source="history",
+            rows=rows,
+            partitions=partitions,
+            **named,
+        )
+
+    def _constant(self, scale: Scale) -> Iterator[Suggestion]:
+        value = self.values[0]
+        always = f"It was {format_number(value)} in all {len(self.values)} partitions."
+        if scale is Scale.RATIO and isinstance(self.analyzer, GOOD_SHARES):
+            if value > 0:
+                yield self._least(value, always)
+        elif scale in {
+            Scale.RATIO,
+            Scale.FLAG,
+            Scale.COUNT,
+        }:  # other scales are equal only by rounding
+            yield self._made("has", self.analyzer, Between(value, value), reason=always)
+
+    def _share(self) -> Iterator[Suggestion]:
+        low, high = self.quantile(RARE), self.quantile(1 - RARE)
+        rows = sample_quantile([weight for weight in self.weights if weight > 0], 0.5)
+        least = floor2(wilson(low, rows)[0])
+        behind = f"the uncertainty of {rows:.0f} rows"
+        if isinstance(self.analyzer, GOOD_SHARES):
+            if least > 0:
+                reason = (
+                    f"It was below {low:.4g} in 1 % of {len(self.values)} partitions; less {behind} that is"
+                    f" {format_number(least)}."
+                )
+                yield self._least(least, reason)
+            return
+        most = ceil2(wilson(high, rows)[1])
+        if least > 0 or most < 1:
+            reason = (
+                f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}, widened by"
+                f" {behind}."
+            )
+            wanted = Between(least or None, most if most < 1 else None)
+            yield self._made("has", self.analyzer, wanted, reason=reason)
+
+    def _least(self, least: float, reason: str) -> Suggestion:
+        if isinstance(self.analyzer, Completeness) and self.analyzer.where is None:
+            named = {} if least == 1 else {"at_least": least}
+            return self._made("is_complete", self.analyzer.column, reason=reason, **named)
+        return self._made("has", self.analyzer, Between(least), reason=reason)
+
+    def _range(self, scale: Scale) -> Suggestion:
+        low, high = self.quantile(RARE), self.quantile(1 - RARE)
+        margin = QUANTILE_MARGIN * (high - low)
+        lower, upper = widen(low, high, margin)
+        reason = (
+            f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}; the margin is half"
+            f" their distance, {margin:.4g}."
+        )
+        if scale is not Scale.SIGNED and lower <= 0:
+            wanted: tuple[float | None, float] = (None, upper)
+        else:
+            wanted = (lower, upper)
+        if self.analyzer == Size():
+            return self._made("has_size", wanted, reason=reason)
+        return self._made("has", self.analyzer, wanted, reason=reason)
+
+    def _week(self) -> Iterator[Suggestion]:
+        by_time = dict(zip(self.times, self.values, strict=True))
+        drops = [
+            max(0.0, by_time[where, time - WEEK] - value)
+            for (where, time), value in by_time.items()
+            if time is not None and (where, time - WEEK) in by_time
+        ]
+        if len(drops) < MIN_PARTITIONS or not isinstance(self.analyzer, GOOD_SHARES):
+            return
+        rare = sample_quantile(drops, 1 - RARE)
+        by = ceil2(rare)
+        if 0 < by <= LARGEST_DROP:
+            reason = (
+                f"From one week to the next it fell by more than {rare:.4g} in 1 % of {len(drops)} pairs;"
+                f" rounded up that is {format_number(by)}."
+            )
+            yield self._made("not_below", self.analyzer, "7d", by=by, reason=reason)
+
+    def _usual(self) -> Iterator[Suggestion]:
+        if sum(time is not None for _, time in self.times) < MIN_PARTITIONS_DETECTOR:
+            return
+        try:
+            monitor_of(AnomalySettings(), self.analyzer)
+        except SuiteError:
+            return
+        low, high = min(self.values), max(self.values)
+        reason = (
+            f"The history of {len(self.values)} partitions, between {low:.4g} and {high:.4g}, is long enough for the seasonal"
+            " detector."
+        )
+        yield self._made("is_usual", self.analyzer, reason=reason)
+
+
+def suggest_from_history(
+    repository: Repository, dataset: str, segment: str = ""
+) -> tuple[list[Suggestion], dict[str, str]]:
+    """Return suggestions from a dataset's history, and rejected ones with reasons.
+
+    Those on dataset metrics come first. Each suggestion was evaluated in all stored partitions: it
+    holds in the newest, and in all but 5 % of them, as its reason states.
+    """
+    drafts, left_out = [], {}
+    for text, past in _histories(repository, dataset, segment):
+        if isinstance(past, str):
+            left_out[text] = past
+            continue
+        found = list(past.suggestions())
+        drafts += found
+        if not found:
+            left_out[text] = _why_not(past)
+    kept = []
+    for start in range(0, len(drafts), VERIFY_BATCH_SIZE):
+        some, refused = _verified(
+            repository, dataset, segment, drafts[start : start + VERIFY_BATCH_SIZE]
+        )
+        kept += some
+        left_out |= refused
+    kept.sort(key=lambda one: one.constraint.analyzer.entity is not Entity.DATASET)
+    return kept, left_out
+
+
+def _why_not(past: MetricHistory) -> str:
+    if len(past.values) < MIN_PARTITIONS:
+        return f"{len(past.values)} partitions are too few; {MIN_PARTITIONS} would do"
+    if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
+        return "times increase, so no limit would last"
+    if len(set(past.values)) == 1:
+        return (
+            f"it was {format_number(past.values[0])} in all partitions, which limits nothing else"
+        )
+    return "it varies too much for a limit that says anything"
+
+
+def _histories(
+    repository: Repository, dataset: str, segment: str
+) -> Iterator[tuple[str, MetricHistory | str]]:
+    """Yield each analyzer's text with its history, or the reason why it has none."""
+    targets = View(repository.database, repository.artifacts, dataset).targets("all", segment)
+    wanted = {(target.partition, target.segment) for target in targets}
+    frame = repository.metrics(dataset)
+    there = [pair in wanted for pair in zip(frame["partition"], frame["segment"], strict=True)]
+    for text, rows in frame[there].groupby("analyzer", sort=False):
+        try:
+            analyzer = ANALYZERS.parse(str(text))
+        except (SuiteError, IllegalAnalyzerParameterError) as error:
+            yield str(text), f"it cannot be read: {error}"
+            continue
+        own = rows[(rows["name"] == analyzer.name) & (rows["status"] == "finite")]
+        if own.empty:
+            several = (rows["status"] == "finite").any()
+            yield str(text), "it is several numbers" if several else "it never had a value"
+            continue
+        times = [
+            time.to_pydatetime() if known else None
+            for time, known in zip(own["time"], own["time"].notna(), strict=True)
+        ]
+        places = list(zip(own["segment"].tolist(), times, strict=True))
+        yield (
+            str(text),
+            MetricHistory(analyzer, own["value"].tolist(), own["weight"].tolist(), places),
+        )
+
+
+def _verified(
+    repository: Repository, dataset: str, segment: str, drafts: Sequence[Suggestion]
+) -> tuple[list[Suggestion], Mapping[str, str]]:
+    """Evaluate suggestions in all partitions; return those that hold, and why others do not."""
+    if not drafts:
+        return [], {}
+    check = Check("suggested", constraints=[draft.constraint for draft in drafts])
+    found = verify(repository, check, dataset=dataset, partitions="all", segment=segment)
+    by_place: dict[int, list[PartitionResult]] = {place: [] for place in range(len(drafts))}
+    for one in found.judged:  # in the order of time
+        if one.result.status is not ConstraintStatus.NO_HISTORY:
+            by_place[one.place].append(one)
+    newest = max((one.time for one in found.judged if one.time is not None), default=None)
+    kept: list[Suggestion] = []
+    refused: dict[str, str] = {}
+    for place, asked in by_place.items():
+        what = drafts[place].constraint.description
+        failed = [one for one in asked if not one.result.passed]
+        last = next((one for one in failed if one.time is not None and one.time == newest), None)
+        if last is not None:
+            refused[what] = f"it does not hold in the newest partition: {last.result.message}"
+        elif len(failed) > MAY_FAIL * len(asked) or not asked:
+            refused[what] = f"it does not hold in {len(failed)} of {len(asked)} partitions"
+        else:
+            held = len(asked) - len(failed)
+            among = f"{held} of {len(asked)}" if failed else f"all {held}"
+            kept.append(drafts[place].because(f"It holds in {among} partitions that can be asked."))
+    return kept, refused
+
+
+def sample_quantile(values: Sequence[float], share: float) -> float:
+    """Return the quantile of some values that is one of them, nearest by rank; 0 for no values.
+
+    Examples
+    --------
+    >>> sample_quantile([3.0, 1.0, 2.0], 0.5), sample_quantile([1.0, 2.0, 3.0, 4.0], 0.01), sample_quantile([], 0.5)
+    (2.0, 1.0, 0.0)
+    """
+    some = sorted(values)
+    return some[round(share * (len(some) - 1))] if some else 0.0
+
+
+def suggest(
+    table: str | DataFrame | None = None,
+    *,
+    repository: Repository | str | None = None,
+    dataset: str | None = None,
+    segment: str = "",
+    partition_by: Sequence[str] | None = None,
+    sample_rows: int = SAMPLE_ROWS,
+    spark: SparkSession | None = None,
+    format: str = "parquet",
+    options: Mapping[str, str] | None = None,
+) -> Suggestions:
+    """Propose checks from a table's rows, from its history in a repository, or from both.
+
+    Rows give constraints on nulls, keys, categories, patterns, types and ranges. History gives
+    limits: the 1 % and the 99 % quantile with half their distance as a margin; for shares, a
+    minimum at their 1 % quantile less the sampling uncertainty of its rows (Wilson, rounded down to
+    two decimals), and a largest drop against the week before, the 99 % quantile of weekly drops;
+    and the normal range of the seasonal detector. Limits need 20 partitions, the detector 28. If
+    history limits a metric, rows do not limit it again.
+
+    Every suggestion was verified: on the rows read, where it holds; or in all partitions, where it
+    holds in the newest and in at least 95 %, as its reason states. Rejected ones are in
+    `Suggestions.left_out`.
+
+    Parameters
+    ----------
+    table : str or DataFrame, optional
+        As for `analyze`; without it nothing is scanned, and Spark is not needed.
+    repository : Repository or str, optional
+        Repository, or its URL, that holds the history of the dataset, if any.
+    dataset : str, optional
+        The table's name without its database if not given; without a table, the only dataset of the
+        repository.
+    segment : str
+        Segment whose history is used instead of that of whole partitions: ``origin=EWR``.
+    partition_by : sequence of str, optional
+        As for `Suite`; nothing is suggested for these columns.
+    sample_rows : int
+        Approximate number of rows to read. They are read two or three times.
+    spark, format, options
+        As for `analyze`.
+
+    Returns
+    -------
+    Suggestions
+
+    Raises
+    ------
+    SuiteError
+        If there is neither a table nor a repository.
+    UnknownDatasetError
+        If there is no table, and the repository has no such dataset.
+    SourceError
+        If the table cannot be read.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> orders = tg.spark_session().range(1000).selectExpr("id", "id % 7 AS amount")  # doctest: +SKIP
+    >>> found = tg.suggest(orders, dataset="orders")  # doctest: +SKIP
+    >>> any(one.code == ".is_complete('id')" for one in found)  # doctest: +SKIP
+    True
+    >>> tg.verify(orders, found.check()).passed  # doctest: +SKIP
+    True
+    """
+    repository = as_repository(repository)
+    if table is None and repository is None:
+        msg = "suggest takes a table, a repository with its history, or both"
+        raise SuiteError(msg)
+    past: list[Suggestion] = []
+    left_out: dict[str, str] = {}
+    if table is not None:
+        dataset = dataset or name_of(table)
+    if repository is not None and (table is None or dataset in repository.datasets()):
+        dataset = resolve_dataset(repository, dataset)
+        past, left_out = suggest_from_history(repository, dataset, segment)
+    assert dataset is not None
+    if table is None:
+        return Suggestions(dataset, tuple(past), left_out)
+
+    suite = Suite(dataset, [Size()], partition_by=partition_by)
+    source = open_source(table, suite, spark, format, options)
+    with explained_read_errors(), sample_table(source, sample_rows) as sample:
+        seen, refused = suggest_from_data(sample)
+    limited = {one.constraint.analyzer for one in past if _limits(one.constraint)}
+    new = [one for one in seen if one.constraint.analyzer not in limited]
+    return Suggestions(dataset, (*past, *new), {**left_out, **refused})
+
+
+def _limits(constraint: Constraint) -> bool:
+    return isinstance(constraint, MetricConstraint) and constraint.part is None

@@ -1,1 +1,0 @@
-"""Estimation of the write lag that makes logged and backfilled features most consistent."""

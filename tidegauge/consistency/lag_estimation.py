@@ -1,0 +1,795 @@
+"""Estimation of the write lag that makes logged and backfilled features most consistent.
+
+The log is compared with backfills at many candidate lags. An estimate is the lag with the fewest
+differences, with its bootstrap interval, significance tests and curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.analyzers.core.errors import (
+    PreconditionError,
+    SourceError,
+    SuiteError,
+    UnknownNameError,
+)
+from tidegauge.analyzers.core.formatting import Markup, number, plain, plural
+from tidegauge.analyzers.core.schema import Field, Schema
+from tidegauge.analyzers.core.sql import quote
+from tidegauge.analyzers.scan.jobs import PLAIN_BUFFERS
+from tidegauge.analyzers.scan.user_sql import Views
+from tidegauge.consistency.compare.equality import EXACTLY, OWN, Tolerance, same
+from tidegauge.consistency.compare.join import AlignedPart, Alignment, Layout, require_comparable
+from tidegauge.consistency.configuration import (
+    TIME,
+    Configuration,
+    GroupBy,
+    TableBackfill,
+    logged_keys,
+)
+from tidegauge.consistency.log.query import bucket_sql
+from tidegauge.consistency.pipeline import ComparisonInputs, flattened_days
+from tidegauge.display.html import Rows, card, heading, note, table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+    Counts = npt.NDArray[np.int64]
+
+DRAWS = 400
+FEWEST = 5
+"""Fewest groups of keys for a test; fewer agree by chance more often than `CHANCE`."""
+CHANCE = 0.05
+"""Significance level."""
+_TAIL = 0.05
+"""Probability in each tail of the 90 % interval."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class LagCounts:
+    """Counts of one group-by at each shift, over the same rows.
+
+    Attributes
+    ----------
+    lags : tuple of int
+        The shifts in milliseconds, ascending from 0.
+    compared : array of int
+        Number of compared values in each group of keys; positive.
+    unequal : array of int
+        Number of unequal values, by group of keys (rows) and shift (columns).
+    matched : tuple of int
+        Number of rows with a backfill, by shift.
+    """
+
+    lags: tuple[int, ...]
+    compared: Counts
+    unequal: Counts
+    matched: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BestShift:
+    """The shift with the fewest differences, with its interval and significance.
+
+    Attributes
+    ----------
+    at : int
+        Its index in the grid; the middle one of ties.
+    low, high : int
+        Index bounds of the 90 % bootstrap interval.
+    p_value : float
+        Probability that some shift fits at least this much better than none by chance.
+    p_worse : float
+        Probability that some shift fits at least this much worse than none by chance.
+    """
+
+    at: int
+    low: int
+    high: int
+    p_value: float
+    p_worse: float
+
+
+def best(counts: LagCounts, seed: int = 0) -> BestShift:
+    """Return the shift with the fewest differences, its bootstrap interval, and p-values.
+
+    Groups of keys are resampled instead of queries, because the queries of a key differ together.
+    Among equally good shifts the lower bound takes the first and the upper bound the last. The
+    p-values come from a sign-flip test on the differences per group of keys: the largest
+    standardized effect over all shifts is compared with the largest under random signs, which
+    corrects for the number of shifts tried.
+
+    Parameters
+    ----------
+    counts : LagCounts
+        Counts of at least one group of keys.
+    seed : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unequal = np.array([[9, 4, 0, 3]] * 8)
+    >>> found = best(LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80)))
+    >>> found.at, found.low, found.high, found.p_value < CHANCE
+    (2, 2, 2, True)
+    """
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    groups = len(counts.compared)
+    total = counts.unequal.sum(axis=0)
+    (tied,) = np.nonzero(total == total.min())
+    drawn = random.multinomial(groups, [1 / groups] * groups, size=DRAWS) @ counts.unequal
+    least = drawn == drawn.min(axis=1, keepdims=True)
+    first, last = least.argmax(axis=1), least.shape[1] - 1 - least[:, ::-1].argmax(axis=1)
+    at = int(tied[(len(tied) - 1) // 2])
+    low = int(np.quantile(first, _TAIL, method="lower"))
+    high = int(np.quantile(last, 1 - _TAIL, method="higher"))
+    better = counts.unequal[:, :1] - counts.unequal
+    size = np.sqrt((better.astype(float) ** 2).sum(axis=0))
+    size[size == 0] = 1  # no difference from the unshifted count is no effect
+    signs = random.choice([-1, 1], size=(DRAWS, groups))
+    by_chance = ((signs @ better) / size).max(axis=1)
+    seen = better.sum(axis=0) / size
+    # The observed signs are one possible draw, hence 1 + n, and no p-value is 0.
+    as_much = [int((by_chance >= one - _ROUNDING).sum()) for one in (seen.max(), -seen.min())]
+    return BestShift(at, min(low, at), max(high, at), *((1 + n) / (1 + DRAWS) for n in as_much))
+
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+
+
+@dataclass(frozen=True)
+class LagPoint:
+    """Comparison counts at one lag.
+
+    Attributes
+    ----------
+    lag_ms : int
+        The lag: features are taken from this long before each query.
+    compared : int
+        Number of compared feature values; the same at every lag.
+    unequal : int
+        Number of values that differ or are on one side only.
+    matched : int
+        Logged rows with a backfill. The others count as rows of nulls.
+    """
+
+    lag_ms: int
+    compared: int
+    unequal: int
+    matched: int
+
+    @property
+    def share(self) -> float:
+        """The share of unequal values."""
+        return self.unequal / self.compared
+
+
+@dataclass(frozen=True)
+class LagEstimate:
+    """Estimated write lag of a group-by.
+
+    Attributes
+    ----------
+    group_by : str
+    lag_ms : int or None
+        The lag with the best consistency; None if the data are inconclusive.
+    low_ms, high_ms : int or None
+        Bounds of the 90 % confidence interval; ``high_ms`` is None if the lag may be longer than
+        all that were tried.
+    step_ms : int
+        Step between the lags that were tried.
+    now_ms : int
+        The configured lag.
+    share_now : float
+        Share of unequal values at the configured lag.
+    share_best : float or None
+        Share of unequal values at the estimate; None without an estimate.
+    p_value : float
+        Probability that some lag fits at least this much better than none by chance.
+    note : str
+        Reason for a missing estimate, or a caveat; else empty.
+    curve : tuple of LagPoint
+
+    Examples
+    --------
+    Of 20 queries in each of eight samples, 9 differ at no lag, 4 at 60 ms, none at 120 ms, 3 at 180 ms:
+
+    >>> import numpy as np
+    >>> unequal = np.array([[9, 4, 0, 3]] * 8)
+    >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
+    >>> found = LagEstimate.from_counts("clicks", counts, step_ms=60)
+    >>> found.lag_ms, found.share_now, found.share_best
+    (120, 0.45, 0.0)
+    """
+
+    group_by: str
+    lag_ms: int | None
+    low_ms: int
+    high_ms: int | None
+    step_ms: int
+    now_ms: int
+    share_now: float
+    share_best: float | None
+    p_value: float
+    note: str
+    curve: tuple[LagPoint, ...]
+
+    @classmethod
+    def from_counts(
+        cls, group_by: str, counts: LagCounts, *, step_ms: int, now_ms: int = 0, seed: int = 0
+    ) -> LagEstimate:
+        """Estimate the lag from counts of shifted comparisons.
+
+        The estimate is the lag with the smallest share of unequal values. For ties, as when nothing
+        was written for a while, it is the middle one, which minimizes the maximum error. Lags that
+        differ only by chance widen the interval and do not move the estimate: curves rise at
+        different rates on either side, so the middle of all nearly optimal lags is no better guess
+        than the best one.
+
+        Between two tried lags nothing is known, so the interval extends one lag beyond the
+        bootstrap bounds on each side, and is at least one step wide.
+
+        If no lag is significantly better than none, the estimate is 0 if the interval contains 0
+        and others are significantly worse than none. Otherwise the curve is too flat, or the keys
+        are too few, and the estimate is None.
+
+        Parameters
+        ----------
+        group_by : str
+        counts : LagCounts
+        step_ms : int
+        now_ms : int
+            One of the lags.
+        seed : int
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> unequal = np.array([[9, 4, 0, 3]] * 8)
+        >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
+        >>> found = LagEstimate.from_counts("clicks", counts, step_ms=60)
+        >>> found.lag_ms, found.low_ms, found.high_ms, found.share_now, found.share_best
+        (120, 60, 180, 0.45, 0.0)
+        """
+        lags, compared = counts.lags, int(counts.compared.sum())
+        total = counts.unequal.sum(axis=0).tolist()
+        curve = tuple(
+            LagPoint(lag, compared, unequal, matched)
+            for lag, unequal, matched in zip(lags, total, counts.matched, strict=True)
+        )
+        found = best(counts, seed)
+        low = lags[max(0, found.low - 1)]
+        high = lags[found.high + 1] if found.high + 1 < len(lags) else None
+        at: int | None = found.at
+        said = ""
+        if not any(counts.matched):
+            at, said = None, "the backfill has none of the logged keys and times"
+        elif len(counts.compared) < FEWEST:
+            at, low, high = None, 0, None
+            said = (
+                f"fewer than {FEWEST} groups of keys are too few to distinguish a lag from chance"
+            )
+        elif found.p_value > CHANCE:
+            at, said = _without_effect(low, high, found)
+        elif high is None:
+            longest = format_duration(lags[-1])
+            said = (
+                f"the lag may be longer than {longest}, the longest that was tried; try longer ones"
+            )
+        shares = {point.lag_ms: point.share for point in curve}
+        return cls(
+            group_by, None if at is None else lags[at], low, high, step_ms, now_ms, shares[now_ms],
+            None if at is None else curve[at].share, found.p_value, said, curve,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        """Return a one-line summary."""
+        now = f"{_percent(self.share_now)} with {format_duration(self.now_ms)}, which is set now"
+        if self.lag_ms is None or self.share_best is None:
+            return f"{plain(self.group_by)}: no estimate, {self.note}; unequal are {now}"
+        told = f"{plain(self.group_by)}: {format_duration(self.lag_ms)} ({self.interval})"
+        told = f"{told}; unequal are {_percent(self.share_best)}, and {now}"
+        return f"{told}; {self.note}" if self.note else told
+
+    @property
+    def interval(self) -> str:
+        """The confidence interval as text."""
+        if self.high_ms is None:
+            return f"{format_duration(self.low_ms)} or more"
+        return f"{format_duration(self.low_ms)} to {format_duration(self.high_ms)}"
+
+
+def _without_effect(low: int, high: int | None, found: BestShift) -> tuple[int | None, str]:
+    """Return the index of the estimate and a note, if no lag is significantly better than none."""
+    if low == 0 and high is not None and found.p_worse <= CHANCE:
+        return 0, "no lag is more consistent than none"
+    chance = f"chance alone has the same effect in {_percent(found.p_value)} of cases"
+    if low == 0:
+        return None, f"all lags are about as consistent as none: {chance}"
+    return None, f"some lags look better than none, but {chance}; use more keys"
+
+
+@dataclass(frozen=True, repr=False)
+class LagEstimates(Mapping[str, LagEstimate]):
+    """Lag estimates of group-bys, by name.
+
+    Attributes
+    ----------
+    dataset : str
+    days : tuple of str
+        Days of the log.
+    queries : int
+        Number of compared queries.
+    of_queries : int
+        Number of logged queries; if larger than ``queries``, some keys were sampled.
+    estimates : mapping of str to LagEstimate
+    left_out : tuple of str
+        Group-bys without an estimate because their backfill is a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unequal = np.array([[9, 4, 0, 3]] * 8)
+    >>> counts = LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80))
+    >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
+    >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
+    >>> print(found)
+    shop.search: 80 of 80 queries of 1 day, lags from 0 to 180 ms
+    clicks: 120 ms (60 ms to 180 ms); unequal are 0 %, and 45 % with 0, which is set now
+    >>> found.settings()
+    {'clicks': {'lag_ms': 120}}
+    """
+
+    dataset: str
+    days: tuple[str, ...]
+    queries: int
+    of_queries: int
+    estimates: Mapping[str, LagEstimate]
+    left_out: tuple[str, ...] = ()
+
+    def __getitem__(self, group_by: str) -> LagEstimate:
+        """Return the estimate of a group-by.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no estimate for the group-by; names the nearest one.
+        """
+        if group_by not in self.estimates:
+            raise UnknownNameError("group-by", group_by, self.estimates)
+        return self.estimates[group_by]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.estimates)
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def settings(self) -> dict[str, dict[str, int]]:
+        """Return the settings for ``group_bys`` of a configuration, for all that have an estimate.
+
+        None is proposed where the lag may be longer than the longest that was tried. Lags are set per named group-by; if the configuration names none, list them there first.
+        """
+        return {
+            name: {"lag_ms": one.lag_ms}
+            for name, one in self.items()
+            if one.lag_ms is not None and one.high_ms is not None
+        }
+
+    def frame(self) -> pd.DataFrame:
+        """Return the estimates as a frame, one row per group-by.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The attributes of `LagEstimate` except the curve. Lags are nullable integers (``NA``).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> counts = LagCounts((0, 60), np.full(8, 20), np.array([[9, 0]] * 8), (80, 80))
+        >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
+        >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
+        >>> found.frame()[["group_by", "now_ms", "share_now"]].to_numpy().tolist()
+        [['clicks', 0, 0.45]]
+        """
+        import pandas as pd
+
+        names = [
+            "group_by", "lag_ms", "low_ms", "high_ms", "step_ms", "now_ms",
+            "share_now", "share_best", "p_value", "note",
+        ]  # fmt: skip
+        rows = [[getattr(one, name) for name in names] for one in self.values()]
+        types = {name: "Int64" for name in names if name.endswith("_ms")}
+        return pd.DataFrame(rows, columns=names).astype(types | {"share_best": float})
+
+    def curve(self) -> pd.DataFrame:
+        """Return all curves as a frame, one row per group-by and lag.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``group_by``, ``lag_ms``, ``compared``, ``unequal``, ``share``, ``matched``; see `LagPoint`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> counts = LagCounts((0, 60), np.full(8, 20), np.array([[9, 0]] * 8), (80, 80))
+        >>> one = LagEstimate.from_counts("clicks", counts, step_ms=60)
+        >>> found = LagEstimates("shop.search", ("2023-01-05",), 80, 80, {"clicks": one})
+        >>> found.curve()[["lag_ms", "share"]].to_numpy().tolist()
+        [[0.0, 0.45], [60.0, 0.0]]
+        """
+        import pandas as pd
+
+        rows = [
+            (name, p.lag_ms, p.compared, p.unequal, p.share, p.matched)
+            for name, one in self.items()
+            for p in one.curve
+        ]
+        names = ["group_by", "lag_ms", "compared", "unequal", "share", "matched"]
+        return pd.DataFrame(rows, columns=names)
+
+    def __str__(self) -> str:
+        """Return a summary with one line per group-by."""
+        return "\n".join(
+            [f"{plain(self.dataset)}: {self._asked}", *map(str, self.values()), *self._rest]
+        )
+
+    def __repr__(self) -> str:
+        """Return a short summary of the size."""
+        return f"<LagEstimates of {len(self)} group-bys of {plain(self.dataset)}>"
+
+    @property
+    def _asked(self) -> str:
+        tried = next(iter(self.values())).curve
+        lags = (
+            f"lags from {format_duration(tried[0].lag_ms)} to {format_duration(tried[-1].lag_ms)}"
+        )
+        return f"{self.queries:,} of {plural(self.of_queries, 'query', 'queries')} of {plural(len(self.days), 'day')}, {lags}"
+
+    @property
+    def _rest(self) -> list[str]:
+        return [
+            f"{plain(name)}: left out, because its backfill is a table" for name in self.left_out
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks, with all text escaped."""
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        yield heading(Markup("Write lag estimates of"), self.dataset)
+        yield note(self._asked)
+        rows = [
+            (
+                one.group_by,
+                "" if one.lag_ms is None else format_duration(one.lag_ms),
+                one.interval,
+                None if one.share_best is None else _percent(one.share_best),
+                format_duration(one.now_ms),
+                _percent(one.share_now),
+                one.note,
+            )
+            for one in self.values()
+        ]
+        names = [
+            "group-by",
+            "lag",
+            "90 % interval",
+            "unequal",
+            "configured",
+            "unequal (configured)",
+            "note",
+        ]
+        yield table(names, Rows.first_of(rows, most), width)
+        for said in self._rest[:most]:
+            yield note(said)
+
+
+def _percent(share: float) -> str:
+    return f"{number(100 * share)} %"
+
+
+def format_duration(millis: int) -> str:
+    """Format a duration in milliseconds for people.
+
+    Examples
+    --------
+    >>> format_duration(2_700_000), format_duration(100_000), format_duration(5_400_250), format_duration(0)
+    ('45 min', '1 min 40 s', '1 h 30 min 250 ms', '0')
+    """
+    told = []
+    for size, unit in _UNITS:
+        count, millis = divmod(millis, size)
+        if count:
+            told.append(f"{count} {unit}")
+    return " ".join(told) or "0"
+
+
+MOST_LAGS = 500
+"""Most lags in a grid; each adds one backfill request per query."""
+GROUPS = 64
+"""Groups of keys that are counted separately, for the bootstrap."""
+_LAG, _GROUP = f"{OWN}lag", f"{OWN}group"
+
+
+def estimate_lag(
+    spark: SparkSession,
+    configuration: Configuration,
+    *,
+    until: str | None = None,
+    since: str | None = None,
+    longest_ms: int = 2 * 3_600_000,
+    step_ms: int = 300_000,
+    rows: int = 20_000,
+    seed: int = 0,
+    group_bys: Collection[str] | None = None,
+) -> LagEstimates:
+    """Estimate the write lag of each group-by; see `tidegauge.consistency.estimate_lag`.
+
+    Each backfill is queried once for the features at all candidate lags before each logged query.
+    The estimate is the lag at which the fewest logged values differ; see `LagEstimate.from_counts`. Values
+    differ as in a run. A logged row without a backfill counts as a backfill of nulls, so at every
+    lag the same values are compared; among several rows of one key and time, the first of each side
+    counts.
+    """
+    grid = lag_grid(longest_ms, step_ms)
+    if rows < 1:
+        raise SuiteError(f"rows is {rows}; at least one query has to be compared")
+    wanted, left_out = shiftable(configuration, group_bys)
+    now = {name: _configured(configuration, name).lag_ms for name in wanted}
+    lags = tuple(sorted({*grid, *now.values()}))
+    flattened, days = flattened_days(spark, configuration, until, since)
+    views = Views(spark)
+    some = _unlagged(configuration, wanted)
+    try:
+        sides = _Shifted(spark, some, flattened, views, tuple(days), lags, rows)
+        if not days or not sides.queries:
+            raise SourceError(f"no queries of {configuration.dataset} are logged in these days")
+        counts: dict[str, LagCounts] = {}
+        taken = 0
+        for part in sides.parts:
+            taken, found = _counted(sides, part)
+            counts |= found
+    finally:
+        views.drop()
+    estimates = {
+        name: LagEstimate.from_counts(
+            name, counts[name], step_ms=step_ms, now_ms=now[name], seed=seed
+        )
+        for name in wanted
+    }
+    queries = (taken, sides.queries)
+    return LagEstimates(configuration.dataset, tuple(days), *queries, estimates, left_out)
+
+
+def lag_grid(longest_ms: int, step_ms: int) -> tuple[int, ...]:
+    """Return the candidate lags, from 0.
+
+    Raises
+    ------
+    SuiteError
+        If there are no lags, or too many.
+
+    Examples
+    --------
+    >>> lag_grid(60_000, 25_000)
+    (0, 25000, 50000)
+    """
+    if step_ms < 1 or longest_ms < step_ms:
+        msg = (
+            f"lags up to {longest_ms} ms in steps of {step_ms} ms are none; a step is 1 ms or more"
+        )
+        raise SuiteError(f"{msg}, and not longer than the longest lag")
+    lags = range(0, longest_ms + 1, step_ms)
+    if len(lags) > MOST_LAGS:
+        msg = f"lags up to {longest_ms} ms in steps of {step_ms} ms are {len(lags):,}"
+        raise SuiteError(f"{msg}, and at most {MOST_LAGS} are tried; make the step longer")
+    return tuple(lags)
+
+
+def shiftable(
+    configuration: Configuration, group_bys: Collection[str] | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the group-bys whose backfill can be shifted in time, and those with a table.
+
+    Raises
+    ------
+    SuiteError
+        If a named group-by has a table as backfill, or all do.
+
+    Examples
+    --------
+    >>> from tidegauge.consistency.configuration import QueryBackfill
+    >>> both = {"a": GroupBy(("x",)), "b": GroupBy(("y",), 0, TableBackfill("offline"))}
+    >>> query = QueryBackfill("SELECT user, ts, 1 AS x FROM logged_keys")
+    >>> shiftable(Configuration("shop", "search", ("user",), query, both))
+    (('a',), ('b',))
+    """
+    known = tuple(configuration.group_bys) or (configuration.whole,)
+    for name in group_bys or ():
+        if name not in known:
+            raise UnknownNameError("group-by", name, known)
+    asked = known if group_bys is None else tuple(name for name in known if name in group_bys)
+    tables = [n for n in asked if isinstance(configuration.backfill_of(n), TableBackfill)]
+    if asked and tables and (group_bys is not None or len(tables) == len(asked)):
+        backfill = configuration.backfill_of(tables[0])
+        raise SuiteError(
+            f"the backfill of {tables[0]!r} is {backfill}, computed already: to estimate a lag it needs a"
+            " query over logged_keys, or a callable"
+        )
+    if not asked:
+        raise SuiteError("name one group-by or more whose lag is to be estimated")
+    return tuple(name for name in asked if name not in tables), tuple(tables)
+
+
+def _configured(configuration: Configuration, group_by: str) -> GroupBy:
+    """Return the configured group-by; an empty one if none are named."""
+    return configuration.group_bys.get(group_by, GroupBy(()))
+
+
+def _unlagged(configuration: Configuration, wanted: Sequence[str]) -> Configuration:
+    """Return the configuration of the given group-bys, without lags."""
+    if not configuration.group_bys:
+        return configuration
+    some = {name: replace(configuration.group_bys[name], lag_ms=0) for name in wanted}
+    features = {name for one in some.values() for name in one.features}
+    return replace(
+        configuration,
+        group_bys=some,
+        tolerance={k: v for k, v in configuration.tolerance.items() if k in features},
+        logged_as={k: v for k, v in configuration.logged_as.items() if k in features},
+    )
+
+
+@dataclass(frozen=True)
+class _Shifted(ComparisonInputs):
+    """Both sides, with backfills queried at all candidate lags before each query.
+
+    Attributes
+    ----------
+    lags : tuple of int
+        Candidate lags in milliseconds.
+    rows : int
+        Approximate upper limit of queries.
+    """
+
+    lags: tuple[int, ...]
+    rows: int
+
+    @cached_property
+    def queries(self) -> int:
+        """Number of logged queries."""
+        return int(self.chosen.count())
+
+    @cached_property
+    def sampled(self) -> DataFrame:
+        """The logged rows of as many buckets of keys as fit into the limit, at least one."""
+        if self.queries <= self.rows:
+            return self.chosen
+        bucket = bucket_sql(Schema.from_frame(self.chosen), self.configuration.keys)
+        counts = self.chosen.selectExpr(f"{bucket} AS bucket").groupBy("bucket").count().collect()
+        last, total = -1, 0
+        for bucket_number, count in sorted(map(tuple, counts)):
+            total += count
+            if last >= 0 and total > self.rows:
+                break
+            last = bucket_number
+        return self.chosen.where(f"{bucket} <= {last}")
+
+    def backfill_pairs(self, lag_ms: int = 0) -> DataFrame:
+        """Return the (key, timestamp) pairs to backfill."""
+        keys = self.configuration.keys
+        rows = self.at_all_lags(self.sampled.select(*map(quote, (*keys, TIME))))
+        moved = rows.selectExpr(*map(quote, keys), f"{before(TIME)} AS {TIME}")
+        return logged_keys(moved, keys, lag_ms)
+
+    def at_all_lags(self, rows: DataFrame) -> DataFrame:
+        """Return the cross product of rows and lags."""
+        lags = ", ".join(f"{lag}L" for lag in self.lags)
+        return rows.selectExpr("*", f"explode(array({lags})) AS {_LAG}")
+
+
+def before(time: str) -> str:
+    """Return SQL for a time shifted back by the row's lag."""
+    return f"timestampadd(MILLISECOND, -{_LAG}, {time})"
+
+
+def _counted(sides: _Shifted, part: AlignedPart) -> tuple[int, dict[str, LagCounts]]:
+    """Return the number of compared rows, and the counts of each group-by of a backfill."""
+    of = {name: group_by for group_by, some in part.group_bys.items() for name in some}
+    if not of:
+        raise PreconditionError("the log and the backfill have no feature in common")
+    names = list(part.group_bys)
+    unlike = _unlike(sides, part)
+    if len(part.features) > PLAIN_BUFFERS:
+        unlike = sides.views.cached(unlike)
+    found: dict[tuple[int, int], list[int]] = {}
+    for at in range(0, len(part.features), PLAIN_BUFFERS):
+        some: dict[str, list[str]] = {}
+        for i, name in enumerate(part.features[at : at + PLAIN_BUFFERS], at):
+            some.setdefault(of[name], []).append(f"count_if({OWN}u{i})")
+        texts = [
+            "count(1)",
+            f"count_if({OWN}there)",
+            *(" + ".join(some.get(n, ["0"])) for n in names),
+        ]
+        for lag, group, rows, there, *sums in _aggregated(unlike, texts):
+            known = found.setdefault((lag, group), [rows, there, *[0] * len(names)])
+            known[2:] = [a + b for a, b in zip(known[2:], sums, strict=True)]
+    return _as_counts(sides.lags, found, part.group_bys)
+
+
+def _aggregated(rows: DataFrame, texts: Sequence[str]) -> list[tuple[Any, ...]]:
+    from pyspark.sql import functions as F
+
+    cells = [F.expr(text).alias(f"{OWN}c{i}") for i, text in enumerate(texts)]
+    return [tuple(row) for row in rows.groupBy(_LAG, _GROUP).agg(*cells).collect()]
+
+
+def _as_counts(
+    lags: tuple[int, ...],
+    found: Mapping[tuple[int, int], Sequence[int]],
+    group_bys: Mapping[str, Sequence[str]],
+) -> tuple[int, dict[str, LagCounts]]:
+    import numpy as np
+
+    groups = sorted({group for _, group in found})
+    cells = np.array([[found[lag, group] for lag in lags] for group in groups], dtype=np.int64)
+    rows, there = cells[:, 0, 0], tuple(cells[:, :, 1].sum(axis=0).tolist())
+    counts = {
+        name: LagCounts(lags, rows * len(features), cells[:, :, 2 + i], there)
+        for i, (name, features) in enumerate(group_bys.items())
+    }
+    return int(rows.sum()), counts
+
+
+def _unlike(sides: _Shifted, part: AlignedPart) -> DataFrame:
+    """Return, for each logged row and lag, flags of the features that differ from the backfill."""
+    from pyspark.sql import functions as F
+
+    conf, features = sides.configuration, part.features
+    schemas = [Schema.from_frame(sides.sampled), Schema.from_frame(part.data)]
+    pairs = Alignment(conf.keys, features, TIME, (), None, conf.logged_as)
+    require_comparable(pairs, schemas[0], schemas[1:], [part])
+    layout = Layout(schemas, pairs)
+    logged = layout.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")
+    keys = [f"{OWN}k.k{i}" for i in range(len(conf.keys))]
+    time = before(f"{OWN}k.k{len(keys)}")
+    parts = ", ".join(f"'k{i}', {sql}" for i, sql in enumerate([*keys, time]))
+    moved = sides.at_all_lags(logged).selectExpr(
+        _LAG,
+        f"pmod(xxhash64({', '.join(keys)}), {GROUPS}) AS {_GROUP}",
+        f"named_struct({parts}) AS {OWN}k",
+        *(f"{OWN}a0v{i}" for i in range(len(features))),
+    )
+    found = layout.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
+    joined = moved.join(found, F.expr(f"{OWN}k = {OWN}b0k"), "left_outer")
+    return joined.selectExpr(
+        _LAG,
+        _GROUP,
+        f"{OWN}b0k IS NOT NULL AS {OWN}there",
+        *(
+            f"NOT {_same(i, *_types(schemas, pairs, name), conf.tolerance.get(name, EXACTLY))} AS {OWN}u{i}"
+            for i, name in enumerate(features)
+        ),
+    )
+
+
+def _types(schemas: Sequence[Schema], pairs: Alignment, feature: str) -> tuple[Field, Field]:
+    return schemas[0].field(quote(pairs.in_log(feature))), schemas[1].field(quote(feature))
+
+
+def _same(i: int, a: Field, b: Field, tolerance: Tolerance) -> str:
+    return same(f"{OWN}a0v{i}", f"{OWN}b0v{i}", (a.type, b.type), tolerance)

@@ -1,0 +1,236 @@
+"""Consistency configuration files: YAML that defines how features of a join are compared."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError
+from tidegauge.consistency.compare.distributions import LONGEST, K
+from tidegauge.consistency.compare.equality import Tolerance
+from tidegauge.consistency.configuration import (
+    TIME,
+    Backfill,
+    CallableBackfill,
+    Configuration,
+    GroupBy,
+    QueryBackfill,
+    TableBackfill,
+)
+from tidegauge.consistency.log.query import GROUP_BY, JOIN
+from tidegauge.consistency.log.schemas import LogSchema
+from tidegauge.files.yaml_file import Document, YamlFile
+from tidegauge.griffin.dsl.grammar import milliseconds
+
+
+class _Backfill(Document):
+    """The source of backfilled features: exactly one of these fields."""
+
+    table: str | None = None
+    query: str | None = None
+    callable: str | None = None
+
+
+class _Tolerance(Document):
+    abs: float = 0.0
+    rel: float = 0.0
+
+
+class _Schema(Document):
+    """Avro schemas of a version's keys and values: as JSON, or the path of a file."""
+
+    key: str
+    value: str
+    hash: str | None = None
+
+
+class _GroupBy(Document):
+    """The fields of a group-by."""
+
+    features: list[str]
+    lag_ms: str = "0"
+    backfill: _Backfill | None = None
+
+
+class _File(Document):
+    """The fields of a configuration file."""
+
+    namespace: str
+    join: str | None = None
+    group_by: str | None = None
+    type: str | None = None
+    dataset: str = ""
+    keys: list[str]
+    time: str = TIME
+    payload: list[str] | str = []
+    schemas: list[_Schema] = []
+    backfill: _Backfill | None = None
+    group_bys: dict[str, _GroupBy | list[str]] = {}
+    tolerance: dict[str, float | _Tolerance] = {}
+    logged_as: dict[str, str] = {}
+    bucket_minutes: int | None = 60
+    sample_percent: float = 100.0
+    query_source: list[str] | str = []
+    segment_by: list[str] | str = []
+    since: str | None = None
+    monitors: list[dict[str, Any]] | None = None
+    k: int = K
+    longest: int = LONGEST
+    variables: dict[str, str | None] = {}
+
+
+def load_configuration(
+    path: str | Path, variables: Mapping[str, str] | None = None
+) -> Configuration:
+    r"""Read a configuration file.
+
+    Parameters
+    ----------
+    path : str or Path
+    variables : mapping of str to str, optional
+        Values for ``${name}``, in place of those under ``variables:``.
+
+    Raises
+    ------
+    SuiteError
+        With file and line, the problem, and the nearest valid name.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> text = '''
+    ... namespace: shop
+    ... join: search
+    ... keys: [user]
+    ... backfill: {query: "SELECT user, ts, clicks, price FROM logged_keys JOIN offline USING (user)"}
+    ... group_bys:
+    ...   clicks: {features: [clicks], lag_ms: 45m}
+    ...   prices: [price]
+    ... '''
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "search.yml"
+    ...     _ = file.write_text(text)
+    ...     read = load_configuration(file)
+    >>> read.dataset, read.group_bys["clicks"].lag_ms, read.group_bys["prices"].features
+    ('shop.search', 2700000, ('price',))
+    """
+    file = YamlFile.read(path, "configuration", "namespace: name", variables)
+    fields = file.fields(
+        _File, {"backfill": _Backfill, "tolerance": _Tolerance, "group_bys": _GroupBy}
+    )
+    if (fields.join is None) == (fields.group_by is None):
+        raise file.error(file.node, "a configuration names either a join or a group_by")
+    named, name = (
+        (JOIN, fields.join) if fields.join is not None else (GROUP_BY, fields.group_by or "")
+    )
+    if fields.group_by is not None and fields.type not in {None, GROUP_BY}:
+        raise file.error(file.node, f"a group_by is of type {GROUP_BY}, not {fields.type!r}")
+    try:
+        return Configuration(
+            namespace=fields.namespace,
+            name=name,
+            time=fields.time,
+            payload=_names(fields.payload),
+            schemas=tuple(_schema(one, name, file.path) for one in fields.schemas),
+            dataset=fields.dataset,
+            keys=tuple(fields.keys),
+            backfill=_backfill(fields.backfill, file.path),
+            group_bys={name: _group_by(one, file.path) for name, one in fields.group_bys.items()},
+            type=fields.type or named,
+            tolerance={name: _tolerance(one) for name, one in fields.tolerance.items()},
+            logged_as=fields.logged_as,
+            bucket_minutes=fields.bucket_minutes,
+            sample_percent=fields.sample_percent,
+            query_sources=_names(fields.query_source),
+            segment_by=_names(fields.segment_by),
+            since=fields.since,
+            monitors=_monitors(fields.monitors),
+            k=fields.k,
+            longest=fields.longest,
+        )
+    except TidegaugeError as error:
+        raise file.about(error) from error
+
+
+def _monitors(given: list[dict[str, Any]] | None) -> tuple[dict[str, Any], ...] | None:
+    from tidegauge.repository.detectors.monitor import Monitor
+
+    if given is None:
+        return None
+    try:
+        return tuple(Monitor.from_dict(one).to_dict() for one in given)
+    except TidegaugeError as error:
+        raise SuiteError(f"monitors: {error}") from error
+
+
+def _names(given: list[str] | str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _schema(given: _Schema, name: str, path: Path) -> LogSchema:
+    key, value = (_json(text, path) for text in (given.key, given.value))
+    return LogSchema.from_schemas(name, key, value, given.hash)
+
+
+def _json(given: str, path: Path) -> str:
+    """Return JSON text as is, else the content of that file, relative to the configuration.
+
+    Raises
+    ------
+    SuiteError
+        If the file cannot be read.
+    """
+    if given.lstrip().startswith("{"):
+        return given
+    try:
+        return (path.parent / given).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(f"cannot read the Avro schema {given!r}: {error}") from error
+
+
+def _tolerance(given: float | _Tolerance) -> Tolerance:
+    return Tolerance.from_value(given.model_dump() if isinstance(given, _Tolerance) else given)
+
+
+def _group_by(given: _GroupBy | list[str], path: Path) -> GroupBy:
+    if isinstance(given, list):
+        return GroupBy(tuple(given))
+    try:
+        lag = milliseconds(given.lag_ms)
+    except ValueError as error:
+        raise SuiteError(f"group_bys: lag_ms: {error}") from error
+    return GroupBy(tuple(given.features), lag, _backfill(given.backfill, path))
+
+
+def _backfill(given: _Backfill | None, path: Path) -> Backfill | None:
+    if given is None:
+        return None
+    told = given.model_dump(exclude_none=True)
+    match told:
+        case {"table": table, **others} if not others:
+            return TableBackfill(table)
+        case {"query": query, **others} if not others:
+            return QueryBackfill(query)
+        case {"callable": name, **others} if not others:
+            return CallableBackfill(_function(name), name)
+    raise SuiteError(f"{path.name}: a backfill is one of table, query and callable")
+
+
+def _function(name: str) -> Any:
+    """Import a function by its module and name, such as ``features.offline:backfill``.
+
+    Raises
+    ------
+    SuiteError
+        If there is no such function.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute or "-", None)
+    except (ImportError, ValueError) as error:
+        raise SuiteError(f"callable {name!r}: {error}") from error
+    if not callable(found):
+        raise SuiteError(f"callable {name!r} names no function as in 'features.offline:backfill'")
+    return found

@@ -1,0 +1,412 @@
+"""Spark SQL of syntax trees; user-supplied names and values cannot alter the statement.
+
+`expression_sql` writes one expression. `matched_condition` writes the match condition between
+source and target rows, over two aliases, and registers a node type of its own for casts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Any, cast
+
+from tidegauge.analyzers.core.sql import constant, literal, quote
+from tidegauge.griffin.bind.expressions import Scope
+from tidegauge.griffin.dsl.grammar import MILLISECONDS
+from tidegauge.griffin.dsl.nodes import (
+    COMPARISONS,
+    Accuracy,
+    Aliased,
+    AllOf,
+    Attribute,
+    BetweenNode,
+    Binary,
+    Boolean,
+    Call,
+    ColumnNode,
+    DurationNode,
+    Expression,
+    In,
+    Index,
+    IsNaN,
+    IsNull,
+    LikeNode,
+    Name,
+    NaN,
+    Node,
+    Null,
+    Number,
+    Star,
+    TableNode,
+    Text,
+    Unary,
+    free,
+    walk,
+)
+
+OR, AND, TEST, SUM, PRODUCT, ATOM = range(6)
+"""Precedence levels; an operand below the required level is put in brackets."""
+
+_LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": PRODUCT}
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Written = tuple[str, int]
+
+
+def expression_sql(node: Node) -> str:
+    """Return an expression as Spark SQL; equal trees give equal texts.
+
+    Names are always in backticks, values are written as literals, and an alias at the top is kept.
+    Division by zero gives null.
+
+    Parameters
+    ----------
+    node : Node
+        Bound or not. An index of an unbound tree is written as it is; one of a bound tree gives
+        null if there is no such element.
+
+    Raises
+    ------
+    TypeError
+        If the node is a rule, not an expression.
+
+    Examples
+    --------
+    >>> from tidegauge.griffin.dsl.nodes import Attribute, Call, Name
+    >>> age = Attribute(Name("source"), "age")
+    >>> expression_sql(Call("max", (age,), method=True))
+    'max(`source`.`age`)'
+    """
+    if isinstance(node, Aliased):
+        return f"{write(node.of)[0]} AS {quote(node.alias)}"
+    return write(node)[0]
+
+
+def operand(node: Node, least: int = ATOM) -> str:
+    """Return an expression as SQL, in brackets if it binds less tightly than required."""
+    sql, level = write(node)
+    return sql if level >= least else f"({sql})"
+
+
+@singledispatch
+def write(node: Node) -> Written:
+    """Return SQL for a node and its precedence level; other modules register more node types."""
+    msg = f"{type(node).__name__} is no expression"
+    raise TypeError(msg)
+
+
+@write.register
+def _(node: Text) -> Written:
+    return literal(node.value), ATOM
+
+
+@write.register
+def _(node: Number) -> Written:
+    whole = node.value.as_tuple().exponent == 0
+    return constant(int(node.value) if whole else node.value), ATOM
+
+
+@write.register
+def _(node: DurationNode) -> Written:
+    return constant(node.amount * MILLISECONDS[node.unit]), ATOM
+
+
+@write.register
+def _(node: Boolean) -> Written:
+    return constant(node.value), ATOM
+
+
+@write.register
+def _(_: Null) -> Written:
+    return "NULL", ATOM
+
+
+@write.register
+def _(_: NaN) -> Written:
+    return constant(float("nan")).replace("nan", "NaN"), ATOM
+
+
+@write.register
+def _(_: Star) -> Written:
+    return "*", ATOM
+
+
+@write.register
+def _(node: Name | TableNode) -> Written:
+    return quote(node.name), ATOM
+
+
+@write.register
+def _(node: ColumnNode) -> Written:
+    return f"{quote(node.table)}.{quote(node.name)}", ATOM
+
+
+@write.register
+def _(node: Attribute) -> Written:
+    return f"{operand(node.of)}.{quote(node.name)}", ATOM
+
+
+@write.register
+def _(node: AllOf) -> Written:
+    return f"{operand(node.of)}.*", ATOM
+
+
+@write.register
+def _(node: Index) -> Written:
+    return f"{operand(node.of)}[{operand(node.index, OR)}]", ATOM
+
+
+@write.register
+def _(node: Call) -> Written:
+    name = node.name if _PLAIN_NAME.fullmatch(node.name) else quote(node.name)
+    arguments = ", ".join(operand(argument, OR) for argument in node.arguments)
+    return f"{name}({'DISTINCT ' if node.distinct else ''}{arguments})", ATOM
+
+
+@write.register
+def _(node: Unary) -> Written:
+    # Always in brackets: SQL's NOT binds less tightly than the DSL's, and `--` starts a comment.
+    sign = "NOT " if node.operator == "not" else node.operator
+    return f"({sign}{operand(node.operand)})", ATOM
+
+
+@write.register
+def _(node: Binary) -> Written:
+    # Left-leaning chains of one level may be long, so iterate instead of recursing.
+    level = _LEVELS.get(node.operator, TEST)
+    if node.operator == "/":
+        return f"try_divide({operand(node.left, OR)}, {operand(node.right, OR)})", ATOM
+    if node.operator == "%":  # Spark 3.5 has no try_mod
+        return f"({operand(node.left)} % nullif({operand(node.right, OR)}, 0D))", ATOM
+    if level == TEST:
+        left, right = operand(node.left, SUM), operand(node.right, SUM)
+        return f"{left} {node.operator} {right}", TEST
+    first: Expression = node
+    tail: list[str] = []
+    while isinstance(first, Binary) and _LEVELS.get(first.operator) == level:
+        tail.append(f" {first.operator.upper()} {operand(first.right, level + 1)}")
+        first = first.left
+    return operand(first, level) + "".join(reversed(tail)), level
+
+
+def _test(of: Expression, negated: bool, said: str) -> Written:  # noqa: FBT001 - of the nodes
+    return f"{operand(of, SUM)} {'NOT ' if negated else ''}{said}", TEST
+
+
+@write.register
+def _(node: In) -> Written:
+    options = ", ".join(operand(option, OR) for option in node.options)
+    return _test(node.of, node.negated, f"IN ({options})")
+
+
+@write.register
+def _(node: BetweenNode) -> Written:
+    low, high = operand(node.low, SUM), operand(node.high, SUM)
+    return _test(node.of, node.negated, f"BETWEEN {low} AND {high}")
+
+
+@write.register
+def _(node: LikeNode) -> Written:
+    word = "RLIKE" if node.regex else "LIKE"
+    return _test(node.of, node.negated, f"{word} {operand(node.pattern, SUM)}")
+
+
+@write.register
+def _(node: IsNull) -> Written:
+    return f"{operand(node.of, SUM)} IS {'NOT ' if node.negated else ''}NULL", TEST
+
+
+@write.register
+def _(node: IsNaN) -> Written:
+    # A computed value may be a text, which isnan would reject in ANSI mode.
+    of = operand(node.of, OR)
+    if not isinstance(node.of, (ColumnNode, Name, Attribute, Index)):
+        of = f"try_cast({of} AS DOUBLE)"
+    return (f"(NOT isnan({of}))" if node.negated else f"isnan({of})"), ATOM
+
+
+@write.register
+def _(node: Aliased) -> Written:
+    return write(node.of)
+
+
+NULL_MATCHES = ("null-safe", "sql", "griffin")
+
+
+def side_names(scope: Scope) -> tuple[str, str]:
+    """Return aliases for source and target that differ from all column names of both.
+
+    Within a subquery, a struct column of the target would shadow a source of the same name.
+    """
+    assert scope.target is not None
+    frames = [str(scope.frame(name)) for name in (scope.source, scope.target)]
+    used = {name.casefold() for frame in frames for name in scope.tables[frame].names}
+    source = free(frames[0], used)
+    return source, free(frames[1], used | {source.casefold()})
+
+
+def matched_condition(
+    rule: Accuracy,
+    scope: Scope,
+    null_match: str = "null-safe",
+    sides: tuple[str, str] | None = None,
+) -> str:
+    """Return SQL that is true where a source row matches a target row.
+
+    Parameters
+    ----------
+    rule : Accuracy
+        Bound.
+    scope : Scope
+    null_match : str
+        ``null-safe``: null equals null of the other side and differs from all else; ``sql``: null
+        equals nothing; ``griffin``: values are compared as texts, with null as the empty text.
+    sides : tuple of str or None
+        Aliases of source and target; None for those of `side_names`.
+
+    Examples
+    --------
+    >>> from tidegauge.griffin.dsl.nodes import ColumnNode
+    >>> from tidegauge.analyzers.core.schema import Schema
+    >>> ids = Schema.from_types({"id": "long"})
+    >>> scope = Scope({"source": ids, "target": ids}, "source", "target")
+    >>> rule = Accuracy(Binary("=", ColumnNode("source", "id"), ColumnNode("target", "id")))
+    >>> matched_condition(rule, scope)
+    '`source`.`id` <=> `target`.`id`'
+    """
+    source, target = scope.frame(scope.source), scope.frame(scope.target or "")
+    new = sides or side_names(scope)
+    names = {str(source): new[0], str(target): new[1]}
+    condition = rule.condition
+    if null_match == "null-safe":
+        condition = _null_safe(condition)
+    elif null_match == "griffin":
+        # In Griffin, a target row whose compared columns are all null matches nothing.
+        found = _all_null(rule.condition, str(target))
+        condition = Binary("and", _as_texts(condition), Unary("not", found))
+    return expression_sql(renamed(condition, names))
+
+
+def skipped_condition(rule: Accuracy, scope: Scope, null_match: str, source: str) -> str | None:
+    """Return SQL that is true for source rows that never count as misses, or None.
+
+    For ``griffin``, these are rows whose compared columns are all null.
+    """
+    if null_match != "griffin":
+        return None
+    frame = str(scope.frame(scope.source))
+    return expression_sql(renamed(_all_null(rule.condition, frame), {frame: source}))
+
+
+def _all_null(condition: Expression, frame: str) -> Expression:
+    columns = dict.fromkeys(
+        n for n in walk(condition) if isinstance(n, ColumnNode) and n.table == frame
+    )
+    first, *rest = [IsNull(column) for column in columns]
+    found: Expression = first
+    for one in rest:
+        found = Binary("and", found, one)
+    return found
+
+
+def mapped(node: Expression, change: Callable[[Node], Node]) -> Expression:
+    """Apply ``change`` to every node of a tree, bottom-up, and return the new tree."""
+    return cast("Expression", _mapped(node, change))
+
+
+def _mapped(node: Node, change: Callable[[Node], Node]) -> Node:
+    changed: dict[str, Any] = {}
+    for name in node.__dataclass_fields__:
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            changed[name] = tuple(_mapped(v, change) if isinstance(v, Node) else v for v in value)
+        elif isinstance(value, Node):
+            changed[name] = _mapped(value, change)
+    return change(replace(node, **changed) if changed else node)
+
+
+def renamed(condition: Expression, names: dict[str, str]) -> Expression:
+    """Return an expression with its columns moved to other frames."""
+
+    def change(node: Node) -> Node:
+        return replace(node, table=names[node.table]) if isinstance(node, ColumnNode) else node
+
+    return mapped(condition, change)
+
+
+def _frames(node: Node) -> set[str]:
+    return {n.table for n in walk(node) if isinstance(n, ColumnNode)}
+
+
+def _null_safe(condition: Expression) -> Expression:
+    """Make equality between the two sides null-safe."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Binary) or node.operator not in {"=", "!="}:
+            return node
+        left, right = _frames(node.left), _frames(node.right)
+        if not left or not right or left & right:
+            return node
+        equal = replace(node, operator="<=>")
+        return equal if node.operator == "=" else Unary("not", equal, span=node.span)
+
+    return mapped(condition, change)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cast(Node):
+    """``try_cast``: null if the value does not convert."""
+
+    of: Expression
+    type: str
+
+
+@write.register
+def _write_cast(node: _Cast) -> Written:
+    return f"try_cast({operand(node.of, 0)} AS {node.type})", ATOM
+
+
+def _cast(of: Expression, kind: str) -> Expression:
+    return cast("Expression", _Cast(of, kind))
+
+
+def _as_texts(node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
+    """Rewrite comparisons as Griffin does: columns become texts, null the empty one."""
+    match node:
+        case ColumnNode():
+            return Call("coalesce", (_cast(node, "STRING"), Text("")))
+        case Binary(operator="+" | "-" | "*" | "/" | "%"):
+            return replace(node, left=_number(node.left), right=_number(node.right))
+        case Binary() if node.operator in COMPARISONS:
+            left, right = _alike((node.left, node.right))
+            return replace(node, left=left, right=right)
+        case Binary():
+            return replace(node, left=_as_texts(node.left), right=_as_texts(node.right))
+        case BetweenNode():
+            # Each bound is compared separately: one may be a text and the other a number.
+            low, high = _alike((node.of, node.low)), _alike((node.of, node.high))
+            both = Binary("and", Binary(">=", *low), Binary("<=", *high))
+            return Unary("not", both) if node.negated else both
+        case In():
+            of, *options = _alike((node.of, *node.options))
+            return replace(node, of=of, options=tuple(options))
+        case LikeNode():
+            return replace(node, of=_as_texts(node.of))
+        case Unary():
+            of = _as_texts(node.operand) if node.operator == "not" else _number(node.operand)
+            return replace(node, operand=of)
+        case _:
+            return node
+
+
+def _number(node: Expression) -> Expression:
+    found = _as_texts(node)
+    return _cast(found, "DOUBLE") if isinstance(node, ColumnNode) else found
+
+
+def _alike(operands: tuple[Expression, ...]) -> list[Expression]:
+    """Return operands as texts if all are columns or texts, else columns as numbers."""
+    texts = all(isinstance(one, (ColumnNode, Text, Null, Call)) for one in operands)
+    return [_as_texts(one) if texts else _number(one) for one in operands]

@@ -1,0 +1,396 @@
+"""Built-in sinks: console, folders, databases, HTTP and MongoDB.
+
+Folders are on the local disk or on any file system that Spark writes to. Databases are written by
+Spark's JDBC writer. The HTTP sink sends JSON to Elasticsearch, or any service that accepts it. The
+MongoDB sink requires pymongo.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, SinkError
+from tidegauge.analyzers.core.formatting import hide_secrets
+from tidegauge.griffin.connectors.base import driver_of, missing_driver, spark_url, table_name
+from tidegauge.griffin.sinks.base import Sink, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ConsoleSink(Sink):
+    """Print metrics as JSON and records as tables.
+
+    Keys: ``numRows`` or the old ``max.log.lines``, ``truncate``.
+
+    Parameters
+    ----------
+    name : str
+    config : mapping
+    """
+
+    def check(self) -> None:
+        """Validate ``numRows`` and ``truncate``."""
+        _ = self._rows, self._truncate
+
+    @property
+    def _rows(self) -> int:
+        return self.number("numRows", self.number("max.log.lines", 20))
+
+    @property
+    def _truncate(self) -> bool | int:
+        asked = str(self.config.get("truncate", True)).lower()
+        return asked == "true" if asked in {"true", "false"} else self.number("truncate", 20)
+
+    def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
+        """Print the metrics of a time."""
+        sys.stdout.write(f"{self.document(timestamp, values)}\n")
+
+    def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
+        """Print the first records."""
+        sys.stdout.write(f"{self.job} [{timestamp}] records {name}:\n")
+        try:
+            frame.show(self._rows, self._truncate)
+        except Exception as error:
+            raise self.failed(error) from error
+
+
+_UNSAFE = re.compile(r"[/\\:%\x00-\x1f\x7f]|^\.+$|^_")
+_MOST = 1_000_000
+_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) AS value"
+
+
+class FolderSink(Sink):
+    """Write files to ``<path>/<job>/<timestamp>/``.
+
+    Keys: ``path``, ``max.persist.lines``, ``max.lines.per.file``. ``_START`` and ``_FINISH`` hold
+    the application id, ``_METRICS`` a JSON document; each kind of records is a file of JSON lines,
+    continued in ``.1``, ``.2`` ... A ``path`` without a scheme is on the local disk; on other file
+    systems each of these is a folder of files written by Spark.
+
+    Parameters
+    ----------
+    name : str
+    config : mapping
+    """
+
+    required = ("path",)
+
+    def check(self) -> None:
+        """Validate the configuration."""
+        super().check()
+        _ = self._lines, self._per_file
+
+    @property
+    def _lines(self) -> int | None:
+        lines = self.number("max.persist.lines", -1)
+        return None if lines < 0 else lines
+
+    @property
+    def _per_file(self) -> int:
+        lines = self.number("max.lines.per.file", 10_000, _MOST)
+        return lines if lines > 0 else _MOST
+
+    def _folder(self, timestamp: int) -> Folder:
+        path = str(self.config["path"])
+        scheme = urlsplit(path).scheme
+        if len(scheme) <= 1 or scheme == "file":  # a single letter is a drive
+            local = Path(unquote(urlsplit(path).path) if scheme == "file" else path)
+            return LocalFolder(local / safe(self.job) / str(timestamp))
+        assert self.spark is not None, "a sink that writes by Spark is given one"
+        return SparkFolder(self.spark, f"{path.rstrip('/')}/{safe(self.job)}/{timestamp}")
+
+    def start(self, job: str, timestamp: int, application: str) -> None:
+        """Write ``_START``."""
+        super().start(job, timestamp, application)
+        self._write(timestamp, "_START", application)
+
+    def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
+        """Write ``_METRICS`` for a time, replacing an existing one."""
+        self._write(timestamp, "_METRICS", self.document(timestamp, values))
+
+    def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
+        """Write records as JSON lines, including nulls."""
+        try:
+            rows = frame.selectExpr(_JSON)
+            rows = rows if self._lines is None else rows.limit(self._lines)
+            self._folder(timestamp).rows(safe(name), rows, self._per_file)
+        except Exception as error:
+            raise self.failed(error) from error
+
+    def finish(self) -> None:
+        """Write ``_FINISH``."""
+        self._write(self.timestamp, "_FINISH", self.application)
+
+    def _write(self, timestamp: int, name: str, text: str) -> None:
+        try:
+            self._folder(timestamp).write(name, [text])
+        except Exception as error:
+            raise self.failed(error) from error
+
+
+class Folder(Protocol):
+    """Protocol of a writable folder."""
+
+    def write(self, name: str, lines: Iterable[str]) -> None:
+        """Write a file of lines, replacing an existing one."""
+
+    def rows(self, name: str, frame: DataFrame, per_file: int) -> None:
+        """Write a frame with one text column."""
+
+
+class LocalFolder:
+    """Folder on the local disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, lines: Iterable[str]) -> None:
+        """Write a file of lines atomically."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        part = self.path / f".{name}.part"
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        part.replace(self.path / name)
+
+    def rows(self, name: str, frame: DataFrame, per_file: int) -> None:
+        """Write rows as they arrive, split into files; stale files of an earlier run are removed."""
+        lines: Iterator[str] = (row[0] for row in frame.toLocalIterator())
+        number = 0
+        while (part := list(islice(lines, per_file))) or number == 0:
+            self.write(f"{name}.{number}" if number else name, part)
+            number += 1
+        while (stale := self.path / f"{name}.{number}").exists():
+            stale.unlink()
+            number += 1
+
+
+class SparkFolder:
+    """Folder on a file system that Spark writes to."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.spark, self.path = spark, path
+
+    def write(self, name: str, lines: Iterable[str]) -> None:
+        """Write a folder with one file."""
+        frame = self.spark.createDataFrame([(line,) for line in lines], "value STRING")
+        frame.coalesce(1).write.mode("overwrite").text(f"{self.path}/{name}")
+
+    def rows(self, name: str, frame: DataFrame, per_file: int) -> None:
+        """Write a folder of files."""
+        writer = frame.write.mode("overwrite").option("maxRecordsPerFile", per_file)
+        writer.text(f"{self.path}/{name}")
+
+
+def safe(name: str) -> str:
+    """Escape a name as a single path component.
+
+    Examples
+    --------
+    >>> safe("miss records"), safe("../a"), safe(".."), safe("_START")
+    ('miss records', '..%2Fa', '%2E%2E', '%5FSTART')
+    """
+    return _UNSAFE.sub(lambda match: "".join(f"%{ord(letter):02X}" for letter in match[0]), name)
+
+
+_METRICS = "job STRING, tmst BIGINT, value STRING, application STRING"
+
+
+class DatabaseSink(Sink):
+    """Append rows to database tables over JDBC.
+
+    Keys: ``url``, ``user``, ``password``, ``driver``, ``table``, ``records.table``, and ``options``
+    of Spark's writer. ``table`` gets a row for each time, with the metrics as JSON;
+    ``records.table``, if configured, a row for each record, as JSON. Missing tables are created,
+    and rows are appended. Spark needs the database's driver.
+
+    Parameters
+    ----------
+    name : str
+    config : mapping
+    """
+
+    required = ("url", "table")
+
+    def check(self) -> None:
+        """Validate the configuration, including the form of ``url``."""
+        super().check()
+        if not str(self.config["url"]).startswith("jdbc:"):
+            msg = f"sink {self.name!r}: 'url' must begin with 'jdbc:'"
+            raise GriffinConfigError(msg)
+        if not isinstance(self.config.get("options", {}), Mapping):
+            msg = f"sink {self.name!r}: 'options' must be a mapping"
+            raise GriffinConfigError(msg)
+
+    def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
+        """Append a row with the metrics of a time."""
+        assert self.spark is not None, "a sink that writes by Spark is given one"
+        told = json.dumps(plain(values), ensure_ascii=False, allow_nan=False)
+        row = (self.job, timestamp, told, self.application)
+        self._add(self.spark.createDataFrame([row], _METRICS), str(self.config["table"]))
+
+    def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
+        """Append a row for each record, if a table for records is configured."""
+        if table := self.config.get("records.table"):
+            from pyspark.sql import functions as sf
+
+            rows = frame.selectExpr(
+                "to_json(struct(*), map('ignoreNullFields', 'false')) AS record"
+            )
+            told = (
+                sf.lit(self.job).alias("job"),
+                sf.lit(timestamp).alias("tmst"),
+                sf.lit(name).alias("name"),
+            )
+            self._add(rows.select(*told, "record"), str(table))
+
+    def _add(self, frame: DataFrame, table: str) -> None:
+        keys = ("url", "user", "password", "driver")
+        options = {key: str(self.config[key]) for key in keys if self.config.get(key)}
+        url = options["url"]
+        if driver := options.get("driver") or driver_of(url):
+            options["driver"] = driver
+        options["url"] = spark_url(url)
+        options |= {str(key): str(value) for key, value in self.config.get("options", {}).items()}
+        writer = frame.write.format("jdbc").mode("append").options(**options)
+        try:
+            writer.option("dbtable", table_name(url, table)).save()
+        except Exception as error:
+            raise self.failed(error, missing_driver(url, error)) from error
+
+
+_MOST_TRIES = 100
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+"""HTTP status codes that are retried."""
+_LONGEST_REASON = 300
+
+
+class HttpSink(Sink):
+    """Send a JSON document for each time over HTTP; records are not sent.
+
+    Keys: ``api``, ``method``, ``connection.timeout``, ``retry``, ``headers``.
+
+    Parameters
+    ----------
+    name : str
+    config : mapping
+    """
+
+    required = ("api",)
+
+    def check(self) -> None:
+        """Validate the configuration."""
+        super().check()
+        api = str(self.config["api"])
+        if urlsplit(api).scheme not in {"http", "https"}:
+            msg = f"sink {self.name!r}: 'api' must begin with http:// or https://, not {hide_secrets(api)!r}"
+            raise GriffinConfigError(msg)
+        method = self._method
+        if method not in {"POST", "PUT"}:
+            msg = f"sink {self.name!r}: 'method' must be 'post' or 'put', not {method.lower()!r}"
+            raise GriffinConfigError(msg)
+        if not isinstance(self.config.get("headers", {}), Mapping):
+            msg = f"sink {self.name!r}: 'headers' must be a mapping"
+            raise GriffinConfigError(msg)
+        _ = self._tries, self._timeout
+
+    @property
+    def _method(self) -> str:
+        return str(self.config.get("method") or "post").upper()
+
+    @property
+    def _tries(self) -> int:
+        return max(0, self.number("retry", 10, _MOST_TRIES)) + 1
+
+    @property
+    def _timeout(self) -> float:
+        asked = self.time("connection.timeout", 60_000)
+        return (asked if asked > 0 else 60_000) / 1000
+
+    def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
+        """Send the metrics of a time, with retries and exponential backoff."""
+        body = self.document(timestamp, values).encode()
+        headers = {"Content-Type": "application/json", **self.config.get("headers", {})}
+        url = str(self.config["api"])
+        request = urllib.request.Request(url, body, headers, method=self._method)  # noqa: S310 - checked
+        pause = _FIRST_PAUSE
+        for left in reversed(range(self._tries)):
+            try:
+                with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310
+                    answer.read()
+                    return
+            except OSError as error:
+                status, reason = None, ""
+                if isinstance(error, urllib.error.HTTPError):
+                    status, reason = error.code, server_reason(error)
+                if not left or (status is not None and status not in _AGAIN):
+                    tried = f" after {self._tries - left} tries" if self._tries - left > 1 else ""
+                    msg = f"sink {self.name!r}: {url}: {error}{reason}{tried}"
+                    raise SinkError(hide_secrets(msg, self.config)) from error
+            sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def server_reason(error: urllib.error.HTTPError) -> str:
+    """Return the reason that Elasticsearch gives for a refusal, in brackets; empty if there is none.
+
+    The answer is closed.
+    """
+    with error:
+        try:
+            told = json.loads(error.read())["error"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return ""
+    reason = told.get("reason") if isinstance(told, Mapping) else told
+    return f" ({reason[:_LONGEST_REASON]})" if isinstance(reason, str) else ""
+
+
+class MongoSink(Sink):
+    """Write a document for each job and time to MongoDB; records are not sent.
+
+    Keys: ``url``, ``database``, ``collection``, ``over.time``.
+
+    Parameters
+    ----------
+    name : str
+    config : mapping
+    """
+
+    required = ("url", "database", "collection")
+
+    def check(self) -> None:
+        """Validate the configuration, and that pymongo is installed."""
+        super().check()
+        _ = self.time("over.time", 60_000)
+        try:
+            importlib.import_module("pymongo")
+        except ImportError as error:
+            msg = f"sink {self.name!r}: MongoDB needs the package pymongo, which is not installed"
+            raise SetupError(msg) from error
+
+    def metrics(self, timestamp: int, values: Mapping[str, Any]) -> None:
+        """Upsert the metrics of a time, replacing existing ones."""
+        pymongo = importlib.import_module("pymongo")
+        wait = self.time("over.time", 60_000)
+        url = str(self.config["url"])
+        address = url if "://" in url else f"mongodb://{url}"
+        key = {"metricName": self.job, "timestamp": timestamp}
+        told = {**key, "value": plain(values), "metadata": {"applicationId": self.application}}
+        try:
+            with pymongo.MongoClient(address, serverSelectionTimeoutMS=wait) as client:
+                collection = client[self.config["database"]][self.config["collection"]]
+                collection.replace_one(key, told, upsert=True)
+        except Exception as error:
+            raise self.failed(error) from error

@@ -1,1 +1,0 @@
-"""SQL that users write in rules, read as text."""

@@ -1,1 +1,0 @@
-"""Streaming: rows are stored by time window, and windows are measured like batches."""

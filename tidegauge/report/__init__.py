@@ -1,1 +1,0 @@
-"""HTML reports: a repository as one page for mail and archives."""

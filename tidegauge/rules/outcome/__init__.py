@@ -1,1 +1,0 @@
-"""Results of rules: judged, kept as verdicts, recorded, and reported."""

@@ -1,1 +1,0 @@
-"""Parsing of text files into typed records, with rejects by kind."""

@@ -1,0 +1,752 @@
+"""Verdicts on data: `CheckResult`, stores of verdicts, and the tasks that judge a frame.
+
+A `CheckResult` has outcomes, messages and log. Stores are keyed by rules and data fingerprint, so unchanged
+data is not judged again. A `ValidationSet` lets each task judge the data once, stores the combined verdict,
+and raises a stored failure again without reading anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tidegauge.analyzers.core.errors import DQMError, RuleError, SourceError, VerdictWarning
+from tidegauge.analyzers.core.evidence import NO_DATA, OnEmpty, as_verdict, with_status
+from tidegauge.analyzers.core.filesystems import child, file_system, read_file, write_file
+from tidegauge.analyzers.core.formatting import Markup, plural
+from tidegauge.analyzers.core.registry import canonical_json, key_of
+from tidegauge.analyzers.runs.ledger import Case, VerdictStore
+from tidegauge.display.html import Rows, card, heading, marked, sentence, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegauge.analyzers.core.privacy import Privacy
+    from tidegauge.rules.policies import DQMPolicy
+
+
+_RESULT_VERSION = 1
+_INDENT = "  "
+WARNINGS, _NO_DATA_KEY = "warnings", "noData"
+"""Keys of the warnings and of what had no data in JSON, which are there only if there are some."""
+RECORDS = "records"
+"""Name of the outcome of data without records: it says that no policy judged anything."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Verdict of policies on data.
+
+    Attributes
+    ----------
+    passed : bool
+        True if all policies hold, also if there are none.
+    error_messages : tuple of (str, str)
+        Name and message of each policy that does not hold.
+    check_log : tuple of str
+        Log lines on all tasks, including those without a policy.
+    outcomes : tuple of (str, bool)
+        Name of each policy, with True if it holds.
+    warnings : tuple of (str, str)
+        Name and message of what only warns: the verdict passes all the same.
+    no_data : tuple of (str, str)
+        Name and reason of what had no data to judge. What this counts as is told as for all others:
+        among the errors, among the warnings, or in neither.
+
+    Examples
+    --------
+    >>> good = CheckResult(True, outcomes=(("age", True),))
+    >>> bad = CheckResult(False, (("fare", "3 records, none wanted"),), outcomes=(("fare", False),))
+    >>> (good + bad).passed, (good + bad).outcomes
+    (False, (('age', True), ('fare', False)))
+    >>> CheckResult.from_json(bad.to_json()) == bad
+    True
+    >>> print(CheckResult(True, warnings=(("email", "2 of 9 records break it"),)))
+    passed: 0 policies hold; warning: email: 2 of 9 records break it
+    """
+
+    passed: bool
+    error_messages: tuple[tuple[str, str], ...] = ()
+    check_log: tuple[str, ...] = ()
+    outcomes: tuple[tuple[str, bool], ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
+    no_data: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        pairs = object.__setattr__
+        for told in ("error_messages", "warnings", "no_data"):
+            pairs(self, told, tuple((str(a), str(b)) for a, b in getattr(self, told)))
+        pairs(self, "check_log", tuple(map(str, self.check_log)))
+        pairs(self, "passed", as_verdict(self.passed, "CheckResult"))
+        outcomes = ((str(name), held) for name, held in self.outcomes)
+        pairs(self, "outcomes", tuple((a, as_verdict(b, f"outcome {a!r}")) for a, b in outcomes))
+
+    def __add__(self, other: CheckResult) -> CheckResult:
+        """Combine two verdicts: passed if both are."""
+        if not isinstance(other, CheckResult):
+            return NotImplemented
+        return CheckResult(
+            self.passed and other.passed,
+            self.error_messages + other.error_messages,
+            self.check_log + other.check_log,
+            self.outcomes + other.outcomes,
+            self.warnings + other.warnings,
+            self.no_data + other.no_data,
+        )
+
+    @classmethod
+    def without_partitions(cls, on_empty: OnEmpty) -> CheckResult:
+        """Return the verdict on a table that has no partition.
+
+        Examples
+        --------
+        >>> print(CheckResult.without_partitions(OnEmpty.FAIL))
+        no data: records: the table has no partition
+        """
+        found = cls(passed=True, no_data=((RECORDS, "the table has no partition"),))
+        return found.resolve_no_data(on_empty)
+
+    @property
+    def status(self) -> str:
+        """``failed``, ``no data`` if nothing else fails or nothing was judged at all, or ``passed``.
+
+        Examples
+        --------
+        >>> empty = CheckResult(True, outcomes=(("fare", True),), no_data=(("records", "there is no record"),))
+        >>> empty.status, empty.passed, empty.resolve_no_data(OnEmpty.FAIL).passed
+        ('no data', True, False)
+        """
+        unjudged = dict(self.no_data)
+        errors = {name for name, _ in self.error_messages}
+        if not self.passed and not (errors and errors <= unjudged.keys()):
+            return "failed"
+        return NO_DATA if errors or RECORDS in unjudged else "passed"
+
+    def resolve_no_data(self, on_empty: OnEmpty) -> CheckResult:
+        """Return the verdict with what had no data as an error, as a warning, or as neither.
+
+        Examples
+        --------
+        >>> empty = CheckResult(True, no_data=(("records", "there is no record"),))
+        >>> print(empty.resolve_no_data(OnEmpty.FAIL))
+        no data: records: there is no record
+        >>> print(empty.resolve_no_data(OnEmpty.FAIL).resolve_no_data(OnEmpty.WARN))
+        no data; warning: records: no data: there is no record
+        """
+        if not self.no_data:
+            return self
+        unjudged = dict(self.no_data)
+        told = tuple((name, with_status(reason)) for name, reason in self.no_data)
+        errors = tuple(pair for pair in self.error_messages if pair[0] not in unjudged)
+        warnings = tuple(pair for pair in self.warnings if pair[0] not in unjudged)
+        outcomes = tuple(pair for pair in self.outcomes if pair[0] not in unjudged)
+        fails = on_empty is OnEmpty.FAIL
+        return replace(
+            self,
+            passed=not errors and not fails,
+            error_messages=errors + told if fails else errors,
+            outcomes=outcomes + tuple((name, not fails) for name in unjudged),
+            warnings=warnings + told if on_empty is OnEmpty.WARN else warnings,
+        )
+
+    @property
+    def samples(self) -> list[str]:
+        """The samples of rejected records, and the errors, that the log has below its tasks.
+
+        Examples
+        --------
+        >>> CheckResult(False, check_log=("fare: 2 records", "  ds=2013-02-08: fare=-3")).samples
+        ['ds=2013-02-08: fare=-3']
+        """
+        return [line.strip() for line in self.check_log if line.startswith(_INDENT)]
+
+    def with_samples_of(self, other: CheckResult) -> CheckResult:
+        """Return it with the samples that another verdict has below the same lines of the log.
+
+        Examples
+        --------
+        >>> kept = CheckResult(False, check_log=("rule fare: 1 of 9 records", "  fare=-3"))
+        >>> now = CheckResult(True, check_log=("rule fare: 1 of 9 records", "rule tip: 2 of 9 records"))
+        >>> now.with_samples_of(kept).check_log
+        ('rule fare: 1 of 9 records', '  fare=-3', 'rule tip: 2 of 9 records')
+        """
+        own, below = _lines_below(self.check_log), _lines_below(other.check_log)
+        found: list[str] = []
+        for line in self.check_log:
+            found.append(line)
+            if line in own and not own[line]:
+                found += below.get(line, ())
+        return replace(self, check_log=tuple(found))
+
+    def terminate_at_error(self) -> CheckResult:
+        """Return the verdict if it passed, else raise it.
+
+        Raises
+        ------
+        DQMError
+            If it failed; the error has the verdict as ``result``.
+
+        Examples
+        --------
+        >>> CheckResult(True).terminate_at_error().passed
+        True
+        >>> CheckResult(False, (("FailCount(10)", "12 records"),)).terminate_at_error()
+        Traceback (most recent call last):
+            ...
+        tidegauge.analyzers.core.errors.DQMError: failed: FailCount(10): 12 records
+        """
+        if not self.passed:
+            raise DQMError(self)
+        return self
+
+    def to_json(self) -> str:
+        """Return JSON that `from_json` reads."""
+        told: dict[str, Any] = {
+            "version": _RESULT_VERSION,
+            "passed": self.passed,
+            "errorMessages": self.error_messages,
+            "checkLog": self.check_log,
+            "outcomes": self.outcomes,
+        }
+        if self.warnings:  # by this key they are looked for
+            told[WARNINGS] = self.warnings
+        if self.no_data:
+            told[_NO_DATA_KEY] = self.no_data
+        return json.dumps(told, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> CheckResult:
+        """Parse the output of `to_json`.
+
+        Raises
+        ------
+        RuleError
+            If the text is not a verdict, of another version, or has values of other types.
+        """
+        try:
+            kept: dict[str, Any] = json.loads(text)
+            parts = kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"]
+            warnings, no_data = kept.get(WARNINGS, []), kept.get(_NO_DATA_KEY, [])
+            if kept["version"] != _RESULT_VERSION or not _is_verdict(*parts, warnings, no_data):
+                raise ValueError(kept["version"])  # noqa: TRY301 - one message for all unreadable input
+            return cls(*parts, warnings, no_data)
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"not the JSON of a CheckResult: {text[:80]!r}"
+            raise RuleError(msg) from error
+
+    @classmethod
+    def accepted(cls, note: str | None, by: str | None, failures: Sequence[str]) -> CheckResult:
+        """Return the verdict that somebody accepts failures, which it keeps in its log.
+
+        Examples
+        --------
+        >>> CheckResult.accepted("a test load", "ann", ["fare: 3 records"]).check_log
+        ('accepted by ann: a test load', 'fare: 3 records')
+        """
+        who = f"{_ACCEPTED} by {by}" if by else _ACCEPTED
+        return cls(passed=True, check_log=(f"{who}: {note}" if note else who, *failures))
+
+    @property
+    def is_accepted(self) -> bool:
+        """True if somebody accepted the failures, by `accept_failures`."""
+        said = self.check_log[0] if self.check_log and not self.outcomes else ""
+        return self.passed and (
+            said == _ACCEPTED or said.startswith((f"{_ACCEPTED} by ", f"{_ACCEPTED}: "))
+        )
+
+    def __str__(self) -> str:
+        """Return the verdict in one line."""
+        warned = "".join(f"; warning: {name}: {message}" for name, message in self.warnings)
+        unjudged = self.status == NO_DATA
+        if self.passed:
+            reasons = "; ".join(reason for _, reason in self.no_data)
+            empty = NO_DATA if warned else with_status(reasons)
+            count = len(self.outcomes)
+            held = f"passed: {plural(count, 'policy', 'policies')} hold{'s' * (count == 1)}"
+            return f"{empty if unjudged else held}{warned}"
+        prefix = with_status("") if unjudged else ""  # said once, at the beginning
+        failed = "; ".join(
+            f"{n}: {message.removeprefix(prefix)}" for n, message in self.error_messages
+        )
+        return f"{self.status}: {failed}{warned}"
+
+    def _repr_html_(self) -> str:
+        return card(self._pieces)
+
+    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+        status = "complete" if self.status == "passed" else self.status
+        yield heading("Check", Markup(marked(status)))
+        messages = dict(self.error_messages)
+        rows = [
+            (
+                name,
+                "holds" if good else "fails",
+                sentence(messages[name], 4 * width) if name in messages else "",
+            )
+            for name, good in self.outcomes
+        ]
+        rows += [(name, "warns", sentence(text, 4 * width)) for name, text in self.warnings]
+        if rows:
+            yield table(["policy", "", "why"], Rows.first_of(rows, most), width)
+        if self.check_log:
+            yield table(
+                ["log"], Rows.first_of([(line,) for line in self.check_log], most), 2 * width
+            )
+
+
+_ACCEPTED = "accepted"
+"""Begins the log of a verdict by which somebody accepts failures."""
+
+
+def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
+    """Return the messages of a stored verdict; one that is not tidegauge's as it is, or not at all.
+
+    Examples
+    --------
+    >>> failure_messages(CheckResult(False, (("fare", "3 records, none wanted"),)).to_json())
+    ['fare: 3 records, none wanted']
+    """
+    try:
+        found = CheckResult.from_json(result)
+    except RuleError:
+        return [result] if foreign else []
+    return [failure_text(name, message) for name, message in found.error_messages]
+
+
+_SAYS_ITS_SUBJECT = re.compile(
+    r", (?:at least|at most|more than|less than|exactly) .* needed\b|, which does not satisfy "
+    r"|\Ahas_schema: |\A[^:]+: no row has '"
+)
+"""Messages of constraints. Those of rules and of older releases tell a number without what it is of."""
+
+
+def failure_text(name: str, message: str) -> str:
+    """Return a failure for people: the name of the rule or constraint only where the message needs it.
+
+    Examples
+    --------
+    >>> failure_text("fare", "3 records, none wanted")
+    'fare: 3 records, none wanted'
+    >>> failure_text("Completeness('email'): at least 0.9", "email is 69.1 % complete, at least 90 % needed")
+    'email is 69.1 % complete, at least 90 % needed'
+    """
+    return message if _SAYS_ITS_SUBJECT.search(message) else f"{name}: {message}"
+
+
+def failure_samples(result: str) -> list[str]:
+    """Return the samples of a stored verdict; none of one that is not tidegauge's.
+
+    Examples
+    --------
+    >>> log = ("fare: 2 records", "  ds=2013-02-08: fare=-3")
+    >>> failure_samples(CheckResult(False, check_log=log).to_json())
+    ['ds=2013-02-08: fare=-3']
+    """
+    try:
+        return CheckResult.from_json(result).samples
+    except RuleError:
+        return []
+
+
+def _lines_below(log: Sequence[str]) -> dict[str, list[str]]:
+    """Return the indented lines below each other line."""
+    found: dict[str, list[str]] = {}
+    below: list[str] = []
+    for line in log:
+        if line.startswith(_INDENT):
+            below.append(line)
+        else:
+            below = found.setdefault(line, [])
+    return found
+
+
+def _is_verdict(
+    passed: Any, messages: Any, log: Any, outcomes: Any, warnings: Any, no_data: Any
+) -> bool:
+    """Return whether values are of the types of a verdict."""
+    return (
+        isinstance(passed, bool)
+        and _are_pairs(messages, str)
+        and isinstance(log, list)
+        and all(isinstance(line, str) for line in log)
+        and _are_pairs(outcomes, bool)
+        and _are_pairs(warnings, str)
+        and _are_pairs(no_data, str)
+    )
+
+
+def _are_pairs(values: Any, second: type) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], second)
+        for pair in values
+    )
+
+
+_FILE_VERSION = 1
+_HASH = 32
+"""Characters of the hash in a file name."""
+_MOST = 80
+"""Maximum number of characters of the case's name and partition in a file name."""
+
+
+class Verdicts(Protocol):
+    """Store for verdicts."""
+
+    def find(self, case: Case) -> CheckResult | None:
+        """Return the verdict of a case, or None if there is none."""
+
+    def keep(self, case: Case, result: CheckResult) -> None:
+        """Store a verdict, passed or failed; it replaces an older one."""
+
+
+@dataclass(frozen=True)
+class VerdictFiles:
+    """Store verdicts as files ``<name>.<hash>.check``, each the JSON of a `CheckResult`.
+
+    A file is written under a temporary name and then moved, so it is never seen in part. A verdict
+    that cannot be read causes a `VerdictWarning` and is ignored.
+
+    Parameters
+    ----------
+    folder : str
+        A path, or a URI of any file system that Arrow reads; created if missing.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> case = Case("flights", "5e1f", "a93c")
+    >>> with TemporaryDirectory() as folder:
+    ...     verdicts = VerdictFiles(folder)
+    ...     verdicts.keep(case, CheckResult(True))
+    ...     print(verdicts.find(case), "and", verdicts.find(Case("flights", "5e1f", "b770")))
+    passed: 0 policies hold and None
+    """
+
+    folder: str
+
+    def __post_init__(self) -> None:
+        """Raise a `FileSystemError` if nothing reaches the folder's file system."""
+        file_system(self.folder)
+
+    def path_of(self, case: Case) -> str:
+        """Return the path of a case's verdict, with ``_`` for characters unsafe in file names."""
+        told = ".".join(text for text in (case.name, case.partition) if text)
+        safe = re.sub(r"[^\w=+-]+", "_", told, flags=re.ASCII)[:_MOST]
+        return child(self.folder, f"{safe}.{_hash_of(case)}.check")
+
+    def find(self, case: Case) -> CheckResult | None:
+        """Return the verdict of a case, or None if there is none.
+
+        Raises
+        ------
+        SourceError
+            If the file system cannot be read.
+        """
+        path = self.path_of(case)
+        try:
+            text = read_file(path).decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            _warn_unreadable(path, error)
+            return None
+        except (OSError, ValueError) as error:  # the base classes of Arrow's errors
+            msg = f"the verdict {path!r} cannot be looked for: {error}"
+            raise SourceError(msg) from error
+        return read_verdict(text, path)
+
+    def keep(self, case: Case, result: CheckResult) -> None:
+        """Store a verdict.
+
+        Raises
+        ------
+        SourceError
+            If the folder cannot be written.
+        """
+        path = self.path_of(case)
+        try:
+            write_file(path, result.to_json().encode())
+        except (OSError, ValueError) as error:
+            msg = f"the verdict {path!r} cannot be written: {error}"
+            raise SourceError(msg) from error
+
+
+@dataclass(frozen=True)
+class RepositoryVerdicts:
+    """Store verdicts in a repository under a dataset.
+
+    A verdict that cannot be read causes a `VerdictWarning` and is ignored.
+
+    Parameters
+    ----------
+    repository : Repository
+    dataset : str
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> with tg.Repository("sqlite://") as repo:
+    ...     verdicts = tg.RepositoryVerdicts(repo, "flights")
+    ...     tests = tg.ValidationSet([tg.DQM()], verdicts=verdicts, fingerprint="a93c")
+    ...     tests.keep(tg.CheckResult(True))
+    ...     print(tests.kept())
+    passed: 0 policies hold
+    """
+
+    repository: VerdictStore
+    dataset: str
+
+    def find(self, case: Case) -> CheckResult | None:
+        """Return the verdict of a case, or None if there is none."""
+        text = self.repository.verdict(self.dataset, **case.keywords())
+        return None if text is None else read_verdict(text, f"{case.name} of {self.dataset}")
+
+    def keep(self, case: Case, result: CheckResult, run: int | None = None) -> None:
+        """Store a verdict, optionally with the run that found it."""
+        self.repository.keep_verdict(
+            self.dataset,
+            passed=result.passed,
+            result=result.to_json(),
+            run=run,
+            **case.keywords(),
+        )
+
+
+def _hash_of(case: Case) -> str:
+    """Return the hash of everything that a verdict depends on, for the name of its file."""
+    parts = [_FILE_VERSION, case.name, case.specification, case.fingerprint, case.partition]
+    return key_of(canonical_json(parts))[:_HASH]
+
+
+def read_verdict(text: str, of: str) -> CheckResult | None:
+    """Parse a stored verdict; warn and return None if it cannot be read.
+
+    Parameters
+    ----------
+    text : str
+        JSON written by `CheckResult.to_json`.
+    of : str
+        Subject or location of the verdict, for the warning.
+    """
+    try:
+        return CheckResult.from_json(text)
+    except RuleError as error:
+        _warn_unreadable(of, error)
+        return None
+
+
+def _warn_unreadable(of: str, error: Exception) -> None:
+    msg = f"the verdict {of!r} cannot be read, so the data is judged again: {error}"
+    warnings.warn(msg, VerdictWarning, stacklevel=4)
+
+
+class ValidationTask(ABC):
+    """Task that judges a frame: a `DQM`, or the parser of a file.
+
+    Attributes
+    ----------
+    name : str
+    needs_action : bool
+        True if the verdict requires the data to be read.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailAny)
+    >>> isinstance(ages, ValidationTask), ages.name, ages.needs_action
+    (True, 'ages', True)
+    """
+
+    name: str = "dqm"
+
+    @property
+    def needs_action(self) -> bool:
+        """Return whether the verdict requires the data to be read."""
+        return True
+
+    @abstractmethod
+    def validate(self, data: DataFrame) -> CheckResult:
+        """Judge the data; a failed verdict is returned, not raised."""
+
+    def validate_written(self, data: DataFrame) -> CheckResult:
+        """Judge data that was read back after it was written; `validate` unless overridden."""
+        return self.validate(data)
+
+    @abstractmethod
+    def identity(self) -> Any:
+        """Return the task as JSON values; a change of it invalidates old verdicts."""
+
+    @property
+    def parser_policies(self) -> tuple[DQMPolicy, ...]:
+        """The policies on records that could not be read, which only a parser can evaluate."""
+        return ()
+
+    def without_parser_policies(self) -> ValidationTask:
+        """Return the task without its parser policies."""
+        return self
+
+    def minding(self, policies: Sequence[DQMPolicy]) -> ValidationTask:
+        """Return the task with additional parser policies; only a parser takes them."""
+        return self
+
+    def hiding(self, private: Privacy) -> ValidationTask:
+        """Return the task with the values of private columns hidden; only a parser shows lines of its file."""
+        return self
+
+    is_parser: ClassVar[bool] = False
+    """True for parsers, which count the records that could not be read."""
+
+
+def validated(task: ValidationTask, data: DataFrame, *, written: bool = False) -> CheckResult:
+    """Return a task's verdict on data, which may have been read back after it was written.
+
+    Raises
+    ------
+    RuleError
+        If a user's task returns anything but a `CheckResult`.
+    """
+    result: object = task.validate_written(data) if written else task.validate(data)
+    if not isinstance(result, CheckResult):
+        method = "validate_written" if written else "validate"
+        msg = (
+            f"{type(task).__name__} {task.name!r}: {method}() must return a CheckResult, such as"
+            f" tg.CheckResult(passed=True), not {result!r}"
+        )
+        raise RuleError(msg)
+    return result
+
+
+class ValidationSet:
+    """Validation tasks on one frame, with one combined verdict.
+
+    Parameters
+    ----------
+    tasks : sequence of ValidationTask
+        `DQM` objects, results of `DQM.attach`, the parser of a file, your own tasks. Each reads the
+        data at most once.
+    name : str, optional
+        Name of the verdict; default: the names of the tasks, joined by ``+``.
+    folder : str, optional
+        Folder that stores the verdict as a file.
+    verdicts : Verdicts, optional
+        Store of the verdict, if not a folder.
+    fingerprint : str, optional
+        Fingerprint of the data, see `frame_fingerprint`. Without one, unchanged data cannot be
+        recognised, so no verdict is stored and the data is judged each time.
+
+    Raises
+    ------
+    RuleError
+        If a task is not a `ValidationTask`, or both ``folder`` and ``verdicts`` are given.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> ages = tg.DQM("ages").add(tg.Rule("age < 150", "age"), tg.FailAny)
+    >>> tests = tg.ValidationSet([ages], folder="checks", fingerprint="files/1:9b1c")
+    >>> tests
+    ValidationSet(ages)
+    >>> riders = tg.spark_session().sql("SELECT explode(array(34, 21)) AS age")  # doctest: +SKIP
+    >>> tg.ValidationSet([ages]).validate(riders).passed  # doctest: +SKIP
+    True
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[ValidationTask],
+        *,
+        name: str | None = None,
+        folder: str | None = None,
+        verdicts: Verdicts | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        for task in tasks:
+            if not isinstance(task, ValidationTask):
+                msg = f"a ValidationSet is of ValidationTasks such as a DQM, not {task!r}"
+                raise RuleError(msg)
+        if folder is not None and verdicts is not None:
+            msg = "verdicts are kept in one place: give folder= or verdicts=, not both"
+            raise RuleError(msg)
+        self.tasks = _assign_parser_policies(tasks)
+        self.name = "+".join(task.name for task in tasks) if name is None else name
+        self.fingerprint = fingerprint
+        self.verdicts = verdicts if folder is None else VerdictFiles(folder)
+
+    @property
+    def specification(self) -> str:
+        """Hash of all tasks, including the source of users' functions; for one task its own hash."""
+        of = [task.identity() for task in self.tasks]
+        return key_of(canonical_json(of[0] if len(of) == 1 else of))
+
+    @property
+    def case(self) -> Case | None:
+        """Key of the verdict; None without a fingerprint."""
+        if self.fingerprint is None:
+            return None
+        return Case(self.name, self.specification, self.fingerprint)
+
+    def kept(self) -> CheckResult | None:
+        """Return the stored verdict on this data and these tasks, or None; no data is read."""
+        case = self.case
+        return None if case is None or self.verdicts is None else self.verdicts.find(case)
+
+    def keep(self, result: CheckResult) -> None:
+        """Store a verdict, if there is a store and a fingerprint."""
+        case = self.case
+        if case is not None and self.verdicts is not None:
+            self.verdicts.keep(case, result)
+
+    def judge(self, data: DataFrame, has_action_yet: bool = False) -> CheckResult:  # noqa: FBT001, FBT002 - public signature
+        """Return the verdict, passed or failed.
+
+        Parameters
+        ----------
+        data : DataFrame
+            The frame before rules and fixes; see ``has_action_yet``.
+        has_action_yet : bool
+            Whether all of the data was read after rules were attached. ``data`` is then the kept
+            records, read back from where they were written: the counts observed meanwhile are used
+            if the number of kept records matches, which takes one count.
+        """
+        kept = self.kept()
+        if kept is not None:
+            return kept
+        results = [validated(task, data, written=has_action_yet) for task in self.tasks]
+        result = reduce(add, results, CheckResult(passed=True))
+        self.keep(result)
+        return result
+
+    def validate(self, data: DataFrame, has_action_yet: bool = False) -> CheckResult:  # noqa: FBT001, FBT002
+        """Return the verdict if it passed, else raise it; parameters as for `judge`.
+
+        Raises
+        ------
+        DQMError
+            If the data failed, now or when the stored verdict was made; the error has the verdict
+            as ``result``.
+        """
+        return self.judge(data, has_action_yet).terminate_at_error()
+
+    def __repr__(self) -> str:
+        """Return the names of the tasks."""
+        return f"ValidationSet({', '.join(task.name for task in self.tasks)})"
+
+
+def _assign_parser_policies(tasks: Sequence[ValidationTask]) -> tuple[ValidationTask, ...]:
+    """Return the tasks, with parser policies moved to the parser, if there is one."""
+    if not any(task.is_parser for task in tasks):
+        return tuple(tasks)
+    handed = [policy for task in tasks if not task.is_parser for policy in task.parser_policies]
+    return tuple(
+        task.minding(handed) if task.is_parser else task.without_parser_policies() for task in tasks
+    )
