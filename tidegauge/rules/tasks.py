@@ -33,6 +33,61 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+_MOVED = {
+    "analyzers.core.analyzer analyzers.core.state_providers": "FileSystemStateProvider InMemoryStateProvider",
+    "analyzers.measures.cardinality analyzers.measures.tuples": "ApproxDistinctness ApproxUniqueValueRatio ApproxUniqueness",
+    "analyzers.measures.counts analyzers.measures.columns": "ColumnCount ColumnExists SchemaMatch",
+    "analyzers.measures.counts analyzers.measures.references": "ColumnMatch DatasetMatch ReferentialIntegrity",
+    "analyzers.measures.extremes analyzers.measures.times": "Freshness MaxTime MinTime",
+    "analyzers.measures.frequencies analyzers.measures.exact_quantiles": "ExactQuantile InterquartileRange",
+    "analyzers.measures.frequencies analyzers.measures.information": "Entropy MutualInformation",
+    "analyzers.measures.frequencies analyzers.measures.uniqueness": "CountDistinct Distinctness DuplicateRowCount UniqueValueRatio Uniqueness",
+    "analyzers.measures.histogram analyzers.measures.group_sums": "HistogramOfSums",
+    "analyzers.measures.moments analyzers.measures.sums": "Mean RatioOfSums Sum",
+    "analyzers.measures.quantiles analyzers.measures.req": "ReqQuantile",
+    "checks.suggest checks.suggesting": "suggest",
+    "checks.verification checks.verifying": "verify",
+    "consistency.compare.comparison consistency.drift": "drift",
+    "consistency.compare.comparison consistency.recording": "record",
+    "consistency.compare.measuring consistency.compare.pairs": "value_pairs",
+    "consistency.configuration consistency.backfill": "CallableBackfill QueryBackfill TableBackfill",
+    "consistency.jsonl consistency.export_jsonl": "export_consistency",
+    "consistency.jsonl consistency.import_jsonl": "import_consistency open_consistency",
+    "consistency.lag_estimation consistency.lag.estimates": "LagEstimate LagEstimates",
+    "consistency.log.flattening consistency.log.flatten": "flatten",
+    "consistency.log.query consistency.log.sampling": "sample",
+    "consistency.log.table consistency.log.retention": "clean",
+    "files.consistency_files files.consistency": "load_configuration",
+    "files.rules_files files.rules": "RulesFile load_rules",
+    "files.suite_files files.suite": "load_suite",
+    "griffin.measures.rows griffin.measures.accuracy": "GriffinAccuracy",
+    "griffin.running griffin.checking": "check",
+    "repository.detectors.changes repository.detectors.drift": "Drift",
+    "repository.detectors.deequ repository.detectors.holt_winters": "HoltWinters",
+    "repository.detectors.whole_partitions repository.detectors.arrivals": "Late MissingPartition",
+    "repository.detectors.whole_partitions repository.detectors.contents": "EmptyMetrics Multivariate Restatement SchemaChange StalePartition",
+    "repository.store.dimensions repository.store.recorded": "Recorded",
+    "rules.definition rules.applied": "Applied",
+    "rules.dqm rules.attached": "Attached",
+    "rules.dqm rules.datasets": "Dataset dataset",
+    "rules.file_parser rules.parsing.parser": "Parsed ParserCounts ParserValidation",
+    "rules.judging rules.outcome.judging": "judge",
+    "rules.known_failures rules.outcome.known": "accept_failures",
+    "rules.measures rules.parsing.measures": "ParserRejects ParserRejectsRatio",
+    "rules.record_counts rules.state": "DQMState RecordCounts",
+    "rules.verdicts rules.outcome.result": "CheckResult",
+    "rules.verdicts rules.outcome.validation": "ValidationSet ValidationTask",
+    "rules.verdicts rules.outcome.verdicts": "RepositoryVerdicts VerdictFiles",
+}
+"""Public names by their module below tidegauge and the one in which they entered stored hashes."""
+_HASHED_NAMES = {
+    f"tidegauge.{now}.{name}": f"tidegauge.{then}.{name}"
+    for (now, then), names in (
+        (modules.split(), names.split()) for modules, names in _MOVED.items()
+    )
+    for name in names
+}
+"""Names that hashes keep, so that moving a class judges no data again."""
 _PLAIN = (str, bytes, Number, date, time, timedelta, Enum, type(None))
 
 
@@ -90,7 +145,8 @@ class _Walk:
             case types.CodeType():
                 yield from self._all("code", [value.co_code, value.co_names, value.co_consts])
             case types.FunctionType() | type():
-                yield f"{value.__module__}.{value.__qualname__}"
+                name = f"{value.__module__}.{value.__qualname__}"
+                yield _HASHED_NAMES.get(name, name)
                 if value.__module__ == self.home:
                     yield from self._code(value)
             case _:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from datetime import date, datetime
 from decimal import Decimal
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from tidegauge.rules.tasks import source_hash, value_sql
 from tidegauge.rules.verdicts import CheckResult, ValidationTask
 
 import tidegauge as tg
+from tidegauge.rules import tasks
 
 # policies
 
@@ -582,3 +584,22 @@ def test_an_assertion_class_answers_true_or_false():
     result = constraint.evaluate(Measurements({tg.Size(): metric}))
     assert not result.passed
     assert "a verdict is True or False, not 'sometimes'" in result.message
+
+
+@pytest.mark.parametrize(
+    ("name", "hashed"),
+    [
+        ("Sum", "tidegauge.analyzers.measures.sums.Sum"),
+        ("Late", "tidegauge.repository.detectors.arrivals.Late"),
+        ("CheckResult", "tidegauge.rules.outcome.result.CheckResult"),
+        ("Size", "tidegauge.analyzers.measures.counts.Size"),
+    ],
+)
+def test_hashes_name_public_classes_as_before_their_modules_were_joined(name, hashed):
+    assert list(tasks._Walk("users").told(getattr(tg, name))) == [hashed]
+
+
+def test_every_hashed_name_is_still_there():
+    for name in tasks._HASHED_NAMES:
+        module, _, attribute = name.rpartition(".")
+        assert getattr(import_module(module), attribute).__module__ == module
