@@ -20,13 +20,7 @@ from tidegauge.analyzers.core.formatting import hide_folders
 from tidegauge.repository.history.health import open_incidents
 from tidegauge.repository.history.versions import last_commit
 from tidegauge.repository.store.config import dashboard_url
-from tidegauge.widgets import answers, compare, protocol
-from tidegauge.widgets import compare as comparison
-from tidegauge.widgets import incidents as inbox
-from tidegauge.widgets import series as charts
-from tidegauge.widgets import tables as health
-from tidegauge.widgets import tables as home
-from tidegauge.widgets import tables as ledger
+from tidegauge.widgets import answers, compare, incidents, protocol, series, tables
 from tidegauge.widgets.answers import Answer, shown
 from tidegauge.widgets.consistency import Consistency
 from tidegauge.widgets.series import Overview
@@ -80,28 +74,28 @@ class Backend:
         self._consistency = Consistency(repository)
         self.questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "catalogue": self._catalogue,
-            "tables": lambda asked: home.tables(repository, asked),
-            "failures": lambda asked: health.failures(repository, asked, samples=samples),
+            "tables": lambda asked: tables.tables(repository, asked),
+            "failures": lambda asked: tables.failures(repository, asked, samples=samples),
             "levels": self._overview.levels,
             "rows": self._overview.rows,
             "cell": self._overview.cell,
-            "series": lambda asked: charts.series(self._overview, asked),
-            "seasons": lambda asked: charts.seasons(self._overview, asked),
-            "sides": lambda asked: comparison.sides(repository, asked),
-            "compare": lambda asked: comparison.compare(repository, asked),
-            "merged": lambda asked: comparison.merged(repository, asked),
+            "series": lambda asked: series.series(self._overview, asked),
+            "seasons": lambda asked: series.seasons(self._overview, asked),
+            "sides": lambda asked: compare.sides(repository, asked),
+            "compare": lambda asked: compare.compare(repository, asked),
+            "merged": lambda asked: compare.merged(repository, asked),
             "columns": lambda asked: compare.columns(repository, asked),
             "distribution": lambda asked: compare.distribution(repository, asked),
             "drifts": lambda asked: compare.drifts(repository, asked),
             "consistency": self._consistency.ranking,
             "consistency_lines": self._consistency.lines,
             "consistency_features": self._consistency.features,
-            "incidents": lambda asked: inbox.incidents(repository, asked),
-            "incident": lambda asked: inbox.incident(repository, asked, samples=samples),
-            "say": lambda asked: inbox.say(repository, asked, asked.get("author"), samples=samples),
-            "say_all": lambda asked: inbox.say_all(repository, asked, asked.get("author")),
-            "partitions": lambda asked: ledger.partitions(repository, asked),
-            "day": lambda asked: ledger.day(repository, asked),
+            "incidents": lambda asked: incidents.incidents(repository, asked),
+            "incident": lambda asked: incidents.incident(repository, asked, samples=samples),
+            "say": lambda asked: incidents.say(repository, asked, asked.get("author"), samples=samples),
+            "say_all": lambda asked: incidents.say_all(repository, asked, asked.get("author")),
+            "partitions": lambda asked: tables.partitions(repository, asked),
+            "day": lambda asked: tables.day(repository, asked),
             "csv": self._csv,
             "data": self._data,
             "svg": lambda asked: answers.svg(repository, asked, as_of),
@@ -142,12 +136,12 @@ class Backend:
         first = next(iter(repository.datasets()), None)
         asked = {"dataset": dataset or first, **options}
         chosen = asked.get("id")
-        evidence = {f"Incident {chosen}": lambda: inbox.evidence(self._overview, asked)}
+        evidence = {f"Incident {chosen}": lambda: incidents.evidence(self._overview, asked)}
         frames: Mapping[str, Mapping[str, Callable[[], pd.DataFrame]]] = {
-            "home": {"Tables": lambda: home.tables_frame(repository, asked)},
+            "home": {"Tables": lambda: tables.tables_frame(repository, asked)},
             "overview": {"Heat map": lambda: self._overview.frame(asked)},
-            "series": {"Series": lambda: charts.frame(self._overview, asked)},
-            "compare": {"Comparison": lambda: comparison.compare_frame(repository, asked)},
+            "series": {"Series": lambda: series.frame(self._overview, asked)},
+            "compare": {"Comparison": lambda: compare.compare_frame(repository, asked)},
             "distribution": {
                 "Distributions": lambda: compare.distribution_frame(repository, asked),
                 "Drift": lambda: compare.drift_frame(repository, asked),
@@ -157,10 +151,10 @@ class Backend:
                 "Charts": lambda: self._consistency.charts(asked),
             },
             "incidents": {
-                "Incidents": lambda: inbox.frame(repository, asked),
+                "Incidents": lambda: incidents.frame(repository, asked),
                 **({} if chosen is None else evidence),
             },
-            "partitions": {"Partitions": lambda: ledger.calendar_frame(repository, asked)},
+            "partitions": {"Partitions": lambda: tables.calendar_frame(repository, asked)},
         }
         if view not in frames:
             raise UnknownNameError("view", view, VIEWS)
