@@ -23,7 +23,7 @@ from rich.table import Table
 import tidegauge as tg
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.scan import plan, scan
-from tidegauge.demo.show import demo_suite, make_table
+from tidegauge.demo.flights import demo_suite, make_table
 
 
 def by_hand(data, analyzers):

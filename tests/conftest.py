@@ -182,7 +182,7 @@ def spark(warehouse, kafka_jars):
 @pytest.fixture(scope="session")
 def flights(spark):
     """The demonstration's table: 336,776 rows in 365 partitions. Tests may not change it."""
-    from tidegauge.demo.show import TABLE, make_table
+    from tidegauge.demo.flights import TABLE, make_table
 
     make_table(spark)
     return TABLE
@@ -192,7 +192,7 @@ def flights(spark):
 def measured(flights, spark, tmp_path_factory):
     """A repository after a full backfill of the flights, as a file that tests copy before they write."""
     from tidegauge.analysis import analyze
-    from tidegauge.demo.show import demo_suite
+    from tidegauge.demo.flights import demo_suite
     from tidegauge.repository.repository import Repository
 
     file = tmp_path_factory.mktemp("measured") / "flights.db"

@@ -36,7 +36,7 @@ def demo(
     session: SparkOptions,
 ) -> int:
     """Run a demonstration on real data: every flight from New York in 2013."""
-    from tidegauge.demo.show import show
+    from tidegauge.demo.flights import show
 
     started = time.monotonic()
     with open_repository(db, artifacts) as repository:

@@ -92,7 +92,9 @@ class Backend:
             "consistency_features": self._consistency.features,
             "incidents": lambda asked: incidents.incidents(repository, asked),
             "incident": lambda asked: incidents.incident(repository, asked, samples=samples),
-            "say": lambda asked: incidents.say(repository, asked, asked.get("author"), samples=samples),
+            "say": lambda asked: incidents.say(
+                repository, asked, asked.get("author"), samples=samples
+            ),
             "say_all": lambda asked: incidents.say_all(repository, asked, asked.get("author")),
             "partitions": lambda asked: tables.partitions(repository, asked),
             "day": lambda asked: tables.day(repository, asked),

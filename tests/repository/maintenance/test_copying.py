@@ -213,8 +213,8 @@ def test_a_second_copy_is_refused_while_the_first_is_running(
 COPY_AND_DIE = """
 import os, pathlib, signal, sys
 from tidegauge.cli.main import run_command
-from tidegauge.repository.maintenance import copying
-copying.insert_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from tidegauge.repository.maintenance import backups
+backups.insert_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 run_command(["db", "copy", *sys.argv[1:]])
 """
 

@@ -23,10 +23,10 @@ SHORT = 0.2 / 60
 IN_A_THREAD = """
 import time
 from threading import Event, Thread
-from tidegauge.cli import limits
-limits.GRACE_SECONDS = 0.5
+from tidegauge.cli import main
+main.GRACE_SECONDS = 0.5
 Thread(target=Event().wait).start()
-with limits.time_limit(0.2 / 60, ends_process=True):
+with main.time_limit(0.2 / 60, ends_process=True):
     print("begun", flush=True)
     time.sleep(30)
 """

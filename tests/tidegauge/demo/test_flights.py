@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from tidegauge.demo.show import demo_suite
+from tidegauge.demo.flights import demo_suite
 from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tidegauge.demo.show import demo_suite
+from tidegauge.demo.flights import demo_suite
 from tidegauge.files.suite_files import find_suites, load_suite
 
 import tidegauge as tg
