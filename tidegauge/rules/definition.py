@@ -583,7 +583,7 @@ class Applied:
     def __repr__(self) -> str:
         """Return the numbers of records and rejects, and the verdict."""
         state = self.state
-        return f"Applied({state.records} records, {state.rejects} rejected, {self.check})"
+        return f"Applied({plural(state.records, 'record')}, {state.rejects} rejected, {self.check})"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)

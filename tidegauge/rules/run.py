@@ -195,7 +195,7 @@ class RulesRun:
             yield f"  {name}: cannot be read: {why}"
         state, tasks = self.state, self.file.dqm.tasks
         name = "" if self.file.dqm.name == DQM_NAME else f"{self.file.dqm.name}: "
-        yield f"  {name}{state.records} records, {state.rejects} rejected"
+        yield f"  {name}{plural(state.records, 'record')}, {state.rejects} rejected"
         for rule in tasks.ordered:
             yield f"  rule {rule.name}: {_rule_summary(rule, state)}"
             yield from (f"    {sample}" for sample in self.samples if sample.task == rule.name)

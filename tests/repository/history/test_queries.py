@@ -749,11 +749,11 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
         return out.out + out.err
 
     assert "sound" in said("check", *db)
-    assert "would remove 1 versions" in said("clean", "--versions", "0d", "--dry-run", *db)
+    assert "would remove 1 version," in said("clean", "--versions", "0d", "--dry-run", *db)
     copy = said("backup", "--to", "copy", *db).strip()
-    assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
+    assert "removed 1 version," in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
-    assert "removed 1 versions" in said("clean", "--versions", "0d", *db)
+    assert "removed 1 version," in said("clean", "--versions", "0d", *db)
     assert "is no revision before 0007; there are: 0005, 0006" in said(
         "downgrade", "0008", *db, status=1
     )

@@ -287,7 +287,7 @@ def test_it_exits_with_2_until_the_next_partition_while_one_is_held_back(spark, 
     status, out = rules()
     assert status == 0
     assert "1 partition scanned" in out
-    assert "1 records, 0 rejected" in out
+    assert "1 record, 0 rejected" in out
     assert f"known: ds={DAYS[1]}" in out
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[1]}') SELECT 10")
     assert rules()[0] == 0
