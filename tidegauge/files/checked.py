@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run, open_source, privacy_of
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.checks.check import Level
@@ -92,7 +93,7 @@ class CheckedTable:
             alike.items(), key=lambda pair: pair[0][0]
         ):
             others = len(partitions) - 1
-            more = f" and {others:,} other partition{'s' * (others > 1)}" if others else ""
+            more = f" and {plural(others, 'other partition')}" if others else ""
             known = "known " if is_known else ""
             yield f"  {place}: {known}{level}: {partitions[-1]}{more}: {told}"
 

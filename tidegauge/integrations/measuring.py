@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.files.checked import CheckedTable
 from tidegauge.files.runs import Summary, run_suites
 from tidegauge.outcome import Cause, FailOnLevel, Outcome, Problem, outcome_of
@@ -130,7 +131,7 @@ def measured_line(run: Run, checked: CheckedTable | None) -> str:
         if not one.result.passed and not checked.is_known(one)
     }
     count = sum(len(check.constraints) for check in checked.file.checks)
-    return f"{line}, {count - len(failing):,} of {count:,} check{'s' * (count != 1)} passed"
+    return f"{line}, {count - len(failing):,} of {plural(count, 'check')} passed"
 
 
 def _measured_text(names: Sequence[str]) -> str:
@@ -141,4 +142,4 @@ def _measured_text(names: Sequence[str]) -> str:
     listed = ", ".join(names[:MAX_NAMED_PARTITIONS])
     others = len(names) - MAX_NAMED_PARTITIONS
     more = f" and {others:,} more" if others > 0 else ""
-    return f"{len(names):,} partition{'s' * (len(names) != 1)} measured: {listed}{more}"
+    return f"{plural(len(names), 'partition')} measured: {listed}{more}"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import RuleError
+from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.notifications.messages import (
@@ -631,7 +632,7 @@ def _last_runs(connection: Connection, datasets: Collection[int] | None) -> Iter
         if status != RunStatus.COMPLETE:
             errors.append((RUN, error or "it failed"))
         elif failed:
-            errors.append((RUN, f"{failed} analyzer{'s' * (failed > 1)} failed"))
+            errors.append((RUN, f"{plural(failed, 'analyzer')} failed"))
         yield _Standing(of, dataset, RUN, "", passed, errors, (), finished_at)
 
 
