@@ -41,7 +41,7 @@ from tidegauge.repository.store import schema, stored_states
 from tidegauge.repository.store.stored_states import Payload
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
 from tidegauge.rules.record_counts import RecordCounts
-from tidegauge.widgets.server import DashboardSource, Shown
+from tidegauge.widgets.source import DashboardSource, Shown
 
 import tidegauge as tg
 from tests.conftest import soak

@@ -292,7 +292,7 @@ def limits(monkeypatch):
 @contextlib.asynccontextmanager
 async def running(server, url, *, read_only=False, **site):
     """Serve in this event loop; yield the port."""
-    from tidegauge.widgets.server import DashboardSource, Shown
+    from tidegauge.widgets.source import DashboardSource, Shown
     from tornado.testing import bind_unused_port
 
     site = server.Site(DashboardSource(Shown(url, read_only=read_only)), **site)
@@ -571,7 +571,8 @@ def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
 
 def test_who_asks_too_much_is_refused(url):
     """The queue is bounded, so that memory is."""
-    from tidegauge.widgets.server import MOST_WAITING, DashboardSource, Shown, Site, application
+    from tidegauge.widgets.server import MOST_WAITING, Site, application
+    from tidegauge.widgets.source import DashboardSource, Shown
     from tornado.httpclient import AsyncHTTPClient
     from tornado.testing import bind_unused_port
 

@@ -37,7 +37,7 @@ from tidegauge.cli.output import Format, data_output, print_rows
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import HistoryFilter
-    from tidegauge.widgets.server import Shown
+    from tidegauge.widgets.source import Shown
 
 
 TITLES = {
@@ -206,7 +206,8 @@ def dashboard(
         msg = "the dashboard needs tornado: pip install 'tidegauge[notebook]'"
         raise TidegaugeError(msg)
     from tidegauge.repository.store.config import dashboard_url, settings
-    from tidegauge.widgets.server import Shown, is_loopback, serve
+    from tidegauge.widgets.server import is_loopback, serve
+    from tidegauge.widgets.source import Shown
 
     token, given = None, ""
     if not is_loopback(host):

@@ -1,7 +1,4 @@
-"""Serve the dashboard as a web page: one process for all pages, which contacts no other host.
-
-The repository that a page shows is opened once, and again if its file was replaced.
-"""
+"""Serve the dashboard as a web page: one process for all pages, which contacts no other host."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
-from threading import Lock, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakSet
@@ -33,110 +30,18 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler, StaticFileHandler
 
 from tidegauge.analyzers.core.errors import (
-    DatabaseAccessError,
     SetupError,
     TidegaugeError,
     describe,
 )
-from tidegauge.repository.repository import Repository
 from tidegauge.widgets import script
-from tidegauge.widgets.backend import Backend, current_user, error_for_viewers
+from tidegauge.widgets.backend import current_user, error_for_viewers
+from tidegauge.widgets.source import DashboardSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-
-@dataclass(frozen=True)
-class Shown:
-    """Configuration of a served dashboard.
-
-    Attributes
-    ----------
-    db : str
-        The database's URL.
-    artifacts : str or None
-        The folder for large states.
-    dataset : str or None
-        The dataset to begin with.
-    read_only : bool
-    samples : bool
-        Show samples of failing records.
-    """
-
-    db: str
-    artifacts: str | None = None
-    dataset: str | None = None
-    read_only: bool = False
-    samples: bool = False
-
-
-class DashboardSource:
-    """Backend of all pages of a server.
-
-    Connections outlive the file that they opened, so a restored or replaced SQLite file would never be
-    seen: each question looks whether the file is still the same.
-
-    Parameters
-    ----------
-    shown : Shown
-    """
-
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
-        self._opening = Lock()
-        self._backend: Backend | None = None
-        self._file: tuple[int, int] | None = None
-
-    def backend(self) -> Backend:
-        """Return the backend of the current database.
-
-        Raises
-        ------
-        DatabaseAccessError
-            If its file is gone, or cannot be opened.
-        """
-        with self._opening:
-            old = self._backend
-            if old is not None and _identity(old.repository.database.file) == self._file:
-                return old
-            self.close()
-            shown = self._shown
-            # To look at a database must not upgrade it, which older releases could no longer write to.
-            repository = Repository(
-                shown.db, artifacts=shown.artifacts, read_only=shown.read_only, upgrade=False
-            )
-            try:
-                self._file = _identity(repository.database.file)
-                self._backend = Backend(repository, samples=shown.samples)
-            except BaseException:
-                repository.close()
-                raise
-            return self._backend
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._backend is not None:
-            self._backend.repository.close()
-            self._backend = None
-
-
-def _identity(file: Path | None) -> tuple[int, int] | None:
-    """Return device and number of a database's file; None for a server.
-
-    Raises
-    ------
-    DatabaseAccessError
-        If there is no such file.
-    """
-    if file is None:
-        return None
-    try:
-        found = file.stat()
-    except FileNotFoundError as error:
-        msg = f"there is no database {file} to read"
-        raise DatabaseAccessError(msg) from error
-    return found.st_dev, found.st_ino
+    from tidegauge.widgets.source import Shown
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import threading
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -76,7 +77,18 @@ READING = [
 """Commands that only read the repository."""
 
 
-@pytest.mark.parametrize("command", [*READING, ["dashboard"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *READING,
+        pytest.param(
+            ["dashboard"],
+            marks=pytest.mark.skipif(
+                find_spec("tornado") is None, reason="Tornado is not installed"
+            ),
+        ),
+    ],
+)
 def test_reading_does_not_upgrade_an_older_database(tmp_path, capsys, command):
     file = tmp_path / "r.db"
     put_kept("0006", f"sqlite:///{file}", tmp_path / "artifacts")

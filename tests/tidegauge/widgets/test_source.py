@@ -3,7 +3,7 @@
 import pytest
 from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.widgets.backend import Backend
-from tidegauge.widgets.server import DashboardSource, Shown
+from tidegauge.widgets.source import DashboardSource, Shown
 
 import tidegauge as tg
 
