@@ -163,7 +163,17 @@ TOMORROW = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=1)
         pd.Timestamp(TOMORROW).tz_localize(None) + pd.Timedelta(nanoseconds=1),
         np.datetime64(TOMORROW.replace(tzinfo=None)),
     ],
-    ids=repr,
+    # Workers of a parallel run import this file at different seconds, and their names have to agree.
+    ids=[
+        "datetime",
+        "text",
+        "text of minutes",
+        "date",
+        "text of a date",
+        "timestamp",
+        "nanoseconds",
+        "numpy",
+    ],
 )
 def test_every_spelling_of_an_instant_is_understood_everywhere(moment):
     with tg.Repository("sqlite://") as repo:
