@@ -9,9 +9,9 @@ key, and a `VerdictStore` keeps them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict, Unpack
 
 from tidegauge.analyzers.core.errors import MetricError
 from tidegauge.analyzers.core.metric import Failure, Metric, Success
-from tidegauge.analyzers.core.partitions import UNTRACKED_PREFIX, Partition, SegmentSet
+from tidegauge.analyzers.core.partitions import (
+    UNTRACKED_PREFIX,
+    Partition,
+    SegmentSet,
+    TimeFormat,
+    joined,
+)
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.sql import is_folder
 
@@ -184,6 +190,60 @@ class MeasuredPartition:
     measurements: tuple[Measurement, ...]
     segment: str = ""
     added_to: int | None = None
+
+    @classmethod
+    def from_measurements(
+        cls,
+        partition: Partition,
+        measurements: Iterable[Measurement] = (),
+        time_format: TimeFormat | None = None,
+        *,
+        time: datetime | None = None,
+        segment: str | None = None,
+        fingerprint: str | None = None,
+        arrived_at: datetime | None = None,
+        schema: str = "[]",
+        rows: int = 0,
+        added_to: int | None = None,
+    ) -> MeasuredPartition:
+        """Return a partition with its time and segment, which its measurements get as well.
+
+        Parameters
+        ----------
+        partition : Partition
+        measurements : iterable of Measurement
+            Their segments are those of column values alone.
+        time_format : TimeFormat or None
+            The keys that hold the time; None if none does.
+        time, segment : datetime and str, optional
+            In place of those that the keys give.
+        fingerprint, arrived_at, schema, rows, added_to
+            As the attributes.
+
+        Examples
+        --------
+        >>> keys = Partition.from_name("ds=2013-02-08/country=US")
+        >>> measured = MeasuredPartition.from_measurements(keys, (), TimeFormat(("ds",), ("%Y-%m-%d",)))
+        >>> str(measured.time), measured.segment
+        ('2013-02-08 00:00:00+00:00', 'country=US')
+        """
+        if segment is None:
+            segment = time_format.segment_of(partition) if time_format else ""
+        if segment:
+            measurements = (replace(m, segment=joined(segment, m.segment)) for m in measurements)
+        if time is None and time_format is not None:
+            time = time_format.time_of(partition)
+        return cls(
+            partition,
+            time,
+            fingerprint,
+            arrived_at,
+            schema,
+            rows,
+            tuple(measurements),
+            segment,
+            added_to,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A run reports its progress to a `Progress`; the progress bars are in `tidegauge.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -22,17 +22,42 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.analyzers.core.metric import Failure
-from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.core.partitions import Partition, SegmentSet
 from tidegauge.analyzers.runs.ledger import (
     Change,
     Decision,
     LedgerEntry,
     MeasuredPartition,
+    Measurement,
     RunSpec,
     RunStatus,
     RunStore,
     VerdictStore,
 )
+from tidegauge.analyzers.scan.scan import Outcome, metric_of
+
+
+def measured_states(
+    outcomes: Mapping[AnyAnalyzer, Outcome],
+    analyzers: Iterable[AnyAnalyzer],
+    segment: str = "",
+    segments: SegmentSet | None = None,
+) -> list[Measurement]:
+    """Return the measurements of a partition, or of one of its segments, with their metrics.
+
+    Parameters
+    ----------
+    outcomes : mapping of Analyzer to Success or Failure
+    analyzers : iterable of Analyzer
+        Those whose outcomes are stored.
+    segment : str
+        The segment's name by column values; empty for all rows.
+    segments : SegmentSet or None
+        The set that the segment belongs to.
+    """
+    return [
+        Measurement(a, outcomes[a], metric_of(a, outcomes[a]), segment, segments) for a in analyzers
+    ]
 
 
 class Progress(Protocol):

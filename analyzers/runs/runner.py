@@ -27,7 +27,6 @@ from tidegauge.analyzers.core.partitions import (
     Partition,
     SegmentSet,
     TimeFormat,
-    joined,
     parse_selection,
     recognise_time,
     select_named,
@@ -40,7 +39,6 @@ from tidegauge.analyzers.runs.ledger import (
     SOURCE_VERSION,
     LedgerEntry,
     MeasuredPartition,
-    Measurement,
     RunSpec,
     RunStore,
     analyzer_key,
@@ -57,13 +55,14 @@ from tidegauge.analyzers.runs.recording import (
     Recording,
     RunReport,
     Silent,
+    measured_states,
     recording,
 )
 from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.capabilities import SMALL_BYTES, plan_cost
 from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.plan import UNKNOWN, Expectation
-from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of, scan
+from tidegauge.analyzers.scan.scan import Group, Outcome, scan
 from tidegauge.analyzers.scan.user_sql import reads_tables, tables_read
 from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source, whole_fingerprint
@@ -739,20 +738,18 @@ def _measure(
     for task in batch:
         partition = task.listed.partition
         group = groups.get(partition, found.nothing)
-        own = time.segment_of(partition) if time else ""
-        measurements = list(_measurements(group, analyzers, own, None))
+        measurements = measured_states(group.states, analyzers)
         for name, segments in names.items():  # segments without rows get the state of no data
-            part = group.segments.get(name, found.nothing)
-            measurements += _measurements(part, analyzers, joined(own, name), segments)
-        yield MeasuredPartition(
-            partition=partition,
-            time=task.time,
+            states = group.segments.get(name, found.nothing).states
+            measurements += measured_states(states, analyzers, name, segments)
+        yield MeasuredPartition.from_measurements(
+            partition,
+            measurements,
+            time,
             fingerprint=task.listed.fingerprint,
             arrived_at=task.listed.arrived_at,
             schema=schema,
             rows=group.rows,
-            measurements=tuple(measurements),
-            segment=own,
             added_to=task.added_to,
         )
 
@@ -768,10 +765,3 @@ def _keep_column_failures(outcomes: Iterable[Outcome]) -> None:
             is_unresolved and "UNRESOLVED_COLUMN" in str(error)
         ):
             error.is_retriable = False
-
-
-def _measurements(
-    group: Group, analyzers: Sequence[AnyAnalyzer], segment: str, segments: SegmentSet | None
-) -> Iterator[Measurement]:
-    for a in analyzers:
-        yield Measurement(a, group.states[a], metric_of(a, group.states[a]), segment, segments)

@@ -252,20 +252,18 @@ class _Result:
                 found[key] = None
                 skipped.append(f"{analyzer!r}: ambiguous duplicate; Deequ did not write the filter")
                 continue
-            found[key] = Measurement(analyzer, _NO_STATE, metric, self.segment)
+            found[key] = Measurement(analyzer, _NO_STATE, metric)
             if name == "Size" and analyzer.where is None and isfinite(metric.value):
                 rows = int(metric.value)
         measurements = tuple(_weighted(m, rows) for m in found.values() if m is not None)
         content = sorted(canonical_json([e["analyzer"], e["metric"]]) for e in self.entries)
-        return MeasuredPartition(
-            partition=self.partition,
+        return MeasuredPartition.from_measurements(
+            self.partition,
+            measurements,
             time=self.time,
-            fingerprint=f"deequ/1:{key_of(canonical_json(content))}",
-            arrived_at=None,
-            schema="[]",
-            rows=rows,
-            measurements=measurements,
             segment=self.segment,
+            fingerprint=f"deequ/1:{key_of(canonical_json(content))}",
+            rows=rows,
         )
 
 

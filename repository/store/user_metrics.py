@@ -116,17 +116,10 @@ class Record:
                 f" keys; not {', '.join(map(repr, self.numbers))}"
             )
             raise HistoryError(msg)
-        time = recognise_time(found[0].keys) if found else None
+        time_format = recognise_time(found[0].keys) if found else None
         return [
-            MeasuredPartition(
-                partition=partition,
-                time=self.times.get(partition.name) or (time.time_of(partition) if time else None),
-                fingerprint=None,
-                arrived_at=None,
-                schema="[]",
-                rows=0,
-                measurements=(),
-                segment=time.segment_of(partition) if time else "",
+            MeasuredPartition.from_measurements(
+                partition, time_format=time_format, time=self.times.get(partition.name)
             )
             for partition in found
         ]

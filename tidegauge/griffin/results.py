@@ -327,16 +327,13 @@ def keep(
 
 def _measured(found: RoundRecord) -> Iterable[MeasuredPartition]:
     for partition, rows in sorted(found.rows.items(), key=lambda item: item[0].name):
-        time = recognise_time(partition.keys)
-        yield MeasuredPartition(
-            partition=partition,
-            time=time.time_of(partition) if time else None,
+        yield MeasuredPartition.from_measurements(
+            partition,
+            found.measurements.get(partition, ()),
+            recognise_time(partition.keys),
             fingerprint=found.fingerprints.get(partition),
-            arrived_at=None,
             schema=found.schema,
             rows=rows,
-            measurements=tuple(found.measurements.get(partition, ())),
-            segment=time.segment_of(partition) if time else "",
         )
 
 

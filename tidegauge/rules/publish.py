@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import MetricError, SinkError, describe
 from tidegauge.analyzers.core.metric import attempt
-from tidegauge.analyzers.core.partitions import Partition, TimeFormat, Values, recognise_time
+from tidegauge.analyzers.core.partitions import Partition, Values, recognise_time
 from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.schema import Schema
@@ -25,13 +24,11 @@ from tidegauge.analyzers.runs.ledger import (
     Case,
     LedgerEntry,
     MeasuredPartition,
-    Measurement,
     RunSpec,
     differ,
 )
-from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
+from tidegauge.analyzers.runs.recording import Recorder, RunReport, measured_states, recording
 from tidegauge.analyzers.scan.grouping import Groups
-from tidegauge.analyzers.scan.scan import metric_of
 from tidegauge.analyzers.scan.spark_errors import explained_read_errors
 from tidegauge.analyzers.sources.opening import check_disjoint_locations
 from tidegauge.analyzers.sources.targets import (
@@ -119,26 +116,23 @@ def _measured(
     time = recognise_time(by)
     schema = Schema.from_spark(applied.masked.kept.schema).without(set(by)).canonical()
     own = None if by else fingerprint
+    # Records that cannot be parsed have no partition.
+    parsers = [] if applied.parsed is None or by else parser_analyzers(applied.parsed)
     for values, one in _groups(applied):
         partition = Partition(by, values)
         known = ledger.get(partition.name)
         same = known is not None and (own is None or not differ(own, known.fingerprint))
-        segment = time.segment_of(partition) if time else ""
-        yield MeasuredPartition(
-            partition=partition,
-            time=_time(time, partition),
+        states = {a: attempt(partial(a.fold, [one])) for a in analyzers}
+        parsed = {a: attempt(partial(a.fold, [applied.parsed])) for a in parsers}
+        yield MeasuredPartition.from_measurements(
+            partition,
+            [*measured_states(states, analyzers), *measured_states(parsed, parsers)],
+            time,
             fingerprint=own,
-            arrived_at=None,
             schema=schema,
             rows=tasks.of(one.counts)["records", ""],
-            measurements=(*_measurements(analyzers, one, segment), *_of_parser(applied)),
-            segment=segment,
             added_to=known.version if known is not None and same else None,
         )
-
-
-def _time(time: TimeFormat | None, partition: Partition) -> Any:
-    return time.time_of(partition) if time else None
 
 
 def _groups(applied: Applied) -> list[tuple[Values, Tally]]:
@@ -146,23 +140,6 @@ def _groups(applied: Applied) -> list[tuple[Values, Tally]]:
     if not applied.by and not applied.tallies:
         return [((), Tally(RecordCounts()))]
     return sorted(applied.tallies.items())
-
-
-def _measurements(
-    analyzers: list[AnyAnalyzer], found: Tally, segment: str
-) -> Iterator[Measurement]:
-    for one in analyzers:
-        outcome = attempt(partial(one.fold, [found]))
-        yield Measurement(one, outcome, metric_of(one, outcome), segment)
-
-
-def _of_parser(applied: Applied) -> Iterator[Measurement]:
-    """Yield the parser's measurements; none for partitioned data, as rejects have no partition."""
-    if applied.parsed is None or applied.by:
-        return
-    for one in parser_analyzers(applied.parsed):
-        outcome = attempt(partial(one.fold, [applied.parsed]))
-        yield Measurement(one, outcome, metric_of(one, outcome))
 
 
 def _keep_verdicts(

@@ -3,8 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+from tidegauge.analyzers.core.metric import Success
 from tidegauge.analyzers.core.partitions import Partition
+from tidegauge.analyzers.measures.counts import NumMatches
+from tidegauge.analyzers.runs.ledger import Measurement
 from tidegauge.griffin.results import RoundRecord, keep
+from tidegauge.repository.testing.samples import SIZE
 
 import tidegauge as tg
 from tidegauge.griffin import results, running
@@ -47,6 +51,25 @@ def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_othe
     assert len(repo.verdicts("job")) == 2
     assert list(repo.store.ledger("job")) == [day.name]
     assert failed == ["samples of broken"] * 2
+
+
+def test_partitions_of_one_day_have_series_of_their_own(repo):
+    days = [Partition(("ds", "country"), ("2026-01-01", country)) for country in ("DK", "SE")]
+    counts = {
+        day: [
+            Measurement(SIZE, Success(NumMatches(rows)), SIZE.compute_metric_from(NumMatches(rows)))
+        ]
+        for day, rows in zip(days, (3, 5), strict=True)
+    }
+    record = RoundRecord(
+        "job", "{}", ("ds", "country"), tuple(days), {}, "[]", {days[0]: 3, days[1]: 5}, counts
+    )
+    keep(record, [], set(), repo, lambda *_: None)
+    stored = repo.metrics("job", name="Size")
+    assert dict(zip(stored["segment"], stored["value"], strict=True)) == {
+        "country=DK": 3.0,
+        "country=SE": 5.0,
+    }
 
 
 def test_a_job_that_fails_before_it_starts_is_a_failed_run(monkeypatch):

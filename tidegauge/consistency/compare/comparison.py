@@ -20,8 +20,8 @@ from tidegauge.analyzers.core.partitions import NULL, Partition, TimeFormat, Val
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import literal, quote, type_sql
-from tidegauge.analyzers.runs.ledger import LedgerEntry, MeasuredPartition, Measurement, RunSpec
-from tidegauge.analyzers.runs.recording import Recorder, RunReport, recording
+from tidegauge.analyzers.runs.ledger import LedgerEntry, MeasuredPartition, RunSpec
+from tidegauge.analyzers.runs.recording import Recorder, RunReport, measured_states, recording
 from tidegauge.analyzers.scan.capabilities import from_arrow
 from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of
@@ -380,27 +380,17 @@ def _measured(
     for values, group in groups:
         partition = Partition(by, values)
         fingerprint = fingerprints.get(partition.name)
-        segment = time.segment_of(partition) if time else ""
-        measurements = tuple(_measurements(comparison, group, segment))
         known = ledger.get(partition.name)
         same = known is not None and known.fingerprint == fingerprint
-        yield MeasuredPartition(
-            partition=partition,
-            time=time.time_of(partition) if time else None,
+        yield MeasuredPartition.from_measurements(
+            partition,
+            measured_states(group.states, comparison.measures),
+            time,
             fingerprint=fingerprint,
-            arrived_at=None,
             schema=schema,
             rows=group.rows,
-            measurements=measurements,
-            segment=segment,
             added_to=known.version if known is not None and same else None,
         )
-
-
-def _measurements(comparison: Comparison, group: Group, segment: str) -> Iterator[Measurement]:
-    for measure in comparison.measures:
-        outcome: Any = group.states[measure]
-        yield Measurement(measure, outcome, metric_of(measure, outcome), segment)
 
 
 def drift(

@@ -22,10 +22,10 @@ from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.ledger import LedgerEntry, Measurement, analyzer_key, with_references
-from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder
+from tidegauge.analyzers.runs.recording import WAIT_SECONDS, Recorder, measured_states
 from tidegauge.analyzers.runs.runner import changed, partition_filter
 from tidegauge.analyzers.scan.grouping import hive_text
-from tidegauge.analyzers.scan.scan import Group, metric_of, scan
+from tidegauge.analyzers.scan.scan import Group, scan
 from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, whole_fingerprint
 from tidegauge.analyzers.sources.targets import open_target
@@ -203,13 +203,13 @@ def _scan(
     for partition, group in of.items():
         assert partition is not None
         for one, analyzer in zip(some, analyzers, strict=True):
-            outcome = group.states[analyzer]
-            metric = metric_of(analyzer, outcome)
-            one.measurements[partition] = Measurement(analyzer, outcome, metric)
-            if isinstance(outcome, Failure):
-                one.error = data_error(outcome.error, one.prepared.config, one.prepared.plan)
+            [measurement] = measured_states(group.states, [analyzer])
+            one.measurements[partition] = measurement
+            if isinstance(measurement.outcome, Failure):
+                error = measurement.outcome.error
+                one.error = data_error(error, one.prepared.config, one.prepared.plan)
             else:
-                one.reports[partition] = _shaped(metric.value, one.prepared.config)
+                one.reports[partition] = _shaped(measurement.metric.value, one.prepared.config)
         yield partition, group.rows
 
 
