@@ -128,7 +128,7 @@ def main() -> None:
             with tg.Repository(f"sqlite:///{folder}/{group}-{jobs}.db") as repo:
                 summary = run_suites([str(folder / group)], repo, session=lambda: spark, jobs=jobs)
             assert not summary.failed, summary.failed[:3]
-            scanned = sum(len(one.changes) for _, one in summary.runs)
+            scanned = sum(len(table.run.changes) for table in summary.tables)
             assert scanned == partitions, (scanned, partitions)
 
         run("warm", 1, WARM_UP * asked.partitions)

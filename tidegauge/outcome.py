@@ -127,6 +127,10 @@ class Gate:
         return Outcome.PASSED if problem.cause is Cause.REJECTS else Outcome.WARNING
 
 
+DEFAULT_GATE = Gate()
+"""Only failed checks and policies fail a run."""
+
+
 def outcome_of(problems: Iterable[Problem], gate: Gate) -> Outcome:
     """Return the outcome of a run with these problems: the worst of theirs.
 
@@ -149,9 +153,8 @@ class FailOn(StrEnum):
     REJECT = "reject"
     NEVER = "never"
 
-    @property
     def gate(self) -> Gate:
-        """The problems that fail the command."""
+        """Return the problems that fail the command."""
         return Gate(failures=self is not FailOn.NEVER, rejects=self is FailOn.REJECT)
 
 

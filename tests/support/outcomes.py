@@ -20,7 +20,7 @@ from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import RunReport, recording, recording_failed_start
 from tidegauge.files.checked import check_table
-from tidegauge.files.runs import Summary
+from tidegauge.files.runs import SuiteReport, SuiteResult
 from tidegauge.files.suite_files import load_suite
 from tidegauge.repository.testing.samples import SIZE, day, measurement, spec
 from tidegauge.rules.known_failures import KnownFailures
@@ -48,7 +48,7 @@ class Case:
     Attributes
     ----------
     repository : Repository
-    summary : Summary
+    summary : SuiteResult
     outcome : str
     fails_by : str
         The cause of a failure or error; empty if there is none.
@@ -60,7 +60,7 @@ class Case:
     """
 
     repository: tg.Repository
-    summary: Summary
+    summary: SuiteResult
     outcome: str
     fails_by: str
     health: str
@@ -73,7 +73,7 @@ class Making:
 
     def __init__(self, repository: tg.Repository, folder: Path) -> None:
         self.repository, self.folder = repository, folder
-        self.summary = Summary()
+        self.summary = SuiteResult()
 
     def run(
         self,
@@ -112,13 +112,13 @@ class Making:
                 result=check.to_json(),
                 run=number,
             )
-        self.summary = Summary(runs=[(file, run)])
+        known, checked = KnownFailures.of_run(run, partitions), None
         if file.checks:
             unread = replace(run, report=replace(report, changes={}))  # no examples from its rows
             checked = check_table(file, unread, SimpleNamespace(name="db.t"), partitions)
-            checked = replace(checked, run=run, known=KnownFailures.of_run(run, partitions))
-            self.summary.checked.append(checked)
-        self.summary.known["d"] = KnownFailures.of_run(run, partitions)
+            known = KnownFailures.of_run(run, partitions)
+            checked = replace(checked, run=run, known=known)
+        self.summary = SuiteResult([SuiteReport(file, run, known, checked)])
 
     def _stored(self, days: Any, unreadable: Any) -> int:
         """Store a run as the runner does: it has failed if a partition cannot be read."""
@@ -167,7 +167,7 @@ def _table_is_missing(making: Making) -> None:
         with recording_failed_start(making.repository.store, spec()):
             raise NoSuchTableError("no table db.t")
     except NoSuchTableError as error:
-        making.summary = Summary(failed=[f"d.yml: {error}"])
+        making.summary = SuiteResult(failed=[f"d.yml: {error}"])
 
 
 def _partition_has_no_data(making: Making) -> None:

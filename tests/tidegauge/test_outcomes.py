@@ -9,7 +9,7 @@ import pytest
 from tidegauge.analyzers.core.errors import StandingError
 from tidegauge.analyzers.core.partitions import parse_selection
 from tidegauge.cli.main import run_command
-from tidegauge.files.runs import ChecksSummary
+from tidegauge.files.runs import SuiteResult
 from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
 from tidegauge.outcome import Cause, Gate, Outcome, Problem, outcome_of
 from tidegauge.repository.history.health import table_rows
@@ -40,15 +40,15 @@ def case(request, tmp_path):
 
 
 def test_exit_status_and_json(case):
-    gate = {"fail_on_anomaly": case.fail_on_anomaly}
-    assert case.summary.status(**gate) == EXIT[case.outcome]
-    told = json.loads(case.summary.json(**gate))
+    gate = Gate(anomalies=case.fail_on_anomaly)
+    assert case.summary.status(gate) == EXIT[case.outcome]
+    told = json.loads(case.summary.json(gate))
     assert (told["status"], told["outcome"]) == (EXIT[case.outcome], case.outcome)
 
 
 def test_junit(case):
     """A file has errors if the outcome is one, else failures if the data failed, else neither."""
-    root = ET.fromstring(case.summary.junit(fail_on_anomaly=case.fail_on_anomaly))
+    root = ET.fromstring(case.summary.junit(Gate(anomalies=case.fail_on_anomaly)))
     errors, failures = (len(list(root.iter(kind))) for kind in ("error", "failure"))
     assert (errors > 0) == (case.outcome == "error")
     assert (failures > 0) == (case.outcome == "failed")
@@ -60,7 +60,8 @@ def test_junit(case):
 def test_checks_alone(name, tmp_path):
     """`tidegauge check` says the same of what it looks at: files with checks, without anomalies."""
     with case_of(name, tmp_path) as case:
-        summary = ChecksSummary(case.summary.checked, case.summary.failed)
+        tables = [replace(table, only_checks=True) for table in case.summary.tables]
+        summary = SuiteResult(tables, case.summary.failed)
         told = json.loads(summary.json())
         assert (summary.status(), told["outcome"]) == (EXIT[case.outcome], case.outcome)
         root = ET.fromstring(summary.junit())
@@ -115,7 +116,7 @@ def making(tmp_path):
 
 
 def status(making):
-    return making.summary.status(fail_on_anomaly=False)
+    return making.summary.status()
 
 
 def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(making):
@@ -132,7 +133,7 @@ def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(
         f"  to settle ds=2013-01-02: repair the data; or label its time: {label}; or accept it: "
     )
     assert advice.endswith("tidegauge dataset accept d ds=2013-01-02 --db x.db")
-    results = json.loads(making.summary.json(fail_on_anomaly=False))["results"]
+    results = json.loads(making.summary.json())["results"]
     told = {row["partition"]: (row["passed"], row["known"]) for row in results}
     assert told == {"ds=2013-01-02": (False, True), "ds=2013-01-03": (True, False)}
     (row,) = making.repository.overview().to_dict("records")
@@ -176,9 +177,9 @@ def test_policies_are_known_as_checks_are(making):
     making.run(RULES, size(1), policies=REFUSED)
     assert status(making) == 2
     making.run(RULES, size(2))
-    making.summary.runs[0][1].checks["ds=2013-01-01"] = REFUSED  # as judge_run returns it
+    making.summary.tables[0].run.checks["ds=2013-01-01"] = REFUSED  # as judge_run returns it
     assert status(making) == 0
-    assert ET.fromstring(making.summary.junit(fail_on_anomaly=False)).find(".//failure") is None
+    assert ET.fromstring(making.summary.junit()).find(".//failure") is None
     assert any(line.startswith("  known: ds=2013-01-01: failed") for line in making.summary.lines())
 
 
@@ -186,7 +187,7 @@ def test_a_run_of_chosen_days_is_judged_by_them(making):
     """The task of a day that is run again fails by it, and by no other."""
     making.run(FULL, size(1, rows=10), size(2, rows=10), size(3))
     making.run(FULL, size(4))
-    ((_, run),) = making.summary.runs
+    (run,) = (table.run for table in making.summary.tables)
     for chosen in ("ds=2013-01-01", ["ds=2013-01-01"], "ds<2013-01-02"):
         known_failures = KnownFailures.of_run(run, chosen)
         assert {partition for _, partition in known_failures.verdicts} == {"ds=2013-01-02"}

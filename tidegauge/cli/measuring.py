@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -19,20 +19,24 @@ from tidegauge.cli.options import (
     AllowEmpty,
     ArtifactsOption,
     Db,
+    Jobs,
     ResultFormatOption,
     ResultOutput,
     SparkOptions,
     Variables,
     open_repository,
     pairs,
+    print_result,
     repeated,
     say,
     takes_spark_options,
     target_file,
-    write_results,
 )
 from tidegauge.cli.output import ResultFormat
-from tidegauge.outcome import FailOnLevel
+from tidegauge.outcome import FailOnLevel, Gate
+
+if TYPE_CHECKING:
+    from tidegauge.files.runs import SuiteResult
 
 
 @takes_spark_options()
@@ -52,9 +56,7 @@ def run(
     resegment: Annotated[
         bool, typer.Option("--resegment", help="Choose the values that are segments again.")
     ] = False,
-    jobs: Annotated[
-        int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")
-    ] = 1,
+    jobs: Jobs = 1,
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
@@ -71,40 +73,68 @@ def run(
     session: SparkOptions,
 ) -> int:
     """Measure new and changed partitions of the suites' tables, and detect anomalies."""
-    from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
+
+    return _measure(
+        partial(run_suites, rename=rename, resegment=resegment),
+        fail_on.gate(anomalies=fail_on_anomaly),
+        suites=suites,
+        db=db,
+        artifacts=artifacts,
+        partitions=partitions,
+        var=var,
+        allow_empty=allow_empty,
+        tag=tag,
+        jobs=jobs,
+        form=form,
+        output=output,
+        session=session,
+    )
+
+
+def _measure(
+    measure: Callable[..., SuiteResult],
+    gate: Gate,
+    *,
+    suites: list[str],
+    db: str | None,
+    artifacts: str | None,
+    partitions: str,
+    var: list[str] | None,
+    allow_empty: bool,
+    tag: list[str] | None,
+    jobs: int,
+    form: ResultFormat,
+    output: Path | None,
+    session: SparkOptions,
+) -> int:
+    """Measure suites by `run_suites` or `run_checks`, and print the result; return the exit status.
+
+    As text, the lines on a table are printed when it is finished.
+    """
+    from tidegauge.display.progress import LineProgress
 
     target_file(output)
     live = form is ResultFormat.TEXT and output is None
     options = repeated(db)
     with open_repository(db, artifacts) as repository:
-        summary = run_suites(
+        result = measure(
             suites,
             repository,
             partitions,
-            pairs("--tag", tag or []),
-            session.start,
+            tags=pairs("--tag", tag or []),
+            session=session.start,
             variables=pairs("--var", var or []),
             allow_empty=allow_empty,
-            rename=rename,
-            resegment=resegment,
             jobs=jobs,
             report=partial(_print_lines, sys.stdout if live else sys.stderr),
             progress=None if sys.stderr.isatty() else LineProgress,
             options=options,
         )
-    match form:
-        case ResultFormat.TEXT if live:
-            _print_lines(sys.stdout, summary.closing_lines(options))
-        case ResultFormat.TEXT:
-            write_results("\n".join(summary.lines(options)), output, form)
-        case ResultFormat.JSON:
-            told = summary.json(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on)
-            write_results(told, output, form)
-        case ResultFormat.JUNIT:
-            told = summary.junit(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on)
-            write_results(told, output, form)
-    return summary.status(fail_on_anomaly=fail_on_anomaly, fail_on=fail_on)
+    if live:
+        _print_lines(sys.stdout, result.closing_lines(options))
+        return result.status(gate)
+    return print_result(result, gate, form, output, options)
 
 
 def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
@@ -297,6 +327,7 @@ def check(
     var: Variables = None,
     allow_empty: AllowEmpty = False,
     tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
+    jobs: Jobs = 1,
     fail_on: Annotated[
         FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
     ] = FailOnLevel.ERROR,
@@ -308,23 +339,18 @@ def check(
     """Measure new and changed partitions, and evaluate the checks of suite files on them."""
     from tidegauge.files.runs import run_checks
 
-    target_file(output)
-    with open_repository(db, artifacts) as repository:
-        summary = run_checks(
-            suites,
-            repository,
-            partitions,
-            pairs("--var", var or []),
-            session.start,
-            pairs("--tag", tag or []),
-            allow_empty=allow_empty,
-        )
-    match form:
-        case ResultFormat.TEXT:
-            told = summary.text(repeated(db))
-        case ResultFormat.JSON:
-            told = summary.json(fail_on)
-        case ResultFormat.JUNIT:
-            told = summary.junit(fail_on)
-    write_results(told, output, form)
-    return summary.status(fail_on)
+    return _measure(
+        run_checks,
+        fail_on.gate(),
+        suites=suites,
+        db=db,
+        artifacts=artifacts,
+        partitions=partitions,
+        var=var,
+        allow_empty=allow_empty,
+        tag=tag,
+        jobs=jobs,
+        form=form,
+        output=output,
+        session=session,
+    )

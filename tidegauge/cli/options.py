@@ -29,6 +29,8 @@ from tidegauge.cli.output import Format, ResultFormat, data_output
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegauge.job import JobResult
+    from tidegauge.outcome import Gate
     from tidegauge.repository.repository import Repository
 
 
@@ -157,6 +159,7 @@ Dataset = Annotated[
 Variables = Annotated[
     list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
 ]
+Jobs = Annotated[int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")]
 AllowEmpty = Annotated[
     bool,
     typer.Option("--allow-empty", help="Pass without data, whatever on_empty: in the files says."),
@@ -222,12 +225,34 @@ def target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
     return file
 
 
-def write_results(text: str, output: Path | None, form: ResultFormat) -> None:
-    """Print results, or write them to a file."""
+def print_result(
+    result: JobResult[Any], gate: Gate, form: ResultFormat, output: Path | None, options: str
+) -> int:
+    """Print the result of a job, or write it to a file; return the exit status.
+
+    Parameters
+    ----------
+    result : JobResult
+    gate : Gate
+        The problems that fail the command.
+    form : ResultFormat
+    output : Path or None
+        The file; None for standard output.
+    options : str
+        The end of commands that the text names.
+    """
+    match form:
+        case ResultFormat.TEXT:
+            text = result.text(options)
+        case ResultFormat.JSON:
+            text = result.json(gate)
+        case ResultFormat.JUNIT:
+            text = result.junit(gate)
     if output is None:
         print(text, file=sys.stdout if form is ResultFormat.TEXT else data_output())
     else:
         write_output(output, text + "\n")
+    return result.status(gate)
 
 
 @contextmanager

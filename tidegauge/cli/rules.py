@@ -14,6 +14,7 @@ from tidegauge.cli.options import (
     Dataset,
     Db,
     FormatOption,
+    Jobs,
     ResultFormatOption,
     ResultOutput,
     SparkOptions,
@@ -21,11 +22,11 @@ from tidegauge.cli.options import (
     new_app,
     open_repository,
     pairs,
+    print_result,
     repeated,
     takes_spark_options,
     target_file,
     the_dataset,
-    write_results,
 )
 from tidegauge.cli.output import Format, ResultFormat, print_frame
 from tidegauge.outcome import FailOn
@@ -58,6 +59,7 @@ def run(
     var: Variables = None,
     allow_empty: AllowEmpty = False,
     samples: Annotated[int, typer.Option(min=0, help="Records of each rule to show.")] = 10,
+    jobs: Jobs = 1,
     fail_on: Annotated[
         FailOn,
         typer.Option(help="Exit with 2 if a policy fails, if any record is rejected, or never."),
@@ -72,7 +74,7 @@ def run(
 
     target_file(output)
     with open_repository(db, artifacts) as repository:
-        summary = run_rules(
+        result = run_rules(
             specs,
             repository,
             partitions,
@@ -80,16 +82,9 @@ def run(
             samples,
             pairs("--var", var or []),
             allow_empty=allow_empty,
+            jobs=jobs,
         )
-    match form:
-        case ResultFormat.TEXT:
-            told = summary.text(repeated(db))
-        case ResultFormat.JSON:
-            told = summary.json(fail_on)
-        case ResultFormat.JUNIT:
-            told = summary.junit(fail_on)
-    write_results(told, output, form)
-    return summary.status(fail_on)
+    return print_result(result, fail_on.gate(), form, output, repeated(db))
 
 
 @rules_app.command()

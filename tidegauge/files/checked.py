@@ -67,15 +67,11 @@ class CheckedTable:
         line = self.file.check_lines.get(one.result.constraint.identity)
         return f"{self.file.path}{f':{line}' if line else ''}"
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of a report: a summary, and each failure with its file and line."""
-        yield str(self.run)
-        found = self.verification
-        if not found.judged:
-            yield f"  {self.file.name}: nothing new to check; what was checked before passed"
-            return
-        yield f"  {self.file.name}: {str(found).splitlines()[0]}"
-        yield from self.failures()
+    def heading(self) -> str:
+        """Return how many constraints failed, in one line."""
+        if not self.verification.judged:
+            return f"{self.file.name}: nothing new to check; what was checked before passed"
+        return f"{self.file.name}: {str(self.verification).splitlines()[0]}"
 
     def failures(self) -> Iterator[str]:
         """Yield a line for each failure, with its file and line; one for all partitions with the same message.

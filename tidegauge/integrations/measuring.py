@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import Run
 from tidegauge.analyzers.core.formatting import plural
-from tidegauge.files.checked import CheckedTable
-from tidegauge.files.runs import Summary, run_suites
-from tidegauge.outcome import Cause, FailOnLevel, Outcome, Problem, outcome_of
+from tidegauge.files.runs import SuiteReport, SuiteResult, run_suites
+from tidegauge.outcome import Cause, FailOnLevel, Gate, Outcome, Problem, outcome_of
 from tidegauge.repository.repository import Repository
 from tidegauge.spark.session import spark_session
 
@@ -54,8 +52,8 @@ class MeasurementTask:
         """
         patterns = [self.suites] if isinstance(self.suites, str) else self.suites
         with Repository(self.db, artifacts=self.artifacts) as repository:
-            summary = run_suites(patterns, repository, partitions, tags, self.session)
-        return MeasurementResult(summary, self)
+            result = run_suites(patterns, repository, partitions, tags, self.session)
+        return MeasurementResult(result, self)
 
 
 @dataclass(frozen=True)
@@ -64,35 +62,38 @@ class MeasurementResult:
 
     Attributes
     ----------
-    summary : Summary
+    result : SuiteResult
     measurement : MeasurementTask
     """
 
-    summary: Summary
+    result: SuiteResult
     measurement: MeasurementTask
 
     @property
     def outcome(self) -> Outcome:
         """The meaning of the results: an error may be tried again, bad data not."""
-        return self.summary.outcome(fail_on_anomaly=self.measurement.fail_on_anomaly)
+        return self.result.outcome(self._gate)
 
     def outcome_by(self, *causes: Cause) -> Outcome:
         """Return the outcome by the problems of some causes alone."""
-        gate = FailOnLevel.ERROR.gate(anomalies=self.measurement.fail_on_anomaly)
-        return outcome_of((one for one in self.summary.problems() if one.cause in causes), gate)
+        problems = (problem for problem in self.result.problems() if problem.cause in causes)
+        return outcome_of(problems, self._gate)
+
+    @property
+    def _gate(self) -> Gate:
+        return FailOnLevel.ERROR.gate(anomalies=self.measurement.fail_on_anomaly)
 
     @property
     def text(self) -> str:
         """The partitions that were measured, a line for each table, and the summary."""
-        checked = {id(one.run): one for one in self.summary.checked}
-        measured = [measured_line(run, checked.get(id(run))) for _, run in self.summary.runs]
-        return "\n".join([*measured, *self.summary.lines()])
+        measured = map(measured_line, self.result.tables)
+        return "\n".join([*measured, *self.result.lines()])
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as values that JSON has."""
         gate = FailOnLevel.ERROR.gate()
         problems: dict[str, list[Problem]] = {}
-        for problem in self.summary.problems():
+        for problem in self.result.problems():
             if problem.cause in {Cause.CHECK, Cause.POLICY}:
                 problems.setdefault(problem.dataset, []).append(problem)
         runs = {
@@ -104,24 +105,25 @@ class MeasurementResult:
                 "failed_analyzers": len(run.failed),
                 "passed": outcome_of(problems.get(run.dataset, ()), gate) is not Outcome.FAILED,
             }
-            for _, run in self.summary.runs
+            for run in (table.run for table in self.result.tables)
         }
         found: dict[str, Any] = {
             "outcome": str(self.outcome),
             "datasets": runs,
-            "anomalies": self.summary.found,
-            "failed": list(self.summary.failed),
+            "anomalies": self.result.anomaly_count,
+            "failed": list(self.result.failed),
         }
         if self.measurement.dashboard_url:
             found["dashboard"] = self.measurement.dashboard_url
         return found
 
 
-def measured_line(run: Run, checked: CheckedTable | None) -> str:
+def measured_line(table: SuiteReport) -> str:
     """Return a line with the partitions that a run measured, and how many checks passed.
 
-    Known failures count as passed: the summary lists them.
+    Known failures count as passed: the report lists them.
     """
+    run, checked = table.run, table.checked
     line = f"{run.dataset}: {_measured_text(list(run.changes))}"
     if checked is None or not checked.verification.judged:
         return line

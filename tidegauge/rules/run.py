@@ -2,7 +2,7 @@
 
 A repository stores counts and verdicts by partition, so only new and changed partitions are read.
 It also stores which partitions were written where, so a partition that was not written is written
-by the next run. Sources are tables, folders, and files parsed by a schema. A `RulesSummary` has the report and
+by the next run. Sources are tables, folders, and files parsed by a schema. A `RulesResult` has the report and
 the exit status of a run, from the `RulesRun` of each file.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.analysis import Run, analyze, open_source, privacy_of, recording_start
@@ -19,20 +19,17 @@ from tidegauge.analyzers.core.evidence import NO_DATA, OnEmpty, with_status
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.registry import canonical_json, key_of
+from tidegauge.analyzers.runs.recording import Progress, Silent
 from tidegauge.analyzers.sources.sources import ListedPartition, Source
 from tidegauge.files.rules_files import DQM_NAME, RulesFile, check_shared_targets, load_all_rules
-from tidegauge.files.runs import sinks_of
-from tidegauge.notifications.notify import Notice, notify_all, summarize
+from tidegauge.job import JobResult, run_tables, sinks_by_dataset
+from tidegauge.notifications.notify import notify_all
 from tidegauge.outcome import (
     Cause,
-    FailOn,
     Gate,
     JUnitCase,
     Kind,
-    Outcome,
     Problem,
-    junit_xml,
-    outcome_of,
 )
 from tidegauge.rules.judging import close_verdicts
 from tidegauge.rules.known_failures import KnownFailures, problems_of_policies, problems_of_run
@@ -232,10 +229,14 @@ class RulesRun:
                 [(name, p) for p in self.refused if p != "parser"], options
             )
 
-    def record(self) -> dict[str, Any]:
+    def errors(self) -> Iterator[str]:
+        """Yield nothing: the run's own JSON values have its errors."""
+        yield from ()
+
+    def sections(self) -> dict[str, Any]:
         """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""
         state, tasks = self.state, self.file.dqm.tasks
-        return {
+        run = {
             "file": str(self.file.path),
             "dataset": self.run.dataset,
             "run_id": self.run.id,
@@ -260,6 +261,11 @@ class RulesRun:
             "written": list(self.written),
             "problem": self.problem or None,
         }
+        return {"runs": [run]}
+
+    def junit_suite(self, gate: Gate) -> tuple[str, list[JUnitCase]]:
+        """Return a JUnit suite with a case for each rule, fix, policy and verdict."""
+        return f"{self.file.dqm.name} of {self.run.dataset}", list(self.cases(gate))
 
     def cases(self, gate: Gate) -> Iterator[JUnitCase]:
         """Yield the cases of JUnit: each rule and fix, then each policy on each partition."""
@@ -335,68 +341,12 @@ class RulesRun:
         return str(replace(check, error_messages=tuple(messages)))
 
 
-@dataclass
-class RulesSummary:
-    """Results of running several rules files.
+class RulesResult(JobResult[RulesRun]):
+    """Results of running rules files."""
 
-    Attributes
-    ----------
-    runs : list of RulesRun
-    failed : list of str
-        One message for each file that could not be run.
-    notices : list of Notice
-        Notifications of verdicts, sent and failed.
-    """
-
-    runs: list[RulesRun] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the problems that keep the tables from passing."""
-        for _ in self.failed:
-            yield Problem(Cause.FILE)
-        for one in self.runs:
-            yield from one.problems()
-
-    def outcome(self, fail_on: FailOn = FailOn.POLICY) -> Outcome:
-        """Return the meaning of the results."""
-        return outcome_of(self.problems(), fail_on.gate)
-
-    def status(self, fail_on: FailOn = FailOn.POLICY) -> int:
-        """Return the worst exit status: 1 if a run failed, else 2 if the data failed, else 0."""
-        return self.outcome(fail_on).exit_status
-
-    def lines(self, options: str = "") -> Iterator[str]:
-        """Yield the lines of a report; the commands that it names get these options."""
-        for one in self.runs:
-            yield from one.lines(options)
-        if self.notices:
-            yield summarize(self.notices)
-        yield from (f"failed: {problem}" for problem in self.failed)
-
-    def text(self, options: str = "") -> str:
-        """Return the report as text; the commands that it names get these options."""
-        return "\n".join(self.lines(options))
-
-    def json(self, fail_on: FailOn = FailOn.POLICY) -> str:
-        """Return JSON: the exit status, each run, files that could not be run, and notifications."""
-        told = {
-            "status": self.status(fail_on),
-            "outcome": self.outcome(fail_on),
-            "runs": [one.record() for one in self.runs],
-            "failed": self.failed,
-            "notifications": summarize(self.notices) if self.notices else None,
-        }
-        return json.dumps(told, indent=1, ensure_ascii=False)
-
-    def junit(self, fail_on: FailOn = FailOn.POLICY) -> str:
-        """Return JUnit XML: a suite for each file, with a case for each rule, fix and verdict."""
-        suites = [
-            (f"{one.file.dqm.name} of {one.run.dataset}", list(one.cases(fail_on.gate)))
-            for one in self.runs
-        ]
-        return junit_xml(suites, self.failed)
+    def sections(self) -> dict[str, Any]:
+        """Return the runs as JSON values."""
+        return {"runs": [], **super().sections()}
 
 
 def _verdict(check: CheckResult) -> Any:
@@ -436,7 +386,8 @@ def run_rules(
     variables: Mapping[str, str] | None = None,
     *,
     allow_empty: bool = False,
-) -> RulesSummary:
+    jobs: int = 1,
+) -> RulesResult:
     """Run the rules files that paths, folders and globs select, and notify of failed verdicts.
 
     All rules files are read before any data. A file that cannot be read or run is reported, and the
@@ -458,6 +409,8 @@ def run_rules(
         As for `load_rules`; every file declares them.
     allow_empty : bool
         Whether partitions without records pass, whatever the files say.
+    jobs : int
+        Number of tables to work on at the same time, in threads of one session.
 
     Raises
     ------
@@ -469,15 +422,16 @@ def run_rules(
         files = [replace(file, on_empty=OnEmpty.PASS) for file in files]
     spark = session()
     check_shared_targets(files, spark)
-    summary = RulesSummary(failed=errors)
-    for file in files:
-        try:
-            summary.runs.append(run_file(file, repository, spark, partitions, samples))
-        except Exception as error:  # noqa: BLE001 - the other files are still run
-            text = message_of(error)
-            summary.failed.append(f"{file.path}: {text}")
-    summary.notices = notify_all(repository, sinks_of(file.suite for file in files))
-    return summary
+    result = RulesResult(failed=errors)
+
+    def run(file: RulesFile) -> RulesRun:
+        progress = Silent() if jobs > 1 else None  # a terminal has room for one bar
+        return run_file(file, repository, spark, partitions, samples, progress)
+
+    for file, outcome in run_tables(files, run, spark, jobs=jobs):
+        result.add(str(file.path), outcome)
+    result.notices = notify_all(repository, sinks_by_dataset(file.suite for file in files))
+    return result
 
 
 def run_file(
@@ -486,8 +440,9 @@ def run_file(
     spark: SparkSession,
     partitions: str = "new",
     samples: int = SAMPLES,
+    progress: Progress | None = None,
 ) -> RulesRun:
-    """Run one rules file; parameters as for `run_rules`.
+    """Run one rules file; parameters as for `run_rules`, progress as for `analyze`.
 
     If a rule or fix cannot be evaluated, the others are counted as if it were not there, the
     partitions fail by it, and their records are not written anywhere: its rejects would be missing
@@ -504,6 +459,7 @@ def run_file(
         partitions=partitions,
         spark=spark,
         samples=0,
+        progress=progress,
         on_empty=file.on_empty,
     )
     if privacy_of(file.suite, file.table).covers_all:

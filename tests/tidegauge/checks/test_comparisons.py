@@ -178,7 +178,7 @@ def test_a_file_compares_each_partition(tables, repo, tmp_path):
     summary = run_checks([str(path)], repo)
     assert summary.failed == []
     (table,) = summary.tables
-    assert [line.partition("orders.yml")[2] for line in table.failures()] == [
+    assert [line.partition("orders.yml")[2] for line in table.checked.failures()] == [
         ":6: error: day=2: row count is 2, but 1 in cmp_ledger",
         ":8: error: day=2: Sum of price is 7, but 3 in cmp_ledger",
     ]
@@ -202,7 +202,7 @@ def test_partitions_of_another_table_are_found_by_their_value(spark, tables, rep
     )
     summary = run_checks([str(path)], repo)
     assert summary.failed == []
-    assert [line.partition("orders.yml")[2] for line in summary.tables[0].failures()] == [
+    assert [line.partition("orders.yml")[2] for line in summary.tables[0].checked.failures()] == [
         ":5: error: DAY=02: row count is 2, but 1 in cmp_ledger"
     ]
 

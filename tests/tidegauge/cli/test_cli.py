@@ -11,7 +11,7 @@ import pytest
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.cli.main import run_command
 from tidegauge.cli.output import SafeTerminal
-from tidegauge.files.runs import Summary
+from tidegauge.files.runs import SuiteResult
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
 
 import tidegauge as tg
@@ -258,13 +258,14 @@ def test_anomalies_are_listed_with_their_addresses(url, repo, monkeypatch, capsy
 def test_a_run_ends_with_the_addresses_of_what_it_found(url, repo):
     found = repo.anomalies("d")
     (number,) = repo.incidents("d")["id"].tolist()
-    lines = Summary(anomalies=[found, found.head(0)], url="https://desk.example/").lines()
+    lines = SuiteResult(anomalies=[found, found.head(0)], url="https://desk.example/").lines()
     assert [line for line in lines if "see:" in line] == [
         f"  see: https://desk.example/#/incidents/{number}"
     ]
     assert lines[-1].startswith("  see:")
     assert (
-        Summary(anomalies=[found]).lines()[-1] == f"  explained: tidegauge anomalies show {number}"
+        SuiteResult(anomalies=[found]).lines()[-1]
+        == f"  explained: tidegauge anomalies show {number}"
     )
 
 
@@ -275,7 +276,7 @@ def test_a_run_tells_the_ten_gravest_anomalies_and_where_the_others_are(url, rep
     found["severity"] = ["info"] * 10 + ["warning", "error", "error"]
     found["explanation"] = [str(n) for n in range(13)]
     found["incident_id"] = [7] * 11 + [8, 9]
-    assert Summary(anomalies=[found]).lines() == [
+    assert SuiteResult(anomalies=[found]).lines() == [
         "  error: 11",
         "  error: 12",
         "  warning: 10",

@@ -575,3 +575,26 @@ def test_a_table_that_cannot_be_written_leaves_the_report(spark, table, rules):
     (failed,) = [line for line in out.splitlines() if line.startswith("failed: ")]
     assert "people.yml: " in failed
     assert "people_rejects" in failed
+
+
+def test_files_run_at_the_same_time_as_they_do_one_after_another(table, repo, tmp_path, capsys):
+    """One of them fails: its column is missing. The others are counted, judged and written."""
+    for name, condition in (("young", "age < 100"), ("old", "age > 0"), ("lost", "agee > 0")):
+        (tmp_path / f"{name}.yml").write_text(
+            f"dataset: {name}\ntable: people_of_spec\npartition_by: [ds]\n"
+            f"rules:\n  - Rule: {{expr: {condition}, name: {name}, on_null: pass}}\n"
+            f"quarantine: {tmp_path}/rejects_{name}\n"
+        )
+    results = {}
+    for jobs in ("1", "3"):
+        url = f"sqlite:///{tmp_path}/jobs{jobs}.db"
+        options = ["--jobs", jobs, "--db", url, "--format", "json"]
+        status = run_command(["rules", "run", str(tmp_path), *options])
+        runs = json.loads(capsys.readouterr().out)["runs"]
+        results[jobs] = status, [
+            (run["dataset"], run["records"], run["rejected"], run["rules"][0]["error"] is None)
+            for run in runs
+        ]
+    # Of 11 ages, one of which is null, 200 is not below 100 and -1 is not above 0.
+    counts = [("lost", 11, 0, False), ("old", 11, 1, True), ("young", 11, 1, True)]
+    assert results == {"1": (1, counts), "3": (1, counts)}

@@ -12,7 +12,7 @@ from tidegauge.analyzers.measures.counts import NumMatchesAndCount
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.analyzers.runs.recording import RunReport
 from tidegauge.files.checked import check_table
-from tidegauge.files.runs import ChecksSummary
+from tidegauge.files.runs import SuiteReport, SuiteResult
 from tidegauge.files.suite_files import load_suite, load_suites
 from tidegauge.outcome import FailOnLevel
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
@@ -301,7 +301,8 @@ def judge(load):
     def summary(repo, text=EMPTY_SPEC, *, allow_empty=False):
         file = replace(load(text), allow_empty=allow_empty)
         run = Run(RunReport(int(repo.runs("d")["run_id"].max()), "d", RunStatus.COMPLETE), repo)
-        return ChecksSummary([check_table(file, run, SimpleNamespace(name="db.t"))])
+        checked = check_table(file, run, SimpleNamespace(name="db.t"))
+        return SuiteResult([SuiteReport(file, run, checked.known, checked, only_checks=True)])
 
     return summary
 
@@ -320,7 +321,10 @@ def test_no_data_on_every_surface(judge, caplog):
         name = "Completeness('x', where='y > 1'): at least 1"
         # Text and exit status.
         assert summary.status() == 2
-        assert (summary.status(FailOnLevel.WARNING), summary.status(FailOnLevel.NEVER)) == (2, 0)
+        assert (
+            summary.status(FailOnLevel.WARNING.gate()),
+            summary.status(FailOnLevel.NEVER.gate()),
+        ) == (2, 0)
         _, heading, line, _ = summary.text().splitlines()
         assert heading == "  flights checks: error: 0 of 4 constraints failed, 2 had no data, in 2 of 2 partitions"  # fmt: skip
         assert line.endswith(f"flights.yml:5: error: ds=2013-01-02 and 1 other partition: {name}: {told}")  # fmt: skip
@@ -341,20 +345,20 @@ def test_no_data_on_every_surface(judge, caplog):
         # It fails again, and passes where that is allowed, for that call only.
         assert judge(repo).status() == 2
         allowed = judge(repo, allow_empty=True)
-        assert allowed.status(FailOnLevel.WARNING) == 0
+        assert allowed.status(FailOnLevel.WARNING.gate()) == 0
         assert "success: 0 of 4 constraints failed, 2 had no data" in allowed.text()
-        assert not judge(repo, allow_empty=True).tables[0].verification.judged
+        assert not judge(repo, allow_empty=True).tables[0].checked.verification.judged
         assert judge(repo).status() == 2
         # A day of rows that match shows that the filter is right: the others only warn.
         commit(repo, matching(3, 5))
         third = judge(repo)
         assert third.status() == 0
         assert statuses(third)["ds=2013-01-01", repr(FILTERED)] == ("no data", "warning")
-        assert not judge(repo).tables[0].verification.judged  # they passed with a warning
+        assert not judge(repo).tables[0].checked.verification.judged  # they passed with a warning
         # Another choice of the file judges them again.
         strict = judge(repo, "on_empty: fail\n" + EMPTY_SPEC)
         assert strict.status() == 2
-        assert len(strict.tables[0].verification.judged) == 6
+        assert len(strict.tables[0].checked.verification.judged) == 6
 
 
 @pytest.mark.parametrize(
@@ -373,7 +377,7 @@ def test_on_empty_of_a_file_and_of_a_check(judge, text, expected):
     with tg.Repository("sqlite://") as repo:
         commit(repo, matching(1, 0))
         summary = judge(repo, text)
-        assert summary.tables[0].verification.status == expected
+        assert summary.tables[0].checked.verification.status == expected
         assert summary.status() == (2 if expected == "error" else 0)
         (suite,) = ET.fromstring(summary.junit())
         assert (suite.get("skipped") == "1") == (expected != "error")

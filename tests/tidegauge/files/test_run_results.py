@@ -13,10 +13,11 @@ from tidegauge.cli.main import run_command
 from tidegauge.display.progress import LineProgress
 from tidegauge.files.checked import check_table
 from tidegauge.files.suite_files import load_suite
-from tidegauge.outcome import FailOnLevel
+from tidegauge.outcome import FailOnLevel, Gate
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
+from tidegauge import job
 from tidegauge.display import progress
 from tidegauge.files import runs
 
@@ -51,7 +52,7 @@ def run_of(repo, scanned):
 def summary(suite, history):
     run = run_of(history, 27)
     checked = check_table(suite, run, SimpleNamespace(name="db.t"))
-    return runs.Summary(runs=[(suite, run)], checked=[checked])
+    return runs.SuiteResult([runs.SuiteReport(suite, run, checked.known, checked)])
 
 
 def test_a_run_that_finds_nothing_says_what_passed(summary):
@@ -63,14 +64,14 @@ def test_checks_that_fail_are_counted_apart(suite, history):
     commit(history, day(28, rows=10))
     run = run_of(history, 1)
     checked = check_table(suite, run, SimpleNamespace(name="db.t"))
-    summary = runs.Summary(runs=[(suite, run)], checked=[checked])
+    summary = runs.SuiteResult([runs.SuiteReport(suite, run, checked.known, checked)])
     assert summary.lines()[-1] == "1 of 2 checks passed in 28 partitions, 0 anomalies"
     assert runs.checks_text([checked]) == "1 of 2 checks passed in 28 partitions"
-    assert summary.status(fail_on_anomaly=False) == 2
-    assert summary.status(fail_on_anomaly=False, fail_on=FailOnLevel.NEVER) == 0
-    (case,) = ET.fromstring(summary.junit(fail_on_anomaly=False)).findall(".//failure/..")
+    assert summary.status() == 2
+    assert summary.status(FailOnLevel.NEVER.gate()) == 0
+    (case,) = ET.fromstring(summary.junit()).findall(".//failure/..")
     assert (case.get("classname"), case.get("name")) == ("d.ds=2013-01-28", "Size(): at least 900")
-    told = json.loads(summary.json(fail_on_anomaly=False))
+    told = json.loads(summary.json())
     assert told["status"] == 2
     assert [row["partition"] for row in told["results"] if not row["passed"]] == ["ds=2013-01-28"]
 
@@ -85,13 +86,13 @@ def test_anomalies_in_json_and_junit(summary, history):
     found = history.detect("d").head(1)
     summary.anomalies.append(found)
     assert summary.lines()[-1] == "2 checks passed in 27 partitions, 1 anomaly"
-    told = json.loads(summary.json(fail_on_anomaly=True))
+    told = json.loads(summary.json(Gate(anomalies=True)))
     assert told["status"] == 2
     (anomaly,) = told["anomalies"]
     assert (anomaly["id"], anomaly["partition"]) == (int(found["id"].iloc[0]), "ds=2013-01-28")
     assert anomaly["time"] == "2013-01-28T00:00:00+00:00"
     failures = {
-        fails: len(ET.fromstring(summary.junit(fail_on_anomaly=fails)).findall(".//failure"))
+        fails: len(ET.fromstring(summary.junit(Gate(anomalies=fails))).findall(".//failure"))
         for fails in (False, True)
     }
     assert failures == {False: 0, True: 1}
@@ -120,7 +121,7 @@ def tables(tmp_path, monkeypatch):
         )
     monkeypatch.side_by_side = False
     monkeypatch.setattr(runs, "open_file", lambda *_: None)
-    monkeypatch.setattr(runs, "activate", lambda _: None)
+    monkeypatch.setattr(job, "activate", lambda _: None)
     monkeypatch.setattr(runs, "analyze", analyze)
     return monkeypatch, ended
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from tidegauge.analyzers.runs.ledger import RunStatus
+from tidegauge.outcome import Gate
 from tidegauge.repository.detection import detect
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import commit, day, spec
@@ -106,13 +107,13 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
         commit(repo, day(1), dataset="new")
         repo.retire("old", note="replaced by new")
         summary = runs.run_suites([str(tmp_path)], repo, session=session)
-        assert [run.dataset for _, run in summary.runs] == ["new"]
-        assert summary.status(fail_on_anomaly=True) == 0
+        assert [table.run.dataset for table in summary.tables] == ["new"]
+        assert summary.status(Gate(anomalies=True)) == 0
         (told,) = (line for line in summary.lines() if line.startswith("left out: "))
         assert f"{tmp_path}/old.yml: " in told
         assert "replaced by new" in told
         alone = runs.run_suites([str(tmp_path / "old.yml")], repo, session=session)
-        assert alone.status(fail_on_anomaly=False) == 1
+        assert alone.status() == 1
 
 
 def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
@@ -128,7 +129,6 @@ def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
 def test_checks_of_a_pattern_go_on_after_a_table_that_fails(measured, tmp_path, monkeypatch):
     judged = []
     monkeypatch.setattr(runs, "check_table", lambda one, *_: judged.append(one.table))
-    monkeypatch.setattr(runs, "sinks_of", lambda _: {})
     text = SUITE.format(name="q", table="db.*") + "checks:\n  - has_size: {at_least: 1}\n"
     (tmp_path / "all.yml").write_text(text)
     with Repository("sqlite://") as repo:
@@ -176,7 +176,7 @@ def test_what_a_failed_table_committed_is_judged_the_same_night(
     assert summary.failed == [f"{tmp_path}/d.yml: RuntimeError: executor lost"]
     (found,) = summary.anomalies
     assert found["partition"].unique().tolist() == ["ds=2013-01-28"]
-    assert summary.status(fail_on_anomaly=True) == 1
+    assert summary.status(Gate(anomalies=True)) == 1
 
 
 def interrupted(repo, *found):
@@ -192,14 +192,14 @@ def test_a_run_that_is_repeated_ends_as_the_first(measured, ordinary, tmp_path):
     ordinary.detect("d")
     commit(ordinary)  # measures nothing
     summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
-    assert summary.found > 0
+    assert summary.anomaly_count > 0
     assert any("ds=2013-01-28" in line for line in summary.lines())
-    assert summary.status(fail_on_anomaly=False) == 0
-    assert summary.status(fail_on_anomaly=True) == 2
+    assert summary.status() == 0
+    assert summary.status(Gate(anomalies=True)) == 2
     (incident,) = ordinary.incidents("d")["id"]
     ordinary.label(int(incident), "acknowledged")
     summary = runs.run_suites([str(tmp_path)], ordinary, session=session)
-    assert summary.status(fail_on_anomaly=True) == 0
+    assert summary.status(Gate(anomalies=True)) == 0
 
 
 def test_what_a_failed_run_left_and_the_next_measured_are_judged_together(

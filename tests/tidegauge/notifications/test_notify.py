@@ -503,7 +503,7 @@ def test_a_run_tells_and_never_fails_by_it(repo, monkeypatch, tmp_path, caplog):
         "notifications: 1 sent (to log: incident 2), 1 failed (lug: unknown sink 'lug'; did you mean 'log'?)"
         in summary.lines()
     )
-    assert summary.status(fail_on_anomaly=False) == 0
+    assert summary.status() == 0
     monkeypatch.setenv("TIDEGAUGE_NOTIFY", "json://localhost:1/")
     (notice,) = fake_run(monkeypatch, repo, tmp_path, ["log"]).notices
     assert notice.error == "A Connection error occurred sending JSON notification to ***."
@@ -511,7 +511,7 @@ def test_a_run_tells_and_never_fails_by_it(repo, monkeypatch, tmp_path, caplog):
     monkeypatch.delenv("TIDEGAUGE_NOTIFY")
     summary = fake_run(monkeypatch, repo, tmp_path, ["log"])
     assert summary.notices[0].error.startswith("cannot read the configuration")
-    assert summary.status(fail_on_anomaly=False) == 0
+    assert summary.status() == 0
 
 
 @pytest.mark.postgres

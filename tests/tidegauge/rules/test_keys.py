@@ -140,7 +140,7 @@ def test_a_change_of_the_other_table_counts_all_partitions_anew(spark, tables, r
     path.write_text(RULES)
 
     def rejected():
-        (run,) = run_rules([str(path)], repo).runs
+        (run,) = run_rules([str(path)], repo).tables
         found = spark.table("key_rejects").collect()
         # The file's private columns are shown by no sample.
         assert {s.record["customer"] for s in run.samples if s.task == "known"} <= {"***"}
