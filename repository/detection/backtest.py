@@ -18,7 +18,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.repository.detection.detect import find, read_ledger, stored_suite
-from tidegauge.repository.detection.findings import Finding, judge_partitions, points_of
+from tidegauge.repository.detection.findings import Finding, scored_partitions
 from tidegauge.repository.detectors.base import (
     DETECTORS,
     Detector,
@@ -142,16 +142,15 @@ def _wholes(
     for within, places in group_by_segment(facts.partitions).items():
         wanted = monitor.watches if detector.needs_values else _nothing
         one = matrix(facts, places, wanted, 1, past.teaching)
-        whole, scores, told = judge_partitions(
+        judged, anomalies = scored_partitions(
             detector,
             [monitor],
             replace(one, series=[series_of(detector, within)]),
             replace(past.ledgers[within], muted=_muted(past, detector, within, one)),
-            0,
             past.window,
         )
-        points.append(points_of(whole, scores, 0, [row["id"] for row in whole.partitions]))
-        findings += told
+        points.append(judged.points())
+        findings += anomalies
     return findings, Points.concatenate(points)
 
 

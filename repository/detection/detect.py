@@ -31,13 +31,8 @@ from tidegauge.repository.detection.findings import (
     DetectorResult,
     Finding,
     Key,
-    alerting_mask,
-    decided,
-    finding,
-    gone_before,
-    judge_partitions,
-    points_of,
-    window_mask,
+    scored,
+    scored_partitions,
     write,
 )
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
@@ -76,7 +71,7 @@ from tidegauge.repository.store.dimensions import Dimensions, Watched
 from tidegauge.repository.store.facts import FactDimensions, Facts, dimensions_of, read_facts
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
-from tidegauge.repository.store.rows import PartitionRow, SeriesRow, Severity
+from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 from tidegauge.repository.store.scorebook import NUMBERS, Points
 from tidegauge.repository.store.stored_states import Artifacts
 
@@ -349,34 +344,19 @@ class DetectionJob(DetectionScope):
         start -= first
         past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
         known = known_scores(one, past, start)
-        scores = detector.score(one.history, start, known)
-        may = alerting_mask(one, start, self.teaching)
         before = _sides(connection, one, start, found.detector)
-        flags, grave = decided(monitors, one, scores, start, may, before, known.score)
-        flags &= window_mask(one, start, self.window)
-        found.partitions += ids[first:][start:]
-        new = points_of(one, scores, start, ids[first:])
-        found.points = Points.concatenate([found.points, new])
-        places_of = sorted(zip(*np.nonzero(flags), strict=True))
-        earlier = _earlier(connection, one, {int(i) for i, _ in places_of}, first, ids)
-        severities = list(Severity)
-        after = gone_before(flags, before)
-        weighed = any(monitor.weighs for monitor in monitors)
-        found.findings += [
-            finding(
-                found.detector,
-                one,
-                scores,
-                (int(i), int(k)),
-                start,
-                severities[grave[i, k]],
-                [*earlier[int(i)], *_known(one, int(i), int(k) + start)],
-                int(flags[:, k].sum()) - 1,
-                after=bool(after[i, k]),
-                weighed=weighed,
-            )
-            for i, k in places_of
-        ]
+        result = scored(
+            detector,
+            monitors,
+            one,
+            self.window,
+            self.teaching,
+            start=start,
+            known=known,
+            before=before,
+        )
+        values = _earlier(connection, one, {i for i, _ in result.places}, first, ids)
+        found.add(result, result.findings(values))
 
     def _judge(
         self,
@@ -410,22 +390,18 @@ class DetectionJob(DetectionScope):
         if detector.needs_scores and start:
             past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
             known = known_scores(own, past, start)
-        whole, scores, findings = judge_partitions(
+        judged, findings = scored_partitions(
             detector,
             monitors,
             own,
             ledger,
-            start,
             self.window,
             self.teaching,
-            known,
-            _sides(connection, own, start, found.detector),
+            start=start,
+            known=known,
+            before=_sides(connection, own, start, found.detector),
         )
-        found.partitions += ids[first:][start:]
-        found.points = Points.concatenate(
-            [found.points, points_of(whole, scores, start, ids[first:])]
-        )
-        found.findings += findings
+        found.add(judged, findings)
 
 
 class _FactReader:
@@ -610,12 +586,6 @@ def _earlier(
     return before
 
 
-def _known(one: Matrix, i: int, t: int) -> list[float]:
-    """Return the non-missing values of a series before an index."""
-    past = one.history.values[i, :t]
-    return list(past[~np.isnan(past)].tolist())
-
-
 def find(
     facts: Facts,
     monitors: Sequence[Monitor],
@@ -625,28 +595,10 @@ def find(
     """Score the whole history of some metrics without a database; return anomalies and scored points."""
     findings: dict[Key, Finding] = {}
     points: list[Points] = []
-    ids = [row["id"] for row in facts.partitions]
     for detector, of in by_detector(monitors).items():
         for places in group_by_segment(facts.partitions).values():
             one = matrix(facts, places, _watched_by(of), detector.least, teaching)
-            scores = detector.score(one.history)
-            flags, grave = decided(of, one, scores, 0, alerting_mask(one, 0, teaching))
-            flags &= window_mask(one, 0, window)
-            points.append(points_of(one, scores, 0, [ids[place] for place in places]))
-            after = gone_before(flags)
-            weighed = any(monitor.weighs for monitor in of)
-            for i, t in zip(*np.nonzero(flags), strict=True):
-                told = finding(
-                    repr(detector),
-                    one,
-                    scores,
-                    (int(i), int(t)),
-                    0,
-                    list(Severity)[grave[i, t]],
-                    _known(one, int(i), int(t)),
-                    int(flags[:, t].sum()) - 1,
-                    after=bool(after[i, t]),
-                    weighed=weighed,
-                )
-                findings[told.key] = told
+            result = scored(detector, of, one, window, teaching)
+            points.append(result.points())
+            findings |= {found.key: found for found in result.findings()}
     return findings, Points.concatenate(points)

@@ -13,7 +13,13 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.metric import subject, written_scale
-from tidegauge.repository.detectors.base import PartitionDetector, PartitionLedger, Reason, Scores
+from tidegauge.repository.detectors.base import (
+    Detector,
+    PartitionDetector,
+    PartitionLedger,
+    Reason,
+    Scores,
+)
 from tidegauge.repository.detectors.matrices import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import severity_steps, weights_of
@@ -77,22 +83,6 @@ class Finding:
     def key(self) -> Key:
         """Series, partition, version and detector."""
         return self.series["id"], self.partition["id"], self.version, self.detector
-
-
-def points_of(one: Matrix, scores: Scores, start: int, partitions: Sequence[int]) -> Points:
-    """Return the scored points of a matrix from a partition index on."""
-    i, k = np.nonzero(~np.isnan(scores.score) & (one.version[:, start:] > 0))
-    series = np.array([row["id"] for row in one.series], dtype=np.int64)
-    return Points(
-        np.array(partitions, dtype=np.int64)[start + k],
-        series[i],
-        one.version[i, start + k],
-        scores.score[i, k],
-        scores.expected[i, k],
-        scores.lower[i, k],
-        scores.upper[i, k],
-        scores.reason[i, k],
-    )
 
 
 def decided(
@@ -176,11 +166,6 @@ def alerting_mask(
     return may if ignored is None else may & ~ignored[:, start:]
 
 
-def window_mask(one: Matrix, start: int, window: Window) -> NDArray[np.bool_]:
-    """Return a mask of the partitions from an index on that lie in a window."""
-    return np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
-
-
 def finding(
     detector: str,
     one: Matrix,
@@ -251,46 +236,177 @@ def finding(
     )
 
 
-def judge_partitions(
+@dataclass(frozen=True)
+class Scored:
+    """A detector's scores of a matrix, and the decisions on them.
+
+    Attributes
+    ----------
+    detector : str
+    matrix : Matrix
+    start : int
+        Index of the first partition that was scored.
+    scores : Scores
+        From ``start`` on.
+    flags : array of bool, shape (series, partitions - start)
+        The anomalies.
+    severities : array of int, shape (series, partitions - start)
+        Indices in `Severity`; -1 where no monitor found an anomaly.
+    after : array of bool, shape (series, partitions - start)
+        Whether the series was an anomaly in the partition before.
+    weighed : bool
+        Whether a monitor leaves the severity to the evidence.
+    """
+
+    detector: str
+    matrix: Matrix
+    start: int
+    scores: Scores
+    flags: NDArray[np.bool_]
+    severities: NDArray[np.int8]
+    after: NDArray[np.bool_]
+    weighed: bool
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The anomalies: index of the series, and of the partition counted from ``start``."""
+        return sorted((int(i), int(k)) for i, k in zip(*np.nonzero(self.flags), strict=True))
+
+    def points(self) -> Points:
+        """Return the scored points."""
+        one, scores, start = self.matrix, self.scores, self.start
+        i, k = np.nonzero(~np.isnan(scores.score) & (one.version[:, start:] > 0))
+        series = np.array([row["id"] for row in one.series], dtype=np.int64)
+        partitions = np.array([row["id"] for row in one.partitions], dtype=np.int64)
+        return Points(
+            partitions[start + k],
+            series[i],
+            one.version[i, start + k],
+            scores.score[i, k],
+            scores.expected[i, k],
+            scores.lower[i, k],
+            scores.upper[i, k],
+            scores.reason[i, k],
+        )
+
+    def findings(self, before: Mapping[int, Sequence[float]] | None = None) -> list[Finding]:
+        """Return the anomalies in words.
+
+        Parameters
+        ----------
+        before : mapping of int to sequence of float, optional
+            By index of the series, its values in partitions before the matrix's first.
+        """
+        others = self.flags.sum(axis=0) - 1
+        found = []
+        for i, k in self.places:
+            past = self.matrix.history.values[i, : self.start + k]
+            earlier = [*(before or {}).get(i, ()), *past[~np.isnan(past)].tolist()]
+            found.append(
+                finding(
+                    self.detector,
+                    self.matrix,
+                    self.scores,
+                    (i, k),
+                    self.start,
+                    list(Severity)[self.severities[i, k]],
+                    earlier,
+                    int(others[k]),
+                    after=bool(self.after[i, k]),
+                    weighed=self.weighed,
+                )
+            )
+        return found
+
+
+def scored(
+    detector: Detector,
+    monitors: Sequence[Monitor],
+    one: Matrix,
+    window: Window,
+    teaching: TrainingLabels | None = None,
+    *,
+    start: int = 0,
+    known: Scores | None = None,
+    before: Floats | None = None,
+) -> Scored:
+    """Score the partitions of a matrix from an index on, and decide which points are anomalies.
+
+    Parameters
+    ----------
+    detector : Detector
+    monitors : sequence of Monitor
+        Those that watch by this detector.
+    one : Matrix
+    window : Window
+        Only points in it are anomalies.
+    teaching : TrainingLabels, optional
+        Labels, by which points are excluded.
+    start : int
+    known : Scores, optional
+        The detector's scores of the partitions before ``start``.
+    before : array of float, shape (series,), optional
+        As for `DecisionRule.decide`.
+    """
+    scores = detector.score(one.history, start, known)
+    earlier = None if known is None else known.score
+    return _decide(repr(detector), monitors, one, scores, start, window, teaching, before, earlier)
+
+
+def scored_partitions(
     detector: PartitionDetector,
     monitors: Sequence[Monitor],
     one: Matrix,
     ledger: PartitionLedger,
-    start: int,
     window: Window,
     teaching: TrainingLabels | None = None,
+    *,
+    start: int = 0,
     known: Scores | None = None,
     before: Floats | None = None,
-) -> tuple[Matrix, Scores, list[Finding]]:
-    """Judge whole partitions from an index on; return their measures, scores and anomalies.
+) -> tuple[Scored, list[Finding]]:
+    """Judge whole partitions from an index on; return their scores and their anomalies in words.
 
     Parameters
     ----------
     one : Matrix
         The series that the detector reads; its only row of ``series`` is that of the detector's
         measure.
-    known : Scores, optional
-        The detector's scores of the partitions before ``start``.
-    before : array of float, shape (1,), optional
-        As for `DecisionRule.decide`.
+    detector, monitors, ledger, window, teaching, start, known, before
+        As for `scored`.
     """
     history = replace(one.history, ledger=ledger)
     scores, measured = detector.score_and_measure(history, start, known)
     values = measured[None, :]
     version = np.maximum(ledger.version, 1)[None, :]
     whole = replace(one, version=version, history=replace(history, values=values, weights=values))
-    may = alerting_mask(whole, start, teaching)
     alike = [replace(m, series={}, severity=m.severity or Severity.WARNING) for m in monitors]
-    flags, grave = decided(alike, whole, scores, start, may, before)
-    flags &= window_mask(whole, start, window)
+    judged = _decide(repr(detector), alike, whole, scores, start, window, teaching, before)
     findings = []
-    for k in np.flatnonzero(flags[0]).tolist():
-        severity = list(Severity)[grave[0, k]]
-        new = finding(repr(detector), whole, scores, (0, k), start, severity, [])
+    for (_, k), new in zip(judged.places, judged.findings(), strict=True):
         name = new.partition["partition"] or "the table"
         text = f"{name} {detector.explanation(history, k + start)}."
         findings.append(replace(new, explanation=text, direction="high"))
-    return whole, scores, findings
+    return judged, findings
+
+
+def _decide(
+    detector: str,
+    monitors: Sequence[Monitor],
+    one: Matrix,
+    scores: Scores,
+    start: int,
+    window: Window,
+    teaching: TrainingLabels | None,
+    before: Floats | None,
+    earlier: Floats | None = None,
+) -> Scored:
+    may = alerting_mask(one, start, teaching)
+    flags, severities = decided(monitors, one, scores, start, may, before, earlier)
+    flags &= np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
+    weighed = any(monitor.weighs for monitor in monitors)
+    after = gone_before(flags, before)
+    return Scored(detector, one, start, scores, flags, severities, after, weighed)
 
 
 def _finite(number: float) -> float | None:
@@ -348,6 +464,12 @@ class DetectorResult:
     partitions: list[int] = field(default_factory=list)
     points: Points = field(default_factory=lambda: Points.concatenate([]))
     findings: list[Finding] = field(default_factory=list)
+
+    def add(self, scored: Scored, findings: Iterable[Finding]) -> None:
+        """Add the scores of one partition segment, and its anomalies."""
+        self.partitions += [row["id"] for row in scored.matrix.partitions[scored.start :]]
+        self.points = Points.concatenate([self.points, scored.points()])
+        self.findings += findings
 
 
 def write(connection: Connection, scope: DetectionScope, found: Sequence[DetectorResult]) -> bool:
