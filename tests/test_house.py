@@ -170,6 +170,18 @@ def test_the_architecture_is_wrapped():
     assert [line for line in lines if len(line) > 100] == []
 
 
+def test_the_architecture_names_files_and_folders_that_exist():
+    names = re.findall(r"`([\w./…*]+)`", (ROOT / "ARCHITECTURE.md").read_text())
+    paths = [name for name in names if "/" in name or name.endswith((".py", ".ts"))]
+    paths = [path.rstrip("/") for path in paths if "*" not in path]
+    tops = (*LINKED, "tidegauge", "tests", "docs")
+    files = {str(path.relative_to(ROOT)) for top in tops for path in (ROOT / top).rglob("*")}
+    files |= {f"tidegauge/{name}" for name in LINKED}
+    missing = [p for p in paths if not any(f == p or f.endswith(f"/{p}") for f in files)]
+    assert len(paths) > 40
+    assert missing == []
+
+
 def test_docstrings_name_types_that_there_are():
     """A class that was renamed keeps its old name in no section of parameters."""
     known = {*vars(builtins), *(name.partition(".")[0] for name in modules())}
