@@ -9,7 +9,6 @@ import typer
 
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.options import (
-    DATA_FAILED,
     ArtifactsOption,
     Dataset,
     Db,
@@ -24,6 +23,7 @@ from tidegauge.cli.options import (
     takes_spark_options,
     the_dataset,
 )
+from tidegauge.outcome import Cause, FailOnLevel, Problem, outcome_of
 
 if TYPE_CHECKING:
     from tidegauge.consistency import Configuration
@@ -78,15 +78,16 @@ def run(
             since=since, until=until, recompute=recompute,
         )  # fmt: skip
         print(done)
-        failed = False
+        problems = []
         for dataset, partitions in done.judged.items():
             for headline in repository.incidents(dataset, status="open").headline:
                 print(f"  {headline}")
-            found = repository.anomalies(dataset, status="open")["partition"]
-            failed |= bool(found.isin(partitions).any())
+            anomalies = repository.anomalies(dataset, status="open")["partition"]
+            problems += [Problem(Cause.ANOMALY, dataset)] * int(anomalies.isin(partitions).sum())
         for bad in done.flattened.samples:
             say(f"could not be read, {bad.ds}: {bad.reason} ({bad.part or 'the query'})")
-    return DATA_FAILED if failed and fail_on_anomaly else 0
+    gate = FailOnLevel.ERROR.gate(anomalies=fail_on_anomaly)
+    return outcome_of(problems, gate).exit_status
 
 
 @consistency_app.command()
