@@ -162,6 +162,25 @@ def test_the_table_is_what_is_seen_and_the_python_cell_gives_the_same(
     names["repo"].close()
 
 
+def test_a_page_names_the_rows_and_columns_that_it_exports(root):
+    asked = []
+    root.page.on(
+        "request", lambda request: request.method == "POST" and asked.append(request.post_data_json)
+    )
+    for view in ("home", "overview", "series", "compare", "incidents"):
+        show(root, view)
+        table = pd.read_csv(io.BytesIO(exported(root, "CSV of the data")))
+        (question,) = (message["about"] for message in asked if message["ask"] == "csv")
+        asked.clear()
+        if view == "series":
+            assert question["columns"] == ["2013-02-01", "2013-02-18"]
+            continue
+        assert len(question["rows"]) == len(table)
+        if view in {"home", "incidents"}:
+            ids = "dataset" if view == "home" else "id"
+            assert question["rows"] == table[ids].tolist()
+
+
 def test_each_chart_has_a_table(root, coast):
     with Repository(coast, read_only=True) as repo:
         incidents = repo.incidents(PLAIN)

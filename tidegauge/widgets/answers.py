@@ -1,7 +1,9 @@
 """Answers to the dashboard's script: filtered as the page is, packed, and exported.
 
-Filters are the words of a search, a window of time and an order of rows. An `Answer` is text as JSON and numbers
-as binary buffers. The data of what the dashboard shows are exported as a table to read, as CSV, series as SVG.
+The kernel sorts and the page lists: answers hold the order of rows by each column of the page, and an export has the
+rows and columns that the page names. `Dashboard.data` needs no page, so the words of a search and windows of time are
+applied here, too. An `Answer` is text as JSON and numbers as binary buffers. The data of what the dashboard shows are
+exported as a table to read, as CSV, series as SVG.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,8 @@ _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
 
 def matches(columns: Iterable[Iterable[Any]], search: str | None) -> NDArray[np.bool_]:
     """Return which rows contain all words of a search in any of their texts, case-insensitively.
+
+    The page searches the same texts. Its names are truncated, except for those of tables.
 
     Examples
     --------
@@ -149,33 +153,126 @@ def _place(
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def alphabetical_ranks(texts: pd.Series) -> pd.Series:
-    """Return each text's rank in alphabetical order, regardless of case; NaN for missing and empty texts.
+def row_order(key: pd.Series, *, descending: bool) -> NDArray[np.int32]:
+    """Return the order of rows by a key: numbers and times by value, texts alphabetically.
 
-    The page sorts by these ranks, so that it and the exported data have one order. Letters with accents
-    follow those without. Texts that differ only by case have the same rank.
+    The page lists rows in these orders and does not sort by itself. Unknown keys and empty texts come
+    last either way, ties keep their order. Texts that differ only by case are ties; letters with accents
+    follow those without.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> alphabetical_ranks(pd.Series(["zip", "Ärzte", "", "Order", "apple", "order"])).tolist()
-    [3.0, 1.0, nan, 2.0, 0.0, 2.0]
+    >>> names = pd.Series(["zip", "Ärzte", "", "Order", "apple", "order"])
+    >>> names[row_order(names, descending=False)].tolist()
+    ['apple', 'Ärzte', 'Order', 'order', 'zip', '']
+    >>> names[row_order(names, descending=True)].tolist()
+    ['zip', 'Order', 'order', 'Ärzte', 'apple', '']
     """
     import pandas as pd
 
-    keys = [
-        unicodedata.normalize("NFKD", text.casefold()) if isinstance(text, str) else ""
-        for text in texts
-    ]
-    ranks = {key: float(rank) for rank, key in enumerate(sorted(filter(None, set(keys))))}
-    return pd.Series([ranks.get(key, np.nan) for key in keys], texts.index, np.float64)
+    if key.dtype.kind not in "iufbM":
+        key = pd.Series([_alphabetical(text) for text in key], dtype=object)
+    ranks, distinct = pd.factorize(key, sort=True)
+    signed = -ranks if descending else ranks
+    return np.argsort(np.where(ranks < 0, len(distinct), signed), kind="stable").astype(np.int32)
 
 
-def ordered(frame: pd.DataFrame, key: pd.Series, *, descending: bool) -> pd.DataFrame:
-    """Return a frame sorted by a key; unknown keys come last either way, ties keep their order."""
-    unknown = key.isna()
-    known = key[~unknown].sort_values(ascending=not descending, kind="stable")
-    return frame.loc[[*known.index, *key.index[unknown]]]
+def _alphabetical(text: Any) -> str | None:
+    """Return a text's alphabetical sort key; None for missing and empty texts."""
+    return unicodedata.normalize("NFKD", text.casefold()) or None if isinstance(text, str) else None
+
+
+def row_orders(
+    names: Iterable[str], order: Callable[[str, bool], NDArray[np.int32]]
+) -> dict[str, NDArray[np.int32]]:
+    """Return the arrays of a table's orders: ``<name>_order``, and ``<name>_order_down`` descending.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Columns of the page by which it can be sorted.
+    order : callable
+        Returns the order of rows by a column, descending or not.
+    """
+    return {
+        f"{name}_order{suffix}": order(name, bool(suffix))
+        for name in names
+        for suffix in ("", "_down")
+    }
+
+
+def listed_rows(frame: pd.DataFrame, ids: Iterable[Any], rows: Sequence[Any]) -> pd.DataFrame:
+    """Return the rows of a frame that the page lists, in its order; see `listed_places`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> listed_rows(pd.DataFrame({"n": [1.5, 2.5]}), ["a", "b"], ["b"])["n"].tolist()
+    [2.5]
+    """
+    return frame.iloc[listed_places(ids, rows)].reset_index(drop=True)
+
+
+def listed_places(ids: Iterable[Any], rows: Sequence[Any]) -> list[int]:
+    """Return the places of the rows that the page lists, in its order.
+
+    Parameters
+    ----------
+    ids : iterable
+        Ids of all rows, in order.
+    rows : sequence
+        Ids that the page lists.
+
+    Raises
+    ------
+    HistoryError
+        If there is no row of such an id.
+    """
+    place = {row_id: n for n, row_id in enumerate(ids)}
+    unknown = [row for row in rows if row not in place]
+    if unknown:
+        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        msg = (
+            f"Unknown row {unknown[0]!r}{more}: the repository changed since this page read it."
+            " Reload the page and export again."
+        )
+        raise HistoryError(msg)
+    return [place[row] for row in rows]
+
+
+def listed_columns(labels: Sequence[str], ends: Sequence[str]) -> slice:
+    """Return the columns that the page shows, from the label of the first to that of the last.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Of all columns, in order.
+    ends : sequence of str
+        First and last label; empty for no column.
+
+    Raises
+    ------
+    HistoryError
+        If there is no such column.
+
+    Examples
+    --------
+    >>> listed_columns(["2013-01-01", "2013-01-02", "2013-01-03"], ["2013-01-02", "2013-01-03"])
+    slice(1, 3, None)
+    """
+    if not ends:
+        return slice(0, 0)
+    names = [shown(label) for label in labels]
+    first, last = (shown(ends[0]), shown(ends[-1]))
+    for end in (first, last):
+        if end not in names:
+            msg = (
+                f"Unknown column {end!r}: the repository changed since this page read it."
+                " Reload the page and export again."
+            )
+            raise HistoryError(msg)
+    return slice(names.index(first), names.index(last) + 1)
 
 
 LONGEST = 200

@@ -79,6 +79,7 @@ class Backend:
             "levels": self._overview.levels,
             "rows": self._overview.rows,
             "cell": self._overview.cell,
+            "order": self._overview.order,
             "series": lambda asked: series.series(self._overview, asked),
             "seasons": lambda asked: series.seasons(self._overview, asked),
             "sides": lambda asked: compare.sides(repository, asked),
@@ -206,7 +207,8 @@ class Backend:
         return answers.data({title: read() for title, read in self._shown(asked).items()})
 
     def _shown(self, asked: Mapping[str, Any]) -> Mapping[str, Callable[[], pd.DataFrame]]:
-        return self._frames(str(asked["view"]), asked["options"], asked["dataset"])
+        listed = {name: asked[name] for name in ("rows", "columns") if name in asked}
+        return self._frames(str(asked["view"]), {**asked["options"], **listed}, asked["dataset"])
 
     def _pulse(self, _: Mapping[str, Any]) -> Answer:
         """Return the commit count, by which the script detects changes."""

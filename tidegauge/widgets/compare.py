@@ -22,9 +22,10 @@ from tidegauge.repository.store.rows import series_key
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answers import (
     Answer,
-    alphabetical_ranks,
+    listed_rows,
     matches,
-    ordered,
+    row_order,
+    row_orders,
     seconds,
     shown,
     table,
@@ -42,10 +43,13 @@ MOST = 10_000
 """Maximum number of rows to send; the least surprising of more are left out."""
 _WEEK = 7 * 86400.0
 _SIDES = frozenset({"baseline", "current"})
-_BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down"})
+_BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down", "rows"})
 """Request fields that select no side: the state of the table."""
+COMPARED_NUMBERS = ("baseline", "current", "change", "relative", "surprise")
 SEARCHED = ("name", "instance", "segment", "status")
 _WHERE = re.compile(r"where='((?:[^'\\]|\\.)*)'|where=\"((?:[^\"\\]|\\.)*)\"")
+SORTABLE = ("name", "instance", "segment", *COMPARED_NUMBERS, "unusual")
+"""Columns of the page that it sorts by; those of windows by `MERGED`, too."""
 SERIES = ("segment", "name", "instance", "analyzer")
 MERGED = ("merged_baseline", "merged_current")
 MOST_MERGED = 200
@@ -80,7 +84,7 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     """Return every metric on both sides, the most surprising first, with id and scale of their series.
 
-    The arrays ``…_rank`` are the alphabetical order of the columns of text.
+    The arrays ``…_order`` are the orders of rows by each column of the page.
     """
     found = compare_frame(repository, asked, with_merged=False)
     # A row with a stored anomaly may rank low by surprise: keep it.
@@ -88,9 +92,9 @@ def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     kept = marked.head(MOST).sort_index()
     told = {"total": len(found), "unusual": int(found["unusual"].sum())}
     answer = table(kept, **told, dataset=shown(asked["dataset"]))
-    ranks = {f"{name}_rank": alphabetical_ranks(kept[name]).to_numpy() for name in SEARCHED}
+    orders = row_orders(SORTABLE, lambda name, down: _order(kept, name, down=down))
     series = _series(repository, asked["dataset"], kept)
-    return Answer(answer.told, {**answer.arrays, **series, **ranks})
+    return Answer(answer.told, {**answer.arrays, **series, **orders})
 
 
 def _series(
@@ -108,9 +112,10 @@ def _series(
 def compare_frame(
     repository: Repository, asked: Mapping[str, Any], *, with_merged: bool = True
 ) -> pd.DataFrame:
-    """Return the full comparison; by default of the newest partition with an earlier one.
+    """Return a comparison; by default of the newest partition with an earlier one.
 
-    Windows of time also have the metrics of their merged states, as `MERGED`.
+    It has the ``rows`` that the page lists, by the ids of their series, and without a page those of the
+    options. Windows of time also have the metrics of their merged states, as `MERGED`.
     """
     if not set(asked) - _BESIDE:
         asked = {**asked, **_usual(repository, asked)}
@@ -126,26 +131,31 @@ def compare_frame(
     if isinstance(baseline, tuple) and with_merged:
         columns = (_merged(repository, asked["dataset"], found, one) for one in (baseline, current))
         found = found.assign(**dict(zip(MERGED, columns, strict=True)))
+    if asked.get("rows") is not None:
+        ids = _series(repository, asked["dataset"], found)["ids"]
+        return listed_rows(found, ids.tolist(), asked["rows"])
     return _listed(found, asked)
 
 
 def _listed(found: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a comparison as the page lists it: ``filter``, ``unusual``, ``sort`` and ``down``."""
-    where = [_where(analyzer) for analyzer in found["analyzer"]]
-    texts = [found[name].tolist() for name in SEARCHED]
+    """Return the rows of a comparison by the options ``filter``, ``unusual``, ``sort`` and ``down``."""
+    where = [_where(shown(analyzer)) for analyzer in found["analyzer"]]
+    texts = [found[name].map(shown) for name in SEARCHED]
     seen = matches([*texts, where], asked.get("filter"))
     if asked.get("unusual"):
         seen &= found["unusual"].to_numpy()
     found = found[seen]
-    sort, down = asked.get("sort", "surprise"), asked.get("down", True)
-    # By surprise they are sorted, and those of too little history come before those without a difference.
-    if sort != "surprise" or not down:
-        key = _relative(found) if sort == "merged" else found.get(sort)
-        if key is not None:
-            if key.dtype.kind not in "iufb":
-                key = alphabetical_ranks(key)
-            found = ordered(found, key, descending=down)
-    return found.reset_index(drop=True)
+    order = _order(found, asked.get("sort", "surprise"), down=asked.get("down", True))
+    return found.iloc[order].reset_index(drop=True)
+
+
+def _order(found: pd.DataFrame, sort: str, *, down: bool) -> NDArray[np.int32]:
+    """Return the order of a comparison's rows by a column; as they are if there is no such column."""
+    key = _relative(found) if sort == "merged" else found.get(sort)
+    # The most surprising come first, and those of too little history before those without a difference.
+    if key is None or (sort == "surprise" and down):
+        return np.arange(len(found), dtype=np.int32)
+    return row_order(key, descending=down)
 
 
 def _where(analyzer: str) -> str:
@@ -163,9 +173,17 @@ def _relative(found: pd.DataFrame) -> pd.Series | None:
 
 
 def merged(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the metrics of two windows of time, each of the merged states of all its partitions."""
+    """Return the metrics of two windows of time, each of the merged states of all its partitions.
+
+    ``merged`` is the relative change.
+    """
     found = compare_frame(repository, asked)
-    return table(found[[*SERIES, *(name for name in MERGED if name in found)]])
+    answer = table(found[[name for name in MERGED if name in found]])
+    ids = _series(repository, asked["dataset"], found)["ids"]
+    change = _relative(found)
+    numbers = {} if change is None else {"merged": change.to_numpy(np.float64)}
+    orders = row_orders(["merged"], lambda name, down: _order(found, name, down=down))
+    return Answer(answer.told, {**answer.arrays, "ids": ids, **numbers, **orders})
 
 
 def _merged(

@@ -27,7 +27,7 @@ from tidegauge.repository.history.versions import last_commit
 from tidegauge.repository.store.consistency_series import CELLS, WRONG
 from tidegauge.repository.store.queries import Window
 from tidegauge.widgets import protocol
-from tidegauge.widgets.answers import Answer, matches, shown
+from tidegauge.widgets.answers import Answer, listed_rows, matches, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,11 +161,11 @@ class Consistency:
         """
         import pandas as pd
 
-        listed = self._listed(asked)
-        ids = [int(number) for number in asked.get("ids") or () if int(number) in set(listed["id"])]
-        of, at, places, metrics, found = self._charts(
-            {**asked, "ids": ids or listed["id"].head(1).tolist()}
-        )
+        ranking = self._ranking(asked)
+        known = set(ranking["id"])
+        ids = [int(number) for number in asked.get("ids") or () if int(number) in known]
+        worst = self._listed(ranking, asked)["id"].head(1).tolist()
+        of, at, places, metrics, found = self._charts({**asked, "ids": ids or worst})
         rows = [
             (of.subjects[place].group_by, of.subjects[place].feature, metric, label, value)
             for m, place in enumerate(places)
@@ -177,11 +177,14 @@ class Consistency:
         return pd.DataFrame(rows, columns=["group_by", "feature", "metric", "partition", "value"])
 
     def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the ranking as it is listed, the worst first: ``group`` and ``filter`` are the page's."""
-        return self._listed(asked).drop(columns="id")
+        """Return the ranking, the worst first: the ``rows`` that the page lists, by the ids of features.
 
-    def _listed(self, asked: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the ranking with the ids of features."""
+        Without a page, they follow the options ``group`` and ``filter``.
+        """
+        return self._listed(self._ranking(asked), asked).drop(columns="id")
+
+    def _ranking(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the full ranking with the ids of features."""
         import pandas as pd
 
         with self.repository.database.read() as connection:
@@ -191,7 +194,7 @@ class Consistency:
         of, at = look.of, look.at
         subjects = [of.subjects[place] for place in of.features[found.order].tolist()]
         labels = [at.labels[n] if n >= 0 else None for n in found.column[found.order].tolist()]
-        ranking = pd.DataFrame(
+        return pd.DataFrame(
             {
                 "id": of.ids[of.features][found.order],
                 "group_by": [one.group_by for one in subjects],
@@ -201,7 +204,13 @@ class Consistency:
                 **{cell: mean[found.order] for cell, mean in means.items()},
             }
         )
-        names = [f"{one.group_by}.{one.feature}" for one in subjects]
+
+    @staticmethod
+    def _listed(ranking: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
+        if asked.get("rows") is not None:
+            return listed_rows(ranking, ranking["id"], asked["rows"])
+        features = zip(ranking["group_by"], ranking["feature"], strict=True)
+        names = [f"{shown(group)}.{shown(feature)}" for group, feature in features]
         seen = matches([names], asked.get("filter"))
         if (group := asked.get("group")) in set(ranking["group_by"]) - {""}:
             seen &= (ranking["group_by"] == group).to_numpy()

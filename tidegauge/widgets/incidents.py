@@ -16,7 +16,7 @@ from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
 from tidegauge.widgets import protocol
 from tidegauge.widgets import series as charts
-from tidegauge.widgets.answers import Answer, matches, seconds, shown, table
+from tidegauge.widgets.answers import Answer, listed_rows, matches, seconds, shown, table
 from tidegauge.widgets.series import MOST
 from tidegauge.widgets.tables import SENTENCE, failed_checks
 
@@ -56,7 +56,7 @@ ACTIONS: Mapping[str, Sequence[str]] = {
 
 
 def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the incidents of a dataset, or of all, the newest first, with assignee and snooze.
+    """Return the incidents of a dataset, or of all, in the order of the page, with assignee and snooze.
 
     ``shared`` is the headline of an incident's group.
     """
@@ -64,7 +64,10 @@ def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
 
 
 def _listed(repository: Repository, dataset: str | None) -> pd.DataFrame:
-    """Return the incidents of a dataset, or of all, with the `LIST_COLUMNS`."""
+    """Return the incidents of a dataset, or of all, with the `LIST_COLUMNS`.
+
+    Those that began last come first, the gravest of one time before the others.
+    """
     with repository.database.read() as connection:
         rows, groups = grouped_incident_rows(connection, dataset, None, Window())
         of = triage(connection)
@@ -73,32 +76,35 @@ def _listed(repository: Repository, dataset: str | None) -> pd.DataFrame:
         {**row, **vars(of.get(row["id"], Triage())), "shared": shared.get(row["id"])}
         for row in rows
     ]
-    return frame_of(told, LIST_COLUMNS)
-
-
-def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return incidents as the page lists them: of the ``table``, or of all, by ``status`` and ``filter``.
-
-    Those that began last come first, the gravest of one time before the others; an open incident that
-    is snoozed has the status ``snoozed`` until its time.
-    """
-    found = _listed(repository, asked.get("table"))
-    asleep = (found["status"] == "open") & (found["snoozed_until"] > datetime.now(UTC))
-    found = found.assign(status=found["status"].mask(asleep, "snoozed"))
-    texts = [found[name].fillna("").tolist() for name in SEARCHED]
-    seen = matches([*texts, [f"#{number}" for number in found["id"]]], asked.get("filter"))
-    if asked.get("status"):
-        seen &= (found["status"] == asked["status"]).to_numpy()
-    found = found.assign(rank=found["severity"].map(SEVERITIES.index))[seen]
+    found = frame_of(told, LIST_COLUMNS).assign(
+        rank=[SEVERITIES.index(row["severity"]) for row in told]
+    )
     found = found.sort_values(["since", "rank"], ascending=[False, True], kind="stable")
     return found.drop(columns="rank").reset_index(drop=True)
 
 
+def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the incidents of the ``table``, or of all: the ``rows`` that the page lists, by id.
+
+    Without a page, they follow the options ``status`` and ``filter``. An open incident that is snoozed
+    has the status ``snoozed`` until its time.
+    """
+    found = _listed(repository, asked.get("table"))
+    asleep = (found["status"] == "open") & (found["snoozed_until"] > datetime.now(UTC))
+    found = found.assign(status=found["status"].mask(asleep, "snoozed"))
+    if asked.get("rows") is not None:
+        return listed_rows(found, found["id"], asked["rows"])
+    texts = [found[name].fillna("").map(shown) for name in SEARCHED]
+    seen = matches([*texts, [f"#{number}" for number in found["id"]]], asked.get("filter"))
+    if asked.get("status"):
+        seen &= (found["status"] == asked["status"]).to_numpy()
+    return found[seen].reset_index(drop=True)
+
+
 def evidence(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the points of an incident's charts: of its evidence, in the weeks around it."""
+    """Return the points of an incident's charts: of its evidence, in the ``columns`` that are drawn."""
     found = incident(overview.repository, {"incident": asked["id"]}).told
-    window = (found["since"], found["until"])
-    return charts.frame(overview, {"ids": found["evidence"]}, around=window)
+    return charts.frame(overview, {"ids": found["evidence"], "columns": asked.get("columns")})
 
 
 def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 LevelKind: TypeAlias = Literal["score", "change"]
 FloatColumns: TypeAlias = Mapping[str, NDArray[np.float64]]
+OrderedColumns: TypeAlias = Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
+"""Columns, and the orders of rows by them: `name_order`, and `name_order_down` descending."""
 
 
 class Request(TypedDict):
@@ -154,6 +156,20 @@ class SparklineArrays(TypedDict):
     """Values for sparklines, row by row; NaN where there is none."""
 
     values: NDArray[np.float32]
+
+
+class OrderQuestion(TypedDict):
+    """Parameters of `order`: how the rows of the heat map are sorted and grouped."""
+
+    by: LevelKind
+    sort: Annotated[str, "`name`, `worst`, `newest` or `anomalies`."]
+    group: Annotated[str, "Grouping of rows that are sorted by name."]
+
+
+class OrderArrays(TypedDict):
+    """All rows of the heat map, from top to bottom."""
+
+    rows: NDArray[np.int32]
 
 
 class CellQuestion(TypedDict):
@@ -695,6 +711,10 @@ class ShownQuestion(TypedDict):
     view: str
     dataset: str | None
     options: Mapping[str, Any]
+    rows: NotRequired[
+        Annotated[Sequence[str | int], "Names of tables, or ids, in the order of the page."]
+    ]
+    columns: NotRequired[Annotated[Sequence[str], "First and last label; empty for none."]]
 
 
 class CsvQuestion(ShownQuestion):
@@ -741,16 +761,17 @@ class Question(NamedTuple):
 
 QUESTIONS: Mapping[str, Question] = {
     "catalogue": Question(CatalogueQuestion, CatalogueAnswer, CatalogueArrays),
-    "tables": Question(Nothing, TablesAnswer, FloatColumns),
+    "tables": Question(Nothing, TablesAnswer, OrderedColumns),
     "failures": Question(DatasetQuestion, FailuresAnswer, Nothing),
     "levels": Question(LevelsQuestion, LevelsAnswer, LevelsArrays),
     "rows": Question(RowsQuestion, Nothing, SparklineArrays),
     "cell": Question(CellQuestion, CellAnswer, Nothing),
+    "order": Question(OrderQuestion, Nothing, OrderArrays),
     "series": Question(SeriesQuestion, SeriesAnswer, SeriesArrays),
     "seasons": Question(SeasonsQuestion, SeasonsAnswer, Nothing),
     "sides": Question(DatasetQuestion, SidesAnswer, TimesArrays),
-    "compare": Question(CompareQuestion, CompareAnswer, FloatColumns),
-    "merged": Question(CompareQuestion, Table, FloatColumns),
+    "compare": Question(CompareQuestion, CompareAnswer, OrderedColumns),
+    "merged": Question(CompareQuestion, Table, OrderedColumns),
     "columns": Question(DatasetQuestion, ColumnsAnswer, Nothing),
     "distribution": Question(DistributionQuestion, DistributionAnswer, DistributionArrays),
     "drifts": Question(DriftsQuestion, Table, FloatColumns),

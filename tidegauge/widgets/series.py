@@ -38,7 +38,15 @@ from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.rows import fields_of, number_of
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
-from tidegauge.widgets.answers import Answer, column_range, matches, shown, within
+from tidegauge.widgets.answers import (
+    Answer,
+    column_range,
+    listed_columns,
+    listed_places,
+    matches,
+    shown,
+    within,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,12 +210,20 @@ class Overview:
         ]
         return told
 
-    def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
-        """Return the numbers of the heat map as it is shown: a row for each series, a column for each time.
+    def order(self, asked: Mapping[str, Any]) -> Answer:
+        """Return all rows of the heat map in the order of the options ``by``, ``sort`` and ``group``."""
+        with self.repository.database.read() as connection:
+            known = self.panorama(connection, asked)
+            order = _order(connection, known, asked)
+        return Answer({}, {"rows": order.astype(np.int32)})
 
-        With ``table`` only the series and times of that dataset are returned. ``filter``, ``sort``,
-        ``group``, ``since`` and ``until`` are those of the page; of folded groups all series are
-        returned.
+    def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the numbers of the heat map: a row for each series, a column for each time.
+
+        With ``table`` only the series and times of that dataset are returned: the ``rows`` and
+        ``columns`` that the page lists, by the ids of series and the first and last label; of folded
+        groups all series. Without a page, they follow the options ``filter``, ``sort``, ``group``,
+        ``since`` and ``until``.
 
         Scores are rounded down to sixteenths, changes are the steps of `change_levels` as relative
         changes; NaN where there is none.
@@ -219,20 +235,27 @@ class Overview:
             known = panorama(connection, self.as_of, asked.get("table"))
             series, columns = known.shape
             words = [[of.word(n) for n in range(series)] for of in known.keys.values()]
-            rows = np.flatnonzero(matches(words, asked.get("filter")))
+            if asked.get("rows") is not None:
+                rows = np.array(listed_places(known.series.tolist(), asked["rows"]), np.intp)
+            else:
+                order = _order(connection, known, asked)
+                names = [
+                    of if key == "dataset" else map(shown, of)
+                    for key, of in zip(known.keys, words, strict=True)
+                ]
+                rows = order[matches(names, asked.get("filter"))[order]]
             level = _read(by)(connection, known, 0, columns, rows).astype(np.float64)
-            found = anomalous_points(connection, known.commit)
         root = (level - 128) / 127
         number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
         number = np.where(level == 0, np.nan, number)
-        ends = asked.get("since"), asked.get("until")
-        seen = column_range(known.labels, known.times, *ends)
-        counts = np.bincount(known.rows_of(found[:, 0]) + 1, minlength=series + 1)[1:]
-        order = _order(known, rows, np.nan_to_num(np.abs(number), nan=-1.0), counts[rows], asked)
+        if asked.get("columns") is not None:
+            seen = listed_columns(known.labels, asked["columns"])
+        else:
+            seen = column_range(known.labels, known.times, asked.get("since"), asked.get("until"))
         index = pd.MultiIndex.from_arrays(
-            [[of[n] for n in rows[order].tolist()] for of in words], names=KEYS
+            [[of[n] for n in rows.tolist()] for of in words], names=KEYS
         )
-        return pd.DataFrame(number[order][:, seen], index, list(known.labels[seen]))
+        return pd.DataFrame(number[:, seen], index, list(known.labels[seen]))
 
     @staticmethod
     def _rows(known: HeatmapIndex, rows: Any) -> NDArray[np.int64]:
@@ -246,31 +269,47 @@ class Overview:
 
 
 def _order(
-    known: HeatmapIndex,
-    rows: NDArray[np.int64],
-    strength: NDArray[np.float64],
-    anomalies: NDArray[np.int64],
-    asked: Mapping[str, Any],
-) -> NDArray[np.int64]:
-    """Return the order of some rows of the heat map, as row-order.ts has it; ties keep theirs.
+    connection: Connection, known: HeatmapIndex, asked: Mapping[str, Any]
+) -> NDArray[np.intp]:
+    """Return all rows of the heat map in the order of ``sort``; ties keep the order of the catalogue.
 
-    Each row has its ``strength`` in each column, -1 where there is none, and its number of ``anomalies``.
+    By ``name`` they are in the groups of ``group``. By ``worst``, ``newest`` and ``anomalies`` the
+    strongest and those with most anomalies come first.
     """
     sort = asked.get("sort") or "name"
+    rows, columns = known.shape
     if sort == "name":
         several = asked.get("table") is None and len(known.dataset.words) > 1
         group = asked.get("group")
         keys = GROUPINGS.get(("dataset" if several else "column") if group is None else group, ())
-        codes = [known.keys[key].code[rows] for key in reversed(keys)]
-        return np.lexsort([np.arange(len(rows), dtype=np.int32), *codes])
-    orders: Mapping[str, Callable[[], NDArray[Any]]] = {
-        "worst": lambda: strength.max(axis=1, initial=-1.0),
-        "newest": lambda: strength[:, -1],
-        "anomalies": lambda: anomalies,
+        codes = [known.keys[key].code for key in reversed(keys)]
+        return np.lexsort([np.arange(rows, dtype=np.int32), *codes])
+
+    def strength() -> NDArray[np.int16]:
+        by = asked.get("by") or next(iter(LEVELS))
+        return _strength(_read(by)(connection, known, 0, columns, np.arange(rows)), by)
+
+    def anomalies() -> NDArray[np.intp]:
+        series = known.rows_of(anomalous_points(connection, known.commit)[:, 0])
+        return np.bincount(series[series >= 0], minlength=rows)
+
+    weights: Mapping[str, Callable[[], NDArray[Any]]] = {
+        "worst": lambda: strength().max(axis=1, initial=0),
+        "newest": lambda: strength()[:, -1:].max(axis=1, initial=0),
+        "anomalies": anomalies,
     }
-    if sort not in orders:
-        raise UnknownNameError("order", sort, ["name", *orders])
-    return np.argsort(-orders[sort](), kind="stable")
+    if sort not in weights:
+        raise UnknownNameError("order", sort, ["name", *weights])
+    return np.argsort(-weights[sort](), kind="stable")
+
+
+def _strength(levels: NDArray[np.uint8], by: str) -> NDArray[np.int16]:
+    """Return how strong levels are: scores by their height, changes by their distance from none."""
+    strength: NDArray[np.int16] = levels.astype(np.int16)
+    if by != "score":
+        strength = 1 + np.abs(strength - 128)
+    strength[levels == 0] = 0
+    return strength
 
 
 def _read(by: str) -> Callable[..., NDArray[np.uint8]]:
@@ -301,10 +340,6 @@ SERIES_ANOMALY_COLUMNS = (
     "explanation",
 )
 DAY = 86400.0
-BEFORE, AFTER = 28 * DAY, 14 * DAY
-"""Seconds that the charts of an incident show before and after it; as in crop.ts."""
-FEWEST = 14
-"""Fewest columns to crop these charts to; where fewer would be left, all are shown."""
 SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
 
 
@@ -381,23 +416,17 @@ def _seasonal(connection: Connection, dataset: str) -> Seasonal:
     return next((one for one in used if isinstance(one, Seasonal)), Seasonal())
 
 
-def frame(
-    overview: Overview,
-    asked: Mapping[str, Any],
-    *,
-    around: tuple[float | None, float | None] | None = None,
-) -> pd.DataFrame:
-    """Return the points of a chart in its window: a row for each point that was measured.
+def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the points of a chart: a row for each point that was measured in its window.
 
     Parameters
     ----------
     overview : Overview
     asked : mapping
-        ``ids``, ``overlay``, ``since`` and ``until``. With ``mode="indexed"`` there is a column
+        ``ids`` and ``overlay``. ``columns`` are the first and last label that the page draws; without
+        a page, the window is from ``since`` to ``until``. With ``mode="indexed"`` there is a column
         ``indexed``, the value by the median of its series; with ``past``, in days, a column
         ``earlier``, the value of that many days before, NaN where there is none.
-    around : tuple of float, optional
-        Times of an incident in seconds: the window is that of its charts.
     """
     import pandas as pd
 
@@ -409,11 +438,11 @@ def frame(
     drawn = answer.arrays["status"] > 0
     used = (drawn | np.isfinite(answer.arrays["expected"])).any(axis=0)
     seen = np.zeros(len(times), np.bool_)
-    if around is None:
+    if asked.get("columns") is not None:
+        seen[listed_columns(told["labels"], asked["columns"])] = True
+    else:
         labels = [told["labels"][column] for column in np.flatnonzero(used)]
         seen[used] = within(labels, times[used], asked.get("since"), asked.get("until"))
-    else:
-        seen = _around(times, around)
     at = np.nonzero(drawn & seen)
     about = [known.key(row) for row in rows]  # untruncated, unlike the response
     columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
@@ -435,21 +464,6 @@ def frame(
     found = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
     columns["anomaly_id"] = pd.array(found, dtype="Int64")
     return pd.DataFrame(columns)
-
-
-def _around(
-    times: NDArray[np.float64], around: tuple[float | None, float | None]
-) -> NDArray[np.bool_]:
-    """Return the columns that the charts of an incident show; as `columnsAround` in crop.ts."""
-    since, until = around
-    whole = np.ones(len(times), np.bool_)
-    if since is None or until is None:
-        return whole
-    near = np.flatnonzero((times >= since - BEFORE) & (times <= until + AFTER))
-    seen = np.zeros(len(times), np.bool_)
-    if len(near):
-        seen[near[0] : near[-1] + 1] = True
-    return whole if seen.sum() < min(FEWEST, len(times)) else seen
 
 
 def _rows(known: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> list[int]:

@@ -23,7 +23,15 @@ from tidegauge.repository.store.verdicts import passing_checks
 from tidegauge.rules.judging import standing_failures
 from tidegauge.rules.verdicts import failure_messages, failure_samples
 from tidegauge.widgets import protocol
-from tidegauge.widgets.answers import Answer, alphabetical_ranks, matches, ordered, shown, table
+from tidegauge.widgets.answers import (
+    Answer,
+    listed_rows,
+    matches,
+    row_order,
+    row_orders,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,15 +109,7 @@ def failed_checks(
     return checks, len(found)
 
 
-SEARCHED = ("dataset", "health", "owner", "tags")
-ALPHABETICAL = ("dataset", "owner")
-"""Columns of the page and of the frame that sort by their texts."""
-SORTED_BY = {
-    "newest": "time",
-    "completeness": "completeness",
-    "run": "run_started_at",
-}
-"""Columns of the frame by those of the page that sort by them, the oldest and smallest first."""
+SEARCHED = ("health", "owner", "tags")
 
 
 def tables(repository: Repository, _: Mapping[str, Any]) -> Answer:
@@ -119,19 +119,28 @@ def tables(repository: Repository, _: Mapping[str, Any]) -> Answer:
     answer = table(
         found.drop(columns="dataset"), datasets=found["dataset"].tolist(), now=int(now.timestamp())
     )
-    ranks = {f"{name}_rank": alphabetical_ranks(found[name]).to_numpy() for name in ALPHABETICAL}
-    return Answer(answer.told, {**answer.arrays, **ranks})
+    keys = _sort_keys(found)
+    orders = row_orders(keys, lambda name, down: row_order(keys[name], descending=down))
+    return Answer(answer.told, {**answer.arrays, **orders})
 
 
 def tables_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the health of tables as the page lists it: ``filter``, ``health``, ``sort`` and ``reverse``."""
+    """Return the health of tables: the ``rows`` that the page lists, by name.
+
+    Without a page, they follow the options ``filter``, ``health``, ``sort`` and ``reverse``.
+    """
     found = _health(repository, datetime.now(UTC))
-    seen = matches((found[name].fillna("") for name in SEARCHED), asked.get("filter"))
+    if asked.get("rows") is not None:
+        return listed_rows(found, found["dataset"], asked["rows"])
+    names = [found[name].fillna("").map(shown) for name in SEARCHED]
+    seen = matches([found["dataset"], *names], asked.get("filter"))
     if asked.get("health"):
         seen &= (found["health"] == asked["health"]).to_numpy()
     found = found[seen]
-    key, descending = _sort_key(found, asked.get("sort")), bool(asked.get("reverse"))
-    return ordered(found, key, descending=descending).reset_index(drop=True)
+    keys = _sort_keys(found)
+    key = keys.get(asked.get("sort") or "health", keys["health"])
+    order = row_order(key, descending=bool(asked.get("reverse")))
+    return found.iloc[order].reset_index(drop=True)
 
 
 def _health(repository: Repository, now: datetime) -> pd.DataFrame:
@@ -143,22 +152,21 @@ def _health(repository: Repository, now: datetime) -> pd.DataFrame:
     return found
 
 
-def _sort_key(found: pd.DataFrame, column: str | None) -> pd.Series:
-    """Return the key by which a column of the page sorts, the worst first, as in tables.ts."""
+def _sort_keys(found: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the key of each column of the page; ascending, the worst, oldest and largest come first."""
     import pandas as pd
 
-    if column in ALPHABETICAL:
-        return alphabetical_ranks(found[column])
-    if column in SORTED_BY:
-        return found[SORTED_BY[column]]
-    match column:
-        case "incidents":
-            return -(1e6 * found["errors"] + 1e3 * found["warnings"] + found["infos"])
-        case "size":
-            return -found["size"].fillna(found["rows"])
-        case "failing":
-            return -found["failing"]
-    return pd.Series(range(len(found)), index=found.index)
+    return {
+        "health": pd.Series(range(len(found)), index=found.index),
+        "dataset": found["dataset"],
+        "incidents": -(1e6 * found["errors"] + 1e3 * found["warnings"] + found["infos"]),
+        "newest": found["time"],
+        "size": -found["size"].fillna(found["rows"]),
+        "completeness": found["completeness"],
+        "failing": -found["failing"],
+        "run": found["run_started_at"],
+        "owner": found["owner"],
+    }
 
 
 MAX_DAY_ANOMALIES = 200

@@ -3,12 +3,9 @@
 import datetime as dt
 import math
 
-import pandas as pd
 import pytest
 from tidegauge.analyzers.measures.counts import NumMatches
-from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.repository.testing.samples import commit, day, measurement, spec
-from tidegauge.widgets.answers import alphabetical_ranks
 
 import tidegauge as tg
 from tidegauge.widgets import compare as comparison
@@ -124,8 +121,10 @@ LATE = {"since": "2013-01-07", "until": "2013-01-09"}
 
 def test_windows_are_told_of_their_merged_states_too(repo):
     repo.record("d", "revenue", {f"ds=2013-01-0{n}": 1.0 for n in range(1, 10)})
-    answer = comparison.merged(repo, {"dataset": "d", "baseline": EARLY, "current": LATE})
-    names, arrays = answer.told["texts"]["name"], answer.arrays
+    arrays = comparison.merged(repo, {"dataset": "d", "baseline": EARLY, "current": LATE}).arrays
+    compared = told(repo, EARLY, LATE)
+    assert arrays["ids"].tolist() == compared.arrays["ids"].tolist()
+    names = compared.told["texts"]["name"]
     row = names.index("Size")
     assert arrays["merged_baseline"][row] == 11 + 12 + 13
     assert arrays["merged_current"][row] == 17 + 18 + 19
@@ -133,8 +132,8 @@ def test_windows_are_told_of_their_merged_states_too(repo):
     row = names.index("Completeness")
     assert arrays["merged_baseline"][row] == pytest.approx(33 / 36)
     assert arrays["merged_current"][row] == pytest.approx(51 / 54)
+    assert arrays["merged"][row] == pytest.approx(51 / 54 / (33 / 36) - 1)
     assert math.isnan(arrays["merged_current"][names.index("revenue")])  # no state
-    assert len(names) == told(repo, EARLY, LATE).told["rows"]
 
 
 def test_partitions_have_nothing_to_merge(repo):
@@ -191,35 +190,3 @@ def test_rows_are_sorted_by_the_change_of_their_merged_states(repo):
     falling = comparison.compare_frame(repo, {**asked, "down": False})
     assert falling["name"].iloc[0] == "Histogram.ratio.b"
     assert falling["instance"].iloc[-1] == "nope"
-
-
-NAMES = ["order_id", "orderId", "order.total", "orders", "Order", "_id", "ärzte", "zip", "ORDERS"]
-
-
-@pytest.mark.parametrize("down", [False, True])
-@pytest.mark.parametrize("column", comparison.SEARCHED)
-def test_the_page_and_its_data_have_one_order_of_texts(column, down):
-    """The page sorts by ranks: rows without a rank come last either way, equal ones keep their order."""
-    with tg.Repository("sqlite://") as repo:
-        for n in (1, 9):
-            means = [
-                measurement(tg.Mean(name), SumAndCount(float(n * place), 1))
-                for place, name in enumerate(NAMES)
-            ]
-            commit(repo, day(n, groups={("a",): 3, ("B",): 4}, extra=means))
-        asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
-        answer = comparison.compare(repo, asked)
-        exported = comparison.compare_frame(repo, {**asked, "sort": column, "down": down})
-
-    def place(row):
-        rank = answer.arrays[f"{column}_rank"][row]
-        return (1, 0.0) if math.isnan(rank) else (0, -rank if down else rank)
-
-    rows = sorted(range(answer.told["rows"]), key=place)
-    assert exported[column].tolist() == [answer.told["texts"][column][row] for row in rows]
-
-
-def test_letters_with_accents_follow_those_without_and_case_is_disregarded():
-    order = alphabetical_ranks(pd.Series(NAMES)).to_numpy().argsort(kind="stable")
-    listed = ["_id", "ärzte", "Order", "order.total", "order_id", "orderId", "orders", "ORDERS"]
-    assert [NAMES[place] for place in order] == [*listed, "zip"]

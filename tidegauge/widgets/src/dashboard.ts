@@ -291,15 +291,16 @@ class Dashboard implements Shell {
     const view = this.model.get("view");
     const dataset = OF_ONE_DATASET.includes(view) ? this.dataset : null;
     const title = this.views.get(view)?.title?.() ?? TITLES[view];
-    return { view, dataset, options: this.options<Record<string, unknown>>(view), title, element: this.page };
+    const { options, ...listed } = this.views.get(view)?.listed?.() ?? {};
+    const question = { view, dataset, options: { ...this.options<Record<string, unknown>>(view), ...options }, ...listed };
+    return { question, title, element: this.page };
   }
 
   private async openData(): Promise<void> {
     const shown = this.shown();
-    const { view, dataset, options, title } = shown;
     try {
-      const { data } = await this.link.ask("data", { view, dataset, options });
-      this.dataTable.open(title, data, (table) => this.exportMenu.saveTable(shown, table));
+      const { data } = await this.link.ask("data", shown.question);
+      this.dataTable.open(shown.title, data, (table) => this.exportMenu.saveTable(shown, table));
     } catch (error) {
       this.showError(error);
     }

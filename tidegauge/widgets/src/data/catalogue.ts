@@ -89,16 +89,3 @@ export function whereClause(analyzer: string): string {
   const match = /where='((?:[^'\\]|\\.)*)'|where="((?:[^"\\]|\\.)*)"/.exec(analyzer);
   return match ? ` where ${match[1] ?? match[2]}` : "";
 }
-
-/** Sort rows by numbers, the highest first, then by some keys. */
-export function sortRows(rows: Int32Array, catalogue: Catalogue, keys: readonly SeriesKey[], weights?: Float64Array): Int32Array {
-  // Rows arrive sorted by dataset, column, name, segment, analyzer; ties keep that order.
-  return rows.slice().sort((a, b) => {
-    if (weights && weights[a] !== weights[b]) return weights[b] - weights[a];
-    for (const key of keys) {
-      const difference = catalogue.code(key, a) - catalogue.code(key, b);
-      if (difference) return difference;
-    }
-    return a - b;
-  });
-}

@@ -36,15 +36,6 @@ export interface InboxGroup {
   tables: number;
 }
 
-const SEVERITIES = ["error", "warning", "info"];
-
-/** Sort incidents: the newest begin first, at one time the gravest; those without a time last. */
-export function sortInbox(items: readonly InboxItem[]): InboxItem[] {
-  const place = ({ since }: InboxItem) => (Number.isNaN(since) ? -Infinity : since);
-  const rank = ({ severity }: InboxItem) => SEVERITIES.indexOf(severity);
-  return items.slice().sort((a, b) => (place(a) === place(b) ? rank(a) - rank(b) : place(b) - place(a)));
-}
-
 /** Incidents of the kernel's answer, in its order. */
 export function inboxItems({ data, arrays }: AnswerTo<"incidents">): InboxItem[] {
   const { texts } = data;

@@ -138,6 +138,20 @@ export interface SparklineArrays {
   values: Float32Array;
 }
 
+/** Parameters of `order`: how the rows of the heat map are sorted and grouped. */
+export interface OrderQuestion {
+  by: LevelKind;
+  /** `name`, `worst`, `newest` or `anomalies`. */
+  sort: string;
+  /** Grouping of rows that are sorted by name. */
+  group: string;
+}
+
+/** All rows of the heat map, from top to bottom. */
+export interface OrderArrays {
+  rows: Int32Array;
+}
+
 /** Parameters of `cell`: a row and column of the heat map. */
 export interface CellQuestion {
   row: number;
@@ -699,6 +713,10 @@ export interface ShownQuestion {
   view: string;
   dataset: string | null;
   options: Record<string, unknown>;
+  /** Names of tables, or ids, in the order of the page. */
+  rows?: readonly (string | number)[];
+  /** First and last label; empty for none. */
+  columns?: readonly string[];
 }
 
 /** Parameters of `csv`: what a page shows, and which of its tables; the first if not given. */
@@ -706,6 +724,10 @@ export interface CsvQuestion {
   view: string;
   dataset: string | null;
   options: Record<string, unknown>;
+  /** Names of tables, or ids, in the order of the page. */
+  rows?: readonly (string | number)[];
+  /** First and last label; empty for none. */
+  columns?: readonly string[];
   title?: string;
 }
 
@@ -739,16 +761,17 @@ export interface PulseAnswer {
 /** Questions by name: parameters, answer, and arrays of the answer. */
 export interface Questions {
   catalogue: { about: CatalogueQuestion; answer: CatalogueAnswer; arrays: CatalogueArrays };
-  tables: { about: Nothing; answer: TablesAnswer; arrays: Record<string, Float64Array> };
+  tables: { about: Nothing; answer: TablesAnswer; arrays: Record<string, Float64Array | Int32Array> };
   failures: { about: DatasetQuestion; answer: FailuresAnswer; arrays: Nothing };
   levels: { about: LevelsQuestion; answer: LevelsAnswer; arrays: LevelsArrays };
   rows: { about: RowsQuestion; answer: Nothing; arrays: SparklineArrays };
   cell: { about: CellQuestion; answer: CellAnswer; arrays: Nothing };
+  order: { about: OrderQuestion; answer: Nothing; arrays: OrderArrays };
   series: { about: SeriesQuestion; answer: SeriesAnswer; arrays: SeriesArrays };
   seasons: { about: SeasonsQuestion; answer: SeasonsAnswer; arrays: Nothing };
   sides: { about: DatasetQuestion; answer: SidesAnswer; arrays: TimesArrays };
-  compare: { about: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array> };
-  merged: { about: CompareQuestion; answer: Table; arrays: Record<string, Float64Array> };
+  compare: { about: CompareQuestion; answer: CompareAnswer; arrays: Record<string, Float64Array | Int32Array> };
+  merged: { about: CompareQuestion; answer: Table; arrays: Record<string, Float64Array | Int32Array> };
   columns: { about: DatasetQuestion; answer: ColumnsAnswer; arrays: Nothing };
   distribution: { about: DistributionQuestion; answer: DistributionAnswer; arrays: DistributionArrays };
   drifts: { about: DriftsQuestion; answer: Table; arrays: Record<string, Float64Array> };

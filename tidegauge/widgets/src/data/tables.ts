@@ -1,4 +1,4 @@
-// Tables of the home page: their health, filtered and sorted.
+// Tables of the home page: their health, filtered.
 
 import { formatAge } from "./format";
 import type { AnswerTo } from "./kernel";
@@ -31,12 +31,7 @@ export interface TableHealth {
   runStatus: string | null;
   runStarted: number;
   owner: string | null;
-  /** Alphabetical order of the owner and of the table's name; NaN without an owner. */
-  ownerRank: number;
-  datasetRank: number;
   tags: string | null;
-  /** Place among all, the worst first. */
-  place: number;
 }
 
 /** Tables of the kernel's answer, in its order. */
@@ -65,10 +60,7 @@ export function tablesOf({ data, arrays }: AnswerTo<"tables">): TableHealth[] {
     runStatus: text("run_status", n),
     runStarted: number("run_started_at", n),
     owner: text("owner", n),
-    ownerRank: number("owner_rank", n),
-    datasetRank: number("dataset_rank", n),
     tags: text("tags", n),
-    place: n,
   }));
 }
 
@@ -79,29 +71,6 @@ export function filterTables(tables: readonly TableHealth[], text: string, healt
     if (health && table.health !== health) return false;
     const all = [table.dataset, table.health, table.owner, table.tags].join("\n").toLowerCase();
     return words.every((word) => all.includes(word));
-  });
-}
-
-const SORT_KEYS: Record<string, (table: TableHealth) => number> = {
-  health: (table) => table.place,
-  dataset: (table) => table.datasetRank,
-  incidents: (table) => -(1e6 * table.errors + 1e3 * table.warnings + table.infos),
-  newest: (table) => table.time,
-  size: (table) => -table.size,
-  completeness: (table) => table.completeness,
-  failing: (table) => -table.failing,
-  run: (table) => table.runStarted,
-  owner: (table) => table.ownerRank,
-};
-
-/** Sort tables by a column, the worst, oldest or largest first; unknown values come last either way. */
-export function sortTables(tables: readonly TableHealth[], column: string, reverse: boolean): TableHealth[] {
-  const key = SORT_KEYS[column] ?? SORT_KEYS.health;
-  return tables.slice().sort((a, b) => {
-    const [first, second] = [key(a), key(b)];
-    if (Number.isNaN(first) || Number.isNaN(second)) return Number(Number.isNaN(first)) - Number(Number.isNaN(second)) || a.place - b.place;
-    const order = first < second ? -1 : first > second ? 1 : 0;
-    return (reverse ? -order : order) || a.place - b.place;
   });
 }
 

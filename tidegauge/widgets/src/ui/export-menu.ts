@@ -1,5 +1,6 @@
 // Export menu: what is shown as Python code, CSV, SVG and PNG.
 
+import type { ShownQuestion } from "../data/protocol";
 import { pythonCell } from "../data/python-cell";
 import { button, copyText, h } from "./dom";
 import { drawPicture, renderPng, svgText } from "./picture";
@@ -7,9 +8,8 @@ import type { Shell, ViewName } from "./shell";
 
 /** What the menu needs to know of the page. */
 export interface Exported {
-  view: ViewName;
-  dataset: string | null;
-  options: Record<string, unknown>;
+  /** What is shown, as it is asked for. */
+  question: ShownQuestion & { view: ViewName };
   title: string;
   element: HTMLElement;
 }
@@ -31,7 +31,7 @@ export class ExportMenu {
     ];
     const summary = h("summary", {}, "Export");
     this.element = h("details", { class: "tg-export" }, summary, h("div", { class: "tg-export-items" }, ...items));
-    this.element.addEventListener("toggle", () => (this.chart.hidden = this.exported().view !== "series"));
+    this.element.addEventListener("toggle", () => (this.chart.hidden = this.exported().question.view !== "series"));
     this.element.addEventListener("focusout", (event) => {
       if (!this.element.contains(event.relatedTarget as Node | null)) this.element.open = false;
     });
@@ -51,36 +51,36 @@ export class ExportMenu {
   }
 
   private async copyPython(): Promise<string> {
-    const { view, dataset, options } = this.exported();
+    const { view, dataset, options } = this.exported().question;
     await copyText(pythonCell(view, dataset, options));
     return "The Python code is copied.";
   }
 
   /** Save a table of a view's data as CSV; the first if no title is given. */
-  saveTable({ view, dataset, options }: Exported, title?: string): void {
+  saveTable({ question }: Exported, title?: string): void {
     this.run(async () => {
-      const { data } = await this.shell.link.ask("csv", { view, dataset, options, ...(title !== undefined && { title }) });
-      const name = title === undefined ? view : title.toLowerCase().replace(/\W+/g, "-");
+      const { data } = await this.shell.link.ask("csv", { ...question, ...(title !== undefined && { title }) });
+      const name = title === undefined ? question.view : title.toLowerCase().replace(/\W+/g, "-");
       return save(new Blob([data.text], { type: "text/csv" }), `tidegauge-${name}.csv`);
     });
   }
 
   private async saveSvg(): Promise<string> {
-    const { view, title, element } = this.exported();
+    const { question, title, element } = this.exported();
     const text = svgText(drawPicture(element, title, this.shell.theme));
-    return save(new Blob([text], { type: "image/svg+xml" }), `tidegauge-${view}.svg`);
+    return save(new Blob([text], { type: "image/svg+xml" }), `tidegauge-${question.view}.svg`);
   }
 
   private async saveChart(): Promise<string> {
-    const { ids = [], since, until } = this.exported().options as { ids?: number[]; since?: unknown; until?: unknown };
+    const { ids = [], since, until } = this.exported().question.options as { ids?: number[]; since?: unknown; until?: unknown };
     const window = { ...(typeof since === "number" && { since }), ...(typeof until === "number" && { until }) };
     const { data } = await this.shell.link.ask("svg", { ids, ...window });
     return save(new Blob([data.text], { type: "image/svg+xml" }), "tidegauge-chart.svg");
   }
 
   private async savePng(): Promise<string> {
-    const { view, title, element } = this.exported();
-    return save(await renderPng(drawPicture(element, title, this.shell.theme)), `tidegauge-${view}.png`);
+    const { question, title, element } = this.exported();
+    return save(await renderPng(drawPicture(element, title, this.shell.theme)), `tidegauge-${question.view}.png`);
   }
 }
 

@@ -31,6 +31,16 @@ export interface Shell {
   showError(error: unknown): void;
 }
 
+/** What a view lists: the kernel exports these rows and columns, in this order; all of those that are not given. */
+export interface Listed {
+  /** Names of tables, or ids. */
+  rows?: readonly (string | number)[];
+  /** First and last label; empty for none. */
+  columns?: readonly string[];
+  /** Options that the view chose by itself. */
+  options?: object;
+}
+
 /** View: one tab of the dashboard. */
 export interface View {
   readonly element: HTMLElement;
@@ -40,6 +50,8 @@ export interface View {
   prepare?(): void;
   /** Title of what is shown, for the browser's tab; the view's name if not given. */
   title?(): string;
+  /** What is listed, for exports: also what is scrolled out of sight or folded. */
+  listed?(): Listed;
   /** Redraw after the size or the colours changed. */
   onResize(): void;
   close(): void;

@@ -1,13 +1,14 @@
 // Compare view: metrics of two partitions, runs or time windows side by side, the most surprising first.
 
 import { whereClause } from "../data/catalogue";
-import { changeBarLength, compareByColumn, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
+import { changeBarLength, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../data/comparison-rows";
 import { defaultSides, type SideChoices, sideExists, type SideKind, sideKind } from "../data/comparison-sides";
 import { formatChange, formatPercent, formatValue, pluralize } from "../data/format";
 import type { CompareAnswer, Side } from "../data/protocol";
+import { sortedRows } from "../data/row-order";
 import { columnLabel } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { SidePicker } from "../ui/side-picker";
 import { VirtualList } from "../ui/virtual-list";
 import "./compare.css";
@@ -167,7 +168,7 @@ export class Compare implements View {
     const { link } = this.shell;
     const [answer, columns] = await Promise.all([link.ask("merged", { dataset, baseline, current }), link.ask("columns", { dataset })]);
     if (this.tableKey !== key || !this.table) return;
-    joinMerged(this.table, { texts: answer.data.texts, numbers: answer.arrays, rows: answer.data.rows });
+    joinMerged(this.table, answer.arrays);
     this.distributed = new Set(columns.data.names);
     this.arrangeRows();
   }
@@ -181,6 +182,13 @@ export class Compare implements View {
     const sides = defaultSides(choices, kind);
     if (sides) this.shell.saveOptions("compare", { ...this.options, kind, baseline: sides[0], current: sides[1] });
     return sides;
+  }
+
+  listed(): Listed {
+    // Of a comparison that is cut, the kernel exports all metrics that match the options.
+    if (!this.table || !this.data || this.data.total > this.data.rows) return {};
+    const { ids } = this.table.numbers;
+    return { rows: this.order.map((row) => ids[row]) };
   }
 
   /** Filter and sort the rows. */
@@ -197,9 +205,7 @@ export class Compare implements View {
       this.unusualText.textContent = "Only unusual";
       return;
     }
-    this.order = filterRows(table, filter, unusual);
-    // The kernel sorts by surprise; rows with too little history come before rows without a difference.
-    if (sort !== "surprise" || !down) this.order.sort(compareByColumn(table, sort, down));
+    this.order = filterRows(table, sortedRows(table.numbers, table.rows, sort, down), filter, unusual);
     this.element.classList.toggle("tg-whole", table.texts.segment.every((segment) => !segment));
     this.rows.setCount(this.order.length);
     this.unusualText.textContent = `Only unusual (${data.unusual.toLocaleString("en-US")})`;

@@ -7,7 +7,7 @@ import { formatTime, formatValue, pluralize } from "../data/format";
 import { type AnswerTo, KernelError } from "../data/kernel";
 import type { ConsistencyQuestion, ConsistencySubject } from "../data/protocol";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { VirtualList } from "../ui/virtual-list";
 import "./consistency.css";
 import "../ui/virtual-list.css";
@@ -163,6 +163,10 @@ export class Consistency implements View {
       this.saveOptions({ by: undefined });
       return request();
     }
+  }
+
+  listed(): Listed {
+    return this.ranking ? { rows: this.order.map((_, index) => this.idOf(index)) } : {};
   }
 
   /** Fill the selects with what the dataset has. */

@@ -4,10 +4,11 @@ import { Sparklines } from "../chart/sparklines";
 import type { Catalogue } from "../data/catalogue";
 import { formatAge, formatNumber, formatTime, formatValue, pluralize } from "../data/format";
 import type { AnswerTo } from "../data/kernel";
-import { filterTables, HEALTH, newestAges, sortTables, type TableHealth, tablesOf } from "../data/tables";
+import { sortedRows } from "../data/row-order";
+import { filterTables, HEALTH, newestAges, type TableHealth, tablesOf } from "../data/tables";
 import { button, debounce, h, renderName } from "../ui/dom";
 import { severityMark } from "../ui/severity";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { VirtualList } from "../ui/virtual-list";
 import { FailuresDialog } from "./failures";
 import "./home.css";
@@ -51,6 +52,8 @@ export class Home implements View {
   private readonly empty = h("p", { class: "tg-empty", hidden: true });
   private readonly failures: FailuresDialog;
   private tables: TableHealth[] = [];
+  /** Orders of the tables by each column. */
+  private orders: AnswerTo<"tables">["arrays"] | null = null;
   private shown: TableHealth[] = [];
   private now = 0;
   private catalogue: Catalogue | null = null;
@@ -88,6 +91,10 @@ export class Home implements View {
 
   private get options(): Options {
     return { filter: "", health: "", sort: "health", reverse: false, failed: "", ...this.shell.options<Options>("home") };
+  }
+
+  listed(): Listed {
+    return this.orders ? { rows: this.shown.map(({ dataset }) => dataset) } : {};
   }
 
   private updateOptions(changes: Partial<Options>): void {
@@ -131,6 +138,7 @@ export class Home implements View {
 
   private showTables(answer: AnswerTo<"tables">): void {
     this.tables = tablesOf(answer);
+    this.orders = answer.arrays;
     this.now = answer.data.now;
     this.arrangeRows();
     performance.mark("tidegauge:first:home");
@@ -141,7 +149,8 @@ export class Home implements View {
     if (document.activeElement !== this.filter) this.filter.value = filter;
     for (const [key, head] of this.heads) head.setAttribute("aria-sort", key !== sort ? "none" : reverse ? "descending" : "ascending");
     this.showChips(filter, health);
-    this.shown = sortTables(filterTables(this.tables, filter, health), sort, reverse);
+    const rows = sortedRows(this.orders ?? {}, this.tables.length, sort, reverse);
+    this.shown = filterTables(rows.map((row) => this.tables[row]), filter, health);
     const all = this.tables.length;
     this.count.textContent = this.shown.length === all ? pluralize(all, "table") : `${this.shown.length.toLocaleString("en-US")} of ${pluralize(all, "table")}`;
     this.rows.element.hidden = !this.shown.length;

@@ -82,6 +82,12 @@ export class IncidentPane {
     return this.incident?.headline ?? null;
   }
 
+  /** First and last label of the charts; undefined before they are drawn. */
+  get columns(): string[] | undefined {
+    const labels = this.incident && this.evidence?.data.labels;
+    return labels?.length ? [labels[0], labels[labels.length - 1]] : undefined;
+  }
+
   /** Fetch and show an incident, unless it is no longer current when the answer arrives. */
   async load(id: number, isCurrent: () => boolean): Promise<void> {
     const key = `${id} ${this.shell.catalogue.commits}`;

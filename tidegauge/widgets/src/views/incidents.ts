@@ -1,13 +1,13 @@
 // Incidents view: inbox of incidents of all tables, with search, groups, bulk actions and a detail pane.
 
 import { formatAge, formatTime, keepUnits, pluralize } from "../data/format";
-import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, sortInbox, STATUSES } from "../data/inbox";
+import { groupInbox, inboxItems, type InboxGroup, type InboxItem, searchInbox, shownStatus, STATUSES } from "../data/inbox";
 import { KernelError } from "../data/kernel";
 import type { IncidentAnswer } from "../data/protocol";
 import { ACTIONS, actionButton, authorField, SNOOZES } from "../ui/actions";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityBadge } from "../ui/severity";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
 import { VirtualList } from "../ui/virtual-list";
 import { IncidentPane } from "./incident-pane";
@@ -46,6 +46,7 @@ export class Incidents implements View {
   private readonly bulkNote = h("input", { "aria-label": "Note on the selected incidents", placeholder: "Note (optional)" });
   private readonly bulkAuthor: ReturnType<typeof authorField>;
   private all: InboxItem[] = [];
+  private isLoaded = false;
   private entries: Entry[] = [];
   private readonly expanded = new Set<string>();
   private readonly checked = new Set<number>();
@@ -90,10 +91,17 @@ export class Incidents implements View {
     return id !== undefined && this.pane.headline ? `Incident ${id}: ${this.pane.headline}` : "Incidents";
   }
 
+  listed(): Listed {
+    if (!this.isLoaded) return {};
+    const items = this.entries.flatMap((entry) => ("group" in entry ? entry.group.items : entry.inGroup ? [] : [entry.item]));
+    return { rows: items.map(({ id }) => id), columns: this.pane.columns };
+  }
+
   async open(): Promise<void> {
     const { table = null } = this.options;
     const before = this.all;
-    this.all = sortInbox(inboxItems(await this.shell.link.ask("incidents", { dataset: table })));
+    this.all = inboxItems(await this.shell.link.ask("incidents", { dataset: table }));
+    this.isLoaded = true;
     const known = new Set(this.all.map(({ id }) => id));
     for (const id of this.checked) if (!known.has(id)) this.checked.delete(id);
     if (this.options.status === undefined) {

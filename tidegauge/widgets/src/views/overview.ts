@@ -9,9 +9,9 @@ import { cellDescription, cellTooltip } from "../heatmap/cell-tooltip";
 import { AXIS_HEIGHT, Heatmap, type HeatmapContent, MINIMAP_WIDTH } from "../heatmap/heatmap";
 import { drawLegend, legendText } from "../heatmap/legend";
 import { CHANGE_STRENGTH, LevelMatrix, SCORE_STRENGTH } from "../heatmap/level-matrix";
-import { GROUPINGS, groupKeys, orderRows, SORT_ORDERS } from "../heatmap/row-order";
+import { GROUPINGS, groupKeys, groupRows, SORT_ORDERS } from "../heatmap/row-groups";
 import { button, debounce, h, renderName, selectField } from "../ui/dom";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { TablePicker } from "../ui/table-picker";
 import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 
@@ -60,6 +60,8 @@ export class Overview implements View {
   private readonly choices: Record<"by" | "group" | "sort", HTMLLabelElement>;
   private levels = new Map<LevelKind, LevelMatrix>();
   private loading = new Map<LevelKind, Promise<void>>();
+  /** All rows of the catalogue as the kernel sorted them, by `sorting`. */
+  private readonly sortings = new Map<string, Int32Array>();
   private marks = new Map<number, number[]>();
   private order: Int32Array = new Int32Array();
   /** Rows that match table and filter. */
@@ -187,6 +189,7 @@ export class Overview implements View {
       this.whole = this.shell.catalogue;
       this.levels.clear();
       this.loading.clear();
+      this.sortings.clear();
       const values = async (rows: readonly number[]) => (await link.ask("rows", { rows }, catalogue.number)).arrays.values;
       this.sparklines = new Sparklines(values, catalogue.columns, () => this.redraw());
       this.marks.clear();
@@ -212,9 +215,37 @@ export class Overview implements View {
     }
     this.fitCanvas();
     this.applyRange();
-    await this.load();
+    await Promise.all([this.load(), this.fetchSorting()]);
     this.arrangeRows();
     this.redraw();
+  }
+
+  /** Key of the order of rows. */
+  private get sorting(): string {
+    const { by, sort } = this.options;
+    return JSON.stringify(sort === "name" ? this.group : [by, sort]);
+  }
+
+  /** Fetch the order of rows, unless it is known. */
+  private async fetchSorting(): Promise<void> {
+    const { sorting, own, group } = this;
+    const { by, sort } = this.options;
+    if (this.sortings.has(sorting)) return;
+    const { arrays } = await this.shell.link.ask("order", { by, sort, group }, own.number);
+    if (this.own === own) this.sortings.set(sorting, arrays.rows);
+  }
+
+  listed(): Listed {
+    const catalogue = this.own;
+    if (!this.catalogue) return {};
+    const rows = Array.from(this.order).flatMap((row) => (row < 0 ? (this.folded.get(row) ?? []) : [row]));
+    const { since, until } = this.options;
+    const columns = columnRange(catalogue, { since, until });
+    return {
+      // All of 100,000 rows are more than a message may hold; the kernel has their order.
+      ...(rows.length < catalogue.rows && { rows: rows.map((row) => catalogue.ids[row]) }),
+      ...(columns && { columns: [catalogue.labels[columns[0]], catalogue.labels[columns[1] - 1]] }),
+    };
   }
 
   /** Fetch the first screen, then all other columns from newest to oldest; once for each kind of level. */
@@ -294,8 +325,11 @@ export class Overview implements View {
     const keys = this.groupKeys;
     const others = new Set(toggled);
     const { isFolded } = this;
-    const order = orderRows(rows, catalogue, sort, keys, this.marks, levels, (heading) => isFolded !== others.has(heading));
-    ({ order: this.order, headings: this.headings, folded: this.folded } = order);
+    const isFound = new Uint8Array(catalogue.rows);
+    for (const row of rows) isFound[row] = 1;
+    const sorted = (this.sortings.get(this.sorting) ?? rows).filter((row) => isFound[row]);
+    const groups = groupRows(sorted, catalogue, keys, (heading) => isFolded !== others.has(heading));
+    ({ order: this.order, headings: this.headings, folded: this.folded } = groups);
     for (const key of [...this.marks.keys()]) if (key < 0) this.marks.delete(key);
     for (const [heading, members] of this.folded) {
       const columns = new Set(members.flatMap((row) => this.marks.get(row) ?? []));

@@ -6,7 +6,7 @@ import { formatTime, pluralize } from "../data/format";
 import { delayText, type Partition, partitionTitle, STATUS_SYMBOLS, STATUSES } from "../data/partition";
 import { button, h, renderName, selectField, setOptions } from "../ui/dom";
 import { severityMark } from "../ui/severity";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { PartitionPane } from "./partition-pane";
 import "./partitions.css";
 
@@ -95,6 +95,10 @@ export class Partitions implements View {
     this.dataset = dataset;
     this.layOut();
     if (datasetChanged) this.shell.announce(`${pluralize(this.partitions.length, "partition")}, ${this.partitions.filter(({ anomalies }) => anomalies > 0).length} with anomalies.`);
+  }
+
+  listed(): Listed {
+    return this.partitions.length ? { options: { segment: this.partitions[0].segment } } : {};
   }
 
   /** Choose segment, layout, page and selection, and draw them. */

@@ -9,7 +9,7 @@ import { formatMetric, formatTime, pluralize } from "../data/format";
 import { type Axis, findNonPositive, formatSideTime, indexUnit, lineValues, medianStep, parsePlace, precedingWindow, scaleRatio, type SeriesAnswer, sharedAxis, valueTitle } from "../data/timeseries";
 import { button, debounce, h, renderName, selectField, setOptions } from "../ui/dom";
 import { type SeriesChip, SeriesPicker } from "../ui/series-picker";
-import type { Shell, View } from "../ui/shell";
+import type { Listed, Shell, View } from "../ui/shell";
 import { pointTooltip } from "../ui/tooltip";
 import { type TimeWindow, WindowPicker } from "../ui/window-picker";
 import "./series.css";
@@ -243,6 +243,14 @@ export class Series implements View {
     if ((from === null && to === null) || !x.length) return null;
     const window: [number, number] = [from ?? x[0], to ?? x[x.length - 1]];
     return window[0] < window[1] ? window : null;
+  }
+
+  listed(): Listed {
+    const { visibleWindow: seen, axis } = this;
+    if (!seen || !this.answer) return {};
+    const { labels } = this.answer.data;
+    const columns = axis.columns.filter((_, n) => axis.x[n] >= seen[0] && axis.x[n] <= seen[1]);
+    return { columns: columns.length ? [labels[columns[0]], labels[columns[columns.length - 1]]] : [] };
   }
 
   private draw(): void {

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Catalogue, sortRows } from "../../src/data/catalogue";
-import { LevelMatrix, SCORE_STRENGTH } from "../../src/heatmap/level-matrix";
-import { groupKeys, orderRows } from "../../src/heatmap/row-order";
+import { Catalogue } from "../../src/data/catalogue";
+import { groupKeys, groupRows } from "../../src/heatmap/row-groups";
 
 const series = [
   ["flights", "", "*", "Size", "Size()"],
@@ -39,39 +38,25 @@ test("all words must occur, in whatever order, case and part", () => {
   assert.deepEqual([...of.search("nothing")], []);
 });
 
-test("rows in order of keys, or of numbers, and else as they were", () => {
-  const of = catalogue();
-  const all = Int32Array.from([0, 1, 2, 3]);
-  assert.deepEqual([...sortRows(all, of, ["name", "dataset"])], [1, 2, 0, 3]);
-  assert.deepEqual([...sortRows(all, of, [], Float64Array.from([1, 5, 1, 7]))], [3, 1, 0, 2]);
-});
-
 test("headings stand before what they are of", () => {
   const of = catalogue();
   const all = Int32Array.from([0, 1, 2, 3]);
-  const { order, headings } = orderRows(all, of, "name", groupKeys("column", "name"), new Map());
+  const { order, headings } = groupRows(all, of, groupKeys("column", "name"));
   assert.deepEqual(headings, ["flights · the table", "flights · dep_time", "orders · the table"]);
   assert.deepEqual([...order], [-1, 0, -2, 1, 2, -3, 3]);
   assert.deepEqual(groupKeys("column", "worst"), []);
   assert.deepEqual(groupKeys("", "name"), []);
 });
 
-test("the worst, the newest, or what has most anomalies first", () => {
-  const of = catalogue();
-  const all = Int32Array.from([0, 1, 2, 3]);
-  const levels = new LevelMatrix(4, 2, SCORE_STRENGTH);
-  levels.write(Uint8Array.from([9, 0, 1, 5, 0, 0, 7, 2]), 0, 2);
-  const marks = new Map([[2, [0, 1]], [1, [1]]]);
-  const by = (sort: string) => [...orderRows(all, of, sort, [], marks, levels).order];
-  assert.deepEqual(by("worst"), [0, 3, 1, 2]);
-  assert.deepEqual(by("newest"), [1, 3, 0, 2]);
-  assert.deepEqual(by("anomalies"), [2, 1, 0, 3]);
+test("rows without groups stay as the kernel sorted them", () => {
+  const rows = Int32Array.from([3, 1, 2]);
+  assert.deepEqual(groupRows(rows, catalogue(), []), { order: rows, headings: [], folded: new Map() });
 });
 
 test("of a folded group only the heading is left, which knows its rows", () => {
   const of = catalogue();
   const all = Int32Array.from([0, 1, 2, 3]);
-  const { order, headings, folded } = orderRows(all, of, "name", groupKeys("dataset", "name"), new Map(), undefined, (heading) => heading === "flights");
+  const { order, headings, folded } = groupRows(all, of, groupKeys("dataset", "name"), (heading) => heading === "flights");
   assert.deepEqual(headings, ["flights", "orders"]);
   const flights = [...all].filter((row) => of.text("dataset", row) === "flights");
   assert.deepEqual([...order], [-1, -2, ...[...all].filter((row) => !flights.includes(row))]);

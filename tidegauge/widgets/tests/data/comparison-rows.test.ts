@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { changeBarLength, compareByColumn, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../../src/data/comparison-rows";
+import { changeBarLength, filterRows, joinMerged, surpriseBarLength, type TableColumns } from "../../src/data/comparison-rows";
 
 const cells: TableColumns = {
   rows: 4,
@@ -13,34 +13,19 @@ const cells: TableColumns = {
   },
   numbers: {
     unusual: Float64Array.from([1, 0, 0, 1]),
-    change: Float64Array.from([-2, NaN, 5, -2]),
-    name_rank: Float64Array.from([1, 0, 2, 1]),
-    segment_rank: Float64Array.from([NaN, NaN, NaN, 0]),
+    ids: Float64Array.from([11, 12, 13, 14]),
   },
 };
 
 test("all words are looked for in names, columns, segments and filters", () => {
-  assert.deepEqual(filterRows(cells, "", false), [0, 1, 2, 3]);
-  assert.deepEqual(filterRows(cells, "DIST mean", false), [1]);
-  assert.deepEqual(filterRows(cells, "jfk", false), [0]);
-  assert.deepEqual(filterRows(cells, "only current", false), [3]);
-  assert.deepEqual(filterRows(cells, "size", true), [0, 3]);
-  assert.deepEqual(filterRows(cells, "mean", true), []);
-});
-
-test("what is not known comes last both ways, and equal ones stay in order", () => {
-  const order = (key: string, down: boolean) => [0, 1, 2, 3].sort(compareByColumn(cells, key, down));
-  assert.deepEqual(order("change", true), [2, 0, 3, 1]);
-  assert.deepEqual(order("change", false), [0, 3, 2, 1]);
-  assert.deepEqual(order("name", false), [1, 0, 3, 2]);
-  assert.deepEqual(order("name", true), [2, 0, 3, 1]);
-  assert.deepEqual(order("segment", false), [3, 0, 1, 2]);
-  assert.deepEqual(order("segment", true), [3, 0, 1, 2]);
-});
-
-test("infinite numbers are ordered, too", () => {
-  const numbers = { change: Float64Array.from([Infinity, -Infinity, Infinity, NaN]) };
-  assert.deepEqual([0, 1, 2, 3].sort(compareByColumn({ ...cells, numbers }, "change", true)), [0, 2, 1, 3]);
+  const found = (text: string, unusual: boolean) => filterRows(cells, [0, 1, 2, 3], text, unusual);
+  assert.deepEqual(found("", false), [0, 1, 2, 3]);
+  assert.deepEqual(found("DIST mean", false), [1]);
+  assert.deepEqual(found("jfk", false), [0]);
+  assert.deepEqual(found("only current", false), [3]);
+  assert.deepEqual(found("size", true), [0, 3]);
+  assert.deepEqual(found("mean", true), []);
+  assert.deepEqual(filterRows(cells, [3, 1, 0, 2], "size", true), [3, 0], "in the order that is given");
 });
 
 test("bars are as long as the root of a change, and as a surprise up to twelve", () => {
@@ -48,15 +33,17 @@ test("bars are as long as the root of a change, and as a surprise up to twelve",
   assert.deepEqual([0, 3, 300].map(surpriseBarLength), [0, 0.25, 1]);
 });
 
-test("merged metrics meet the rows of their series", () => {
-  const own: TableColumns = { ...cells, numbers: {} };
-  const taken = (places: number[]) => Object.fromEntries(Object.entries(cells.texts).map(([key, words]) => [key, places.map((place) => words[place])]));
-  const numbers = { merged_baseline: Float64Array.from([10, 4, 0]), merged_current: Float64Array.from([5, 4, 3]) };
-  joinMerged(own, { rows: 3, texts: taken([3, 1, 0]), numbers });
+test("merged metrics and their order meet the rows of their series", () => {
+  const own: TableColumns = { ...cells, numbers: { ids: cells.numbers.ids } };
+  joinMerged(own, {
+    ids: Float64Array.from([14, 12, 99, 11]),
+    merged_baseline: Float64Array.from([10, 4, 7, 0]),
+    merged: Float64Array.from([-0.5, 0, 1, NaN]),
+    merged_order: Int32Array.from([0, 1, 2, 3]),
+    merged_order_down: Int32Array.from([2, 1, 0, 3]),
+  });
   assert.deepEqual([...own.numbers.merged_baseline], [0, 4, NaN, 10]);
   assert.deepEqual([...own.numbers.merged], [NaN, 0, NaN, -0.5]);
-});
-
-test("a column that is not there yet keeps the order", () => {
-  assert.deepEqual([0, 1, 2, 3].sort(compareByColumn(cells, "merged", true)), [0, 1, 2, 3]);
+  assert.deepEqual([...own.numbers.merged_order], [3, 1, 0, 2], "rows without merged metrics come last");
+  assert.deepEqual([...own.numbers.merged_order_down], [1, 3, 0, 2]);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { groupInbox, type InboxItem, searchInbox, shownStatus, sortInbox } from "../../src/data/inbox";
+import { groupInbox, type InboxItem, searchInbox, shownStatus } from "../../src/data/inbox";
 
 const item = (id: number, changes: Partial<InboxItem> = {}): InboxItem => ({
   id, dataset: "orders", headline: "volume -52 %", severity: "warning", first: "ds=1", last: "ds=1", since: 86400, until: 86400,
@@ -27,9 +27,4 @@ test("incidents that share a cause are a group across tables, others are alone",
   const groups = groupInbox([item(1, { group: 1, shared: "fewer rows in 2 tables" }), item(2), item(3, { dataset: "returns", group: 1 }), item(4, { since: NaN })]);
   assert.deepEqual(groups.map(({ items, tables }) => [items.map(({ id }) => id), tables]), [[[1, 3], 2], [[2], 1], [[4], 1]]);
   assert.equal(groups[0].shared, "fewer rows in 2 tables");
-});
-
-test("the newest come first, at one time the gravest", () => {
-  const sorted = sortInbox([item(1, { since: NaN }), item(2), item(3, { severity: "error" }), item(4, { since: 2 * 86400, severity: "info" })]);
-  assert.deepEqual(sorted.map(({ id }) => id), [4, 3, 2, 1]);
 });
