@@ -50,6 +50,18 @@ from tidegauge.repository.store.queries import (
     selected,
     series_filter,
 )
+from tidegauge.repository.store.rows import (
+    AnomalyRow,
+    BacktestDetailRow,
+    BacktestRow,
+    CalendarRow,
+    CountRow,
+    GroupedIncidentRow,
+    OverviewRow,
+    RateRow,
+    ScoreRow,
+    SensitivityRow,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -288,9 +300,9 @@ class Repository(Rendered):
           dataset  partitions         newest  rows  failed
         0       d           2  ds=2013-01-02    12       1
         """
-        from tidegauge.repository.history.health import OVERVIEW_COLUMNS, read_overview
+        from tidegauge.repository.history.health import read_overview
 
-        return frame_of(read_overview(self.database, dataset, since), OVERVIEW_COLUMNS)
+        return frame_of(read_overview(self.database, dataset, since), OverviewRow)
 
     def calendar(
         self, dataset: str, *, since: Moment = None, until: Moment = None, as_of: AsOf = None
@@ -345,12 +357,12 @@ class Repository(Rendered):
         ...     found["status"].tolist(), found["delay"].tolist()
         (['measured', 'missing', 'measured'], [7200.0, nan, 7200.0])
         """
-        from tidegauge.repository.history.calendar import CALENDAR_COLUMNS, calendar_rows
+        from tidegauge.repository.history.calendar import calendar_rows
 
         window = Window.between(since, until)
         with self.database.read() as connection:
             rows = calendar_rows(connection, dataset, window, as_of)
-        return frame_of(rows, CALENDAR_COLUMNS)
+        return frame_of(rows, CalendarRow)
 
     # metrics
 
@@ -1621,11 +1633,11 @@ class Repository(Rendered):
         ...     repo.anomalies("orders", status="open")[["partition", "severity"]].values.tolist()
         [['ds=2026-01-29', 'error']]
         """
-        from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, anomaly_rows
+        from tidegauge.repository.incidents.listing import anomaly_rows
 
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = anomaly_rows(connection, dataset, status, query, as_of, incident)
-        return frame_of(rows, ANOMALY_COLUMNS)
+        return frame_of(rows, AnomalyRow)
 
     @series_filter(SeriesFilter)
     def anomaly_counts(
@@ -1667,11 +1679,11 @@ class Repository(Rendered):
         ...     len(repo.anomaly_counts(every="1w"))
         0
         """
-        from tidegauge.repository.incidents.feedback import COUNT_COLUMNS, count_rows
+        from tidegauge.repository.incidents.feedback import count_rows
 
         with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             rows = count_rows(connection, dataset, every, query)
-        return frame_of(rows, COUNT_COLUMNS)
+        return frame_of(rows, CountRow)
 
     def alarm_rates(self, dataset: str | None = None) -> pd.DataFrame:
         """Return the alarm rate of each detector, and the share of false alarms by user labels.
@@ -1700,11 +1712,11 @@ class Repository(Rendered):
         ...     repo.alarm_rates()["detector"].tolist()
         ['in all']
         """
-        from tidegauge.repository.incidents.feedback import RATE_COLUMNS, rate_rows
+        from tidegauge.repository.incidents.feedback import rate_rows
 
         with self.database.read() as connection:
             rows = rate_rows(connection, dataset)
-        return frame_of(rows, RATE_COLUMNS)
+        return frame_of(rows, RateRow)
 
     @series_filter(SeriesFilter)
     def backtest(
@@ -1785,8 +1797,8 @@ class Repository(Rendered):
         replays = [backtest.BacktestResult.from_history(past, monitor) for monitor in monitors]
         if details:
             found = [row for replay in replays for row in replay.details(past)]
-            return frame_of(found, backtest.DETAIL_COLUMNS)
-        return frame_of([replay.row(past) for replay in replays], backtest.BACKTEST_COLUMNS)
+            return frame_of(found, BacktestDetailRow)
+        return frame_of([replay.row(past) for replay in replays], BacktestRow)
 
     @series_filter(SeriesFilter)
     def sensitivities(
@@ -1839,7 +1851,6 @@ class Repository(Rendered):
         'normal'
         """
         from tidegauge.repository.detection.backtest import (
-            SENSITIVITY_COLUMNS,
             BacktestHistory,
             monitor_with_sensitivity,
             sensitivity_rows,
@@ -1848,7 +1859,7 @@ class Repository(Rendered):
         monitor = monitor_with_sensitivity(detector)
         with self._selected(dataset, series, since=since, until=until) as (connection, query, _):
             past = BacktestHistory.read(connection, dataset, query)
-        return frame_of(sensitivity_rows(past, monitor), SENSITIVITY_COLUMNS)
+        return frame_of(sensitivity_rows(past, monitor), SensitivityRow)
 
     @series_filter(SeriesFilter)
     def seasons(
@@ -1947,12 +1958,11 @@ class Repository(Rendered):
         [['ds=2026-01-29', 'open']]
         """
         from tidegauge.repository.incidents.common_cause import grouped_incident_rows
-        from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
 
         with self.database.read() as connection:
             window = Window.between(since, until)
             rows, _ = grouped_incident_rows(connection, dataset, status, window, as_of)
-        return frame_of(rows, INCIDENT_COLUMNS)
+        return frame_of(rows, GroupedIncidentRow)
 
     def incident(self, id: int) -> IncidentDetails:
         """Return an incident with its anomalies, labels and causes.
@@ -2058,11 +2068,11 @@ class Repository(Rendered):
         ...     bool(scores["ds=2026-01-28"] < 1), bool(scores["ds=2026-01-29"] > 6)
         (True, True)
         """
-        from tidegauge.repository.incidents.listing import SCORE_COLUMNS, score_rows
+        from tidegauge.repository.incidents.listing import score_rows
 
         with self._selected(dataset, series) as (connection, query, as_of):
             rows = score_rows(connection, dataset, query, as_of)
-        return frame_of(rows, SCORE_COLUMNS)
+        return frame_of(rows, ScoreRow)
 
     # labels
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.repository.detection.detect import find, read_ledger, stored_suite
-from tidegauge.repository.detection.findings import Finding, scored_partitions
+from tidegauge.repository.detection.findings import FINDING_FIELDS, Finding, scored_partitions
 from tidegauge.repository.detectors.base import (
     DETECTORS,
     Detector,
@@ -40,12 +40,12 @@ from tidegauge.repository.incidents.grouping import group_anomalies
 from tidegauge.repository.rollups.compute import within as is_within
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.facts import Facts, read_facts
-from tidegauge.repository.store.frames import columns
+from tidegauge.repository.store.frames import columns, columns_of
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, Window, dataset_id
 from tidegauge.repository.store.rows import (
+    BacktestDetailRow,
     BacktestRow,
-    Record,
     SensitivityRow,
     SeriesRow,
     fields_of,
@@ -173,15 +173,6 @@ def _nothing(row: SeriesRow) -> bool:
     return False
 
 
-BACKTEST_COLUMNS = columns(
-    "detector rule series points anomalies:integer per_1000:number incidents found missed"
-    " false false_share:number precision:number recall:number seconds:number per_month:number"
-)
-DETAIL_COLUMNS = columns(
-    "detector rule segment partition time:time name instance analyzer value:number"
-    " expected:number lower:number upper:number direction score:number p_value:number"
-    " severity incident said explanation"
-)
 MONTH = 30
 """Days of a month, for the number of incidents of one."""
 _SAID = {1: "real", -1: "false", 0: None}
@@ -219,7 +210,7 @@ class BacktestResult:
         return cls(monitor, points, findings, _groups(past.facts, findings), seconds)
 
     def row(self, past: BacktestHistory) -> BacktestRow:
-        """Return one row of the comparison, with the columns `BACKTEST_COLUMNS`."""
+        """Return one row of the comparison."""
         said, real, met = self._judged(past)
         judged = sum(x != 0 for x in said)
         groups = [{said[place] for place in group} for group in self.groups]
@@ -248,22 +239,22 @@ class BacktestResult:
         groups = [{said[place] for place in group} for group in self.groups]
         return sum(-1 in group and 1 not in group for group in groups)
 
-    def details(self, past: BacktestHistory) -> list[Record]:
+    def details(self, past: BacktestHistory) -> list[BacktestDetailRow]:
         """Return one row for each finding, by incident and time."""
         said = self._judged(past)[0]
-        rows: list[Record] = []
+        rows: list[BacktestDetailRow] = []
         for number, place in ((n, k) for n, group in enumerate(self.groups, 1) for k in group):
             one = self.findings[place]
-            rows.append(
-                {
-                    **{name: getattr(one, name, None) for name in DETAIL_COLUMNS},
-                    **{k: one.series[k] for k in ("segment", "name", "instance", "analyzer")},
-                    **{k: one.partition[k] for k in ("partition", "time")},
-                    "rule": repr(self.monitor.rule),
-                    "incident": number,
-                    "said": _SAID[said[place]],
-                }
-            )
+            row = {
+                "detector": one.detector,
+                "rule": repr(self.monitor.rule),
+                **fields_of(one.series, ("segment", "name", "instance", "analyzer")),
+                **fields_of(one.partition, ("partition", "time")),
+                **fields_of(vars(one), FINDING_FIELDS),
+                "incident": number,
+                "said": _SAID[said[place]],
+            }
+            rows.append(cast("BacktestDetailRow", row))
         return rows
 
     def _judged(self, past: BacktestHistory) -> tuple[list[int], int, int]:
@@ -349,10 +340,6 @@ def _per_month(incidents: int, past: BacktestHistory) -> float | None:
     return incidents * MONTH / days
 
 
-SENSITIVITY_COLUMNS = columns(
-    "sensitivity per_month:number found:integer missed:integer false:integer"
-    " precision:number recall:number f1:number suggested:flag"
-)
 LEAST = 5
 """Labelled incidents, real and false, from which another sensitivity than the default is suggested."""
 _ORDER = (Sensitivity.NORMAL, Sensitivity.LOW, Sensitivity.HIGH)
@@ -382,7 +369,7 @@ def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[Sensitivit
         result = BacktestResult.from_history(past, tried)
         row = result.row(past)
         row["false"] = result.false_incidents(past)
-        rows[level] = fields_of(row, (name for name in SENSITIVITY_COLUMNS if name in row))
+        rows[level] = fields_of(row, (name for name in columns_of(SensitivityRow) if name in row))
         rows[level] |= {"sensitivity": str(level), "f1": _f1(row["precision"], row["recall"])}
     best = _best(rows)
     told = [{**rows[level], "suggested": level is best} for level in Sensitivity]

@@ -6,7 +6,7 @@ Only changes are written, in one commit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +83,10 @@ class Finding:
     def key(self) -> Key:
         """Series, partition, version and detector."""
         return self.series["id"], self.partition["id"], self.version, self.detector
+
+
+FINDING_FIELDS = tuple(one.name for one in fields(Finding) if one.name in s.finding.c)
+"""Fields of a `Finding` that are stored under their names."""
 
 
 def decided(
@@ -532,12 +536,7 @@ def _write_findings(
         _finding_row(ids[key], told[key], commit.id, incidents.get(key[:2]))
         for key in (*fresh, *changed)
     ]
-    insert_rows(connection, f, _COLUMNS, rows)
-
-
-_NUMBERS = ("value", "expected", "lower", "upper", "score", "p_value")
-_TEXTS = ("direction", "severity", "explanation")
-_COLUMNS = ("anomaly_id", "commit_id", *_NUMBERS, *_TEXTS, "incident_id")
+    insert_rows(connection, f, ("anomaly_id", "commit_id", *FINDING_FIELDS, "incident_id"), rows)
 
 
 def _last_incidents(
@@ -571,7 +570,7 @@ def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
             a.detector,
             a.id,
             p.time,
-            *(f[name] for name in (*_NUMBERS, *_TEXTS)),
+            *(f[name] for name in FINDING_FIELDS),
         )
         .join_from(s.anomaly, s.partition)
         .outerjoin(s.finding, (f.anomaly_id == a.id) & s.holds(s.finding))
@@ -581,16 +580,14 @@ def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
 
 
 def _same(one: Finding, row: Any) -> bool:
-    numbers = all(_near(getattr(one, name), getattr(row, name)) for name in _NUMBERS)
-    return numbers and all(getattr(one, name) == getattr(row, name) for name in _TEXTS)
+    return all(_near(getattr(one, name), getattr(row, name)) for name in FINDING_FIELDS)
 
 
-def _near(x: float | None, y: float | None) -> bool:
-    if x is None or y is None:
-        return x is y
-    return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
+def _near(x: float | str | None, y: float | str | None) -> bool:
+    if isinstance(x, float) and isinstance(y, float):
+        return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
+    return x == y
 
 
 def _finding_row(anomaly: int, one: Finding, commit: int, incident: int | None) -> tuple[Any, ...]:
-    numbers = (getattr(one, name) for name in _NUMBERS)
-    return (anomaly, commit, *numbers, *(getattr(one, name) for name in _TEXTS), incident)
+    return anomaly, commit, *(getattr(one, name) for name in FINDING_FIELDS), incident

@@ -18,7 +18,6 @@ from tidegauge.repository.detectors.whole_partitions import MIN_PARTITIONS, Late
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.numerics.grid import CYCLES
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.queries import (
     AsOf,
     MetricQuery,
@@ -32,13 +31,6 @@ from tidegauge.repository.store.rows import CalendarRow, LedgerRow, Severity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
-
-
-CALENDAR_COLUMNS = columns(
-    "segment partition time:time status late:flag restated:flag version:integer"
-    " rows:integer first_seen_at:time arrived_at:time measured_at:time gone_at:time"
-    " delay:number anomalies:integer worst"
-)
 
 
 def calendar_rows(

@@ -20,7 +20,6 @@ from tidegauge.repository.incidents.context import JOB, RUNBOOK
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import MISSING, Database
-from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import STATUS_OF, status_of, statuses
 from tidegauge.repository.store.listing import retired_datasets, tags_of_datasets
 from tidegauge.repository.store.queries import Moment, Window, dataset_id
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-TABLE_COLUMNS = columns(
-    "dataset health errors:integer warnings:integer infos:integer snoozed:integer"
-    " failed:integer failing:integer failing_known:integer newest time:time previous:time arrived_at:time rows:number size:number"
-    " size_series:integer completeness:number lowest:number run_id:integer run_status"
-    " run_started_at:time owner tags"
-)
 HEALTH = (
     *("error", "failed run", "failed analyzers", "failing checks"),
     *("warning", "info", "ok", "not measured"),
@@ -216,10 +209,6 @@ def _count(condition: Any) -> Any:
     return sa.func.sum(sa.case((condition, 1), else_=0))
 
 
-OVERVIEW_COLUMNS = columns(
-    "dataset partitions newest time:time measured_at:time series rows:integer errors warnings infos missing"
-    " late run_id:integer status started_at:time failed failing failing_known"
-)
 SEVERITY_COLUMNS = {"errors": "error", "warnings": "warning", "infos": "info"}
 _log = logging.getLogger(__name__)
 _OF_NEWEST = ("partitions", "newest", "time", "measured_at", "rows")

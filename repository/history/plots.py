@@ -26,7 +26,7 @@ from tidegauge.repository.incidents.listing import anomaly_rows, score_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.facts import Facts, read_facts
-from tidegauge.repository.store.frames import columns, frame_of
+from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import AsOf, MetricQuery, dataset_id
 from tidegauge.repository.store.rows import AnomalyRow, PlotRow, ScoreRow, SeriesRow
 
@@ -35,11 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 MOST_SERIES = 8
-PLOT_COLUMNS = columns(
-    "segment name instance analyzer partition time:time value:number status detector"
-    " expected:number lower:number upper:number score:number direction explanation"
-)
-_SERIES = tuple(PLOT_COLUMNS)[:4]
+_SERIES = ("segment", "name", "instance", "analyzer")
 _SCORED = ("expected", "lower", "upper", "score")
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
@@ -85,7 +81,7 @@ class Plot:
         partition has no such metric), detector (whose band it is), expected, lower, upper, score
         (NaN where not scored), direction (``high`` or ``low`` for an anomaly) and explanation.
         """
-        return frame_of(self.rows, PLOT_COLUMNS)
+        return frame_of(self.rows, PlotRow)
 
     @property
     def svg(self) -> str:

@@ -7,7 +7,7 @@ comparisons are pure functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.incidents.periods import is_missing
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.queries import select_list
 from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
@@ -88,29 +89,22 @@ def read_anomalies(
     commit : int, optional
     """
     n, f, e, a, p = s.anomaly.c, s.finding.c, s.series.c, s.analyzer.c, s.partition.c
+    named = {
+        "series": n.series_id,
+        "partition": n.partition_id,
+        "partition_name": p.name,
+        "within": p.segment,
+        "time": p.time,
+        "filter": sa.func.coalesce(a.filter, ""),
+        "segment": a.segment,
+        "incident": f.incident_id,
+        "commit": f.commit_id,
+    }
+    names = [field.name for field in fields(Anomaly) if field.name != "place"]
     query = (
-        sa.select(
-            n.id,
-            n.series_id,
-            n.partition_id,
-            p.name.label("partition_name"),
-            p.segment.label("within"),
-            p.time,
-            e.name,
-            e.instance,
-            a.filter,
-            a.segment,
-            e.scale,
-            f.severity,
-            f.direction,
-            f.value,
-            f.expected,
-            f.score,
-            f.explanation,
-            f.incident_id,
-            f.commit_id,
-        )
-        .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
+        sa.select(*select_list(names, named, s.anomaly, s.finding, s.series))
+        .select_from(s.anomaly)
+        .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
         .join(s.series, e.id == n.series_id)
         .join(s.analyzer, a.id == e.analyzer_id)
         .join(s.partition, p.id == n.partition_id)
@@ -118,28 +112,7 @@ def read_anomalies(
         .order_by(n.id)
     )
     return [
-        Anomaly(
-            row.id,
-            row.series_id,
-            places.get(row.partition_id, 0),
-            row.partition_id,
-            row.partition_name,
-            row.within,
-            row.time,
-            row.name,
-            row.instance,
-            row.filter or "",
-            row.segment,
-            row.scale,
-            row.severity,
-            row.direction,
-            row.value,
-            row.expected,
-            row.score,
-            row.explanation,
-            row.incident_id,
-            row.commit_id,
-        )
+        Anomaly(**row._asdict(), place=places.get(row.partition, 0))
         for row in connection.execute(query)
     ]
 

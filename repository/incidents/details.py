@@ -20,11 +20,7 @@ from tidegauge.repository.incidents.context import (
     timeline,
 )
 from tidegauge.repository.incidents.headline import prominence
-from tidegauge.repository.incidents.listing import (
-    ANOMALY_COLUMNS,
-    anomaly_rows,
-    dataset_of,
-)
+from tidegauge.repository.incidents.listing import anomaly_rows, dataset_of
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.labels import (
@@ -191,11 +187,11 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
     )
     return IncidentDetails(
         row,
-        frame_of(anomalies, ANOMALY_COLUMNS),
+        frame_of(anomalies, AnomalyRow),
         frame_of(labels, LABEL_COLUMNS),
         causes(connection, dataset, anomalies),
         last_label_id(connection, number),
-        frame_of(_peaks(anomalies), ANOMALY_COLUMNS),
+        frame_of(_peaks(anomalies), AnomalyRow),
         tuple(timeline(connection, number)),
         groups.get(number),
         incident_context(connection, dataset, [one["partition_id"] for one in ordered]),

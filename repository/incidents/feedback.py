@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from tidegauge.repository.detectors.training import mark
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import training_labels
 from tidegauge.repository.store.queries import MetricQuery, dataset_id
 from tidegauge.repository.store.rows import AnomalyRow, CountRow, PartitionRow, RateRow, SeriesRow
@@ -105,11 +104,6 @@ def incidents_of(connection: Connection, dataset: int) -> dict[int, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-RATE_COLUMNS = columns(
-    "detector anomalies:integer labelled real false false_share:number points per_1000:number"
-)
-
-
 def rate_rows(connection: Connection, dataset: str | None) -> list[RateRow]:
     """Return the number of alarms and the labels they got, by detector and in total."""
     names = [dataset] if dataset is not None else list(_datasets(connection))
@@ -183,11 +177,6 @@ def _points(connection: Connection, dataset: int) -> Iterator[tuple[str, int]]:
     )
     counts = {row[0]: int(row[1] or 0) for row in connection.execute(query)}
     yield from {**dict.fromkeys(detectors(connection, dataset), 0), **counts}.items()
-
-
-COUNT_COLUMNS = columns(
-    "start:time end:time name instance anomalies:integer series partitions incidents"
-)
 
 
 def count_rows(

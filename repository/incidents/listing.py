@@ -13,22 +13,21 @@ from tidegauge.repository.detectors.registry import MISSING_PARTITION
 from tidegauge.repository.incidents.periods import missing_span, partition_name_at
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.dimensions import Watched
-from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses
-from tidegauge.repository.store.queries import AsOf, MetricQuery, Window, commit_as_of, dataset_id
+from tidegauge.repository.store.queries import (
+    AsOf,
+    MetricQuery,
+    Window,
+    commit_as_of,
+    dataset_id,
+    select_list,
+)
 from tidegauge.repository.store.rows import AnomalyRow, IncidentRow, ScoreRow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from sqlalchemy.engine import Connection
-
-ANOMALY_COLUMNS = columns(
-    "id:integer dataset segment partition time:time name instance analyzer value:number"
-    " expected:number lower:number upper:number direction score:number p_value:number"
-    " detector severity status incident_id:integer version:integer explanation"
-    " detected_at:time"
-)
 
 
 def anomaly_rows(
@@ -42,8 +41,7 @@ def anomaly_rows(
 ) -> list[AnomalyRow]:
     """Return anomalies of current versions, the highest score first.
 
-    An anomaly has its incident's status, or its own last label's if that is newer. Beside
-    `ANOMALY_COLUMNS` each row has ``kind``, ``filter``, ``series_id`` and ``partition_id``.
+    An anomaly has its incident's status, or its own last label's if that is newer.
     """
     check_status(status)
     commit = commit_as_of(connection, as_of)
@@ -58,12 +56,9 @@ def anomaly_rows(
         "analyzer": a.text,
         "status": sa.literal("open"),
     }
-    columns = [
-        named.get(c, f.get(c, n.get(c))).label(c)  # type: ignore[union-attr]  # one of them has it
-        for c in ANOMALY_COLUMNS
-    ]
+    columns = select_list(AnomalyRow.__annotations__, named, s.finding, s.anomaly, s.analyzer)
     select = (
-        sa.select(*columns, a.kind, a.filter, n.series_id, n.partition_id)
+        sa.select(*columns)
         .select_from(s.anomaly)
         .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
         .join(s.series)
@@ -144,12 +139,6 @@ def _same_point(of: Any) -> sa.ColumnElement[bool]:
     )
 
 
-SCORE_COLUMNS = columns(
-    "dataset segment partition time:time name instance analyzer detector score:number"
-    " p_value:number expected:number lower:number upper:number version:integer"
-)
-
-
 def score_rows(
     connection: Connection, dataset: str, query: MetricQuery, as_of: AsOf = None
 ) -> list[ScoreRow]:
@@ -207,11 +196,6 @@ def score_rows(
     return [row for *_, row in sorted(found, key=lambda x: x[:3])]
 
 
-INCIDENT_COLUMNS = columns(
-    "id:integer dataset headline severity first last series status updated_at:time group:integer"
-)
-
-
 def incident_rows(
     connection: Connection,
     dataset: str | None,
@@ -221,9 +205,9 @@ def incident_rows(
 ) -> list[IncidentRow]:
     """Return incidents whose partitions overlap a time window, the newest first.
 
-    Each row has the `INCIDENT_COLUMNS` without ``group``, which `grouped_incident_rows` adds, and
-    ``since`` and ``until``, the times of its first and last partition, and ``opened_at``, the time of
-    the detection that found it. ``updated_at`` is the time of its last detection or label.
+    ``since`` and ``until`` are the times of the first and last partition, ``opened_at`` is the time of
+    the detection that found an incident, and ``updated_at`` that of its last detection or label.
+    `grouped_incident_rows` adds ``group``.
     """
     check_status(status)
     commit = commit_as_of(connection, as_of)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from tidegauge.analyzers.core.formatting import for_spreadsheet
 
@@ -26,9 +27,39 @@ class Kind(StrEnum):
     TIME = "time"
     """datetime64 in UTC. Microseconds: nanoseconds end in 2262, and 9999-12-31 is a day of many tables."""
 
+    HIDDEN = "hidden"
+    """In records, but in no frame."""
+
 
 Columns = Mapping[Any, Kind]
 """The columns of a frame by name, in order."""
+_KINDS = {bool: Kind.FLAG, int: Kind.INTEGER, float: Kind.NUMBER, datetime: Kind.TIME}
+"""Types of columns by the annotations of records; all other types are `Kind.ANY`."""
+
+
+def columns_of(record: type[Any]) -> Columns:
+    """Return the columns of a record's frame: its fields, with the types that they are annotated with.
+
+    ``Annotated[..., Kind...]`` sets another type; hidden fields are left out.
+
+    Examples
+    --------
+    >>> from tidegauge.repository.store.rows import RateRow
+    >>> columns = columns_of(RateRow)
+    >>> columns["detector"], columns["points"], columns["per_1000"]
+    (<Kind.ANY: 'any'>, <Kind.INTEGER: 'integer'>, <Kind.NUMBER: 'number'>)
+    """
+    hints = get_type_hints(record, include_extras=True)
+    kinds = {name: _kind_of(hint) for name, hint in hints.items()}
+    return {name: kind for name, kind in kinds.items() if kind is not Kind.HIDDEN}
+
+
+def _kind_of(hint: Any) -> Kind:
+    """Return the type of a column by a field's annotation, which may be optional."""
+    for kind in getattr(hint, "__metadata__", ()):
+        return Kind(kind)
+    types = [one for one in (get_args(hint) or (hint,)) if one is not type(None)]
+    return _KINDS.get(types[0], Kind.ANY) if len(types) == 1 else Kind.ANY
 
 
 def columns(declaration: str) -> dict[str, Kind]:
@@ -72,8 +103,10 @@ def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series([for_spreadsheet(value) for value in column], column.index, dtype=object)
 
 
-def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns) -> pd.DataFrame:
+def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns | type[Any]) -> pd.DataFrame:
     """Return rows as a frame with the declared columns; it has their types when it is empty, too.
+
+    A type of records declares the columns by its fields; see `columns_of`.
 
     Examples
     --------
@@ -84,6 +117,8 @@ def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns) -> pd.DataFram
 
     from tidegauge.repository.store.result_frame import ResultFrame
 
+    if isinstance(columns, type):
+        columns = columns_of(columns)
     frame = ResultFrame([[row[c] for c in columns] for row in rows], columns=list(columns))
     for column, kind in columns.items():
         match kind:
@@ -97,6 +132,6 @@ def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns) -> pd.DataFram
             case Kind.INTEGER:
                 whole = not any(row[column] is None for row in rows)
                 frame[column] = frame[column].astype("int64" if whole else "Int64")
-            case Kind.ANY:
+            case Kind.ANY | Kind.HIDDEN:
                 pass
     return frame

@@ -32,6 +32,7 @@ from tidegauge.repository.store.queries import (
     commit_as_of,
     dataset_id,
     moment_of,
+    select_list,
 )
 from tidegauge.repository.store.rows import LabelEffect
 
@@ -543,7 +544,7 @@ def label_rows(
         "instance": sa.func.coalesce(s.series.c.instance, b.instance),
     }
     query = (
-        sa.select(*(named.get(c, b.get(c)).label(c) for c in LABEL_COLUMNS))  # type: ignore[union-attr]
+        sa.select(*select_list(LABEL_COLUMNS, named, s.label))
         .select_from(s.label)
         .join(s.dataset, s.dataset.c.id == b.dataset_id)
         .outerjoin(s.series, s.series.c.id == b.series_id)

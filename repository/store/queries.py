@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -576,6 +576,28 @@ METRIC_COLUMNS = columns(
     "dataset segment partition time:time entity name instance value:number weight:number"
     " status error version:integer run_id:integer analyzed_at:time analyzer"
 )
+
+
+def select_list(
+    names: Iterable[str], named: Mapping[str, Any], *tables: sa.FromClause
+) -> list[sa.ColumnElement[Any]]:
+    """Return the select list of a record: each field's expression, else its column in the first table with one.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The record's fields.
+    named : mapping of str to expression
+        Of fields that are no columns, or columns of other tables, under their names.
+    *tables : FromClause
+    """
+
+    def expression(name: str) -> sa.ColumnElement[Any]:
+        if name in named:
+            return cast("sa.ColumnElement[Any]", named[name])
+        return next(table.c[name] for table in tables if name in table.c)
+
+    return [expression(name).label(name) for name in names]
 
 
 def current_versions(commit: int | None) -> sa.Subquery:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import inf, nan
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
+
+from tidegauge.repository.store.frames import Kind
 
 STATUS_VALUES = {"NaN": nan, "+inf": inf, "-inf": -inf}
 """Values of metrics that are no finite number, by status."""
@@ -113,13 +115,17 @@ class ScoreRow(TypedDict):
     version: int
 
 
-class AnomalyRow(SeriesIdentity):
-    """An anomaly: what was found of a point, with its status."""
+class AnomalyRow(TypedDict):
+    """An anomaly: what was found of a point, with its status. A `SeriesIdentity`, too."""
 
     id: int
     dataset: str
+    segment: str
     partition: str
     time: datetime | None
+    name: str
+    instance: str
+    analyzer: str
     value: float | None
     expected: float | None
     lower: float | None
@@ -134,8 +140,10 @@ class AnomalyRow(SeriesIdentity):
     version: int
     explanation: str
     detected_at: datetime
-    series_id: int
-    partition_id: int
+    kind: Annotated[str, Kind.HIDDEN]
+    filter: Annotated[str | None, Kind.HIDDEN]
+    series_id: Annotated[int, Kind.HIDDEN]
+    partition_id: Annotated[int, Kind.HIDDEN]
 
 
 class IncidentRow(TypedDict):
@@ -150,9 +158,9 @@ class IncidentRow(TypedDict):
     series: int
     status: str
     updated_at: datetime
-    since: datetime | None
-    until: datetime | None
-    opened_at: datetime
+    since: Annotated[datetime | None, Kind.HIDDEN]
+    until: Annotated[datetime | None, Kind.HIDDEN]
+    opened_at: Annotated[datetime, Kind.HIDDEN]
 
 
 class GroupedIncidentRow(IncidentRow):
@@ -179,7 +187,7 @@ class LedgerRow(TypedDict):
 class CalendarRow(TypedDict):
     """A partition that is there or missing, as the calendar shows it."""
 
-    id: int | None
+    id: Annotated[int | None, Kind.HIDDEN]
     segment: str
     partition: str | None
     time: datetime | None
@@ -236,7 +244,7 @@ class TableRow(TypedDict):
     time: datetime | None
     previous: datetime | None
     arrived_at: datetime | None
-    rows: int | None
+    rows: Annotated[int | None, Kind.NUMBER]
     size: float | None
     size_series: int | None
     completeness: float | None
@@ -312,6 +320,30 @@ class BacktestRow(TypedDict):
     recall: float
     seconds: float
     per_month: float | None
+
+
+class BacktestDetailRow(TypedDict):
+    """An anomaly of a backtest, and what its label says of it."""
+
+    detector: str
+    rule: str
+    segment: str
+    partition: str
+    time: datetime | None
+    name: str
+    instance: str
+    analyzer: str
+    value: float
+    expected: float | None
+    lower: float | None
+    upper: float | None
+    direction: str
+    score: float
+    p_value: float
+    severity: str
+    incident: int
+    said: str | None
+    explanation: str
 
 
 class SensitivityRow(TypedDict):

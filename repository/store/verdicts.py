@@ -24,7 +24,7 @@ from tidegauge.repository.store.database import Database, lock_clock, next_commi
 from tidegauge.repository.store.dimensions import dataset_named, visible
 from tidegauge.repository.store.frames import columns
 from tidegauge.repository.store.listing import first_of_last_runs
-from tidegauge.repository.store.queries import AsOf, commit_as_of, dataset_id
+from tidegauge.repository.store.queries import AsOf, commit_as_of, dataset_id, select_list
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -223,7 +223,7 @@ def verdict_rows(
     v, p = s.verdict.c, s.partition.c
     named = {"dataset": s.dataset.c.name, "time": p.time}
     query = (
-        sa.select(*(named.get(c, v.get(c)).label(c) for c in VERDICT_COLUMNS))  # type: ignore[union-attr]
+        sa.select(*select_list(VERDICT_COLUMNS, named, s.verdict))
         .select_from(s.verdict)
         .join(s.dataset, s.dataset.c.id == v.dataset_id)
         .outerjoin(s.partition, (p.dataset_id == v.dataset_id) & (p.key == v.partition_key))

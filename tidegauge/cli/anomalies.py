@@ -70,13 +70,14 @@ def detect(
     ] = False,
 ) -> int:
     """Detect anomalies in new and changed metrics, and print all that stand."""
-    from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS
+    from tidegauge.repository.store.frames import columns_of
+    from tidegauge.repository.store.rows import AnomalyRow
 
     with open_repository(db, artifacts) as repository:
         if not repository.datasets():
             raise typer.BadParameter(EMPTY)
         frame = repository.detect(dataset, since=since, until=until, replay=replay)
-    _print_linked(records(frame), ANOMALY_COLUMNS, "incident_id", form, ANOMALIES_SHOWN)
+    _print_linked(records(frame), columns_of(AnomalyRow), "incident_id", form, ANOMALIES_SHOWN)
     return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
 
 
@@ -128,12 +129,10 @@ def anomalies_list(
 ) -> None:
     """List anomalies, the highest score first; or incidents, the newest first."""
     from tidegauge.repository.incidents.common_cause import grouped_incident_rows
-    from tidegauge.repository.incidents.listing import (
-        ANOMALY_COLUMNS,
-        INCIDENT_COLUMNS,
-        anomaly_rows,
-    )
+    from tidegauge.repository.incidents.listing import anomaly_rows
+    from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.queries import Window, selected
+    from tidegauge.repository.store.rows import AnomalyRow, GroupedIncidentRow
 
     rows: Sequence[Mapping[str, Any]]
     with open_repository(db, artifacts, read_only=True) as repository:
@@ -141,12 +140,12 @@ def anomalies_list(
             window = Window.between(since, until)
             with repository.database.read() as connection:
                 rows, _ = grouped_incident_rows(connection, dataset, status, window)
-            _print_linked(rows, INCIDENT_COLUMNS, "id", form, INCIDENTS_SHOWN)
+            _print_linked(rows, columns_of(GroupedIncidentRow), "id", form, INCIDENTS_SHOWN)
         else:
             filters: HistoryFilter = {"since": since, "until": until}
             with selected(repository.database, dataset, filters) as (connection, query, _):
                 rows = anomaly_rows(connection, dataset, status, query)
-            _print_linked(rows, ANOMALY_COLUMNS, "incident_id", form, ANOMALIES_SHOWN)
+            _print_linked(rows, columns_of(AnomalyRow), "incident_id", form, ANOMALIES_SHOWN)
 
 
 @anomalies_app.command()

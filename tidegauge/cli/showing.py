@@ -72,7 +72,9 @@ def report(
     if html is not None and form is not Format.TABLE:
         msg = f"--html writes a page, and --format {form} prints: give one of them"
         raise typer.BadParameter(msg)
-    from tidegauge.repository.history.health import OVERVIEW_COLUMNS, read_overview
+    from tidegauge.repository.history.health import read_overview
+    from tidegauge.repository.store.frames import columns_of
+    from tidegauge.repository.store.rows import OverviewRow
 
     target_file(html)
     with open_repository(db, artifacts, read_only=True) as repository:
@@ -83,8 +85,9 @@ def report(
             return
         rows = read_overview(repository.database, dataset, since)
         has_known = any(row["failing_known"] for row in rows)
-        shown = [name for name in OVERVIEW_COLUMNS if has_known or name != "failing_known"]
-        print_rows(rows, OVERVIEW_COLUMNS, form, shown, TITLES)
+        overview = columns_of(OverviewRow)
+        shown = [name for name in overview if has_known or name != "failing_known"]
+        print_rows(rows, overview, form, shown, TITLES)
         if form is not Format.TABLE:
             return
         _print_resolved(repository, dataset, since, repeated(db))

@@ -10,10 +10,10 @@ from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError
 from tidegauge.repository.history.versions import series_of_anomalies
 from tidegauge.repository.incidents.common_cause import grouped_incident_rows
 from tidegauge.repository.incidents.grouping import incident_length
-from tidegauge.repository.incidents.listing import INCIDENT_COLUMNS
-from tidegauge.repository.store.frames import columns, frame_of
+from tidegauge.repository.store.frames import columns, columns_of, frame_of
 from tidegauge.repository.store.labels import Triage, triage
 from tidegauge.repository.store.queries import Window
+from tidegauge.repository.store.rows import GroupedIncidentRow
 from tidegauge.widgets import protocol
 from tidegauge.widgets import series as charts
 from tidegauge.widgets.answers import Answer, listed_rows, matches, seconds, shown, table
@@ -37,7 +37,7 @@ SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
 SEARCHED = ("headline", "dataset", "severity", "assignee")
 SEVERITIES = ("error", "warning", "info")
 LIST_COLUMNS = {
-    **INCIDENT_COLUMNS,
+    **columns_of(GroupedIncidentRow),
     **columns("since:time until:time opened_at:time assignee snoozed_until:time shared"),
 }
 ACTIONS: Mapping[str, Sequence[str]] = {

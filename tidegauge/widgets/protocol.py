@@ -231,18 +231,13 @@ class SeriesEntry(TypedDict):
     analyzer: str
 
 
-class SeriesAnomaly(TypedDict):
+class SeriesAnomaly(CellAnomaly):
     """Anomaly of a series, at a row and column of the answer."""
 
     row: int
     column: int
-    id: int
-    incident_id: int | None
-    severity: str
-    status: str
     direction: str
     detector: str
-    explanation: str
 
 
 class SeriesLabel(TypedDict):
@@ -666,18 +661,13 @@ class DayQuestion(TypedDict):
     partition: str
 
 
-class PartitionAnomaly(TypedDict):
+class PartitionAnomaly(CellAnomaly):
     """Anomaly of a partition."""
 
-    id: int
-    incident_id: int | None
     series_id: int
-    severity: str
-    status: str
     segment: str
     name: str
     instance: str
-    explanation: str
 
 
 class PartitionVersion(TypedDict):

@@ -73,7 +73,6 @@ GROUPINGS: Mapping[str, Sequence[str]] = {
 KEPT = {False: 8, True: 64}
 """Maximum number of catalogues to keep: of all tables, and of one."""
 JUDGED = ("expected", "lower", "upper", "score", "p_value")
-CELL_ANOMALY_COLUMNS = ("id", "incident_id", "severity", "status", "explanation")
 
 
 class OutdatedError(RepositoryError):
@@ -204,7 +203,7 @@ class Overview:
         of_series = MetricQuery(series=[series], window=_moment(known.times[column]))
         anomalies = anomaly_rows(connection, dataset, None, of_series, self.as_of)
         told["anomalies"] = [
-            fields_of(one, CELL_ANOMALY_COLUMNS)
+            fields_of(one, protocol.CellAnomaly.__annotations__)
             for one in anomalies
             if one["partition_id"] in partitions
         ]
@@ -330,15 +329,6 @@ MOST = 50
 """Maximum number of series in one chart."""
 STATUSES = ("absent", *METRIC_STATUSES)
 BOUNDS = ("expected", "lower", "upper")
-SERIES_ANOMALY_COLUMNS = (
-    "id",
-    "incident_id",
-    "severity",
-    "status",
-    "direction",
-    "detector",
-    "explanation",
-)
 DAY = 86400.0
 SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
 
@@ -542,11 +532,10 @@ def _told(
         these = anomaly_rows(connection, name, None, query, overview.as_of)
         columns = known.columns_of(np.array([row["partition_id"] for row in these], np.int64))
         found += [
-            {
-                "row": place[row["series_id"]],
-                "column": column,
-                **fields_of(row, SERIES_ANOMALY_COLUMNS),
-            }
+            fields_of(
+                {**row, "row": place[row["series_id"]], "column": column},
+                protocol.SeriesAnomaly.__annotations__,
+            )
             for row, column in zip(these, columns.tolist(), strict=True)
         ]
         own = {row["id"] for row in these} | {row["incident_id"] for row in these}

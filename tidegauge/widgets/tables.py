@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import hide_folders
 from tidegauge.analyzers.runs.ledger import FAILED_RUNS
-from tidegauge.repository.history.health import TABLE_COLUMNS, table_rows
+from tidegauge.repository.history.health import table_rows
 from tidegauge.repository.history.versions import partition_time, partition_versions
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import MetricQuery, Window
-from tidegauge.repository.store.rows import fields_of
+from tidegauge.repository.store.rows import TableRow, fields_of
 from tidegauge.repository.store.verdicts import passing_checks
 from tidegauge.rules.judging import standing_failures
 from tidegauge.rules.verdicts import failure_messages, failure_samples
@@ -145,7 +145,7 @@ def tables_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFra
 
 def _health(repository: Repository, now: datetime) -> pd.DataFrame:
     with repository.database.read() as connection:
-        found = frame_of(table_rows(connection, now), TABLE_COLUMNS)
+        found = frame_of(table_rows(connection, now), TableRow)
         passing = passing_checks(connection)
     counts = [passing.get(name, 0) for name in found["dataset"]]
     found.insert(list(found).index("failing") + 1, "passing", counts)
@@ -173,7 +173,6 @@ MAX_DAY_ANOMALIES = 200
 """Maximum number of anomalies of one partition to send; the lowest scores of more are left out."""
 OVERDUE = 62
 """Maximum number of missing partitions after a segment's last one to send; days of two months."""
-DAY_ANOMALY_COLUMNS = ("id", "incident_id", "series_id", "severity", "status")
 NAMES = ("segment", "name", "instance", "explanation")
 
 
@@ -223,7 +222,8 @@ def day(repository: Repository, asked: Mapping[str, Any]) -> Answer:
         found = [row for row in rows if row["partition"] == name]
         versions = [v._asdict() for v in partition_versions(connection, dataset, name)]
     anomalies = [
-        fields_of(row, (*DAY_ANOMALY_COLUMNS, *NAMES)) for row in found[:MAX_DAY_ANOMALIES]
+        fields_of(row, protocol.PartitionAnomaly.__annotations__)
+        for row in found[:MAX_DAY_ANOMALIES]
     ]
     for one in anomalies:
         one.update({key: shown(one[key]) for key in NAMES})

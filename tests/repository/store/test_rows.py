@@ -1,30 +1,63 @@
-"""Types of rows hold what the columns of their frames name."""
+"""The fields of records are the columns of their frames."""
+
+import datetime as dt
+from typing import Annotated, TypedDict
 
 import pytest
-from tidegauge.repository.detection.backtest import BACKTEST_COLUMNS, SENSITIVITY_COLUMNS
-from tidegauge.repository.history.calendar import CALENDAR_COLUMNS
-from tidegauge.repository.history.health import OVERVIEW_COLUMNS, TABLE_COLUMNS
-from tidegauge.repository.history.plots import PLOT_COLUMNS
-from tidegauge.repository.incidents.feedback import COUNT_COLUMNS, RATE_COLUMNS
-from tidegauge.repository.incidents.listing import ANOMALY_COLUMNS, INCIDENT_COLUMNS, SCORE_COLUMNS
 from tidegauge.repository.store import rows
+from tidegauge.repository.store.frames import Kind, columns_of, frame_of
 
-EACH = {
-    rows.AnomalyRow: (ANOMALY_COLUMNS, {"kind", "filter", "series_id", "partition_id"}),
-    rows.GroupedIncidentRow: (INCIDENT_COLUMNS, {"since", "until", "opened_at"}),
-    rows.ScoreRow: (SCORE_COLUMNS, set()),
-    rows.CalendarRow: (CALENDAR_COLUMNS, {"id"}),
-    rows.OverviewRow: (OVERVIEW_COLUMNS, set()),
-    rows.TableRow: (TABLE_COLUMNS, set()),
-    rows.RateRow: (RATE_COLUMNS, set()),
-    rows.CountRow: (COUNT_COLUMNS, set()),
-    rows.PlotRow: (PLOT_COLUMNS, set()),
-    rows.BacktestRow: (BACKTEST_COLUMNS, set()),
-    rows.SensitivityRow: (SENSITIVITY_COLUMNS, set()),
+HIDDEN = {
+    rows.AnomalyRow: {"kind", "filter", "series_id", "partition_id"},
+    rows.GroupedIncidentRow: {"since", "until", "opened_at"},
+    rows.CalendarRow: {"id"},
+    rows.ScoreRow: set(),
+    rows.OverviewRow: set(),
+    rows.TableRow: set(),
+    rows.RateRow: set(),
+    rows.CountRow: set(),
+    rows.PlotRow: set(),
+    rows.BacktestRow: set(),
+    rows.BacktestDetailRow: set(),
+    rows.SensitivityRow: set(),
 }
 
 
-@pytest.mark.parametrize("kind", EACH, ids=lambda kind: kind.__name__)
-def test_fields_are_the_columns_and_what_the_frame_leaves_out(kind):
-    columns, more = EACH[kind]
-    assert set(kind.__annotations__) == set(columns) | more
+@pytest.mark.parametrize("record", HIDDEN, ids=lambda record: record.__name__)
+def test_a_frame_has_the_types_of_the_record_also_when_it_is_empty(record):
+    declared = columns_of(record)
+    assert list(declared) == [name for name in record.__annotations__ if name not in HIDDEN[record]]
+    types = {
+        Kind.NUMBER: "float64",
+        Kind.INTEGER: "int64",
+        Kind.FLAG: "bool",
+        Kind.TIME: "datetime64[us, UTC]",
+    }
+    frame = frame_of([], record)
+    assert list(frame) == list(declared)
+    for name, kind in declared.items():
+        assert kind is Kind.ANY or frame[name].dtype == types[kind], name
+
+
+def test_annotations_are_types_of_columns():
+    class Row(TypedDict):
+        name: str | None
+        rows: int | None
+        share: float
+        known: bool
+        time: dt.datetime | None
+        either: int | str
+        size: Annotated[int | None, Kind.NUMBER]
+        series_id: Annotated[int, Kind.HIDDEN]
+
+    kinds = ["any", "integer", "number", "flag", "time", "any", "number"]
+    assert list(columns_of(Row).values()) == kinds
+    assert "series_id" not in columns_of(Row)
+
+
+def test_an_anomaly_has_the_columns_that_are_documented():
+    assert list(columns_of(rows.AnomalyRow)) == [
+        *("id", "dataset", "segment", "partition", "time", "name", "instance", "analyzer"),
+        *("value", "expected", "lower", "upper", "direction", "score", "p_value", "detector"),
+        *("severity", "status", "incident_id", "version", "explanation", "detected_at"),
+    ]

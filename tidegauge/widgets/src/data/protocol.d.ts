@@ -210,15 +210,15 @@ export interface SeriesEntry {
 
 /** Anomaly of a series, at a row and column of the answer. */
 export interface SeriesAnomaly {
-  row: number;
-  column: number;
   id: number;
   incident_id: number | null;
   severity: string;
   status: string;
+  explanation: string;
+  row: number;
+  column: number;
   direction: string;
   detector: string;
-  explanation: string;
 }
 
 /** Label of a range, an anomaly or an incident of the series. */
@@ -676,13 +676,13 @@ export interface DayQuestion {
 export interface PartitionAnomaly {
   id: number;
   incident_id: number | null;
-  series_id: number;
   severity: string;
   status: string;
+  explanation: string;
+  series_id: number;
   segment: string;
   name: string;
   instance: string;
-  explanation: string;
 }
 
 /** Version of a partition. */
