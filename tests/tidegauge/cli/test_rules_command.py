@@ -591,10 +591,13 @@ def test_files_run_at_the_same_time_as_they_do_one_after_another(table, repo, tm
         options = ["--jobs", jobs, "--db", url, "--format", "json"]
         status = run_command(["rules", "run", str(tmp_path), *options])
         runs = json.loads(capsys.readouterr().out)["runs"]
-        results[jobs] = status, [
-            (run["dataset"], run["records"], run["rejected"], run["rules"][0]["error"] is None)
-            for run in runs
-        ]
+        results[jobs] = (
+            status,
+            [
+                (run["dataset"], run["records"], run["rejected"], run["rules"][0]["error"] is None)
+                for run in runs
+            ],
+        )
     # Of 11 ages, one of which is null, 200 is not below 100 and -1 is not above 0.
     counts = [("lost", 11, 0, False), ("old", 11, 1, True), ("young", 11, 1, True)]
     assert results == {"1": (1, counts), "3": (1, counts)}
