@@ -42,7 +42,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import SumAndCount
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.analyzers.runs.recording import recording
-from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.maintenance.integrity import find_problems
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import measurement
 
@@ -167,7 +167,8 @@ def runs(url: str, folder: Path, most: Length, each: int) -> Iterator[Row]:
         for line in in_parts(repository, most, step):
             yield line
             done = line["runs"]
-        problems = check(repository.database, repository.artifacts)
+        with repository.database.read() as connection:
+            problems = find_problems(connection, repository.artifacts)
         assert problems == [], problems
         sizes = [len(repository.partitions(dataset)) for dataset in repository.datasets()]
         assert sum(sizes) == done, sizes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -87,8 +86,6 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str] | None
 """Metric names, or an analyzer's name for all metrics that it measures; None is any."""
-
-_log = logging.getLogger(__name__)
 
 
 class Repository(Rendered):

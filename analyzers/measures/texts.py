@@ -178,8 +178,8 @@ class DataTypeState(State):
 
     Examples
     --------
-    >>> DataTypeState(unknown=1, integral=5, fractional=2).inferred()
-    'Fractional'
+    >>> DataTypeState(unknown=1, integral=5, fractional=2).counts()["Integral"]
+    5
     """
 
     layout: ClassVar[Struct] = Struct("<qqqqq")
@@ -196,13 +196,6 @@ class DataTypeState(State):
     def counts(self) -> dict[str, int]:
         """Return the counts by type name."""
         return {f.name.capitalize(): getattr(self, f.name) for f in fields(self)}
-
-    def inferred(self) -> str:
-        """Return the narrowest type of all values; booleans mixed with numbers are String."""
-        if self.string or (self.boolean and (self.fractional or self.integral)):
-            return "String"
-        kinds = {"Boolean": self.boolean, "Fractional": self.fractional, "Integral": self.integral}
-        return next((kind for kind, count in kinds.items() if count), "Unknown")
 
 
 _NUMBER_TEXT = r"^[+-]? ?\d+(\.\d+)?([eE][+-]?\d+)?\z"

@@ -77,7 +77,7 @@ class Monitor:
         The detector, or its text, as in ``OnlineNormal(2, 2)``.
     severity : str, optional
         ``info``, ``warning`` or ``error``; by the size of each departure if not given, see
-        `severity_of`.
+        `severity_steps`.
     rule : DecisionRule or str, optional
         Decision rule, as in ``Threshold(4)``, ``PValue(0.001)``, ``FalseDiscoveryRate(0.05)`` or
         ``OutsideBand()``; the detector's default if not given.

@@ -20,7 +20,6 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import Description, Registry
 from tidegauge.repository.detectors.base import Scores
 from tidegauge.repository.numerics.tails import SMALL_COUNT_MEAN, jointly_significant
-from tidegauge.repository.store.rows import Severity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -273,8 +272,10 @@ ALONE, OTHERS, STIRRED = 0.05, 5, 2.0
 """Weight of a number that departs alone: of so many others, none has a score of so much."""
 
 
-def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Severity:
-    """Return the severity of an anomaly of a series whose monitor sets none.
+def severity_steps(
+    series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
+) -> NDArray[np.int8]:
+    """Return the severities of anomalies of series whose monitor sets none, as places in `Severity`.
 
     Shares: an error from a tenth of the rows, a warning from a hundredth. Counts: an error where
     half of the expected number is missing or there is half as much again, a warning from a tenth.
@@ -286,34 +287,20 @@ def severity_of(series: Mapping[str, Any], value: float, expected: float) -> Sev
 
     Parameters
     ----------
-    series : mapping
-        Row with ``scale``, ``kind``, ``filter`` and ``segment``.
-    value, expected : float
+    series : sequence of mapping
+        A row for each series, with ``scale``, ``kind``, ``filter`` and ``segment``.
+    values, expected : array of float, shape (series, partitions)
         A value that is not finite departs without bound; NaN as expected value is unknown, and a
         warning.
 
     Examples
     --------
     >>> rows = {"scale": "count", "kind": "Size", "filter": "", "segment": ""}
-    >>> str(severity_of(rows, 400, 1000)), str(severity_of(rows, 800, 1000))
-    ('error', 'warning')
-    >>> str(severity_of(rows | {"filter": "origin = 'EWR'"}, 400, 1000))
-    'warning'
-    """
-    steps = severity_steps([series], np.array([[value]]), np.array([[expected]]))
-    return list(Severity)[int(steps[0, 0])]
-
-
-def severity_steps(
-    series: Sequence[Mapping[str, Any]], values: Floats, expected: Floats
-) -> NDArray[np.int8]:
-    """Return the severities of many points, as `severity_of` does, as places in `Severity`.
-
-    Parameters
-    ----------
-    series : sequence of mapping
-        A row for each series.
-    values, expected : array of float, shape (series, partitions)
+    >>> severity_steps([rows], np.array([[400, 800]]), np.array([[1000, 1000]])).tolist()
+    [[2, 1]]
+    >>> newark = rows | {"filter": "origin = 'EWR'"}
+    >>> severity_steps([newark], np.array([[400]]), np.array([[1000]])).tolist()
+    [[1]]
     """
     limits = np.array([_limits(row) for row in series], dtype=float).reshape(-1, 3, 1)
     warning, error, gravest = limits[:, 0], limits[:, 1], limits[:, 2]

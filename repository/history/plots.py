@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 MOST_SERIES = 8
 _SERIES = ("segment", "name", "instance", "analyzer")
-_SCORED = ("expected", "lower", "upper", "score")
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 :root{{color-scheme:light dark}}body{{font:14px system-ui,sans-serif;margin:1.5em}}

@@ -16,7 +16,6 @@ from tidegauge.analyzers.runs.ledger import AnalyzerKeys, Case, ledger_key
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import (
     VERSION_TABLE,
-    Database,
     head_revision,
     read_revision,
 )
@@ -28,18 +27,12 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-def check(database: Database, artifacts: Artifacts) -> list[str]:
-    """Return the problems found, one sentence each; an empty list for a sound repository.
+def find_problems(connection: Connection, artifacts: Artifacts) -> list[str]:
+    """Return the problems that a transaction sees, one sentence each; an empty list for a sound repository.
 
     Every state is read once. Files that no state refers to are not reported: a killed run leaves
     them, and they only take up space.
     """
-    with database.read() as connection:
-        return find_problems(connection, artifacts)
-
-
-def find_problems(connection: Connection, artifacts: Artifacts) -> list[str]:
-    """Return the problems that a transaction sees, as `check` does."""
     return [
         *_revision(connection),
         *_integrity(connection),

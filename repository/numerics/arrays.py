@@ -74,28 +74,24 @@ def _taken(values: Floats, places: NDArray[np.intp]) -> Floats:
     return found
 
 
-def running(values: Floats, length: int) -> Floats:
+def running_medians(values: Floats, lengths: Sequence[int]) -> list[Floats]:
     """Return running medians of 1, 3, 7 or 21 values along the last axis, at each window's end.
 
     The median of 21 is Tukey's remedian: the median of seven medians of three. Incomplete windows
-    at the start and windows that contain NaN are NaN.
+    at the start and windows that contain NaN are NaN. All lengths share their sorted triples.
     """
-    return runnings(values, (length,))[0]
-
-
-def runnings(values: Floats, lengths: Sequence[int]) -> list[Floats]:
-    """Return running medians of several lengths, as `running` does; they share their sorted triples."""
     triples = _sorted_triples(values, 1) if values.shape[-1] >= 3 else []
     return [_running(values, length, triples) for length in lengths]
 
 
 def newest(values: Floats, length: int) -> Floats:
-    """Return the last running median of 7 or 21 values along the last axis, as `running` does.
+    """Return the last running median of 7 or 21 values along the last axis, as `running_medians` does.
 
     Examples
     --------
     >>> rows = np.random.default_rng(1).normal(size=(2, 30))
-    >>> [bool((newest(rows, n) == running(rows, n)[:, -1]).all()) for n in (7, 21)]
+    >>> windows = running_medians(rows, (7, 21))
+    >>> [bool((newest(rows, n) == w[:, -1]).all()) for n, w in zip((7, 21), windows)]
     [True, True]
     """
     some = values[..., -length:]

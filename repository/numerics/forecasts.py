@@ -30,7 +30,7 @@ from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median,
     quantiles,
-    runnings,
+    running_medians,
     zero_if_nan,
 )
 
@@ -419,7 +419,7 @@ def forecast(usable: Floats, moved: Floats, season: Floats, effect: Floats) -> F
     points = (~np.isnan(usable)).sum(axis=1)
     flat = usable - season
     level = forward_fill(flat)
-    ways = runnings(level, LEVELS)
+    ways = running_medians(level, LEVELS)
     lately = flat[:, 1:][:, -RECENT:]
     choice = _best_level(np.abs([lately - way[:, :-1][:, -RECENT:] for way in ways]), points)
     upto = ways[0].copy()

@@ -32,7 +32,7 @@ from tidegauge.repository.numerics.arrays import (
     median_of_seven,
     newest,
     quantiles,
-    runnings,
+    running_medians,
     zero_if_nan,
 )
 
@@ -464,7 +464,7 @@ def drift(
     if not some.size:
         return score, start, spread
     path = forward_fill(np.concatenate([now.flat[some], flat[some, None]], axis=1))
-    week, before = runnings(path, (7, BASELINE))
+    week, before = running_medians(path, (7, BASELINE))
     before = np.where(np.isnan(before), week, before)
     ways = week[:, LAG:] - before[:, :-LAG]
     sizes = np.abs(ways)

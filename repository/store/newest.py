@@ -7,7 +7,6 @@ a time, such as Hive's default partition, is the newest only of series that have
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -17,8 +16,6 @@ from tidegauge.repository.store.bulk import Row, chunks, insert_rows
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
-
-Place = tuple[bool, datetime | None, str]
 
 _COLUMNS = (
     "series_id",

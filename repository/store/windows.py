@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -59,8 +59,6 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _ALIASES = {"mo": "month", "q": "quarter", "y": "year", "w": "week", "d": "day", "h": "hour"}
 _TOTAL = "total"
 _LONGEST = 10_000
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,9 @@ class StoredStates:
     def _check(self, number: int) -> None:
         """Check all states at once: a problem names the statistic or the name of its state."""
         import sqlalchemy as sa
-        from tidegauge.repository.maintenance.integrity import check
         from tidegauge.repository.store import schema as s
+
+        from tests.support.integrity import check
 
         for (
             tag

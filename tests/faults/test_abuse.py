@@ -36,7 +36,6 @@ from tidegauge.repository.exchange.history_exports import (
     parquet_file,
     prometheus_text,
 )
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema, stored_states
 from tidegauge.repository.store.stored_states import Payload
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
@@ -49,6 +48,7 @@ from tests.paths import ROOT
 from tests.support.crafted import hll_sketches
 from tests.support.hostile import TEXTS
 from tests.support.in_time import run_in_time
+from tests.support.integrity import check
 
 EVERY_DAY = {"sql", "html", "formula", "terminal", "null"}
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check as checked
 
 import tidegauge as tg
 from tests.support.hostile import TEXTS
+from tests.support.integrity import check as checked
 from tests.tidegauge.griffin.jobs import job, rows, rule, values
 
 pytestmark = pytest.mark.spark

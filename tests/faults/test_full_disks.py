@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
 from tests.paths import ROOT
+from tests.support.integrity import check
 
 MIB = 1 << 20
 

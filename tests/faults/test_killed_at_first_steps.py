@@ -4,10 +4,10 @@ import socket
 import time
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.integrity import check
 from tests.support.kills import kill, random_moments, start
 
 COMMAND = """

@@ -5,10 +5,10 @@ import time
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.integrity import check
 from tests.support.kills import kill, random_moments, start, wait_for
 from tests.tidegauge.notifications.web import web
 from tidegauge.notifications import notify

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
+from tests.support.integrity import check
 from tests.tidegauge.griffin.jobs import job, read, rule
 
 DAYS = 6

@@ -253,7 +253,6 @@ def _price(rng: np.random.Generator, base: float, before: Price | None) -> Price
 
 JOIN = "search"
 TABLES = ("users", "clicks", "prices", "searches")
-LAGS_MS = {"clicks": CLICKS_LAG_MS, "prices": PRICES_LAG_MS, "searches": SEARCHES_LAG_MS}
 _FEATURES: Mapping[str, Any] = {
     "clicks_1h": "long",
     "clicks_7d": "long",
@@ -277,12 +276,6 @@ class FeatureCase:
     yaml : str
         The text of the configuration file.
     days : tuple of str
-    lags_ms : mapping of str to int
-        Serving lag after an event by group-by; with these as `GroupBy.lag_ms` everything is
-        consistent except for the broken deploy. Prices change at midnight UTC, so their lag shows
-        only until 01:30.
-    late_hours : tuple of str
-        The buckets ``hr_minute`` of each day in which prices of the day before were served.
     broken : tuple of str
         The partitions in which search features were served as null.
     """
@@ -291,8 +284,6 @@ class FeatureCase:
     configuration: Configuration
     yaml: str
     days: tuple[str, ...]
-    lags_ms: Mapping[str, int]
-    late_hours: tuple[str, ...]
     broken: tuple[str, ...]
 
 
@@ -345,8 +336,6 @@ def make_features(
         configuration=_read(text),
         yaml=text,
         days=shop.days,
-        lags_ms=LAGS_MS,
-        late_hours=("00-00", "01-00"),
         broken=tuple(f"ds={shop.days[shop.broken]}/hr_minute={hour}-00" for hour in BROKEN_HOURS),
     )
 

@@ -11,9 +11,9 @@ from tidegauge.analyzers.sources.sources import (
     _list_by_spark,
     list_files,
 )
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
+from tests.support.integrity import check
 from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark

@@ -19,9 +19,9 @@ from tidegauge.analyzers.core.partitions import Partition, recognise_time
 from tidegauge.analyzers.runs.ledger import AnalyzerKeys, LedgerEntry, analyzer_key
 from tidegauge.analyzers.runs.runner import _batches, _StandingFailures, _Task
 from tidegauge.analyzers.sources.sources import ListedPartition
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 
 class SparkError(Exception):

@@ -1,9 +1,9 @@
 """Segments: everything measured for the values of columns too, in the same pass."""
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
+from tests.support.integrity import check
 from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark

@@ -57,7 +57,7 @@ from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import Mean, SumAndCount
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec, RunStatus
-from tidegauge.repository.maintenance.integrity import check
+from tidegauge.repository.maintenance.integrity import find_problems
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.database import head_revision
 from tidegauge.repository.testing.samples import (
@@ -391,7 +391,8 @@ def answers(url: str, artifacts: Path) -> dict:
     ``metric_rows``, since most rows are the same.
     """
     with Repository(url, artifacts=artifacts) as repo:
-        assert check(repo.database, repo.artifacts) == []
+        with repo.database.read() as connection:
+            assert find_problems(connection, repo.artifacts) == []
         columns = {"metrics": METRIC, "partitions": (*PARTITION, "gone", "time")}
         columns |= {"anomalies": ANOMALY, "scores": SCORE, "runs": RUN}
         return {

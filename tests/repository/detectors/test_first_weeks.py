@@ -6,7 +6,7 @@ from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
 from tidegauge.repository.detectors.matrices import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.rules import severity_of
+from tidegauge.repository.detectors.rules import severity_steps
 from tidegauge.repository.detectors.seasonal import shifts
 from tidegauge.repository.detectors.walk import BAND
 from tidegauge.repository.numerics.forecasts import forecast
@@ -90,13 +90,10 @@ def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
     assert 10.0 ** -tail.score(tail.limit(1e-4)) == pytest.approx([1e-4, 1e-4])
 
 
-@pytest.mark.parametrize(
-    ("value", "severity"),
-    [(50, "warning"), (66, "warning"), (68, "info"), (149, "info"), (150, "warning")],
-)
-def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far(value, severity):
+def test_a_number_that_fell_is_as_severe_as_one_that_rose_as_far():
     mean = {"scale": "positive", "kind": "Mean", "filter": "", "segment": ""}
-    assert severity_of(mean, value, 100.0) == severity
+    steps = severity_steps([mean], np.array([[50, 66, 68, 149, 150.0]]), np.full((1, 5), 100.0))
+    assert steps.tolist() == [[1, 1, 0, 0, 1]]
 
 
 def test_extremes_of_a_column_have_heavy_tails_on_any_scale():

@@ -8,8 +8,7 @@ from hypothesis.extra.numpy import arrays
 from tidegauge.repository.numerics.arrays import (
     forward_fill,
     median_of_seven,
-    running,
-    runnings,
+    running_medians,
 )
 
 NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.just(np.nan), st.floats(-1e300, 1e300))
@@ -17,7 +16,7 @@ ROWS = st.integers(1, 30).flatmap(lambda width: arrays(float, (2, width), elemen
 
 
 def by_window(values, length):
-    """Return what `running` says it does, by one median for each window."""
+    """Return what `running_medians` says it does, by one median for each window."""
     found = np.full(values.shape, np.nan)
     for row, out in zip(values, found, strict=True):
         for end in range(length - 1, len(row)):
@@ -31,13 +30,13 @@ def by_window(values, length):
 @given(ROWS)
 @pytest.mark.parametrize("length", [1, 3, 7, 21])
 def test_each_window_has_its_median(length, values):
-    np.testing.assert_array_equal(running(values, length), by_window(values, length))
+    np.testing.assert_array_equal(running_medians(values, (length,))[0], by_window(values, length))
 
 
 @given(ROWS)
 def test_several_lengths_are_each_by_itself(values):
-    for length, found in zip((7, 21, 3, 1), runnings(values, (7, 21, 3, 1)), strict=True):
-        np.testing.assert_array_equal(found, running(values, length))
+    for length, found in zip((7, 21, 3, 1), running_medians(values, (7, 21, 3, 1)), strict=True):
+        np.testing.assert_array_equal(found, running_medians(values, (length,))[0])
 
 
 @given(arrays(float, (7, 4), elements=NUMBERS))

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from tidegauge.repository.detectors.rules import severity_of
+from tidegauge.repository.detectors.rules import severity_steps
+from tidegauge.repository.store.rows import Severity
 
 import tidegauge as tg
 
@@ -57,7 +58,8 @@ def series(kind, scale, part=""):
     ],
 )
 def test_severity_is_by_size_and_reach(of, value, expected, severity):
-    assert severity_of(of, value, expected) == severity
+    steps = severity_steps([of], np.array([[value]]), np.array([[expected]]))
+    assert list(Severity)[steps[0, 0]] == severity
 
 
 def test_a_monitor_that_sets_one_has_its_own():

@@ -14,11 +14,11 @@ from tidegauge.repository.exchange.history_exports import (
     parquet_file,
     prometheus_text,
 )
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 
 import tidegauge as tg
 from tests.paths import DATA
+from tests.support.integrity import check
 
 DEEQU = DATA / "deequ.json"
 """As Deequ 2.1.0's own serde writes it: every kind of metric, a NaN, an infinity."""

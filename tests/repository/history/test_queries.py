@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.maintenance.backups import back_up, restore
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database, head_revision
 from tidegauge.repository.store.windows import WindowScheme
@@ -31,6 +30,7 @@ from tidegauge.repository.testing.samples import (
 
 import tidegauge as tg
 from tests.paths import ROOT
+from tests.support.integrity import check
 
 EVIL = """x'); DROP TABLE metric; -- " ` %s {0} ü \u2028"""
 

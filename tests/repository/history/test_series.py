@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.measures.moments import SumAndCount
-from tidegauge.repository.maintenance.integrity import check as find_problems
 from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.queries import view_of
 from tidegauge.repository.testing.samples import commit, day, measurement
 
 import tidegauge as tg
+from tests.support.integrity import check as find_problems
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.testing.samples import commit, day, judged
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,12 @@ import sqlite3
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store.database import is_damage
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.integrity import check
 
 PAGE = 4096
 

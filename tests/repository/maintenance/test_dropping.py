@@ -9,7 +9,6 @@ from tidegauge.analyzers.core.errors import MetricEnvironmentError
 from tidegauge.analyzers.runs.recording import recording_failed_start
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.testing.samples import (
@@ -27,6 +26,7 @@ from tidegauge.repository.testing.samples import (
 )
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 SHARED = {"clock", "commit", "lease", "table_schema", "analyzer_set", "input_set", "named_state"}
 """Tables whose rows belong to no dataset."""

@@ -13,13 +13,13 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import forgetting
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import stored_states
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
 from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 PERSON = "ann@example.org"
 

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from tidegauge.analyzers.measures.extremes import Maximum, MaxState
 from tidegauge.analyzers.measures.frequencies import CountDistinct, FrequenciesAndNumRows
 from tidegauge.analyzers.runs.ledger import RunStatus
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import (
     COMPLETE,
@@ -26,6 +25,7 @@ from tidegauge.repository.testing.samples import (
 )
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 
 def filled(repo, *batches, **kwargs):

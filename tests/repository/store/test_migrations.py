@@ -13,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.repository.maintenance.backups import back_up, restore
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import database
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import (
@@ -25,6 +24,7 @@ from tidegauge.repository.store.database import (
 from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg
+from tests.support.integrity import check
 from tests.support.kept import KEPT, put_kept
 from tidegauge import migrations
 

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.partitions import SegmentSet
 from tidegauge.analyzers.measures.counts import NumMatches
 from tidegauge.analyzers.runs.ledger import Measurement
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import (
     HIST,
@@ -24,6 +23,7 @@ from tidegauge.repository.testing.samples import (
 )
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 SECOND = dt.datetime(2013, 1, 2, tzinfo=dt.UTC)
 

@@ -172,7 +172,7 @@ def test_a_bucket_that_is_not_there_is_an_error_when_it_is_written(bucket):
 
 
 def test_a_damaged_state_in_the_repository_is_found_by_a_check(repo):
-    from tidegauge.repository.maintenance.integrity import check
+    from tests.support.integrity import check
 
     repo.states("nightly").persist(tg.Size(), tg.NumMatches(3))
     assert check(repo.database, repo.artifacts) == []

@@ -1,11 +1,11 @@
 """Every repository passes one contract: on SQLite in a file and in memory, on PostgreSQL, in dictionaries."""
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.testing.contract import RepositoryContract
 from tidegauge.repository.testing.memory import MemoryRepository
 
 import tidegauge as tg
+from tests.support.integrity import check
 
 
 class TestRepositories(RepositoryContract):

@@ -7,7 +7,6 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.memory import MemoryRepository
 from tidegauge.repository.testing.samples import (
@@ -24,6 +23,7 @@ from tidegauge.repository.testing.samples import (
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.integrity import check
 
 # A sequence may look for anomalies of sizes before any is stored.
 pytestmark = [

@@ -4,6 +4,7 @@ import datetime as dt
 import uuid
 from contextlib import contextmanager
 
+from tidegauge.consistency.log.query import bucket, threshold
 from tidegauge.consistency.log.table import create_log_table
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -20,6 +21,11 @@ def record(name, **fields):
 def time(millis):
     """Return a time in UTC."""
     return dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
+
+
+def is_sampled(key, percent):
+    """Return whether a sample of a percentage of the keys includes this one."""
+    return bucket(key) < threshold(percent)
 
 
 @contextmanager

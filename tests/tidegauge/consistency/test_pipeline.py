@@ -23,12 +23,19 @@ from tidegauge.consistency.configuration import (
     TableBackfill,
 )
 from tidegauge.consistency.log.client import QueryLog
-from tidegauge.consistency.log.query import keeps
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import log_folder
 from tidegauge.repository.repository import Repository
 
-from tests.tidegauge.consistency.logged_queries import D5, DAY, HOUR, MINUTE, record, time
+from tests.tidegauge.consistency.logged_queries import (
+    D5,
+    DAY,
+    HOUR,
+    MINUTE,
+    is_sampled,
+    record,
+    time,
+)
 from tidegauge.consistency import pipeline
 
 pytestmark = pytest.mark.spark
@@ -294,7 +301,7 @@ def test_both_sides_are_sampled_alike(spark, namespace, service, repository):
     of = TableBackfill(f"{namespace}.offline")
     told = conf(namespace, backfill=of, sample_percent=30)
     pipeline.run(spark, told, repository, until="2023-01-05")
-    kept = [user for user in users if keeps({"user": user}, 30)]
+    kept = [user for user in users if is_sampled({"user": user}, 30)]
     assert 0 < len(kept) < len(users)
     rows = spark.table(f"{namespace}.search_comparison").select("user", "row_presence").collect()
     assert sorted(map(tuple, rows)) == [(user, "matched") for user in kept]

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 from tidegauge.demo.flights import demo_suite
-from tidegauge.repository.maintenance.integrity import check
 
 import tidegauge as tg
 from tests.docs.pages import assert_printed
+from tests.support.integrity import check
 from tests.support.spark_actions import counted
 
 pytestmark = pytest.mark.spark

@@ -3,11 +3,11 @@
 import time
 
 import pytest
-from tidegauge.repository.maintenance.integrity import check
 from tidegauge.rules.run import run_rules
 
 import tidegauge as tg
 from tests.conftest import soak
+from tests.support.integrity import check
 from tests.support.kills import kill, random_moments, start, wait_for
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]

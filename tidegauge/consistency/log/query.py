@@ -84,17 +84,6 @@ def bucket(key: Mapping[str, Any]) -> int:
     return abs(int.from_bytes(digest[:8], "big", signed=True)) % BUCKETS
 
 
-def keeps(key: Mapping[str, Any], percent: float) -> bool:
-    """Return whether a sample of a percentage of the keys includes this one.
-
-    Examples
-    --------
-    >>> [p for p in (0, 24.987, 24.988, 25, 100) if keeps({"id": 5}, p)]
-    [24.988, 25, 100]
-    """
-    return bucket(key) < threshold(percent)
-
-
 @singledispatch
 def key_text(value: Any) -> str | None:
     """Return a key value as text, equal for equal values of different types; None for null."""

@@ -24,26 +24,7 @@ from tidegauge.griffin.plugins import CONNECTORS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ConnectorBatch", "check", "open_batch", "partitioned", "stream"]
-
-
-def check(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> None:
-    """Validate a connector's configuration and packages, without reading data.
-
-    Parameters
-    ----------
-    connector : ConnectorConfig
-    spark : SparkSession
-    source : str
-        The source's name, for messages.
-
-    Raises
-    ------
-    SourceError
-        If a key or package is missing or invalid; the message names it and the source.
-    """
-    with _error_context(connector, source):
-        _made(connector).check(spark)
+__all__ = ["ConnectorBatch", "open_batch", "partitioned", "stream"]
 
 
 @dataclass(frozen=True)

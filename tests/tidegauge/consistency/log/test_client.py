@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.consistency.log.client import QueryLog, flush_logs, log
-from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape, keeps
+from tidegauge.consistency.log.query import LOG_COLUMNS, day_of, hive_escape
 from tidegauge.consistency.log.schemas import LogSchema, load_schemas
 
 from tests.paths import ROOT
-from tests.tidegauge.consistency.logged_queries import record
+from tests.tidegauge.consistency.logged_queries import is_sampled, record
 from tidegauge.consistency.log import client as logs
 
 D5 = 1_672_876_800_000  # 2023-01-05T00:00Z
@@ -431,7 +431,7 @@ def test_sampling_keeps_whole_keys(tmp_path):
         for i in range(400):
             queries.log(JOIN, {"user": i % 100, "session": str(i)}, {}, ts_millis=D5 + i)
     users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
-    wanted = [i for i in range(100) if keeps({"user": i}, 20)]
+    wanted = [i for i in range(100) if is_sampled({"user": i}, 20)]
     assert sorted(users) == sorted(wanted * 4)
     assert 0 < len(wanted) < 100
     assert {row["type"] for row in rows(tmp_path)} == {"groupBy"}
@@ -449,7 +449,7 @@ def test_payload_is_left_out_of_sampling(tmp_path):
         for i in range(400):
             queries.log(JOIN, {"user": i % 100, "session": str(i)}, {}, ts_millis=D5 + i)
     users = [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)]
-    assert sorted(users) == sorted([i for i in range(100) if keeps({"user": i}, 20)] * 4)
+    assert sorted(users) == sorted([i for i in range(100) if is_sampled({"user": i}, 20)] * 4)
     (kept,) = load_schemas(str(tmp_path))
     assert (kept.payload, kept) == (("session",), SCHEMA)
 
@@ -518,7 +518,7 @@ def test_keys_are_sampled_as_spark_reads_them(tmp_path):
             queries.log("j", {"at": D5 + i * 3_600_000, "n": 1}, {}, ts_millis=D5 + i)
             queries.log("j", {"at": time_, "n": 1}, {}, ts_millis=D5 + i)
     kept = [row["ts_millis"] - D5 for row in rows(tmp_path)]
-    wanted = [i for i, time_ in enumerate(times) if keeps({"at": time_, "n": 1}, 40)]
+    wanted = [i for i, time_ in enumerate(times) if is_sampled({"at": time_, "n": 1}, 40)]
     assert kept == sorted(wanted * 2)
     assert 0 < len(wanted) < 50
 

@@ -14,7 +14,6 @@ from tidegauge.analyzers.core.filesystems import plain_path
 from tidegauge.consistency.log.client import QueryLog
 from tidegauge.consistency.log.decoding import decode
 from tidegauge.consistency.log.flattening import flatten
-from tidegauge.consistency.log.query import keeps
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.consistency.log.table import (
     append_queries,
@@ -25,7 +24,7 @@ from tidegauge.consistency.log.table import (
     sync_log_table,
 )
 
-from tests.tidegauge.consistency.logged_queries import D5, DAY, record
+from tests.tidegauge.consistency.logged_queries import D5, DAY, is_sampled, record
 from tidegauge.consistency.log import flattening as flattening
 
 pytestmark = pytest.mark.spark
@@ -241,7 +240,7 @@ def test_samples_types_and_names(spark, namespace, service):
         spark, namespace, JOIN, "2023-01-05", type="groupBy", keys=["user"], sample_percent=30
     )
     assert [(d.rows, d.bad) for d in done.days] == [(40, {})]
-    wanted = [i for i in range(20) if keeps({"user": i}, 30)]
+    wanted = [i for i in range(20) if is_sampled({"user": i}, 30)]
     assert table(spark, done, "user") == sorted([(i,) for i in wanted * 2], key=repr)
     assert 0 < len(wanted) < 20
     none = flatten(

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import SuiteError, WrongColumnTypeError
-from tidegauge.consistency.log.query import bucket, keeps, sample, threshold
+from tidegauge.consistency.log.query import bucket, sample, threshold
 
 from tests.conftest import soak
+from tests.tidegauge.consistency.logged_queries import is_sampled
 
 EXAMPLES = {"a": 57_800, "user_1": 39_897, "5": 24_987}
 
@@ -18,19 +19,21 @@ EXAMPLES = {"a": 57_800, "user_1": 39_897, "5": 24_987}
 @pytest.mark.parametrize(("text", "expected"), EXAMPLES.items())
 def test_stated_buckets(text, expected):
     assert bucket({"k": text}) == expected
-    assert not keeps({"k": text}, expected / 1000)  # strictly less
-    assert keeps({"k": text}, (expected + 1) / 1000)
+    assert not is_sampled({"k": text}, expected / 1000)  # strictly less
+    assert is_sampled({"k": text}, (expected + 1) / 1000)
 
 
 def test_R27_smaller_samples_lie_inside_larger_ones():
     keys = [{"user": i} for i in range(20_000)]
-    five, ten = ({i for i, key in enumerate(keys) if keeps(key, percent)} for percent in (5, 10))
+    five, ten = (
+        {i for i, key in enumerate(keys) if is_sampled(key, percent)} for percent in (5, 10)
+    )
     assert five < ten
     # 20,000 draws: five deviations are 154 and 212.
     assert abs(len(five) - 1000) < 154
     assert abs(len(ten) - 2000) < 212
-    assert all(keeps(key, 100) for key in keys)
-    assert not any(keeps(key, 0) for key in keys)
+    assert all(is_sampled(key, 100) for key in keys)
+    assert not any(is_sampled(key, 0) for key in keys)
 
 
 @pytest.mark.parametrize("percent", [0.29, 0.57, 1.1, 4.35, 16.1, 99.999])
@@ -89,8 +92,8 @@ def test_what_is_no_key(value):
 
 @given(st.integers(-(2**63), 2**63 - 1), st.floats(0, 100).map(lambda p: round(p, 3)))
 def test_samples_are_nested_whatever_the_share(key, percent):
-    if keeps({"k": key}, percent):
-        assert keeps({"k": key}, min(100, round(percent + 0.001, 3)))
+    if is_sampled({"k": key}, percent):
+        assert is_sampled({"k": key}, min(100, round(percent + 0.001, 3)))
 
 
 KINDS = {
@@ -127,7 +130,7 @@ def test_spark_keeps_the_same_keys(spark):
     for keys in ([*KINDS], *([name] for name in KINDS)):
         kept = {row.id for row in sample(data, keys, 37.5).select("id").collect()}
         wanted = {
-            i for i, row in enumerate(every) if keeps({name: row[name] for name in keys}, 37.5)
+            i for i, row in enumerate(every) if is_sampled({name: row[name] for name in keys}, 37.5)
         }
         assert kept == wanted, keys
     assert sample(data, ["i"], 100) is data

@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.errors import GriffinDeprecationWarning, GriffinWa
 from tidegauge.griffin.config import ConnectorConfig
 from tidegauge.griffin.connectors.base import Connector, condition_sql, split_outside
 
-from tidegauge.griffin.connectors import check, open_batch, partitioned, stream
+from tidegauge.griffin.connectors import open_batch, partitioned, stream
 
 HOSTILE = [
     "it's",
@@ -123,7 +123,7 @@ def test_a_path_is_a_path_whatever_it_holds(spark, tmp_path, name):
 )
 def test_what_files_cannot_be(spark, config, told):
     with pytest.raises(SourceError) as caught:
-        check(ConnectorConfig("file", config), spark, "people")
+        open_batch(ConnectorConfig("file", config), spark, "people")
     assert told in str(caught.value)
 
 
@@ -177,7 +177,7 @@ def test_partitions_of_the_first_griffin(spark, table):
 )
 def test_nothing_but_a_condition_is_a_condition(spark, table, where):
     with pytest.raises(SourceError, match="source 'people': connector 'hive'"):
-        check(ConnectorConfig("hive", {"table.name": table, "where": where}), spark, "people")
+        open_batch(ConnectorConfig("hive", {"table.name": table, "where": where}), spark, "people")
 
 
 @pytest.mark.spark
@@ -262,7 +262,7 @@ def test_cassandra_names_the_package_that_is_missing(spark):
     with pytest.raises(
         SourceError, match="spark.jars.packages=com.datastax.spark:spark-cassandra-connector"
     ):
-        check(ConnectorConfig("cassandra", {"table.name": "t"}), spark)
+        open_batch(ConnectorConfig("cassandra", {"table.name": "t"}), spark)
 
 
 @pytest.mark.spark
@@ -502,10 +502,10 @@ def test_elasticsearch(spark):
             read("elasticsearch", spark, paths=["gone"], options=options)
         config = {"paths": ["bank"], "options": {**options, "es.nods": "x"}}
         with pytest.raises(SourceError, match="unknown option 'es.nods'; did you mean 'es.nodes'"):
-            check(ConnectorConfig("elasticsearch", config), spark)
+            open_batch(ConnectorConfig("elasticsearch", config), spark)
         config = {"paths": ["bank"], "filterExprs": ["1) or (1"]}
         with pytest.raises(SourceError):
-            check(ConnectorConfig("elasticsearch", config), spark)
+            open_batch(ConnectorConfig("elasticsearch", config), spark)
     paths = [path for _, path, *_ in asked]
     assert paths[:2] == ["/bank,a%2Fb%3Fc/_search?scroll=5m", "/_search/scroll"]
     assert asked[4][0] == "DELETE"
@@ -530,5 +530,5 @@ def test_elasticsearch(spark):
 )  # fmt: skip
 def test_what_kafka_cannot_be(spark, config, told):
     with pytest.raises(SourceError) as caught:
-        check(ConnectorConfig("kafka", config), spark)
+        open_batch(ConnectorConfig("kafka", config), spark)
     assert told in str(caught.value)
