@@ -50,8 +50,8 @@ matrix: setup ## Run the tests of all kinds of work on each Spark from 3.5 on (S
 schedulers: setup ## Run the operator, the assets and the cookbook's recipes in Airflow and Dagster
 	@$(BIN)/python -m pytest tests/schedulers -m soak --numprocesses 2 --dist loadscope
 
-lint: setup ## Check style and format
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+lint: setup ## Check style and format, and look for dead code
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m tests.dead_code
 
 types: widgets ## Check types
 	@$(BIN)/mypy
