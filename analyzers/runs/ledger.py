@@ -1,8 +1,8 @@
 """The protocols between runs and a store: the ledger of measured partitions, and verdicts on them.
 
-The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` and
-`tidegauge.repository.testing.memory` implement it. The decision whether a measured partition is new,
-restated, added to or unchanged is made here, in `decide`, for all stores. Verdicts of rules on data have a
+The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` implements it. The
+decision whether a measured partition is new, restated, added to or unchanged is made here, in `decide`,
+for all stores. Verdicts of rules on data have a
 key, and a `VerdictStore` keeps them.
 """
 

@@ -1,1 +1,1 @@
-"""The repository contract as a test suite, an in-memory repository, and sample measurements."""
+"""The repository contract as a test suite, and sample measurements."""

@@ -48,7 +48,6 @@ STABLE_MODULES = (
     "integrations.airflow",
     "integrations.dagster",
     "repository.testing.contract",
-    "repository.testing.memory",
     "repository.testing.samples",
 )
 """Modules whose names are stable without being names of `tidegauge`; see docs/stability.md."""

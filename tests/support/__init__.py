@@ -1,1 +1,1 @@
-"""Rules of pages, counts of Spark actions, integrity, and features, shared by tests."""
+"""Rules of pages, counts of Spark actions, a repository in dictionaries, integrity, and features, shared by tests."""

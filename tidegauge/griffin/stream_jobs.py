@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event
@@ -40,7 +40,7 @@ from tidegauge.griffin.stream_windows import (
     job_folder,
     partition_of_window,
 )
-from tidegauge.repository.testing.memory import MemoryRepository
+from tidegauge.repository.repository import Repository
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -504,9 +504,6 @@ class StreamingJob:
 
     def __init__(self, job: Job, env: Env, engine: Engine) -> None:
         self.job, self.env, self.engine = job, env, engine
-        if engine.repository is None:
-            engine.repository = MemoryRepository()
-        self.repository: Recorder = engine.repository
         self.loader = Loader(engine.spark, 0)
 
     def rounds(self, *, once: bool) -> Iterator[GriffinResult]:
@@ -515,22 +512,30 @@ class StreamingJob:
             if rule.dsl_type == "griffin-dsl" and has_text(rule):
                 parse(rule.rule, rule.dq_type or "", rule.name)
         measured, met = sides(self.job)
-        reports = run_stream(
-            self.job,
-            self.env,
-            self.engine.spark,
-            self._measure,
-            lambda: self.repository.store.ledger(self.engine.dataset),
-            prepare=self._prepare,
-            tables=self._tables,
-            measured=measured,
-            met=met,
-            once=once,
-        )
-        for report in reports:
-            notices = (*_unneeded(self.job), *report.notices)
-            told = GriffinResult(self.engine.dataset, (), notices=notices)
-            yield combine_results([told, *report.results])
+        with self._recorder() as recorder:
+            self.engine.repository = recorder
+            reports = run_stream(
+                self.job,
+                self.env,
+                self.engine.spark,
+                self._measure,
+                lambda: recorder.store.ledger(self.engine.dataset),
+                prepare=self._prepare,
+                tables=self._tables,
+                measured=measured,
+                met=met,
+                once=once,
+            )
+            for report in reports:
+                notices = (*_unneeded(self.job), *report.notices)
+                told = GriffinResult(self.engine.dataset, (), notices=notices)
+                yield combine_results([told, *report.results])
+
+    def _recorder(self) -> AbstractContextManager[Recorder]:
+        """Return the engine's repository, or one in memory that ends with the job."""
+        if self.engine.repository is None:
+            return Repository("sqlite://")
+        return nullcontext(self.engine.repository)
 
     def _prepare(self, frame: DataFrame, connector: ConnectorConfig) -> DataFrame:
         return self.loader.prepared(frame, connector)

@@ -13,8 +13,9 @@ from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import Change, RunStatus
 from tidegauge.analyzers.runs.recording import recording, recording_failed_start
 from tidegauge.griffin.results import RoundRecord, keep
-from tidegauge.repository.testing.memory import MemoryRepository
 from tidegauge.repository.testing.samples import day, spec
+
+from tests.support.memory import MemoryRepository
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 from tidegauge.repository.testing.contract import RepositoryContract
-from tidegauge.repository.testing.memory import MemoryRepository
 
 import tidegauge as tg
 from tests.support.integrity import check
+from tests.support.memory import MemoryRepository
 
 
 class TestRepositories(RepositoryContract):

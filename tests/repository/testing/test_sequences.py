@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.testing.memory import MemoryRepository
 from tidegauge.repository.testing.samples import (
     COMPLETE,
     HIST,
@@ -24,6 +23,7 @@ from tidegauge.repository.testing.samples import (
 import tidegauge as tg
 from tests.conftest import soak
 from tests.support.integrity import check
+from tests.support.memory import MemoryRepository
 
 # A sequence may look for anomalies of sizes before any is stored.
 pytestmark = [

@@ -6,10 +6,13 @@ from threading import Event
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, GriffinError
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, RuleConfig, SourceConfig
-from tidegauge.griffin.stream_jobs import read_marks, run_stream, write_marks
+from tidegauge.griffin.execution.engine import Engine
+from tidegauge.griffin.stream_jobs import StreamingJob, read_marks, run_stream, write_marks
 
 import tidegauge as tg
+from tests.tidegauge.griffin import jobs
 from tests.tidegauge.griffin.streaming.streams import MINUTE, Minutes
+from tidegauge.griffin.reading import read_job
 
 pytestmark = pytest.mark.spark
 
@@ -365,3 +368,40 @@ def test_a_job_that_runs_on_ends_when_a_stream_breaks(minutes):
     with pytest.raises(GriffinError, match="source 0"):
         list(job.rounds(10, once=False, env=env))
     assert job.spark.streams.active == []
+
+
+def test_a_job_without_a_repository_keeps_its_ledger_in_memory(minutes, spark):
+    """So that a round measures only the windows with new rows."""
+    files = minutes()  # with one row, in minute 0
+    connector = {"format": "json", "paths": [str(files.folder / "source")]}
+    store = {"ready.time.delay": "0", "time.range": ["-10m", "0"], "time.column": "at"}
+    job = read_job(
+        jobs.job(
+            [{**jobs.read("source", "file", connector), "checkpoint": store}],
+            [
+                jobs.rule("name", "completeness", "complete"),
+                jobs.rule(
+                    "SELECT __tmst, count(*) AS n FROM source GROUP BY __tmst", name="counted"
+                ),
+            ],
+            **{"process.type": "streaming"},
+        )
+    )
+    env = replace(files.env, batch_interval=200, process_interval=200)
+    rounds = StreamingJob(job, env, Engine(job, spark)).rounds(once=False)
+    seen = []
+    for result in rounds:
+        assert result.failures == {}
+        metrics = result.metrics()
+        if len(metrics):
+            cells = zip(metrics["partition"], metrics["column"], metrics["value"], strict=True)
+            seen.append({cell for cell in cells if cell[1] in {"total", "n"}})
+            if len(seen) == 2:
+                break
+            files.send("source", [(1, 1, "a"), (1.5, 2, "b")])
+    rounds.close()
+    assert seen == [
+        {("__tmst=0", "total", 1), ("__tmst=0", "n", 1)},
+        {("__tmst=60000", "total", 2), ("__tmst=60000", "n", 2)},
+    ]
+    assert spark.streams.active == []

@@ -1,8 +1,7 @@
-"""In-memory repository: for tests, and for histories that need not be stored.
+"""Repository in dictionaries, with which the SQL stores are compared.
 
 It does what `tidegauge.repository.repository.Repository` does with runs, metrics, states, records
-and retention in the most direct way, without SQL: every query is a full scan. It is therefore also
-the reference implementation that the SQL stores are compared with.
+and retention in the most direct way, without SQL: every query is a full scan.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ from tidegauge.repository.store.rows import SeriesRow, number_of
 from tidegauge.repository.store.stored_states import TOTAL
 from tidegauge.repository.store.user_metrics import Record, Values, values_by_partition_name
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
-from tidegauge.repository.testing.memory_store import (
+
+from tests.support.memory_store import (
     Fact,
     Incident,
     Lifetime,
@@ -51,7 +51,6 @@ from tidegauge.repository.testing.memory_store import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
     from tidegauge.repository.detectors.monitor import Monitor
 
 
