@@ -414,7 +414,7 @@ class Repository(Rendered):
         [10.0, 12.0]
         """
         from tidegauge.repository.history.series import wide_frame
-        from tidegauge.repository.rollups.reading import rollup_rows
+        from tidegauge.repository.rollups.stored_rollups import rollup_rows
         from tidegauge.repository.store.facts import read_facts
 
         given: HistoryFilter = {"name": name, "instance": instance, **series}
@@ -978,8 +978,7 @@ class Repository(Rendered):
         ...     repo.metrics("d", "Size", window="month")["value"].tolist()
         [22.0]
         """
-        from tidegauge.repository.rollups.compute import roll_up
-        from tidegauge.repository.rollups.reading import rolled_windows
+        from tidegauge.repository.rollups.stored_rollups import roll_up, rolled_windows
 
         with self.database.read() as connection:
             names = windows if windows is not None else rolled_windows(connection, dataset)

@@ -27,8 +27,8 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.analyzers.core.formatting import bytes_text, plural
 from tidegauge.analyzers.core.state import State
-from tidegauge.repository.rollups.compute import keep_folds
-from tidegauge.repository.rollups.folding import merged
+from tidegauge.repository.rollups.compute import merged
+from tidegauge.repository.rollups.stored_rollups import keep_folds
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.batch import recorded_series
 from tidegauge.repository.store.bulk import chunks, delete_rows

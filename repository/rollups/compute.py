@@ -1,9 +1,7 @@
-"""Roll-ups: metrics of windows and of the total, updated incrementally from stored states.
+"""Computation of roll-ups: the metrics of windows and of the total, merged from stored states.
 
-Only windows that contain a partition whose states changed since the last roll-up are recomputed.
 The total continues from its own stored state, so it reads only what is new, unless a partition was
-restated. Results are compared with the stored ones and only differences are written, so a roll-up
-can be interrupted anywhere and restarted.
+restated. States can be added but not subtracted: `fold` adds up those of overlapping windows.
 
 States of different generations (`tidegauge.repository.store.stored_states`) are never added up. A window
 that holds several fails with the reason; the total is that of the newest partition's generation.
@@ -33,16 +31,10 @@ from tidegauge.analyzers.core.errors import (
     StateError,
     SuiteError,
 )
-from tidegauge.analyzers.core.metric import Metric, flatten
-from tidegauge.analyzers.core.registry import key_of
+from tidegauge.analyzers.core.metric import Metric
 from tidegauge.analyzers.core.state import State
-from tidegauge.repository.rollups.folding import fold, merged
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
-from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
-from tidegauge.repository.store.database import Database, lock_clock, next_commit
-from tidegauge.repository.store.dimensions import Dimensions
-from tidegauge.repository.store.queries import dataset_id
+from tidegauge.repository.store.bulk import chunks
 from tidegauge.repository.store.stored_states import (
     REMOVED,
     TOTAL,
@@ -55,17 +47,20 @@ from tidegauge.repository.store.stored_states import (
     mixed_types_text,
     partitions_text,
 )
-from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme, WindowSpan
+from tidegauge.repository.store.windows import WindowScheme, WindowSpan
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_AT_ONCE = 200
-"""Number of statistics whose states are held in memory, and written in one transaction."""
+AnyState = Any
+
+
+NOT_CURRENT = "cleaned away"
+"""Words in the notes on values that do not show a partition as it is now."""
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A partition at its current version; ``schema`` is the id of its table schema."""
 
     id: int
@@ -77,7 +72,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _RollupResult:
+class RollupResult:
     """The metric of one analyzer over one window, with its inputs.
 
     ``note`` says what a value leaves out or counts as it was.
@@ -94,14 +89,14 @@ class _RollupResult:
 
 
 @dataclass(frozen=True)
-class _Window:
+class RollupWindow:
     """The windows of one name: their partitions, all spans, and the spans to recompute.
 
     ``known`` is the last analyzer id rolled up so far; later analyzers need every span.
     """
 
     windows: WindowScheme
-    parts: list[_Part]
+    parts: list[Part]
     every: list[WindowSpan]
     changed: list[WindowSpan]
     known: int
@@ -110,123 +105,6 @@ class _Window:
         """Return the spans to compute for some analyzers of one statistic."""
         new = any(number > self.known for number, _ in analyzers)
         return self.every if new else self.changed
-
-
-class _OvertakenError(Exception):
-    """Another writer changed the dataset after its states were read."""
-
-
-def roll_up(
-    database: Database,
-    artifacts: Artifacts,
-    dataset: str,
-    names: Sequence[str],
-    run: int | None = None,
-) -> int:
-    """Update the total and some windows of a dataset; return the number of metrics written.
-
-    Parameters
-    ----------
-    database : Database
-    artifacts : Artifacts
-    dataset : str
-    names : sequence of str
-        Windows, such as ``7d`` or ``month``; the total is always included.
-    run : int, optional
-        The run that the commits belong to.
-    """
-    wanted = {
-        window.name: window
-        for window in map(WindowScheme.from_name, dict.fromkeys((TOTAL, *names)))
-    }
-    while (written := _attempt(database, artifacts, dataset, wanted, run)) is None:
-        pass
-    return written
-
-
-def _attempt(
-    database: Database,
-    artifacts: Artifacts,
-    dataset: str,
-    wanted: Mapping[str, WindowScheme],
-    run: int | None,
-) -> int | None:
-    """Compute and write roll-ups; return None if another writer changed the dataset meanwhile."""
-    with database.read() as connection:
-        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
-        of = dataset_id(connection, dataset)
-        work = _work(connection, of, wanted)
-        statistics = _statistics(connection, of)
-        last = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
-    written = 0
-    outdated: set[str] = set()
-    try:
-        for start in range(0, len(statistics), _AT_ONCE):
-            some = statistics[start : start + _AT_ONCE]
-            with database.read() as connection:
-                maker = _RollupComputation(connection, artifacts, work, some)
-                results = list(maker.results())
-            written += database.write(
-                _RollupWriter(of, seen, run, work, some, results, maker).write
-            )
-            outdated |= maker.outdated
-    except _OvertakenError:
-        return None
-    if outdated:
-        more = f" (and {len(outdated) - 1} more)" if len(outdated) > 1 else ""
-        warnings.warn(f"{dataset}: {min(outdated)}{more}", RepositoryWarning, stacklevel=4)
-    database.write(lambda connection: _mark(connection, of, list(wanted), seen, last))
-    return written
-
-
-def _work(
-    connection: Connection, dataset: int, wanted: Mapping[str, WindowScheme]
-) -> dict[str, _Window]:
-    p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
-    query = (
-        sa.select(p.id, v.version, p.time, p.segment, v.table_schema_id, p.name)
-        .join_from(s.partition, s.partition_version)
-        .where(p.dataset_id == dataset, s.holds(s.partition_version))
-        .order_by(p.time.is_(None), p.time, p.name)
-    )
-    parts = [_Part(*row) for row in connection.execute(query)]
-    marks = sa.select(r.window_name, r.commit_id, r.analyzer_id).where(r.dataset_id == dataset)
-    marked = {row[0]: (row[1], row[2]) for row in connection.execute(marks)}
-    found = {}
-    for name, windows in wanted.items():
-        since, known = marked.get(name, (0, 0))
-        changed = _changed(connection, dataset, since)
-        some = parts if name == TOTAL else [part for part in parts if part.time is not None]
-        times = [part.time or END_OF_TIME for part in some]
-        every = windows.spans([END_OF_TIME] * len(some) if name == TOTAL else times)
-        touched = [part.id in changed for part in some]
-        anew = [span for span in every if any(touched[span.first : span.last])]
-        found[name] = _Window(windows, some, every, anew, known)
-    return found
-
-
-def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
-    """Return the partitions with new states, or new or superseded versions, since a commit."""
-    p, v, t = s.partition.c, s.partition_version.c, s.state.c
-    states = (
-        sa.select(t.partition_id)
-        .join_from(s.state, s.partition, p.id == t.partition_id)
-        .where(p.dataset_id == dataset, t.commit_id > since)
-        .distinct()
-    )
-    versions = (
-        sa.select(v.partition_id)
-        .join_from(s.partition_version, s.partition)
-        .where(p.dataset_id == dataset)
-        .where((v.commit_id > since) | (v.superseded_commit_id > since))
-    )
-    return {*connection.execute(states).scalars(), *connection.execute(versions).scalars()}
-
-
-def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
-    t = s.statistic.c
-    query = sa.select(t.id, t.segment).where(t.dataset_id == dataset).order_by(t.id)
-    return [(row[0], row[1]) for row in connection.execute(query)]
 
 
 def within(segment: str, of: str) -> bool:
@@ -240,7 +118,90 @@ def within(segment: str, of: str) -> bool:
     return of in {"", segment} or segment.startswith(f"{of}/")
 
 
-class _RollupComputation:
+class SlidingSum:
+    """Sliding-window sum of a queue of states by two stacks, at two additions a state.
+
+    States can be added but not subtracted. So there are two stacks: the older half holds suffix
+    sums, from each state to the half's end; the newer half holds its states and one sum. When the
+    older half is used up, the newer half is moved into it.
+
+    Examples
+    --------
+    >>> from tidegauge.analyzers.measures.counts import NumMatches
+    >>> queue = SlidingSum()
+    >>> for n in (1, 2, 4):
+    ...     queue.push(NumMatches(n))
+    >>> queue.drop()
+    >>> queue.total()
+    NumMatches(num_matches=6)
+    """
+
+    def __init__(self) -> None:
+        self._old: list[AnyState] = []  # suffix sums; the last covers all of the older half
+        self._new: list[AnyState] = []
+        self._sum: AnyState | None = None  # of the newer half
+
+    def push(self, state: State) -> None:
+        """Add a state at the end."""
+        self._new.append(state)
+        self._sum = state if self._sum is None else self._sum + state
+
+    def drop(self) -> None:
+        """Drop the oldest state."""
+        if not self._old:
+            total: AnyState | None = None
+            for state in reversed(self._new):
+                total = state if total is None else state + total
+                self._old.append(total)
+            self._new, self._sum = [], None
+        self._old.pop()
+
+    def total(self) -> State | None:
+        """Return the sum of the queue; None if it is empty."""
+        if not self._old:
+            return self._sum
+        old: State = self._old[-1]
+        return old if self._sum is None else old + self._sum
+
+
+def fold(
+    states: Sequence[State | None], spans: Sequence[WindowSpan], *, rolling: bool
+) -> Iterator[State | None]:
+    """Yield the sum of the states in each span; None where a span has no state.
+
+    Parameters
+    ----------
+    states : sequence of State or None
+        In order of time; None adds nothing.
+    spans : sequence of WindowSpan
+        With bounds that never decrease.
+    rolling : bool
+        True if spans overlap, so that sums are worth keeping.
+    """
+    if not rolling:
+        for span in spans:
+            yield merged([state for state in states[span.first : span.last] if state is not None])
+        return
+    queue, first, last = SlidingSum(), 0, 0
+    for span in spans:
+        if span.first >= last:
+            queue, first, last = SlidingSum(), span.first, span.first
+        for state in states[last : span.last]:
+            if state is not None:
+                queue.push(state)
+        for state in states[first : span.first]:
+            if state is not None:
+                queue.drop()
+        first, last = span.first, span.last
+        yield queue.total()
+
+
+def merged(states: Sequence[State]) -> State | None:
+    """Return the sum of states of one type; None for an empty sequence."""
+    return type(states[0]).merge(states) if states else None
+
+
+class RollupComputation:
     """Computes the window metrics of some statistics.
 
     Attributes
@@ -261,7 +222,7 @@ class _RollupComputation:
         self,
         connection: Connection,
         artifacts: Artifacts,
-        work: Mapping[str, _Window],
+        work: Mapping[str, RollupWindow],
         statistics: Sequence[tuple[int, str]],
     ) -> None:
         self.connection, self.artifacts, self.work = connection, artifacts, work
@@ -271,11 +232,12 @@ class _RollupComputation:
         self.kept: dict[tuple[int, str, datetime], str] = {}
         self.outdated: set[str] = set()
         self.obsolete: list[tuple[int, str]] = []
-        self._within: dict[tuple[str, str], list[_Part]] = {}
+        self._within: dict[tuple[str, str], list[Part]] = {}
         self._generations = Generations(connection)
         self._versions_by_statistic: dict[int, dict[int, int]] = {}
 
-    def results(self) -> Iterator[_RollupResult]:
+    def results(self) -> Iterator[RollupResult]:
+        """Yield the metrics of all analyzers over the windows to compute."""
         for statistic, segment in self.statistics:
             analyzers = self.analyzers.get(statistic, ())
             for name, window in self.work.items():
@@ -290,14 +252,14 @@ class _RollupComputation:
                     own = _respanned(window.parts, of, spans)
                     yield from self._windows(statistic, analyzers, window.windows, of, own)
 
-    def _parts(self, segment: str, name: str) -> list[_Part]:
+    def _parts(self, segment: str, name: str) -> list[Part]:
         """Return the partitions of a window name whose segment contains the given one."""
         if (segment, name) not in self._within:
             some = [part for part in self.work[name].parts if within(segment, part.segment)]
             self._within[segment, name] = some
         return self._within[segment, name]
 
-    def _spans(self, statistic: int, window: _Window) -> list[WindowSpan]:
+    def _spans(self, statistic: int, window: RollupWindow) -> list[WindowSpan]:
         """Return the spans to compute for a statistic.
 
         A span in which states were cleaned away is left as it is. If one of its partitions changed, a
@@ -360,7 +322,7 @@ class _RollupComputation:
         analyzers = self.analyzers.get(statistic)
         return analyzers[0][1] if analyzers else None
 
-    def _generation_by_part(self, statistic: int, parts: Sequence[_Part]) -> dict[int, str]:
+    def _generation_by_part(self, statistic: int, parts: Sequence[Part]) -> dict[int, str]:
         schemas = {part.schema for part in parts}
         generations = self._generations.find(self._analyzer_of(statistic), schemas)
         return {part.id: generations[part.schema] for part in parts}
@@ -370,9 +332,9 @@ class _RollupComputation:
         statistic: int,
         analyzers: Sequence[tuple[int, AnyAnalyzer]],
         windows: WindowScheme,
-        parts: Sequence[_Part],
+        parts: Sequence[Part],
         spans: Sequence[WindowSpan],
-    ) -> Iterator[_RollupResult]:
+    ) -> Iterator[RollupResult]:
         bounds = (min(x.first for x in spans), max(x.last for x in spans)) if spans else (0, 0)
         needed = {part.id: part.version for part in parts[slice(*bounds)]}
         states, errors = self._states(statistic, needed)
@@ -398,9 +360,9 @@ class _RollupComputation:
         self,
         statistic: int,
         analyzers: Sequence[tuple[int, AnyAnalyzer]],
-        parts: Sequence[_Part],
+        parts: Sequence[Part],
         span: WindowSpan,
-    ) -> Iterator[_RollupResult]:
+    ) -> Iterator[RollupResult]:
         members, notes = self._members_of_total(statistic, parts)
         versions = {part.id: part.version for part in members}
         problem: MetricError | None = None
@@ -444,8 +406,8 @@ class _RollupComputation:
         yield from _results(analyzers, total, problem, place, "; ".join(notes) or None)
 
     def _members_of_total(
-        self, statistic: int, parts: Sequence[_Part]
-    ) -> tuple[Sequence[_Part], list[str]]:
+        self, statistic: int, parts: Sequence[Part]
+    ) -> tuple[Sequence[Part], list[str]]:
         """Return the partitions of the newest state's generation, and what they leave out."""
         generations = self._generation_by_part(statistic, parts)
         if len(set(generations.values())) <= 1:
@@ -467,7 +429,7 @@ class _RollupComputation:
         return members, [f"leaves out {partitions_text(len(others))}: {text}"]
 
     def _removed_base(
-        self, statistic: int, members: Sequence[_Part]
+        self, statistic: int, members: Sequence[Part]
     ) -> tuple[State, dict[int, int]] | None:
         """Return the added-up removed states of the members' generation, unless all are there again."""
         stored = self._stored_versions(statistic) if self._removed_folds(statistic) else {}
@@ -545,7 +507,7 @@ class _RollupComputation:
 
 
 def _respanned(
-    parts: Sequence[_Part], of: Sequence[_Part], spans: Sequence[WindowSpan]
+    parts: Sequence[Part], of: Sequence[Part], spans: Sequence[WindowSpan]
 ) -> list[WindowSpan]:
     """Re-index spans from all partitions to some of them, dropping spans that become empty."""
     if len(parts) == len(of):
@@ -571,7 +533,7 @@ def _missing(missing: int, of: int) -> MetricError | None:
 
 def _window_totals(
     states: Mapping[int, State],
-    parts: Sequence[_Part],
+    parts: Sequence[Part],
     spans: Sequence[WindowSpan],
     generations: Mapping[int, str],
     *,
@@ -615,200 +577,10 @@ def _results(
     problem: MetricError | None,
     where: tuple[str, WindowSpan, datetime | None, str],
     note: str | None = None,
-) -> Iterator[_RollupResult]:
+) -> Iterator[RollupResult]:
     for number, analyzer in analyzers:
         if problem is None:
             metric = analyzer.compute_metric_from(total)
         else:
             metric = analyzer.to_failure_metric(problem)
-        yield _RollupResult(number, analyzer, metric, *where, note)
-
-
-_ROLLUP = (
-    "series_id",
-    "window_name",
-    "window_end",
-    "commit_id",
-    "window_start",
-    "newest_at",
-    *OUTCOME,
-    "input_set_id",
-)
-
-
-_StoredRollup = tuple[int, Row]
-"""The statistic and the columns of a stored roll-up after its key and commit."""
-
-
-def _with_note(
-    values: tuple[float | None, str, float | None, str | None], note: str | None
-) -> tuple[float | None, str, float | None, str | None]:
-    """Return an outcome as stored, with a note unless it has an error."""
-    value, status, weight, error = values
-    return value, status, weight, note if status not in {"failed", "empty"} else error
-
-
-ERROR_COLUMN = 2 + OUTCOME.index("error")
-"""Position of the error or note in the columns of a roll-up after its key and commit."""
-NOT_CURRENT = "cleaned away"
-"""Words in the notes on values that do not show a partition as it is now."""
-
-
-class _RollupWriter:
-    """Writes the differences from the stored roll-ups in one transaction."""
-
-    def __init__(
-        self,
-        dataset: int,
-        seen: int,
-        run: int | None,
-        work: Mapping[str, _Window],
-        statistics: Sequence[tuple[int, str]],
-        results: Sequence[_RollupResult],
-        maker: _RollupComputation,
-    ) -> None:
-        self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
-        self.statistics, self.results, self.maker = statistics, results, maker
-
-    def write(self, connection: Connection) -> int:
-        lock_clock(connection)
-        _require_unchanged(connection, self.dataset, self.seen)
-        stored = self._stored(connection)
-        made = self._rows(connection) | self._kept_rows(stored)
-        current = {key: row for key, (_, row) in stored.items()}
-        changed = [key for key, row in made.items() if current.get(key) != row]
-        self.maker.outdated |= {
-            f"the roll-up {key[1]!r} {error}"
-            for key in changed
-            if (error := made[key][ERROR_COLUMN])
-            and NOT_CURRENT in error
-            and (key not in current or current[key][ERROR_COLUMN] != error)
-        }
-        ended = [key for key in stored if key not in made or key in set(changed)]
-        if not changed and not ended and not self.maker.folds and not self.maker.obsolete:
-            return 0
-        commit, _ = next_commit(connection, self.run)
-        self._end(connection, ended, commit)
-        rows = [(*key, commit, *made[key]) for key in sorted(changed)]
-        insert_rows(connection, s.rollup, _ROLLUP, rows)
-        self._keep_folds(connection, commit)
-        for statistic, name in self.maker.obsolete:
-            f = s.folded_state.c
-            own = (f.statistic_id == statistic) & (f.fold == name)
-            connection.execute(sa.delete(s.folded_state).where(own))
-        return len(rows)
-
-    def _rows(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
-        flat = [(r, metric) for r in self.results for metric in flatten(r.metric)]
-        series = Dimensions(connection, self.dataset).series(
-            {(r.analyzer_id, m.name, m.instance): (r.analyzer, m) for r, m in flat}
-        )
-        sets = _input_sets(connection, {r.inputs for r in self.results})
-        return {
-            (series[r.analyzer_id, m.name, m.instance], r.window, r.span.end): (
-                r.span.start,
-                r.newest,
-                *_with_note(outcome(m), r.note),
-                sets[r.inputs],
-            )
-            for r, m in flat
-        }
-
-    def _kept_rows(
-        self, stored: Mapping[tuple[int, str, datetime], _StoredRollup]
-    ) -> dict[tuple[int, str, datetime], Row]:
-        """Return the rows of windows that keep their values, with the notes that say why."""
-        rows: dict[tuple[int, str, datetime], Row] = {}
-        for key, (statistic, row) in stored.items():
-            note = self.maker.kept.get((statistic, *key[1:]))
-            if note is not None:
-                start, newest, value, status, weight, error, inputs = row
-                rows[key] = (
-                    start,
-                    newest,
-                    *_with_note((value, status, weight, error), note),
-                    inputs,
-                )
-        return rows
-
-    def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], _StoredRollup]:
-        """Return the current rows of these statistics in the windows that are computed or kept."""
-        u, a, e = s.rollup, s.analyzer.c, s.series.c
-        found = {}
-        for some in chunks([statistic for statistic, _ in self.statistics]):
-            query = (
-                sa.select(a.statistic_id, *(u.c[c] for c in _ROLLUP))
-                .join_from(u, s.series, e.id == u.c.series_id)
-                .join(s.analyzer)
-                .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
-            )
-            for statistic, series, name, end, _, *row in connection.execute(query):
-                known = (statistic, name, end) in self.maker.kept
-                if known or end in self.maker.ends[statistic, name]:
-                    found[series, name, end] = (statistic, tuple(row))
-        return found
-
-    def _end(
-        self, connection: Connection, keys: Sequence[tuple[int, str, datetime]], commit: int
-    ) -> None:
-        if keys:
-            u = s.rollup
-            change = (
-                sa.update(u)
-                .where(
-                    u.c.series_id == sa.bindparam("of_series"),
-                    u.c.window_name == sa.bindparam("of_window"),
-                    u.c.window_end == sa.bindparam("of_end"),
-                    s.holds(u),
-                )
-                .values(superseded_commit_id=commit)
-            )
-            named = [dict(zip(("of_series", "of_window", "of_end"), k, strict=True)) for k in keys]
-            connection.execute(change, named)
-
-    def _keep_folds(self, connection: Connection, commit: int) -> None:
-        keep_folds(connection, self.maker.artifacts, TOTAL, self.maker.folds, commit)
-
-
-def keep_folds(
-    connection: Connection,
-    artifacts: Artifacts,
-    name: str,
-    folds: Sequence[tuple[int, State, str]],
-    commit: int,
-) -> None:
-    """Store folded states (statistic, state, inputs), replacing earlier ones of the same name."""
-    sets = _input_sets(connection, {inputs for _, _, inputs in folds})
-    rows = []
-    for statistic, state, inputs in sorted(folds, key=lambda of: of[0]):
-        p = artifacts.pack(state)
-        content = (p.tag, p.payload, p.artifact, p.checksum)
-        rows.append((statistic, name, *content, sets[inputs], commit))
-    columns = (
-        "statistic_id",
-        "fold",
-        "tag",
-        "payload",
-        "artifact",
-        "checksum",
-        "input_set_id",
-        "commit_id",
-    )
-    upsert(connection, s.folded_state, columns, rows)
-
-
-def _input_sets(connection: Connection, inputs: set[str]) -> dict[str, int]:
-    ids = hashed_ids(connection, s.input_set, "inputs", {key_of(text): text for text in inputs})
-    return {text: ids[key_of(text)] for text in inputs}
-
-
-def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
-    """Raise `_OvertakenError` if the dataset changed after its states were read."""
-    if _changed(connection, dataset, seen):
-        raise _OvertakenError
-
-
-def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int, last: int) -> None:
-    rows = [(dataset, name, seen, last) for name in sorted(names)]
-    columns = ("dataset_id", "window_name", "commit_id", "analyzer_id")
-    upsert(connection, s.rolled, columns, rows)
+        yield RollupResult(number, analyzer, metric, *where, note)

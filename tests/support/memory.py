@@ -16,8 +16,7 @@ from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
-from tidegauge.repository.rollups.compute import within
-from tidegauge.repository.rollups.folding import merged
+from tidegauge.repository.rollups.compute import merged, within
 from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.facts import Facts

@@ -331,7 +331,7 @@ def metrics(
             if window is None:
                 rows = read_facts(connection, of, query, when).records()
             else:
-                from tidegauge.repository.rollups.reading import rollup_rows
+                from tidegauge.repository.rollups.stored_rollups import rollup_rows
 
                 rows = rollup_rows(connection, of, window, query, when)
     shown = [

@@ -1,0 +1,426 @@
+"""Stored roll-ups: update them from states that changed, and read them.
+
+Only windows that contain a partition whose states changed since the last roll-up are recomputed.
+Results are compared with the stored ones and only differences are written, so a roll-up can be
+interrupted anywhere and restarted.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tidegauge.analyzers.core.errors import (
+    HistoryError,
+    RepositoryWarning,
+)
+from tidegauge.analyzers.core.metric import flatten
+from tidegauge.analyzers.core.registry import key_of
+from tidegauge.analyzers.core.state import State
+from tidegauge.repository.rollups.compute import (
+    NOT_CURRENT,
+    Part,
+    RollupComputation,
+    RollupResult,
+    RollupWindow,
+)
+from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
+from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
+from tidegauge.repository.store.database import Database, lock_clock, next_commit
+from tidegauge.repository.store.dimensions import Dimensions
+from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
+from tidegauge.repository.store.rows import number_of
+from tidegauge.repository.store.stored_states import (
+    TOTAL,
+    Artifacts,
+)
+from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+_AT_ONCE = 200
+"""Number of statistics whose states are held in memory, and written in one transaction."""
+
+
+class _OvertakenError(Exception):
+    """Another writer changed the dataset after its states were read."""
+
+
+def roll_up(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    names: Sequence[str],
+    run: int | None = None,
+) -> int:
+    """Update the total and some windows of a dataset; return the number of metrics written.
+
+    Parameters
+    ----------
+    database : Database
+    artifacts : Artifacts
+    dataset : str
+    names : sequence of str
+        Windows, such as ``7d`` or ``month``; the total is always included.
+    run : int, optional
+        The run that the commits belong to.
+    """
+    wanted = {
+        window.name: window
+        for window in map(WindowScheme.from_name, dict.fromkeys((TOTAL, *names)))
+    }
+    while (written := _attempt(database, artifacts, dataset, wanted, run)) is None:
+        pass
+    return written
+
+
+def _attempt(
+    database: Database,
+    artifacts: Artifacts,
+    dataset: str,
+    wanted: Mapping[str, WindowScheme],
+    run: int | None,
+) -> int | None:
+    """Compute and write roll-ups; return None if another writer changed the dataset meanwhile."""
+    with database.read() as connection:
+        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        of = dataset_id(connection, dataset)
+        work = _work(connection, of, wanted)
+        statistics = _statistics(connection, of)
+        last = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
+    written = 0
+    outdated: set[str] = set()
+    try:
+        for start in range(0, len(statistics), _AT_ONCE):
+            some = statistics[start : start + _AT_ONCE]
+            with database.read() as connection:
+                maker = RollupComputation(connection, artifacts, work, some)
+                results = list(maker.results())
+            written += database.write(
+                _RollupWriter(of, seen, run, work, some, results, maker).write
+            )
+            outdated |= maker.outdated
+    except _OvertakenError:
+        return None
+    if outdated:
+        more = f" (and {len(outdated) - 1} more)" if len(outdated) > 1 else ""
+        warnings.warn(f"{dataset}: {min(outdated)}{more}", RepositoryWarning, stacklevel=4)
+    database.write(lambda connection: _mark(connection, of, list(wanted), seen, last))
+    return written
+
+
+def _work(
+    connection: Connection, dataset: int, wanted: Mapping[str, WindowScheme]
+) -> dict[str, RollupWindow]:
+    p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
+    query = (
+        sa.select(p.id, v.version, p.time, p.segment, v.table_schema_id, p.name)
+        .join_from(s.partition, s.partition_version)
+        .where(p.dataset_id == dataset, s.holds(s.partition_version))
+        .order_by(p.time.is_(None), p.time, p.name)
+    )
+    parts = [Part(*row) for row in connection.execute(query)]
+    marks = sa.select(r.window_name, r.commit_id, r.analyzer_id).where(r.dataset_id == dataset)
+    marked = {row[0]: (row[1], row[2]) for row in connection.execute(marks)}
+    found = {}
+    for name, windows in wanted.items():
+        since, known = marked.get(name, (0, 0))
+        changed = _changed(connection, dataset, since)
+        some = parts if name == TOTAL else [part for part in parts if part.time is not None]
+        times = [part.time or END_OF_TIME for part in some]
+        every = windows.spans([END_OF_TIME] * len(some) if name == TOTAL else times)
+        touched = [part.id in changed for part in some]
+        anew = [span for span in every if any(touched[span.first : span.last])]
+        found[name] = RollupWindow(windows, some, every, anew, known)
+    return found
+
+
+def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
+    """Return the partitions with new states, or new or superseded versions, since a commit."""
+    p, v, t = s.partition.c, s.partition_version.c, s.state.c
+    states = (
+        sa.select(t.partition_id)
+        .join_from(s.state, s.partition, p.id == t.partition_id)
+        .where(p.dataset_id == dataset, t.commit_id > since)
+        .distinct()
+    )
+    versions = (
+        sa.select(v.partition_id)
+        .join_from(s.partition_version, s.partition)
+        .where(p.dataset_id == dataset)
+        .where((v.commit_id > since) | (v.superseded_commit_id > since))
+    )
+    return {*connection.execute(states).scalars(), *connection.execute(versions).scalars()}
+
+
+def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
+    t = s.statistic.c
+    query = sa.select(t.id, t.segment).where(t.dataset_id == dataset).order_by(t.id)
+    return [(row[0], row[1]) for row in connection.execute(query)]
+
+
+_ROLLUP = (
+    "series_id",
+    "window_name",
+    "window_end",
+    "commit_id",
+    "window_start",
+    "newest_at",
+    *OUTCOME,
+    "input_set_id",
+)
+
+
+_StoredRollup = tuple[int, Row]
+"""The statistic and the columns of a stored roll-up after its key and commit."""
+
+
+def _with_note(
+    values: tuple[float | None, str, float | None, str | None], note: str | None
+) -> tuple[float | None, str, float | None, str | None]:
+    """Return an outcome as stored, with a note unless it has an error."""
+    value, status, weight, error = values
+    return value, status, weight, note if status not in {"failed", "empty"} else error
+
+
+ERROR_COLUMN = 2 + OUTCOME.index("error")
+"""Position of the error or note in the columns of a roll-up after its key and commit."""
+
+
+class _RollupWriter:
+    """Writes the differences from the stored roll-ups in one transaction."""
+
+    def __init__(
+        self,
+        dataset: int,
+        seen: int,
+        run: int | None,
+        work: Mapping[str, RollupWindow],
+        statistics: Sequence[tuple[int, str]],
+        results: Sequence[RollupResult],
+        maker: RollupComputation,
+    ) -> None:
+        self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
+        self.statistics, self.results, self.maker = statistics, results, maker
+
+    def write(self, connection: Connection) -> int:
+        lock_clock(connection)
+        _require_unchanged(connection, self.dataset, self.seen)
+        stored = self._stored(connection)
+        made = self._rows(connection) | self._kept_rows(stored)
+        current = {key: row for key, (_, row) in stored.items()}
+        changed = [key for key, row in made.items() if current.get(key) != row]
+        self.maker.outdated |= {
+            f"the roll-up {key[1]!r} {error}"
+            for key in changed
+            if (error := made[key][ERROR_COLUMN])
+            and NOT_CURRENT in error
+            and (key not in current or current[key][ERROR_COLUMN] != error)
+        }
+        ended = [key for key in stored if key not in made or key in set(changed)]
+        if not changed and not ended and not self.maker.folds and not self.maker.obsolete:
+            return 0
+        commit, _ = next_commit(connection, self.run)
+        self._end(connection, ended, commit)
+        rows = [(*key, commit, *made[key]) for key in sorted(changed)]
+        insert_rows(connection, s.rollup, _ROLLUP, rows)
+        self._keep_folds(connection, commit)
+        for statistic, name in self.maker.obsolete:
+            f = s.folded_state.c
+            own = (f.statistic_id == statistic) & (f.fold == name)
+            connection.execute(sa.delete(s.folded_state).where(own))
+        return len(rows)
+
+    def _rows(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
+        flat = [(r, metric) for r in self.results for metric in flatten(r.metric)]
+        series = Dimensions(connection, self.dataset).series(
+            {(r.analyzer_id, m.name, m.instance): (r.analyzer, m) for r, m in flat}
+        )
+        sets = _input_sets(connection, {r.inputs for r in self.results})
+        return {
+            (series[r.analyzer_id, m.name, m.instance], r.window, r.span.end): (
+                r.span.start,
+                r.newest,
+                *_with_note(outcome(m), r.note),
+                sets[r.inputs],
+            )
+            for r, m in flat
+        }
+
+    def _kept_rows(
+        self, stored: Mapping[tuple[int, str, datetime], _StoredRollup]
+    ) -> dict[tuple[int, str, datetime], Row]:
+        """Return the rows of windows that keep their values, with the notes that say why."""
+        rows: dict[tuple[int, str, datetime], Row] = {}
+        for key, (statistic, row) in stored.items():
+            note = self.maker.kept.get((statistic, *key[1:]))
+            if note is not None:
+                start, newest, value, status, weight, error, inputs = row
+                rows[key] = (
+                    start,
+                    newest,
+                    *_with_note((value, status, weight, error), note),
+                    inputs,
+                )
+        return rows
+
+    def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], _StoredRollup]:
+        """Return the current rows of these statistics in the windows that are computed or kept."""
+        u, a, e = s.rollup, s.analyzer.c, s.series.c
+        found = {}
+        for some in chunks([statistic for statistic, _ in self.statistics]):
+            query = (
+                sa.select(a.statistic_id, *(u.c[c] for c in _ROLLUP))
+                .join_from(u, s.series, e.id == u.c.series_id)
+                .join(s.analyzer)
+                .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
+            )
+            for statistic, series, name, end, _, *row in connection.execute(query):
+                known = (statistic, name, end) in self.maker.kept
+                if known or end in self.maker.ends[statistic, name]:
+                    found[series, name, end] = (statistic, tuple(row))
+        return found
+
+    def _end(
+        self, connection: Connection, keys: Sequence[tuple[int, str, datetime]], commit: int
+    ) -> None:
+        if keys:
+            u = s.rollup
+            change = (
+                sa.update(u)
+                .where(
+                    u.c.series_id == sa.bindparam("of_series"),
+                    u.c.window_name == sa.bindparam("of_window"),
+                    u.c.window_end == sa.bindparam("of_end"),
+                    s.holds(u),
+                )
+                .values(superseded_commit_id=commit)
+            )
+            named = [dict(zip(("of_series", "of_window", "of_end"), k, strict=True)) for k in keys]
+            connection.execute(change, named)
+
+    def _keep_folds(self, connection: Connection, commit: int) -> None:
+        keep_folds(connection, self.maker.artifacts, TOTAL, self.maker.folds, commit)
+
+
+def keep_folds(
+    connection: Connection,
+    artifacts: Artifacts,
+    name: str,
+    folds: Sequence[tuple[int, State, str]],
+    commit: int,
+) -> None:
+    """Store folded states (statistic, state, inputs), replacing earlier ones of the same name."""
+    sets = _input_sets(connection, {inputs for _, _, inputs in folds})
+    rows = []
+    for statistic, state, inputs in sorted(folds, key=lambda of: of[0]):
+        p = artifacts.pack(state)
+        content = (p.tag, p.payload, p.artifact, p.checksum)
+        rows.append((statistic, name, *content, sets[inputs], commit))
+    columns = (
+        "statistic_id",
+        "fold",
+        "tag",
+        "payload",
+        "artifact",
+        "checksum",
+        "input_set_id",
+        "commit_id",
+    )
+    upsert(connection, s.folded_state, columns, rows)
+
+
+def _input_sets(connection: Connection, inputs: set[str]) -> dict[str, int]:
+    ids = hashed_ids(connection, s.input_set, "inputs", {key_of(text): text for text in inputs})
+    return {text: ids[key_of(text)] for text in inputs}
+
+
+def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
+    """Raise `_OvertakenError` if the dataset changed after its states were read."""
+    if _changed(connection, dataset, seen):
+        raise _OvertakenError
+
+
+def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int, last: int) -> None:
+    rows = [(dataset, name, seen, last) for name in sorted(names)]
+    columns = ("dataset_id", "window_name", "commit_id", "analyzer_id")
+    upsert(connection, s.rolled, columns, rows)
+
+
+def rolled_windows(connection: Connection, dataset: str) -> list[str]:
+    """Return the names of the windows for which a dataset has roll-ups."""
+    r = s.rolled.c
+    query = sa.select(r.window_name).where(r.dataset_id == dataset_id(connection, dataset))
+    return sorted(connection.execute(query).scalars())
+
+
+def rollup_rows(
+    connection: Connection, dataset: str, window: str, query: MetricQuery, as_of: AsOf = None
+) -> list[Mapping[str, Any]]:
+    """Return roll-ups as rows like those of `Repository.metrics`.
+
+    Raises
+    ------
+    HistoryError
+        If no roll-ups are stored for the window.
+    """
+    name = WindowScheme.from_name(window).name
+    of, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
+    there = rolled_windows(connection, dataset)
+    if name not in there:
+        msg = (
+            f"no roll-ups {window!r} are kept of {dataset!r} (there are: {', '.join(there) or 'none'});"
+            f" name it in the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
+        )
+        raise HistoryError(msg)
+    a, e, u = s.analyzer.c, s.series.c, s.rollup
+    moment = sa.func.coalesce(u.c.newest_at, u.c.window_end, type_=s.UtcDateTime())
+    span = [moment >= t for t in (query.window.since,) if t is not None]
+    span += [moment <= t for t in (query.window.until,) if t is not None]
+    select = (
+        sa.select(
+            a.segment,
+            e.entity,
+            e.name,
+            e.instance,
+            a.text.label("analyzer"),
+            u.c.window_start,
+            u.c.window_end,
+            u.c.newest_at,
+            *(u.c[c] for c in OUTCOME),
+            s.commit.c.run_id,
+            s.commit.c.committed_at,
+        )
+        .join_from(u, s.series, e.id == u.c.series_id)
+        .join(s.analyzer)
+        .join(s.commit, s.commit.c.id == u.c.commit_id)
+        .where(a.dataset_id == of, u.c.window_name == name, s.holds(u, commit), *span)
+        .where(query.series_condition())
+        .order_by(u.c.window_end, e.name, e.instance, e.id)
+    )
+    return [
+        {
+            **row._asdict(),
+            "dataset": dataset,
+            "partition": _label(row.window_start, row.window_end),
+            "time": row.newest_at,
+            "value": number_of(row.value, row.status),
+            "version": None,
+            "analyzed_at": row.committed_at,
+        }
+        for row in connection.execute(select)
+    ]
+
+
+def _label(start: datetime | None, end: datetime) -> str:
+    if start is None:
+        return TOTAL
+    days = start.time() == end.time() == datetime.min.time()
+    shown = [t.strftime("%Y-%m-%d" if days else "%Y-%m-%dT%H:%M") for t in (start, end)]
+    return "/".join(shown)
