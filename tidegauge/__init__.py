@@ -10,7 +10,7 @@ importing the package loads neither Spark nor pandas.
 
 import lazy_loader
 
-from tidegauge.display.signatures import with_hints
+from tidegauge.display.hints import with_hints
 
 __version__ = "0.1.0"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
-from tidegauge.analysis import open_source, privacy_of
+from tidegauge.analysis import open_source
 from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import NoSuchColumnError
 from tidegauge.analyzers.core.formatting import for_yaml, one_line
@@ -55,7 +55,7 @@ from tidegauge.analyzers.scan.scan import metric_of, scan
 from tidegauge.analyzers.scan.spark_errors import explained_read_errors
 from tidegauge.files.yaml_file import relative_to
 from tidegauge.repository.store.frames import columns, frame_of
-from tidegauge.suite import Suite
+from tidegauge.suite import Suite, privacy_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegauge.analyzers.core.analyzer import ANALYZERS, Analyzer, AnyAnalyzer
 from tidegauge.analyzers.core.errors import HistoryError, SuiteError, UnknownNameError
 from tidegauge.analyzers.core.formatting import Markup, plural
 from tidegauge.analyzers.core.partitions import MAX_SEGMENTS, TimeFormat
+from tidegauge.analyzers.core.privacy import Privacy
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.display.html import Rows, card, heading, pairs, table
 from tidegauge.notifications.sinks import redact
+from tidegauge.repository.detectors.inputs import DATES, Calendar, check_calendar
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
-from tidegauge.repository.detectors.training import DATES, Calendar, check_calendar
+from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.windows import WindowScheme
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import FailParserCountPolicy
@@ -207,6 +209,13 @@ class Suite:
             stored["dqm"] = DQM.from_identity(stored["dqm"])
         stored["monitors"] = [Monitor.from_dict(monitor) for monitor in stored["monitors"]]
         return cls(**stored)
+
+
+def privacy_of(suite: Suite, table: str | None, tags: Mapping[str, str] | None = None) -> Privacy:
+    """Return the private columns of a table: those of its suite and of the configuration file."""
+    configured = privacy_settings()
+    named = replace(configured, columns=(*configured.columns, *suite.private))
+    return named.of(suite.dataset, table, tags=suite.tags if tags is None else tags)
 
 
 def _sensitivity(given: str) -> Sensitivity:

@@ -11,6 +11,7 @@ are the same hash.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -260,17 +261,45 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
 
 
 SMALLEST_LG_K, LARGEST_LG_K = 5, 20
-SUMMARY_BYTES = 5
-"""Of an entry: see `tuple_serde`."""
+_SUMMARY = struct.Struct("<iB")
+"""Of an entry: a count, and the mode in which Spark adds counts."""
+SUMMARY_BYTES = _SUMMARY.size
 _TUPLES_HEAD, _TUPLES_FIRST_HEAD = struct.Struct("<qBB"), struct.Struct("<qB")
+
+
+def tuple_serializer() -> Any:
+    """Return a new serializer of Spark's counts."""
+    return _tuple_serializer_class()()
+
+
+@functools.cache
+def _tuple_serializer_class() -> type:
+    """Return the serializer's class, whose base class is imported only when it is needed."""
+    from datasketches import PyObjectSerDe
+
+    class SingleOrRepeatedSerDe(PyObjectSerDe):  # type: ignore[misc]  # the package has no types
+        """Serializer of Spark's counts that keeps only whether a count is 1 or more than 1."""
+
+        def get_size(self, item: int) -> int:
+            """Return the size of a summary in bytes."""
+            return _SUMMARY.size
+
+        def to_bytes(self, item: int) -> bytes:
+            """Serialize a summary."""
+            return _SUMMARY.pack(min(item, 2), 0)
+
+        def from_bytes(self, data: bytes, offset: int) -> tuple[int, int]:
+            """Deserialize a summary; return it with its size in bytes."""
+            count, _ = _SUMMARY.unpack_from(data, offset)
+            return (1 if count == 1 else 2), _SUMMARY.size
+
+    return SingleOrRepeatedSerDe
 
 
 def _read_tuples(sketch: bytes) -> compact_tuple_sketch:
     from datasketches import compact_tuple_sketch
 
-    from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
-
-    return compact_tuple_sketch.deserialize(bytes(sketch), SingleOrRepeatedSerDe())
+    return compact_tuple_sketch.deserialize(bytes(sketch), tuple_serializer())
 
 
 @register_state("tuple/2")
@@ -324,12 +353,10 @@ class TupleState(State):
     ) -> Self:
         from datasketches import AccumulatorPolicy, tuple_union
 
-        from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
-
         union = tuple_union(AccumulatorPolicy(), lg_k)
         for sketch in sketches:
             union.update(sketch)
-        sketch = union.get_result().serialize(SingleOrRepeatedSerDe())
+        sketch = union.get_result().serialize(tuple_serializer())
         return cls(sketch, count, lg_k, hashing)
 
     def sample(self) -> tuple[int, int, float]:

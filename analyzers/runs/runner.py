@@ -58,11 +58,11 @@ from tidegauge.analyzers.runs.recording import (
     measured_states,
     recording,
 )
-from tidegauge.analyzers.runs.unreadable import measure_readable
 from tidegauge.analyzers.scan.capabilities import SMALL_BYTES, plan_cost
 from tidegauge.analyzers.scan.grouping import most_frequent_values
 from tidegauge.analyzers.scan.plan import UNKNOWN, Expectation
 from tidegauge.analyzers.scan.scan import Group, Outcome, scan
+from tidegauge.analyzers.scan.spark_errors import measure_readable
 from tidegauge.analyzers.scan.user_sql import reads_tables, tables_read
 from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.sources import ListedPartition, Source, whole_fingerprint

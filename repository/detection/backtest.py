@@ -25,10 +25,15 @@ from tidegauge.repository.detectors.base import (
     PartitionDetector,
     PartitionLedger,
 )
-from tidegauge.repository.detectors.matrices import Matrix, group_by_segment, matrix
+from tidegauge.repository.detectors.inputs import (
+    Matrix,
+    TrainingLabels,
+    group_by_segment,
+    matrix,
+    suite_holidays,
+)
 from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
 from tidegauge.repository.detectors.seasonal import Seasonal, learned_seasons
-from tidegauge.repository.detectors.training import TrainingLabels, suite_holidays
 from tidegauge.repository.incidents.anomaly import Anomaly
 from tidegauge.repository.incidents.feedback import (
     FeedbackMatrix,

@@ -37,22 +37,20 @@ from tidegauge.repository.detection.findings import (
 )
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
 from tidegauge.repository.detectors.changes import Drift, VolatilityShift
-from tidegauge.repository.detectors.matrices import (
+from tidegauge.repository.detectors.inputs import (
+    DATES,
+    Calendar,
     Matrix,
+    TrainingLabels,
     grid_of,
     group_by_segment,
     matrix,
+    new_dates,
+    suite_holidays,
     to_datetime64,
 )
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.seasonal import Seasonal
-from tidegauge.repository.detectors.training import (
-    DATES,
-    Calendar,
-    TrainingLabels,
-    new_dates,
-    suite_holidays,
-)
 from tidegauge.repository.detectors.whole_partitions import (
     EmptyMetrics,
     Late,

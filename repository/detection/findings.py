@@ -20,10 +20,9 @@ from tidegauge.repository.detectors.base import (
     Reason,
     Scores,
 )
-from tidegauge.repository.detectors.matrices import Matrix
+from tidegauge.repository.detectors.inputs import Matrix, TrainingLabels
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import severity_steps, weights_of
-from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.incidents.grouping import write_incidents
 from tidegauge.repository.incidents.headline import direction, explain
 from tidegauge.repository.store import schema as s

@@ -22,10 +22,9 @@ from tidegauge.repository.detectors.base import (
     PartitionDetector,
     Scores,
 )
-from tidegauge.repository.detectors.matrices import extremes_of, times_of
+from tidegauge.repository.detectors.inputs import TrainingLabels, extremes_of, times_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import RULES
-from tidegauge.repository.detectors.training import TrainingLabels
 from tidegauge.repository.numerics.arrays import CAP
 from tidegauge.repository.store.rows import PartitionRow, SeriesRow
 

@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.repository.detectors.base import History, PartitionLedger
-from tidegauge.repository.detectors.matrices import group_by_segment, times_of, to_datetime64
+from tidegauge.repository.detectors.inputs import group_by_segment, times_of, to_datetime64
 from tidegauge.repository.detectors.rules import RULES
 from tidegauge.repository.detectors.whole_partitions import MIN_PARTITIONS, Late, delays_of, gaps
 from tidegauge.repository.incidents.listing import anomaly_rows

@@ -34,7 +34,7 @@ from tidegauge.analyzers.core.partitions import (
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.repository.detection.detect import stored_suite
 from tidegauge.repository.detection.judge import UNSTORED_ID, JudgedSeries, PointJudge
-from tidegauge.repository.detectors.training import TrainingLabels, suite_holidays
+from tidegauge.repository.detectors.inputs import TrainingLabels, suite_holidays
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.facts import FactDimensions, dimensions_of, read_facts
 from tidegauge.repository.store.labels import training_labels

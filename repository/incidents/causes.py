@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from tidegauge.analyzers.core.formatting import measured, plain, plural
 from tidegauge.analyzers.core.metric import subject, written_scale
 from tidegauge.analyzers.core.registry import Rendered
-from tidegauge.repository.detectors.matrices import Matrix, grid_of, group_by_segment, matrix
+from tidegauge.repository.detectors.inputs import Matrix, grid_of, group_by_segment, matrix
 from tidegauge.repository.detectors.whole_partitions import list_changes, schema_changes
 from tidegauge.repository.incidents.contributions import (
     PART_COLUMNS,

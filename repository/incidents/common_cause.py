@@ -21,9 +21,9 @@ from weakref import WeakKeyDictionary
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import one_line, plain, plural
+from tidegauge.repository.incidents.anomaly import span, step_of
 from tidegauge.repository.incidents.context import upstreams
 from tidegauge.repository.incidents.listing import incident_rows
-from tidegauge.repository.incidents.periods import span, step_of
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.listing import tags_of_datasets
 from tidegauge.repository.store.queries import AsOf, Window, commit_as_of

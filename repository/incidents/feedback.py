@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sqlalchemy as sa
 
-from tidegauge.repository.detectors.training import mark
+from tidegauge.repository.detectors.inputs import mark
 from tidegauge.repository.incidents.listing import anomaly_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.labels import training_labels

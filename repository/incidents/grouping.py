@@ -16,12 +16,18 @@ import numpy as np
 import sqlalchemy as sa
 
 from tidegauge.analyzers.core.formatting import plain
-from tidegauge.repository.detectors.matrices import to_datetime64
+from tidegauge.repository.detectors.inputs import TrainingLabels, to_datetime64
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
-from tidegauge.repository.detectors.training import TrainingLabels
-from tidegauge.repository.incidents.anomaly import Anomaly, exceeds_label, read_anomalies
+from tidegauge.repository.incidents.anomaly import (
+    Anomaly,
+    exceeds_label,
+    is_gap,
+    is_missing,
+    missing_span,
+    read_anomalies,
+    step_of,
+)
 from tidegauge.repository.incidents.headline import headline
-from tidegauge.repository.incidents.periods import is_gap, is_missing, missing_span, step_of
 from tidegauge.repository.numerics.grid import FIRST_STEPS, Grid
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, insert_rows

@@ -22,7 +22,7 @@ from tidegauge.analyzers.core.formatting import (
 )
 from tidegauge.analyzers.core.metric import metric_text, written_scale
 from tidegauge.repository.detectors.base import Reason
-from tidegauge.repository.incidents.periods import DAY, is_missing, missing_span, span
+from tidegauge.repository.incidents.anomaly import DAY, is_missing, missing_span, span
 from tidegauge.repository.store.consistency_series import CELLS, PREFIX, parse_instance
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
-from tidegauge.repository.incidents.periods import missing_span, partition_name_at
+from tidegauge.repository.incidents.anomaly import missing_span, partition_name_at
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.labels import check_status, last_labelled, status_of, statuses

@@ -361,7 +361,7 @@ def test_errors_that_quote_long_values_are_read_once():
     run_in_time(r"""
         from tidegauge.analyzers.core.errors import describe
         from tidegauge.analyzers.core.partitions import Partition
-        from tidegauge.analyzers.runs.unreadable import named_partitions
+        from tidegauge.analyzers.scan.spark_errors import named_partitions
 
         days = [Partition(("ds",), ("2024-01-02",))]
         for text in ("/", "a=", "/=", "most recent failure: ", "An error occurred while calling "):

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import csv, orc
 from tidegauge.analyzers.core.errors import describe
 from tidegauge.analyzers.core.partitions import Partition
-from tidegauge.analyzers.runs.unreadable import measure_readable, named_partitions
+from tidegauge.analyzers.scan.spark_errors import measure_readable, named_partitions
 from tidegauge.analyzers.sources.path_source import PathSource
 from tidegauge.griffin.connectors.base import has_format
 

@@ -132,14 +132,14 @@ def frequent_items(lg_slots: int, size: int) -> bytes:
 def tuple_sketch(lg_k: int, size: int) -> bytes:
     """Return a sample of distinct values with their numbers of occurrences."""
     from datasketches import AccumulatorPolicy, update_tuple_sketch
-    from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
+    from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
     sketch = update_tuple_sketch(AccumulatorPolicy(), lg_k)
     for n in range(size):
         sketch.update(n, 1)
         if n % 3 == 0:
             sketch.update(n, 1)
-    return sketch.compact().serialize(SingleOrRepeatedSerDe())
+    return sketch.compact().serialize(tuple_serializer())
 
 
 def mutate(payload: bytes, draw: random.Random) -> bytes:

@@ -85,8 +85,8 @@ from tidegauge.checks.constraints import (
     SchemaDifferenceCount,
 )
 from tidegauge.checks.history_constraints import HistoryMethods
+from tidegauge.display.hints import hint
 from tidegauge.display.html import Rows, card, heading, marked, pairs, table
-from tidegauge.spellings import hint
 
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 

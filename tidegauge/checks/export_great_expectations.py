@@ -149,7 +149,7 @@ def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
 
     Examples
     --------
-    >>> from tidegauge.rules.column_rules import SetRule
+    >>> from tidegauge.rules.columns import SetRule
     >>> expectations_of_rule(SetRule("gender", ["M", None]), FailNone())
     [('expect_column_values_to_be_in_set', {'column': 'gender', 'value_set': ['M']})]
     """

@@ -302,7 +302,7 @@ def explain(
     session: SparkOptions,
 ) -> None:
     """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
-    from tidegauge.explanation import explain as plan_of
+    from tidegauge.analysis import explain as plan_of
     from tidegauge.files.runs import tables_of
     from tidegauge.files.suite_files import find_suites, load_suite
 

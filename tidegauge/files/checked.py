@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import Run, open_source, privacy_of
+from tidegauge.analysis import Run, open_source
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.registry import canonical_json, key_of
@@ -34,6 +34,7 @@ from tidegauge.rules.judging import (
 )
 from tidegauge.rules.known_failures import KnownFailures, chosen_by
 from tidegauge.rules.verdicts import CheckResult
+from tidegauge.suite import privacy_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

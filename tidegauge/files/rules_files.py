@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import Field
 
-from tidegauge.analysis import privacy_of
 from tidegauge.analyzers.core.errors import RuleError, SuiteError, UnknownNameError
 from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.sql import is_folder
@@ -36,12 +35,15 @@ from tidegauge.files.yaml_file import (
     verdict_name,
 )
 from tidegauge.rules import policies
-from tidegauge.rules.column_fixes import BoundFix, FormatFix, NotNullFix, SetFix
-from tidegauge.rules.column_rules import (
+from tidegauge.rules.columns import (
+    BoundFix,
     BoundRule,
     ForeignKeyRule,
+    FormatFix,
     FormatRule,
+    NotNullFix,
     NotNullRule,
+    SetFix,
     SetRule,
     UniqueRule,
 )
@@ -49,7 +51,7 @@ from tidegauge.rules.definition import BROKEN
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import DQMPolicy, DQMTaskPolicy, FailParserCountPolicy
 from tidegauge.rules.tasks import DQMRule, Fix, Rule
-from tidegauge.suite import Suite
+from tidegauge.suite import Suite, privacy_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

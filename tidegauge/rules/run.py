@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.analysis import Run, analyze, open_source, privacy_of, recording_start
+from tidegauge.analysis import Run, analyze, open_source, recording_start
 from tidegauge.analyzers.core.errors import message_of
 from tidegauge.analyzers.core.evidence import NO_DATA, OnEmpty, with_status
 from tidegauge.analyzers.core.formatting import plural
@@ -39,6 +39,7 @@ from tidegauge.rules.tally import SAMPLES
 from tidegauge.rules.tasks import DQMFix, DQMRule
 from tidegauge.rules.verdicts import RECORDS, CheckResult, read_verdict
 from tidegauge.spark.session import spark_session
+from tidegauge.suite import privacy_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from tidegauge.analysis import Run, privacy_of
+from tidegauge.analysis import Run
 from tidegauge.analyzers.core.errors import MetricError, MetricRuntimeError
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.partitions import Partition, Values
@@ -26,6 +26,7 @@ from tidegauge.rules.publish import Publication
 from tidegauge.rules.record_counts import DQMState, RecordCounts, Sample
 from tidegauge.rules.tally import resolve_columns, tally
 from tidegauge.rules.verdicts import CheckResult, ValidationSet
+from tidegauge.suite import privacy_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _MOVED = {
+    "analysis explanation": "Explanation explain",
     "analyzers.core.analyzer analyzers.core.state_providers": "FileSystemStateProvider InMemoryStateProvider",
     "analyzers.measures.cardinality analyzers.measures.tuples": "ApproxDistinctness ApproxUniqueValueRatio ApproxUniqueness",
     "analyzers.measures.counts analyzers.measures.columns": "ColumnCount ColumnExists SchemaMatch",
@@ -45,6 +46,7 @@ _MOVED = {
     "analyzers.measures.histogram analyzers.measures.group_sums": "HistogramOfSums",
     "analyzers.measures.moments analyzers.measures.sums": "Mean RatioOfSums Sum",
     "analyzers.measures.quantiles analyzers.measures.req": "ReqQuantile",
+    "checks.rows analyzers.scan.row_level": "row_level_results",
     "checks.suggest checks.suggesting": "suggest",
     "checks.verification checks.verifying": "verify",
     "consistency.compare.comparison consistency.drift": "drift",
@@ -67,6 +69,8 @@ _MOVED = {
     "repository.detectors.whole_partitions repository.detectors.arrivals": "Late MissingPartition",
     "repository.detectors.whole_partitions repository.detectors.contents": "EmptyMetrics Multivariate Restatement SchemaChange StalePartition",
     "repository.store.dimensions repository.store.recorded": "Recorded",
+    "rules.columns rules.column_fixes": "BoundFix FormatFix NotNullFix SetFix",
+    "rules.columns rules.column_rules": "BoundRule ForeignKeyRule FormatRule NotNullRule SetRule UniqueRule",
     "rules.definition rules.applied": "Applied",
     "rules.dqm rules.attached": "Attached",
     "rules.dqm rules.datasets": "Dataset dataset",

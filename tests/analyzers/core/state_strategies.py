@@ -14,7 +14,7 @@ from datasketches import (
 from hypothesis import strategies as st
 from tidegauge.analyzers.core.analyzer import ANALYZERS  # noqa: F401 - registers the states
 from tidegauge.analyzers.core.state import add, greatest, least
-from tidegauge.analyzers.measures.cardinality import HllState, TupleState
+from tidegauge.analyzers.measures.cardinality import HllState, TupleState, tuple_serializer
 from tidegauge.analyzers.measures.counts import (
     ColumnCountState,
     ColumnExistsState,
@@ -44,7 +44,6 @@ from tidegauge.analyzers.measures.moments import (
 from tidegauge.analyzers.measures.quantiles import KllState, ReqState, SketchPairs
 from tidegauge.analyzers.measures.texts import DataTypeState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
-from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
 from tidegauge.consistency.compare.measures import Cells, Differences, KeyCounts, RowPresence
 from tidegauge.griffin.measures.base import Parts
 from tidegauge.rules.record_counts import RecordCounts
@@ -140,7 +139,7 @@ def tuples(items):
     sketch = update_tuple_sketch(AccumulatorPolicy(), 8)
     for item in items:
         sketch.update(item, 1)
-    raw = sketch.compact().serialize(SingleOrRepeatedSerDe())
+    raw = sketch.compact().serialize(tuple_serializer())
     return TupleState.from_sketches([raw], len(items), 8)
 
 

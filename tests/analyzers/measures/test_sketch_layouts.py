@@ -70,14 +70,12 @@ def items(k, size):
 
 def tuples(k, size):
     from datasketches import AccumulatorPolicy, update_tuple_sketch
-    from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
+    from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
     sketch = update_tuple_sketch(AccumulatorPolicy(), k)
     for n in range(size):
         sketch.update(n, 1)
-    return [
-        TupleState.from_sketches([sketch.compact().serialize(SingleOrRepeatedSerDe())], size, k)
-    ]
+    return [TupleState.from_sketches([sketch.compact().serialize(tuple_serializer())], size, k)]
 
 
 @pytest.mark.parametrize(
@@ -107,9 +105,9 @@ def test_the_smallest_sample_is_one_that_the_library_adds():
 
 
 def test_summaries_have_as_many_bytes_as_are_counted_on():
-    from tidegauge.analyzers.measures.tuple_serde import SingleOrRepeatedSerDe
+    from tidegauge.analyzers.measures.cardinality import tuple_serializer
 
-    assert SingleOrRepeatedSerDe().get_size(1) == SUMMARY_BYTES
+    assert tuple_serializer().get_size(1) == SUMMARY_BYTES == 5
 
 
 @pytest.mark.parametrize(

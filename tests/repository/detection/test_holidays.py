@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 from tidegauge.repository.detection.detect import store_holidays, stored_suite
-from tidegauge.repository.detectors.training import DATES, suite_holidays
+from tidegauge.repository.detectors.inputs import DATES, suite_holidays
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.testing.samples import commit, day
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
-from tidegauge.repository.detectors.matrices import extremes_of
+from tidegauge.repository.detectors.inputs import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import severity_steps
 from tidegauge.repository.detectors.seasonal import shifts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tidegauge.repository.detection.findings import decided
 from tidegauge.repository.detectors.base import History, Scores
-from tidegauge.repository.detectors.matrices import Matrix
+from tidegauge.repository.detectors.inputs import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import FalseDiscoveryRate
 

@@ -5,10 +5,9 @@ import datetime as dt
 
 import pytest
 from tidegauge.analyzers.core.metric import Scale
-from tidegauge.repository.incidents.anomaly import Anomaly
+from tidegauge.repository.incidents.anomaly import Anomaly, span, step_of
 from tidegauge.repository.incidents.details import _peaks
 from tidegauge.repository.incidents.headline import headline
-from tidegauge.repository.incidents.periods import span, step_of
 
 import tidegauge as tg
 

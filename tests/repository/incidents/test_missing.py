@@ -9,7 +9,7 @@ import pytest
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.repository.detectors.base import History, PartitionLedger
 from tidegauge.repository.detectors.whole_partitions import MissingPartition
-from tidegauge.repository.incidents.periods import missing_span, partition_name_at
+from tidegauge.repository.incidents.anomaly import missing_span, partition_name_at
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.testing.samples import SIZE, commit, day
 

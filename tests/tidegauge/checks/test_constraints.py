@@ -31,7 +31,7 @@ from tidegauge.checks.constraints import (
 )
 
 import tidegauge as tg
-from tidegauge import spellings
+from tidegauge.display import hints
 
 SUCCESS, FAILURE = ConstraintStatus.SUCCESS, ConstraintStatus.FAILURE
 CHECK = tg.Check("c")
@@ -612,10 +612,10 @@ def test_spellings_of_other_tools_are_answered_with_ours():
 
 
 def test_what_spellings_are_answered_with_is_there():
-    for told in (*spellings._ELSEWHERE.values(), *spellings._EXPECTATIONS.values()):
+    for told in (*hints._ELSEWHERE.values(), *hints._EXPECTATIONS.values()):
         for name in re.findall(r"tg\.(\w+)", told):
             assert hasattr(tg, name), told
-    for told in spellings._EXPECTATIONS.values():
+    for told in hints._EXPECTATIONS.values():
         for name in re.findall(r"(?:^| and )(\w+)\(", told):
             assert hasattr(tg.Check, name), told
 

@@ -592,6 +592,8 @@ def test_an_assertion_class_answers_true_or_false():
         ("Sum", "tidegauge.analyzers.measures.sums.Sum"),
         ("Late", "tidegauge.repository.detectors.arrivals.Late"),
         ("CheckResult", "tidegauge.rules.outcome.result.CheckResult"),
+        ("BoundFix", "tidegauge.rules.column_fixes.BoundFix"),
+        ("BoundRule", "tidegauge.rules.column_rules.BoundRule"),
         ("Size", "tidegauge.analyzers.measures.counts.Size"),
     ],
 )

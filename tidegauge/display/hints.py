@@ -1,11 +1,17 @@
-"""Names of Deequ and Great Expectations, and what to write here instead."""
+"""Help at a prompt: readable signatures, and hints for names that are not here.
+
+Signatures show their types without quotation marks, for ``?`` in Jupyter and `help`. A name of Deequ or Great
+Expectations gets what to write here instead.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Iterable
-
-from tidegauge.analyzers.core.errors import nearest
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
 
 _ELSEWHERE = {
     "AnalysisRunner": "tg.calculate(data, [tg.Size(), ...])",
@@ -89,6 +95,8 @@ def hint(name: str, known: Iterable[str]) -> str:
     >>> hint("isComplete", ["is_complete", "is_unique"])
     "did you mean 'is_complete'?"
     """
+    from tidegauge.analyzers.core.errors import nearest  # `import tidegauge` needs none
+
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if snake.startswith("expect_"):
         method = _EXPECTATIONS.get(snake.removeprefix("expect_"))
@@ -103,3 +111,100 @@ def hint(name: str, known: Iterable[str]) -> str:
         return f"did you mean {snake!r}?"
     close = nearest(name, known) or nearest(name.removesuffix("Strategy"), known)
     return f"did you mean {close!r}?" if close else ""
+
+
+_DONE: set[str] = set()
+
+
+class _Written(str):
+    """An annotation that shows as it was written; `typing.get_type_hints` reads it as before."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def readable(find: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that also makes signatures readable where a name is defined.
+
+    Annotations are text, because what they name is imported only when it is used; `inspect.signature`
+    would show each of them as a quoted string.
+
+    Examples
+    --------
+    >>> import inspect, tidegauge as tg
+    >>> inspect.signature(tg.Completeness)
+    <Signature (column: str, *, where: str | None = None) -> None>
+    """
+
+    def attribute(name: str) -> Any:
+        found = find(name)
+        for one in getattr(found, "__mro__", (found,)):
+            module = getattr(one, "__module__", None)
+            if isinstance(module, str) and module.startswith("tidegauge"):
+                _unquote_module(module)
+        return found
+
+    return attribute
+
+
+def with_hints(find: Callable[[str], Any], package: str, public: list[str]) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__`` that answers unknown names with what they are called here.
+
+    Examples
+    --------
+    >>> import tidegauge as tg
+    >>> tg.consistency.cmpare
+    Traceback (most recent call last):
+    AttributeError: tidegauge.consistency has no 'cmpare'; did you mean 'compare'?
+    """
+    readably = readable(find)
+
+    def attribute(name: str) -> Any:
+        try:
+            return readably(name)
+        except AttributeError as error:
+            told = "" if name.startswith("_") else hint(name, public)
+            if not told:
+                raise
+            msg = f"{package} has no {name!r}; {told}"
+            raise AttributeError(msg, name=name) from error
+
+    return attribute
+
+
+def _unquote_module(name: str) -> None:
+    if name in _DONE:
+        return
+    _DONE.add(name)
+    own = [value for value in vars(sys.modules[name]).values() if _module(value) == name]
+    for value in own:
+        members = vars(value).values() if inspect.isclass(value) else (value,)
+        for member in members:
+            _unquote(member)
+
+
+def _module(value: object) -> object:
+    return getattr(value, "__module__", None)
+
+
+def _unquote(member: Any) -> None:
+    if isinstance(member, property):
+        member = member.fget
+    elif isinstance(member, functools.cached_property):
+        member = member.func
+    member = getattr(member, "__func__", member)
+    shown = getattr(member, "__signature__", None)
+    if isinstance(shown, inspect.Signature):  # of a method whose filters are listed
+        parameters = [
+            p.replace(annotation=_written(p.annotation)) for p in shown.parameters.values()
+        ]
+        returned = _written(shown.return_annotation)
+        member.__signature__ = shown.replace(parameters=parameters, return_annotation=returned)
+    function = inspect.unwrap(member)
+    if inspect.isfunction(function):
+        types = function.__annotations__
+        types.update({name: _written(annotation) for name, annotation in types.items()})
+
+
+def _written(annotation: Any) -> Any:
+    return _Written(annotation) if type(annotation) is str else annotation
