@@ -1,4 +1,4 @@
-"""House rules: direction of imports, cost of importing, documentation, sizes of folders."""
+"""House rules: direction of imports, cost of importing, documentation, sizes, folders of tests."""
 
 import ast
 import builtins
@@ -213,6 +213,12 @@ def test_no_two_public_classes_share_a_name():
 def test_modules_are_chapters():
     """One subject each, long enough to be read on its own."""
     assert len(modules()) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("part", ["analyzers", "repository", "tidegauge"])
+def test_folders_of_tests_are_named_after_packages(part):
+    folders = {p.parent.relative_to(ROOT / "tests") for p in (ROOT / "tests" / part).rglob("*.py")}
+    assert [str(f) for f in sorted(folders) if not (ROOT / f / "__init__.py").is_file()] == []
 
 
 def run_python(code, *flags):

@@ -33,12 +33,12 @@ SUITE = (
     "tests/analyzers/scan",
     "tests/tidegauge/checks/test_verify.py",
     "tests/tidegauge/rules/test_verdicts.py",
-    "tests/tidegauge/rules/parsing",
+    "tests/tidegauge/rules/test_file_parser.py",
     "tests/tidegauge/consistency/compare",
     "tests/tidegauge/consistency/test_pipeline.py",
     "tests/tidegauge/griffin/test_frame_operations.py",
     "tests/tidegauge/griffin/test_jobs.py",
-    "tests/tidegauge/griffin/lower",
+    "tests/tidegauge/griffin/execution",
 )
 PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
 CONNECT = "tests/tidegauge/spark/test_connect.py::test_a_table_is_measured_over_spark_connect"

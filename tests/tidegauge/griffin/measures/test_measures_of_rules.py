@@ -11,7 +11,7 @@ from tidegauge.griffin.config import ErrorCondition, Output, RuleConfig
 from tidegauge.griffin.execution.preparation import select_measure
 from tidegauge.griffin.measures.base import flattened
 
-from tests.tidegauge.griffin.lower.running import run
+from tests.tidegauge.griffin.execution.running import run
 
 TYPES = {
     "id": "long",

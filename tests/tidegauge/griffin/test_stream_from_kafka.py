@@ -14,7 +14,7 @@ import tidegauge as tg
 from tests.conftest import soak
 from tests.paths import ROOT
 from tests.support.kills import kill, random_moments
-from tests.tidegauge.griffin.streaming.streams import MINUTE, Counting, results
+from tests.tidegauge.griffin.streams import MINUTE, Counting, results
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -83,8 +83,8 @@ import os, sys
 import tidegauge as tg
 from tidegauge.griffin.config import Env, Job
 from tidegauge.griffin.stream_jobs import run_stream
-from tests.tidegauge.griffin.streaming.streams import MINUTE, Counting
-from tests.tidegauge.griffin.streaming.test_kafka import parsed, topic_source
+from tests.tidegauge.griffin.streams import MINUTE, Counting
+from tests.tidegauge.griffin.test_stream_from_kafka import parsed, topic_source
 
 address, folder, source, target, once = sys.argv[1:]
 spark = tg.spark_session(folder + "/warehouse")

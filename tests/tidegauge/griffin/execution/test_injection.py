@@ -20,7 +20,7 @@ from tidegauge.griffin.dsl.parser import parse
 from tidegauge.griffin.dsl.writer import write
 
 from tests.conftest import soak
-from tests.tidegauge.griffin.lower.running import config, run
+from tests.tidegauge.griffin.execution.running import config, run
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from tidegauge.griffin.stream_jobs import StreamingJob, read_marks, run_stream, 
 
 import tidegauge as tg
 from tests.tidegauge.griffin import jobs
-from tests.tidegauge.griffin.streaming.streams import MINUTE, Minutes
+from tests.tidegauge.griffin.streams import MINUTE, Minutes
 from tidegauge.griffin.reading import read_job
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ import pytest
 from tidegauge.analyzers.scan.capabilities import from_arrow
 from tidegauge.griffin.config import ErrorCondition
 
-from tests.tidegauge.griffin.lower.running import config, run
+from tests.tidegauge.griffin.execution.running import config, run
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from tidegauge.griffin.execution.preparation import lower
 from tidegauge.griffin.measures.sql import matched_condition, side_names
 from tidegauge.griffin.measures.timeliness import label, ranks
 
-from tests.tidegauge.griffin.lower.running import config
+from tests.tidegauge.griffin.execution.running import config
 
 TYPES = {"id": "long", "name": "string", "ts": "timestamp", "__tmst": "long"}
 SCOPE = Scope(
