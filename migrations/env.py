@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from tidegauge.repository.store.database import VERSION_TABLE
+from tidegauge.repository.store.engines import VERSION_TABLE
 from tidegauge.repository.store.schema import metadata
 
 connection = context.config.attributes["connection"]

@@ -300,7 +300,7 @@ def _statements_compiled_once():
     from sqlalchemy.engine.default import DefaultDialect
     from tidegauge.repository.store import database
 
-    real, kept = database._engine, util.LRUCache(10_000)
+    real, kept = database.make_engine, util.LRUCache(10_000)
 
     def engine(*args, **kwargs):
         made = real(*args, **kwargs)
@@ -311,7 +311,7 @@ def _statements_compiled_once():
         # A cache is asked for the dialect as well as for the statement.
         patch.setattr(DefaultDialect, "__eq__", lambda one, other: type(one) is type(other))
         patch.setattr(DefaultDialect, "__hash__", lambda dialect: hash(type(dialect)))
-        patch.setattr(database, "_engine", engine)
+        patch.setattr(database, "make_engine", engine)
         yield
 
 

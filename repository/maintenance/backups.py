@@ -56,9 +56,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import Row, insert_rows
 from tidegauge.repository.store.database import (
     COPY_OF,
-    SQLITE_HEADER,
     UNFINISHED,
-    VERSION_TABLE,
     Database,
     alembic_config,
     all_revisions,
@@ -68,6 +66,7 @@ from tidegauge.repository.store.database import (
     read_revision,
     stamp,
 )
+from tidegauge.repository.store.engines import SQLITE_HEADER, VERSION_TABLE
 from tidegauge.repository.store.schema import metadata
 from tidegauge.repository.store.stored_states import Artifacts
 

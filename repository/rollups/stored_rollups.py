@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tidegauge.analyzers.core.errors import (
-    HistoryError,
-    RepositoryWarning,
-)
+from tidegauge.analyzers.core.errors import HistoryError, RepositoryWarning
 from tidegauge.analyzers.core.metric import flatten
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.core.state import State
@@ -35,10 +32,7 @@ from tidegauge.repository.store.database import Database, lock_clock, next_commi
 from tidegauge.repository.store.dimensions import Dimensions
 from tidegauge.repository.store.queries import AsOf, MetricQuery, commit_as_of, dataset_id
 from tidegauge.repository.store.rows import number_of
-from tidegauge.repository.store.stored_states import (
-    TOTAL,
-    Artifacts,
-)
+from tidegauge.repository.store.stored_states import TOTAL, Artifacts
 from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ that fail because of other writers, or because the server went away, are retried
 from __future__ import annotations
 
 import logging
-import os
 import random
 import re
 import sqlite3
@@ -20,12 +19,9 @@ from functools import cached_property
 from pathlib import Path
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from tidegauge import migrations
 from tidegauge.analyzers.core.errors import (
@@ -35,36 +31,40 @@ from tidegauge.analyzers.core.errors import (
     ReadOnlyError,
     RepositoryError,
     TidegaugeError,
-    describe,
-    did_you_mean,
 )
-from tidegauge.analyzers.core.filesystems import (
-    MAX_PARTIAL_NAME,
-    PRIVATE_FILE,
-    create_file,
-    output_file,
-    permissions,
-)
-from tidegauge.analyzers.core.formatting import hide_secrets
+from tidegauge.analyzers.core.filesystems import MAX_PARTIAL_NAME, output_file, permissions
 from tidegauge.repository.store import schema as s
+from tidegauge.repository.store.engines import (
+    BUSY_SECONDS,
+    VERSION_TABLE,
+    damage_message,
+    has_sqlite_header,
+    inspect_file,
+    is_damage,
+    is_in_locked_folder,
+    is_locked,
+    is_read_only_error,
+    make_engine,
+    missing_file_message,
+    not_sqlite_message,
+    parse_address,
+    read_only_uri,
+    reason_of,
+    rights_advice,
+    sqlite_file_of,
+)
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from sqlalchemy.engine import URL, Connection, Engine
+    from sqlalchemy.engine import Connection, Engine
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
-VERSION_TABLE = "tidegauge_revision"
-SQLITE_HEADER = b"SQLite format 3\0"
-"""The first bytes of each SQLite file."""
 UNFINISHED = "copying"
 """Revision of a database to which a repository is being copied."""
 COPY_OF = "copy of "
 """Begin of the name under which an unfinished copy has a row among the leases; its source follows."""
-_CACHE_KIB = 16 * 1024
-"""SQLite's cache of each connection, of which a served dashboard has eight; the system caches the file, too."""
-_BUSY_SECONDS = 60.0
 _RETRY_SECONDS = 60.0
 LEFTOVER_SECONDS = 3600.0
 """Age at which an unfinished backup is one of a killed process: no copy of a file pauses for so long."""
@@ -84,7 +84,6 @@ _NOT_BY_DAMAGE = {
 _ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
 """PostgreSQL: serialization failure, deadlock, lock not available."""
 SECRETS = ("password", "sslpassword", "passfile")
-_EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
 
 
 class Database:
@@ -137,13 +136,13 @@ class Database:
         self._maker = 0  # the thread that makes the missing file, which sees it as it is
         self._alone = RLock()  # a database in memory has one connection for all threads
         self.read_only = read_only
-        self.url = _parsed(url)
-        self.file = _sqlite_file(self.url)
-        self._is_locked = self.file is not None and _is_locked(self.file)
+        self.url = parse_address(url)
+        self.file = sqlite_file_of(self.url)
+        self._is_locked = self.file is not None and is_locked(self.file)
         self._may_write = False  # known once something was written
         if self.file is not None and not (may_be_damaged and self.damage() is not None):
-            _inspect_file(self.file, must_exist=read_only)
-        self.engine = _engine(self.url, self.file, read_only=read_only or self._is_locked)
+            inspect_file(self.file, must_exist=read_only)
+        self.engine = make_engine(self.url, self.file, read_only=read_only or self._is_locked)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -151,10 +150,10 @@ class Database:
         try:
             yield
         except (OperationalError, sqlite3.OperationalError) as error:
-            if _is_read_only(error):
+            if is_read_only_error(error):
                 raise _read_only_error(f"{self.name} {_LOCKED_FILE}", _OTHER_USER) from error
             self._raise_if_damaged(error)
-            msg = f"cannot open or write the database {self.name}: {_reason(error)}"
+            msg = f"cannot open or write the database {self.name}: {reason_of(error)}"
             raise DatabaseAccessError(msg) from error
         except UnicodeEncodeError as error:
             text = error.object[max(0, error.start - 20) : error.end + 20]
@@ -172,7 +171,7 @@ class Database:
             if advice is None:
                 self._raise_if_damaged(error)
                 raise
-            msg = f"cannot use the database {self.name}: {_reason(error)}; {advice}"
+            msg = f"cannot use the database {self.name}: {reason_of(error)}; {advice}"
             raise DatabaseAccessError(msg) from error
 
     def _raise_if_damaged(self, error: Exception) -> None:
@@ -184,17 +183,17 @@ class Database:
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if self.file is None or not isinstance(cause, _BY_DAMAGE) or code in _NOT_BY_DAMAGE:
             return
-        reason = _reason(error) if is_damage(error) else self.damage()
+        reason = reason_of(error) if is_damage(error) else self.damage()
         if reason is not None:
-            raise DatabaseAccessError(_damage_message(self.file, reason)) from error
+            raise DatabaseAccessError(damage_message(self.file, reason)) from error
 
     def damage(self) -> str | None:
         """Return what SQLite's check of the pages finds wrong with the file; None if it is sound, or no file."""
         if self.file is None or not self.file.exists():
             return None
         try:
-            uri = _read_only_uri(self.file)
-            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+            uri = read_only_uri(self.file)
+            with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
                 lines = [line for (line,) in connection.execute("PRAGMA quick_check(1)")]
         except sqlite3.Error as error:
             return str(error) if is_damage(error) else None
@@ -210,8 +209,8 @@ class Database:
         """
         if self.file is None or self.damage() is None:
             return None
-        if not _has_sqlite_header(self.file):
-            raise NotOurDatabaseError(_not_sqlite_message(self.file))
+        if not has_sqlite_header(self.file):
+            raise NotOurDatabaseError(not_sqlite_message(self.file))
         self.engine.dispose()
         aside = self.file.with_name(f"{self.file.stem}.{stamp()}.damaged{self.file.suffix}")
         for end in ("", "-wal", "-shm"):
@@ -253,7 +252,7 @@ class Database:
                 self._create()
             else:
                 with self._empty.read() as connection:
-                    connection.info[MISSING] = _missing_file(self.file)
+                    connection.info[MISSING] = missing_file_message(self.file)
                     yield connection
                 return
         with self._memory_lock(), self.translated(), self._snapshots.connect() as connection:
@@ -379,7 +378,7 @@ class Database:
             raise _read_only_error(why, cure)
         if self._is_locked:
             assert self.file is not None
-            why = _LOCKED_FOLDER if _is_in_locked_folder(self.file) else _LOCKED_FILE
+            why = _LOCKED_FOLDER if is_in_locked_folder(self.file) else _LOCKED_FILE
             raise _read_only_error(f"{self.name} {why}", _OTHER_USER)
         if self._newer is not None:
             raise DatabaseVersionError(self._newer)
@@ -568,7 +567,7 @@ class Database:
         """Copy a consistent snapshot of a SQLite file, while others may write."""
         self._create()
         assert self.file is not None
-        name = _read_only_uri(self.file) if self._is_locked else str(self.file)
+        name = read_only_uri(self.file) if self._is_locked else str(self.file)
         connecting = sqlite3.connect(name, uri=self._is_locked)
         with self.translated(), closing(connecting) as connection:
             connection.execute("VACUUM INTO ?", (str(target),))
@@ -748,277 +747,6 @@ def copy_source(connection: Connection) -> str | None:
     return None if source is None else source.removeprefix(COPY_OF)
 
 
-def _parsed(url: str) -> URL:
-    try:
-        parsed = make_url(url)
-        backend = parsed.get_backend_name()
-        parsed.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        # Not chained: the cause quotes parts of the URL, which may be those of a password.
-        msg = f"{_without_password(url)!r} is not the URL of a database; write {_EXAMPLES}"
-        raise DatabaseAccessError(msg) from None
-    if "@" in (parsed.host or ""):
-        msg = f"{_without_password(url)!r} has two @: write the one in the password as %40"
-        raise DatabaseAccessError(msg)
-    if backend not in {"sqlite", "postgresql"}:
-        msg = f"{backend} databases are not supported; use {_EXAMPLES}"
-        raise DatabaseAccessError(msg)
-    if backend == "sqlite" and parsed.host:
-        shown = _without_password(url)
-        file = shown.partition("://")[2]
-        msg = (
-            f"{shown!r} names a host; the URL of a SQLite file has a third slash: sqlite:///{file}"
-        )
-        raise DatabaseAccessError(msg)
-    return parsed
-
-
-def _without_password(url: str) -> str:
-    """Hide the password of a URL that may be malformed: all from the first colon to the last ``@``.
-
-    Examples
-    --------
-    >>> _without_password("postgresql://ann:a@b/c@host/db"), _without_password("ann:s3cr3t@host/db")
-    ('postgresql://ann:***@host/db', 'ann:***@host/db')
-    >>> _without_password("postgresql:/ann:s3cr3t@host/db")
-    'postgresql:/ann:***@host/db'
-    """
-    hidden = re.sub(r"\A((?:[\w+.-]*:/+)?[^:]*):.*@", r"\1:***@", str(url), flags=re.DOTALL)
-    return hide_secrets(hidden)
-
-
-def _sqlite_file(url: URL) -> Path | None:
-    if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"}:
-        return None
-    return Path(str(url.database))
-
-
-def _missing_file(file: Path) -> str:
-    """Return a note on a file that does not exist, with the nearest name beside it."""
-    beside = [path.name for path in file.parent.glob("*") if path.suffix == file.suffix]
-    return f"there is no file {file} yet{did_you_mean(file.name, beside)}"
-
-
-def _inspect_file(file: Path, *, must_exist: bool) -> None:
-    """Check that a file is a repository or empty, before anything could change it."""
-    if file.is_dir():
-        msg = f"{file} is a folder; give a file in it, such as sqlite:///{file / 'tidegauge.db'}"
-        raise DatabaseAccessError(msg)
-    if must_exist and not file.exists():
-        why = "" if file.parent.is_dir() else f": there is no folder {file.parent}"
-        msg = f"there is no database {file} to read{why}"
-        raise DatabaseAccessError(msg)
-    if not file.parent.is_dir():
-        msg = f"cannot make the database {file}: there is no folder {file.parent}"
-        raise DatabaseAccessError(msg)
-    if not file.exists() or not file.stat().st_size:
-        return
-    try:
-        with closing(sqlite3.connect(_read_only_uri(file), uri=True)) as connection:
-            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            tables = sorted(name for (name,) in rows)
-    except sqlite3.DatabaseError as error:
-        raise _why_unreadable(file, error) from error
-    if tables and VERSION_TABLE not in tables:
-        some = ", ".join(tables[:3])
-        msg = f"{file} is not a tidegauge repository: it holds other tables ({some}); give another file"
-        raise NotOurDatabaseError(msg)
-
-
-def _why_unreadable(file: Path, error: sqlite3.DatabaseError) -> RepositoryError:
-    """Return an error that says why SQLite cannot read the list of a file's tables."""
-    if is_damage(error):
-        if _has_sqlite_header(file):
-            return DatabaseAccessError(_damage_message(file, str(error)))
-        return NotOurDatabaseError(_not_sqlite_message(file))
-    msg = f"cannot open the database {file}: {error}"
-    log = _write_ahead_log(file)
-    if _is_in_locked_folder(file) and log.exists():
-        msg += f"; its write-ahead log {log.name} can only be read in a folder that can be written: copy both"
-    return DatabaseAccessError(msg)
-
-
-def _has_sqlite_header(file: Path) -> bool:
-    with file.open("rb") as stream:
-        return stream.read(len(SQLITE_HEADER)) == SQLITE_HEADER
-
-
-def _not_sqlite_message(file: Path) -> str:
-    return (
-        f"{file} is not a SQLite database, or its first bytes are damaged; give another file for the"
-        " repository"
-    )
-
-
-def _damage_message(file: Path, reason: str) -> str:
-    return (
-        f"the database {file} is damaged: {reason}; restore a backup: tidegauge db restore BACKUP --db"
-        f" sqlite:///{file} (without a backup, `sqlite3 {file} .recover` prints what can still be read)"
-    )
-
-
-def is_damage(error: BaseException) -> bool:
-    """Return whether an error of SQLite says that the file is damaged, cut off, or no database.
-
-    Examples
-    --------
-    >>> is_damage(sqlite3.DatabaseError("database disk image is malformed"))
-    True
-    >>> is_damage(sqlite3.OperationalError("database is locked"))
-    False
-    """
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    if not isinstance(cause, sqlite3.Error):
-        return False
-    code = getattr(cause, "sqlite_errorcode", 0)
-    return (
-        code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-        or code == sqlite3.SQLITE_IOERR_SHORT_READ
-        or str(cause).startswith(("database disk image is malformed", "Could not decode to UTF-8"))
-    )
-
-
-def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
-    if url.get_backend_name() != "sqlite":
-        return _postgres_engine(url, read_only=read_only)
-    options: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
-    if file is None:
-        options = {"connect_args": {"check_same_thread": False}, "poolclass": StaticPool}
-    elif read_only:
-        uri = _read_only_uri(file)
-        # The pool hands connections from one thread to the next, also those that it creates itself.
-        wanted: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
-        options = {"creator": lambda: sqlite3.connect(uri, uri=True, **wanted)}
-    engine = sa.create_engine(url, **options)
-    sa.event.listen(engine, "connect", _on_connect_reading if read_only else _on_connect)
-    sa.event.listen(engine, "begin", _on_begin)
-    if file is not None and not read_only:
-
-        @sa.event.listens_for(engine, "do_connect")
-        def _create_private(*_: object) -> None:
-            # SQLite would create the file for all to read; it gives its logs the permissions of the file.
-            with suppress(OSError):  # which the connection reports
-                create_file(file, PRIVATE_FILE)
-
-    return engine
-
-
-def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
-    """Return an engine that keeps nothing in a session, as a connection pooler may change it.
-
-    PgBouncer's transaction mode gives each transaction another connection to the server. So settings
-    are made in each transaction, and statements are not prepared unless the URL has
-    ``prepare_threshold``.
-    """
-    threshold = url.query.get("prepare_threshold")
-    options = url.query.get("options", "")
-    given = options if isinstance(options, str) else " ".join(options)
-    settings, rest = _session_settings(given)
-    url = url.difference_update_query(["prepare_threshold", "options"])
-    arguments: dict[str, Any] = {"prepare_threshold": _prepare_threshold(threshold)}
-    if rest:
-        arguments["options"] = rest
-    try:
-        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=3, connect_args=arguments)
-    except ModuleNotFoundError as error:
-        msg = f"{url.drivername} needs a driver: pip install 'tidegauge[postgres]'"
-        raise DatabaseAccessError(msg) from error
-    # JIT compilation takes longer than any query here runs.
-    settings = {"jit": "off", **settings}
-    calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
-    statement = f"SELECT {calls}"
-    values = [text for pair in settings.items() for text in pair]
-
-    def on_connect(raw: Any, _record: object) -> None:
-        raw.read_only = read_only or None
-
-    def on_begin(connection: Connection) -> None:
-        raw = connection.connection.dbapi_connection
-        assert raw is not None
-        cursor = raw.cursor()
-        try:
-            cursor.execute(statement, values)
-        except connection.dialect.loaded_dbapi.Error as error:
-            # SQLAlchemy translates no errors of listeners, and writes are repeated by its own alone.
-            connection.invalidate(error)
-            raise OperationalError(statement, values, error, connection_invalidated=True) from error
-        finally:
-            cursor.close()
-
-    sa.event.listen(engine, "connect", on_connect)
-    sa.event.listen(engine, "begin", on_begin)
-    return engine
-
-
-_SETTING = re.compile(r"(?:-c\s*|--)([\w.]+)=((?:[^\s\\]|\\.)*)(?:\s+|$)")
-"""A setting among the options of a connection to PostgreSQL, as in ``-c search_path=a,b``."""
-
-
-def _session_settings(options: str) -> tuple[dict[str, str], str]:
-    r"""Return the settings among the options of a PostgreSQL connection, and the other options.
-
-    Examples
-    --------
-    >>> _session_settings(r"-c search_path=dq,public --work_mem=8MB -c x.y=a\ b -E")
-    ({'search_path': 'dq,public', 'work_mem': '8MB', 'x.y': 'a b'}, '-E')
-    """
-    settings = {match[1]: re.sub(r"\\(.)", r"\1", match[2]) for match in _SETTING.finditer(options)}
-    return settings, _SETTING.sub("", options).strip()
-
-
-def _prepare_threshold(given: str | tuple[str, ...] | None) -> int | None:
-    """Return after how many executions psycopg prepares a statement; None for never, the default.
-
-    Raises
-    ------
-    DatabaseAccessError
-    """
-    if given is None or str(given).casefold() == "none":
-        return None
-    if isinstance(given, str) and given.isdecimal():
-        return int(given)
-    msg = f"prepare_threshold={given} in the URL is neither None nor a whole number"
-    raise DatabaseAccessError(msg)
-
-
-_PRIVILEGE, _READ_ONLY_TRANSACTION, _NO_SCHEMA = "42501", "25006", "3F000"
-"""PostgreSQL's codes: insufficient privilege, read-only transaction, no schema to create in."""
-_DENIED = re.compile(r"permission denied for (\w+) (.+)")
-_READS = re.compile(r"\s*(SELECT|WITH)\b(?!.*\bFOR (UPDATE|SHARE)\b)", re.DOTALL | re.IGNORECASE)
-
-
-def rights_advice(error: BaseException, role: str) -> str | None:
-    """Return what cures an error of PostgreSQL about missing rights; None for other errors.
-
-    Parameters
-    ----------
-    error : BaseException
-        Of SQLAlchemy or of the driver.
-    role : str
-        The role that connects.
-    """
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    role = role or "the role"
-    advice = {
-        _READ_ONLY_TRANSACTION: "the server is a standby or only allows reading: connect to its primary",
-        _NO_SCHEMA: f"choose a schema: ALTER ROLE {role} SET search_path = ...",
-        _PRIVILEGE: f"{role} lacks a right; the guide to operations lists the grants",
-    }.get(getattr(cause, "sqlstate", None) or "")
-    denied = _DENIED.search(str(cause))
-    if advice is None or denied is None:
-        return advice
-    kind, name = denied[1], denied[2].strip()
-    reads = _READS.match(str(getattr(error, "statement", None) or ""))
-    rights = "SELECT" if reads else "SELECT, INSERT, UPDATE, DELETE"
-    on_sequences = "USAGE, UPDATE" if "setval" in str(getattr(error, "statement", "")) else "USAGE"
-    relation = f"GRANT {rights} ON ALL TABLES IN SCHEMA ... TO {role}, in the schema of {name!r}"
-    return {
-        # Tables are created by the first writer and by upgrades.
-        "schema": f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role}",
-        "sequence": f"GRANT {on_sequences} ON ALL SEQUENCES IN SCHEMA ... TO {role}, in that of {name!r}",
-    }.get(kind, relation)
-
-
 _ROLES_PAGE = "docs/guide/operate.md"
 _OTHER_ROLE = "run it with a role that may write"
 _OTHER_USER = "run it as a user who may write, or on a copy in another folder"
@@ -1038,49 +766,6 @@ def _read_only_error(why: str, cure: str) -> ReadOnlyError:
     return ReadOnlyError(f"{why}. This command or call writes: {cure}, see {_ROLES_PAGE}")
 
 
-def _is_read_only(error: OperationalError | sqlite3.OperationalError) -> bool:
-    """Return whether SQLite refuses to write to a file, as its permissions changed after it was opened."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
-
-
-def _write_ahead_log(file: Path) -> Path:
-    return file.with_name(file.name + "-wal")
-
-
-def _is_in_locked_folder(file: Path) -> bool:
-    """Return whether a file that is there cannot be written, as on a read-only mount."""
-    return file.is_file() and not os.access(file.parent, os.W_OK)
-
-
-def _is_locked(file: Path) -> bool:
-    """Return whether this user can read a file, but not write it."""
-    return file.is_file() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
-
-
-def _read_only_uri(file: Path) -> str:
-    # The write-ahead log needs files beside the database; in a read-only folder there are none.
-    frozen = _is_in_locked_folder(file) and not _write_ahead_log(file).exists()
-    return f"file:{quote(str(file.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
-
-
-def _on_connect_reading(raw: Any, _record: object) -> None:
-    raw.isolation_level = None  # transactions begin where SQLAlchemy says, with `_on_begin`
-    raw.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
-
-
-def _on_connect(raw: Any, record: object) -> None:
-    _on_connect_reading(raw, record)
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        raw.execute(f"PRAGMA {pragma}").close()
-
-
-def _on_begin(connection: Connection) -> None:
-    # Under WAL, a reader that turns writer fails at once, so writers lock at the start.
-    writes = connection.get_execution_options().get("tidegauge_write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
 def _pragma(connection: Connection, pragma: str) -> Any:
     """Run a pragma, and return its first row."""
     raw = connection.connection.dbapi_connection
@@ -1090,11 +775,6 @@ def _pragma(connection: Connection, pragma: str) -> Any:
     row = cursor.fetchone()
     cursor.close()
     return row
-
-
-def _reason(error: BaseException) -> str:
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    return describe(cause).partition(": ")[2] or str(cause)
 
 
 def lock_clock(connection: Connection) -> None:

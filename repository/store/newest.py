@@ -53,7 +53,7 @@ def keep_newest(
     )
     stored = {row[0]: row[1] for row in connection.execute(query)}
     facts = list(facts)
-    places = _places(connection, {row[0] for row in facts}.union(stored.values()))
+    places = _sort_keys(connection, {row[0] for row in facts}.union(stored.values()))
     last: dict[int, Row] = {}
     for row in facts:
         before = last.get(row[1])
@@ -103,7 +103,7 @@ def delete_newest(connection: Connection, series: Sequence[int]) -> None:
         connection.execute(sa.delete(s.newest_metric).where(s.newest_metric.c.series_id.in_(some)))
 
 
-def _places(connection: Connection, partitions: Iterable[int]) -> dict[int, tuple[Any, ...]]:
+def _sort_keys(connection: Connection, partitions: Iterable[int]) -> dict[int, tuple[Any, ...]]:
     """Return the sort key of some partitions by their ids."""
     p = s.partition.c
     found: dict[int, tuple[Any, ...]] = {}

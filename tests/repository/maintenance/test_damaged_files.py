@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.repository.store.database import is_damage
+from tidegauge.repository.store.engines import is_damage
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg

@@ -297,7 +297,7 @@ def test_verdicts_stay_readable_when_a_number_is_forgotten(repo):
 
 
 def test_a_log_that_others_read_is_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidegauge.repository.store.database._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("tidegauge.repository.store.engines.BUSY_SECONDS", 0.1)
     file = tmp_path / "r.db"
     with tg.Repository(f"sqlite:///{file}") as repository, closing(sqlite3.connect(file)) as other:
         commit(repository, person(1))

@@ -16,11 +16,11 @@ from tidegauge.repository.maintenance.backups import back_up, restore
 from tidegauge.repository.store import database
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import (
-    VERSION_TABLE,
     Database,
     all_revisions,
     head_revision,
 )
+from tidegauge.repository.store.engines import VERSION_TABLE
 from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg

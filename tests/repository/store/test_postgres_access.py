@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 from tidegauge.cli.main import run_command
 from tidegauge.repository.maintenance import backups
-from tidegauge.repository.store.database import Database, rights_advice
+from tidegauge.repository.store.database import Database
+from tidegauge.repository.store.engines import rights_advice
 from tidegauge.repository.testing.samples import commit, day
 
 import tidegauge as tg
