@@ -26,7 +26,7 @@ from tidegauge.analyzers.measures.moments import CorrelationState, HigherMoments
 from tidegauge.analyzers.measures.quantiles import KllState
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.analyzers.runs.ledger import MeasuredPartition
-from tidegauge.repository.history.plots import Plot
+from tidegauge.repository.history.series import Plot
 from tidegauge.repository.history.svg import ALARM, PALETTE, PlotLine, Tick, picture, svg
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.distributions.drift import Drifted
     from tidegauge.repository.distributions.drift import Side as DriftSide
     from tidegauge.repository.history.comparison import Side
-    from tidegauge.repository.history.plots import Plot
+    from tidegauge.repository.history.series import Plot
     from tidegauge.repository.incidents.causes import Causes
     from tidegauge.repository.incidents.details import IncidentDetails
     from tidegauge.repository.maintenance.dropping import Dropped
@@ -1504,7 +1504,7 @@ class Repository(Rendered):
         >>> plot.data["value"].tolist(), plot.svg[:4]
         ([10.0, 12.0], '<svg')
         """
-        from tidegauge.repository.history.plots import read_plot
+        from tidegauge.repository.history.series import read_plot
 
         given: HistoryFilter = {"name": name, "instance": instance, **series}
         with self._selected(dataset, given) as (connection, query, as_of):

@@ -21,7 +21,7 @@ import numpy as np
 from tidegauge.analyzers.core.errors import HistoryError
 from tidegauge.analyzers.core.formatting import number
 from tidegauge.repository.history.heatmap import panorama
-from tidegauge.repository.history.plots import read_plot
+from tidegauge.repository.history.series import read_plot
 from tidegauge.repository.store.frames import spreadsheet
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.widgets import protocol

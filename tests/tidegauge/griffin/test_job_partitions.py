@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError, GriffinError, SourceError, SuiteError
-from tidegauge.griffin.execution import engine as partitioned
 
 import tidegauge as tg
 from tests.support.spark_actions import counted
 from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
+from tidegauge.griffin.execution import engine as partitioned
 
 pytestmark = pytest.mark.spark
 NULL = "__HIVE_DEFAULT_PARTITION__"
