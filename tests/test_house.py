@@ -234,11 +234,21 @@ def test_importing_is_quick_and_takes_neither_spark_nor_pandas():
         "import tidegauge, sys, json; print(json.dumps(sorted(sys.modules)))", "-X", "importtime"
     )
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    assert not loaded & {"pyspark", "pandas", "numpy", "pyarrow", "sqlalchemy", "pydantic"}
+    unwanted = {"pyspark", "pandas", "numpy", "pyarrow", "sqlalchemy", "pydantic", "sqlglot"}
+    assert not loaded & unwanted
     total = [line for line in done.stderr.splitlines() if line.rstrip().endswith("| tidegauge")]
     assert (
         int(total[0].split("|")[1]) > 0
     )  # microseconds; the benchmark prints them, no test judges them
+
+
+def test_one_module_imports_sqlglot_and_only_to_parse():
+    importing = [m for m in modules() if any(name.startswith("sqlglot") for name in imports(m))]
+    assert importing == ["tidegauge.analyzers.core.sql_parser"]
+    run_python(
+        "import sys, tidegauge.analyzers.core.conditions, tidegauge.cli.main, tidegauge.griffin;"
+        "assert 'sqlglot' not in sys.modules"
+    )
 
 
 def test_opening_a_repository_takes_pandas_and_arrow_only_for_a_frame():

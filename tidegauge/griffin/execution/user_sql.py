@@ -9,10 +9,9 @@ anew in the words and places of a job's rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import (
     DslError,
@@ -22,6 +21,7 @@ from tidegauge.analyzers.core.errors import (
     describe,
 )
 from tidegauge.analyzers.core.sql import literal
+from tidegauge.analyzers.core.sql_parser import has_aggregate, parse_query, text_of, tokenize
 from tidegauge.analyzers.scan.spark_errors import is_data_error
 from tidegauge.griffin.bind.types import AGGREGATES
 from tidegauge.griffin.config import RuleConfig
@@ -31,35 +31,7 @@ from tidegauge.griffin.measures.plan import RulePlan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-_TOKEN = re.compile(
-    r"--[^\n]*+|/\*[\s\S]*?(?:\*/|\Z)|\s++"
-    r"|(?P<token>[rR]'[^']*+(?:'|\Z)|[rR]\"[^\"]*+(?:\"|\Z)"
-    r"|'(?:[^'\\]|\\[\s\S]|'')*+(?:'|\\?\Z)|\"(?:[^\"\\]|\\[\s\S]|\"\")*+(?:\"|\\?\Z)"
-    r"|`(?:[^`]|``)*+(?:`|\Z)|\w++|\|\||[\s\S])"
-)
-"""Tokens; one that is not closed extends to the end, so that each letter is read once."""
-
-
-class Token(NamedTuple):
-    """A word, name, literal or sign, and where it begins."""
-
-    text: str
-    begin: int
-
-
-def tokens(text: str) -> list[Token]:
-    """Split SQL into tokens, without spaces and comments.
-
-    Examples
-    --------
-    >>> [token.text for token in tokens("select `a b` || r'x' -- comment")]
-    ['select', '`a b`', '||', "r'x'"]
-    >>> tokens("a /* ; */;")
-    [Token(text='a', begin=0), Token(text=';', begin=9)]
-    """
-    found = _TOKEN.finditer(text)
-    return [Token(m["token"], m.start("token")) for m in found if m["token"]]
+    from tidegauge.analyzers.core.sql_parser import Tree
 
 
 def position(text: str, offset: int) -> tuple[int, int]:
@@ -79,7 +51,8 @@ _FUNCTIONS = frozenset(
     | {"regexp_count", "regexp_instr", "regexp_substr", "split"}
 )
 """Functions whose second argument is a regular expression."""
-_OPERATORS = frozenset({"rlike", "regexp"})
+_PATTERN_NODES = {"regexpsplit", *(name.replace("_", "") for name in _FUNCTIONS)}
+"""Nodes of sqlglot whose ``expression`` is a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,49 +104,24 @@ def _in_conditions(config: RuleConfig) -> Iterator[_Pattern]:
             yield from (_Pattern(literal(one), repr(one)) for one in error.values)
 
 
-def _in_sql(text: str) -> Iterator[_Pattern]:
-    """Yield the literals of SQL that are patterns as a whole.
+def _in_sql(query: str) -> Iterator[_Pattern]:
+    """Yield the literals of a query that are patterns as a whole; none if sqlglot cannot parse it.
 
     Examples
     --------
     >>> query = "select split(a, '[;')[0], b rlike r'(', c rlike 'x' || d from t -- rlike '('"
-    >>> [one.sql for one in _in_sql(query)]
+    >>> [pattern.sql for pattern in _in_sql(query)]
     ["'[;'", "r'('"]
     """
-    found = tokens(text)
-    words = [token.text.casefold() for token in found]
-    for number, word in enumerate(words):
-        follows = words[number + 1 : number + 2]
-        if word in _FUNCTIONS and follows == ["("]:
-            place = _second_argument(words, number + 2)
-        elif word in _OPERATORS:
-            place = number + 1
-        else:
-            continue
-        if place is None or not _is_literal(words, place):
-            continue
-        sql, at = found[place]
-        yield _Pattern(sql, sql, at, at + len(sql))
-
-
-def _second_argument(words: list[str], begin: int) -> int | None:
-    """Return where the second argument of a call begins, if it is one token."""
-    depth = 0
-    for number in range(begin, len(words)):
-        word = words[number]
-        if depth == 0 and word == ",":
-            return number + 1 if words[number + 2 : number + 3] in ([","], [")"]) else None
-        depth += (word in "([") - (word in ")]")
-        if depth < 0:
-            return None
-    return None
-
-
-def _is_literal(words: list[str], place: int) -> bool:
-    """Return whether a token is a text, and not the first of several that make one."""
-    token, after = (*words[place : place + 2], "", "")[:2]
-    text = token.removeprefix("r")[:1] in {"'", '"'} and len(token) > 1
-    return text and after != "||" and after[:1] not in {"'", '"'}
+    tree = parse_query(query)
+    nodes = () if tree is None else tree.walk(bfs=False)
+    for node in nodes:
+        pattern = node.args.get("expression") if node.key in _PATTERN_NODES else None
+        if node.key == "anonymous" and node.name.casefold() in _FUNCTIONS:
+            pattern = node.expressions[1] if len(node.expressions) > 1 else None
+        if pattern is not None and (pattern.is_string or pattern.key == "rawstring"):
+            sql, begin = text_of(pattern, query), pattern.meta.get("start", 0)
+            yield _Pattern(sql, sql, begin, begin + len(sql))
 
 
 def _pattern_of(node: Node) -> Expression | None:
@@ -199,21 +147,12 @@ def _compile(spark: SparkSession, patterns: list[_Pattern]) -> Exception | None:
     return None
 
 
-_END = frozenset(
-    {"having", "order", "sort", "cluster", "distribute", "limit", "offset", "window", "qualify", ";"}
-)  # fmt: skip
-_SET_OPERATORS = frozenset({"union", "except", "minus", "intersect"})
-_JOINS = frozenset(
-    {"on", "using", "inner", "cross", "left", "right", "full", "outer", "natural", "semi", "anti"}
-)
-_REARRANGED = frozenset({"lateral", "pivot", "unpivot"})
-"""Words of FROM after which its rows are no longer the groups that it reads."""
-_SETS = frozenset({"rollup", "cube", "grouping", "sets"})
-_LEVELS = (["grouping"], ["grouping_id"], ["grouping__id"])
+_SET_OPERATORS = frozenset({"union", "except", "intersect"})
+_SETS = ("rollup", "cube", "grouping_sets")
+_LISTS = frozenset({"rollup", "cube", "groupingsets", "tuple"})
+"""Nodes of GROUP BY that list keys."""
+_LEVELS = frozenset({"grouping", "groupingid"})
 """Functions that tell totals of ROLLUP and CUBE from groups of null."""
-_DEEPEST = 50
-"""Number of subqueries within one another up to which groups are looked for."""
-Tokens = list[str]
 Groups = Mapping[str, frozenset[str]]
 """Columns that identify the rows of frames, by the frames' names; all in lower case."""
 
@@ -229,7 +168,7 @@ class _Column:
     label : bool
         Whether it identifies rows.
     constant : str
-        Its value as SQL if that is a constant, else empty.
+        ``text`` or ``other`` for a constant, else empty.
     """
 
     name: str
@@ -281,145 +220,116 @@ def group_labels(
     >>> group_labels("SELECT max(day) AS latest FROM users", ["latest"]) is None
     True
     """
-    read = _query([token.text.casefold() for token in tokens(query)], dict(groups or {}))
-    if read.exact and len(read.columns) == len(columns):
-        found = [name for name, one in zip(columns, read.columns, strict=True) if one.label]
+    tree = parse_query(query.casefold())
+    result = _Result() if tree is None else _read(tree, groups or {})
+    if result.exact and len(result.columns) == len(columns):
+        labels = [n for n, column in zip(columns, result.columns, strict=True) if column.label]
     else:
-        found = [name for name in columns if name.casefold() in read.labels]
-    return tuple(found) or None
+        labels = [name for name in columns if name.casefold() in result.labels]
+    return tuple(labels) or None
 
 
-def _query(tokens: Tokens, groups: Groups, depth: int = 0) -> _Result:
+def _read(query: Tree, groups: Groups) -> _Result:
     """Read a query with its common table expressions and set operators."""
-    if depth > _DEEPEST:
-        return _Result()
-    if tokens[:1] == ["with"]:
-        tokens, groups = _after_with(tokens, groups, depth)
-    parts = [_select(part, groups, depth) for part in _split(tokens, _SET_OPERATORS)]
-    return parts[0] if len(parts) == 1 else _united(parts)
-
-
-def _after_with(tokens: Tokens, groups: Groups, depth: int) -> tuple[Tokens, Groups]:
-    """Return the tokens after WITH, and the groups with those of its tables."""
     known = dict(groups)
-    at = 2 if tokens[1:2] == ["recursive"] else 1
-    while at < len(tokens):
-        name = _plain(tokens[at])
-        begin = next((n for n in range(at, len(tokens)) if tokens[n] == "as"), len(tokens)) + 1
-        renamed = "(" in tokens[at:begin]
-        end = _closing(tokens, begin)
-        inside = _query(tokens[begin + 1 : end], known, depth + 1)
-        known[name] = frozenset() if renamed else inside.labels
-        if tokens[end + 1 : end + 2] != [","]:
-            return tokens[end + 1 :], known
-        at = end + 2
-    return [], known
-
-
-def _select(tokens: Tokens, groups: Groups, depth: int) -> _Result:
-    """Read one SELECT, also one whose FROM comes first, or a query in brackets."""
-    if tokens[:1] == ["("]:
-        return _query(tokens[1 : _closing(tokens, 0)], groups, depth + 1)
-    lists = len(_split(tokens, frozenset({"select"}))) - 1  # FROM can have several
-    if tokens[:1] not in (["select"], ["from"]) or lists != 1:
+    for table in query.args["with_"].expressions if query.args.get("with_") else ():
+        known[table.alias] = _renamed(table, _read(table.this, known).labels)
+    if query.key == "select":
+        return _read_select(query, known)
+    if query.key == "subquery":
+        return _read(query.this, known)
+    if query.key not in _SET_OPERATORS:
         return _Result()
-    clauses = _clauses(tokens)
-    select = clauses.get("select", [])
-    items = list(_items(select[1:] if select[:1] in (["distinct"], ["all"]) else select))
-    if "group" in clauses:
-        return _grouped(items, clauses["group"])
-    relations = _relations(clauses.get("from", []), groups, depth)
-    return _passed(items, relations)
+    parts = []
+    while query.key in _SET_OPERATORS:
+        parts.append(query.expression)
+        query = query.this
+    return _united([_read(part, known) for part in (query, *reversed(parts))])
 
 
-def _clauses(tokens: Tokens) -> dict[str, Tokens]:
-    """Return what follows SELECT, FROM and GROUP BY."""
-    found: dict[str, Tokens] = {}
-    into: Tokens | None = None
-    depth = 0
-    for number, word in enumerate(tokens):
-        if depth == 0:
-            before = tokens[number - 1] if number else ""
-            if word == "select" or (word == "from" and before != "distinct"):
-                into = found.setdefault(word, [])
-                continue
-            if word == "group" and tokens[number + 1 : number + 2] == ["by"]:
-                into = found.setdefault(word, [])
-                continue
-            if word == "where" or word in _END:
-                into = None
-        depth += (word in "([") - (word in ")]")
-        if into is not None:
-            into.append(word)
-    if "group" in found:
-        found["group"] = found["group"][1:]
-    return found
+def _read_select(query: Tree, groups: Groups) -> _Result:
+    if query.args.get("group"):
+        return _grouped(query.expressions, query.args["group"])
+    relations: dict[str, frozenset[str]] = {}
+    if query.args.get("from_") and not query.args.get("laterals"):  # LATERAL VIEW multiplies rows
+        relations = _relations(query.args["from_"].this, query.args.get("joins"), groups)
+    return _passed(query.expressions, relations)
 
 
-def _relations(tokens: Tokens, groups: Groups, depth: int) -> dict[str, frozenset[str]]:
-    """Return the groups of what FROM reads, by the names that it has there."""
-    found: dict[str, frozenset[str]] = {}
-    if _REARRANGED & set(tokens):
-        return found
-    for part in filter(None, _split(tokens, frozenset({",", "join"}))):
-        end = _closing(part, 0) if part[:1] == ["("] else 0
-        if end:
-            inside = part[1:end]
-            if inside[:1] in (["select"], ["from"], ["with"], ["("]):
-                labels = _query(inside, groups, depth + 1).labels
-            else:
-                labels = frozenset().union(*_relations(inside, groups, depth + 1).values())
-            name = ""
-        else:
-            while part[end + 1 : end + 2] == ["."]:
-                end += 2
-            name = _plain(part[end])
-            labels = groups.get(name, frozenset()) if end == 0 else frozenset()
-        rest = part[end + 1 :]
-        rest = rest[1:] if rest[:1] == ["as"] else rest
-        if rest and rest[0] not in _JOINS:
-            name = _plain(rest[0])
-        found[name] = found.get(name, frozenset()) | labels
-    return found
+def _relations(
+    first: Tree, joins: Sequence[Tree] | None, groups: Groups
+) -> dict[str, frozenset[str]]:
+    """Return the groups of the relations of FROM, by the names that they have there."""
+    labels_by_name: dict[str, frozenset[str]] = {}
+    for relation in (first, *(join.this for join in joins or ())):
+        labels: frozenset[str] = frozenset()
+        if relation.key == "table" and not relation.args.get("db"):
+            labels = groups.get(relation.name, labels)
+        elif relation.key == "subquery" and relation.this.key == "table":  # joins in brackets
+            inside = _relations(relation.this, relation.this.args.get("joins"), groups)
+            labels = labels.union(*inside.values())
+        elif relation.key == "subquery":
+            labels = _read(relation, groups).labels
+        if relation.args.get("pivots"):
+            labels = frozenset()
+        name = relation.alias_or_name
+        labels_by_name[name] = labels_by_name.get(name, frozenset()) | _renamed(relation, labels)
+    return labels_by_name
 
 
-def _grouped(items: list[Tokens], group: Tokens) -> _Result:
+def _renamed(relation: Tree, labels: frozenset[str]) -> frozenset[str]:
+    """Return no labels for a relation whose alias renames the columns."""
+    return frozenset() if relation.alias_column_names else labels
+
+
+def _grouped(items: Sequence[Tree], group: Tree) -> _Result:
     """Return the columns of a query with GROUP BY."""
-    if group == ["all"]:
-        columns = [
-            _Column(_name(item), not (_has_aggregate(item) or _constant(item)), _constant(item))
-            for item in items
-        ]
-        return _Result(tuple(columns), not any(map(_is_star, items)))
-    keys = [key for key in _items(group) if key]
-    names = {key[-1].strip("`") for key in keys if _is_path(key)}
-    numbers = {key[0] for key in keys if len(key) == 1}
+    keys = list(_keys(group))
+    paths = {key.name for key in keys if key.key == "column"}
+    numbers = {key.name for key in keys if key.is_int}
+    values = [key for key in keys if not key.is_int]
     columns = []
     for number, item in enumerate(items, 1):
-        name = _name(item)
-        label = name in names or str(number) in numbers
-        label = label or any(_is_of(item, key) for key in keys if not key[0].isdigit())
-        label = label or item[:1] in _LEVELS
-        columns.append(_Column(name, label, _constant(item)))
-    if any(map(_is_star, items)):
-        columns += [_Column(name, label=True) for name in names]
-        return _Result(tuple(columns))
-    return _Result(tuple(columns), exact=True)
+        value = item.unalias().unnest()
+        constant = _constant(value)
+        if group.args.get("all"):
+            label = not (constant or _has_aggregate(value))
+        else:
+            label = item.alias_or_name in paths or str(number) in numbers or value in values
+            label = label or (value.key == "column" and value.name in paths)
+            label = label or value.key in _LEVELS or value.name == "grouping__id"
+        columns.append(_Column(_name(item), label, constant))
+    has_star = any(item.is_star for item in items)
+    starred = [_Column(path, label=True) for path in paths if has_star]
+    return _Result((*columns, *starred), exact=not has_star)
 
 
-def _passed(items: list[Tokens], relations: Mapping[str, frozenset[str]]) -> _Result:
+def _keys(group: Tree) -> Iterator[Tree]:
+    """Yield the expressions of GROUP BY and of its grouping sets, without brackets."""
+    sets = [part for name in _SETS for part in group.args.get(name) or ()]
+    for key in (*group.expressions, *sets):
+        if key.key in _LISTS:
+            yield from _keys(key)
+        else:
+            yield key.unnest()
+
+
+def _passed(items: Sequence[Tree], relations: Mapping[str, frozenset[str]]) -> _Result:
     """Return the columns of a query that selects groups of what it reads."""
     every = frozenset().union(*relations.values())
     columns: list[_Column] = []
     for item in items:
-        if _is_star(item):
-            these = relations.get(_plain(item[-3]), frozenset()) if len(item) > 2 else every
-            columns += [_Column(name, label=True) for name in these]
+        if item.is_star:
+            table = item.args.get("table")
+            labels = relations.get(table.name, frozenset()) if table else every
+            star = item.this if item.key == "column" else item
+            hidden = {column.name for column in star.args.get("except_") or ()}
+            columns += [_Column(name, label=True) for name in labels - hidden]
             continue
-        path = _without_alias(item)
-        label = _is_path(path) and _plain(path[-1]) in every
-        columns.append(_Column(_name(item), label, _constant(item)))
-    return _Result(tuple(columns), not any(map(_is_star, items)))
+        value = item.unalias().unnest()
+        label = value.key == "column" and value.name in every
+        columns.append(_Column(_name(item), label, _constant(value)))
+    return _Result(tuple(columns), not any(item.is_star for item in items))
 
 
 def _united(parts: list[_Result]) -> _Result:
@@ -429,112 +339,33 @@ def _united(parts: list[_Result]) -> _Result:
         names = frozenset.intersection(*(part.labels for part in parts))
         return _Result(tuple(_Column(name, label=True) for name in names))
     columns = zip(*(part.columns for part in parts), strict=True)
-    found = [replace(same[0], label=_tell_apart(same)) for same in columns]
-    return _Result(tuple(found), exact=True)
+    return _Result(tuple(replace(same[0], label=_tell_apart(same)) for same in columns), exact=True)
 
 
 def _tell_apart(same: tuple[_Column, ...]) -> bool:
     """Return whether a column of all parts identifies rows; numbers alone are values."""
-    known = all(one.label or one.constant for one in same)
-    return known and any(one.label or one.constant[:1] in {"'", '"'} for one in same)
+    known = all(column.label or column.constant for column in same)
+    return known and any(column.label or column.constant == "text" for column in same)
 
 
-def _split(tokens: Tokens, at: frozenset[str]) -> list[Tokens]:
-    """Return the parts of a query between words that are in no brackets."""
-    parts: list[Tokens] = [[]]
-    depth = 0
-    for word in tokens:
-        depth += (word in "([") - (word in ")]")
-        if depth == 0 and word in at:
-            parts.append([])
-        elif not (at is _SET_OPERATORS and not parts[-1] and word in {"all", "distinct"}):
-            parts[-1].append(word)
-    return parts
-
-
-def _closing(tokens: Tokens, begin: int) -> int:
-    """Return the place of the bracket that closes the one at a place; the end if there is none."""
-    depth = 0
-    for number in range(begin, len(tokens)):
-        depth += (tokens[number] == "(") - (tokens[number] == ")")
-        if depth == 0:
-            return number
-    return len(tokens)
-
-
-def _items(tokens: Tokens) -> Iterator[Tokens]:
-    """Yield the parts of a list between its commas, without words of grouping sets and needless brackets."""
-    item: Tokens = []
-    depth = 0
-    sets = bool(_SETS & set(tokens))
-    for piece in tokens:
-        depth += (piece in "([") - (piece in ")]")
-        if piece == "," and (depth == 0 or sets):
-            yield _without_brackets(item)
-            item = []
-        elif not sets or piece not in _SETS | {"(", ")"}:
-            item.append(piece)
-    yield _without_brackets(item)
-
-
-def _without_brackets(item: Tokens) -> Tokens:
-    """Return an item without brackets around all of it but its alias; a query or a list keeps its own."""
-    while item[:1] == ["("]:
-        end = _closing(item, 0)
-        inside, rest = item[1:end], item[end + 1 :]
-        is_alias = len(rest) < 2 or (rest[0] == "as" and len(rest) == 2)
-        is_one = len(_split(inside, frozenset({","}))) == 1
-        if not inside or inside[0] in {"select", "from", "with"} or not (is_alias and is_one):
-            break
-        item = inside + rest
-    return item
-
-
-def _plain(word: str) -> str:
-    return word[1:-1].replace("``", "`") if word[:1] == "`" else word
-
-
-def _is_path(item: Tokens) -> bool:
-    """Return whether tokens are a name, or names joined by dots."""
-    return len(item) % 2 == 1 and set(item[1::2]) <= {"."} and "." not in item[::2]
-
-
-def _is_star(item: Tokens) -> bool:
-    return item[-1:] == ["*"] and (len(item) == 1 or item[-2] == ".")
-
-
-def _is_of(item: Tokens, text: Tokens) -> bool:
-    """Return whether a select item is an expression, with an alias or without."""
-    rest = item[len(text) :]
-    if item[: len(text)] == text:
-        return len(rest) <= 1 or (rest[0] == "as" and len(rest) == 2)
-    path = _without_alias(item)
-    return _is_path(path) and _is_path(text) and path[-1] == text[-1]
-
-
-def _without_alias(item: Tokens) -> Tokens:
-    if item[-2:-1] == ["as"]:
-        return item[:-2]
-    return item[:-1] if len(item) > 1 and _is_path(item[:-1]) else item
-
-
-def _name(item: Tokens) -> str:
+def _name(item: Tree) -> str:
     """Return the name of a select item; empty if it is an expression without one."""
-    named = item[-2:-1] == ["as"] or _is_path(item) or _is_path(item[:-1])
-    return _plain(item[-1]) if item and named else ""
+    return item.alias_or_name if item.unnest().key in {"alias", "column"} else ""
 
 
-def _constant(item: Tokens) -> str:
-    value = _without_alias(item)
-    signed = value[1:] if value[:1] in (["+"], ["-"]) else value
-    text = signed[0] if len(signed) == 1 else ""
-    constant = text[:1] in {"'", '"'} or text[:1].isdigit() or text in {"null", "true", "false"}
-    return text if constant else ""
+def _constant(value: Tree) -> str:
+    """Return ``text`` or ``other`` for a constant, else an empty text."""
+    value = value.this if value.key == "neg" else value
+    if value.key not in {"literal", "rawstring", "boolean", "null"}:
+        return ""
+    return "text" if value.is_string or value.key == "rawstring" else "other"
 
 
-def _has_aggregate(item: Iterable[str]) -> bool:
-    words = list(item)
-    return any(word in AGGREGATES and after == "(" for word, after in pairwise(words))
+def _has_aggregate(value: Tree) -> bool:
+    return has_aggregate(value) or any(
+        node.key in AGGREGATES or (node.key == "anonymous" and node.name in AGGREGATES)
+        for node in value.walk()
+    )
 
 
 _POINTED = re.compile(
@@ -563,8 +394,8 @@ def query_text(config: RuleConfig) -> str:
         If there is more after a semicolon: a rule is one query.
     """
     text = re.sub(r"[\s;]+\Z", "", config.rule)
-    for token in tokens(text):
-        if token.text == ";":
+    for token in tokenize(text):
+        if token.kind == "SEMICOLON":
             line, column = position(text, token.begin)
             raise DslError(
                 "a rule is one query, and there is more after this semicolon", config.rule, line, column,
