@@ -15,6 +15,8 @@ its casts change values:
 Rewritten, a text is compared by the number, truth value or time that it shows, exactly and in any mode; one
 that shows none satisfies no comparison but <>. Times without a zone are compared as they stand.
 
+Comparisons are found among the tokens of a text, so that all around them stays as its user wrote it.
+
 `parse_condition` finds the form of a condition on one column. Checks and rules store their conditions
 as text. Bounds, sets of values, patterns and non-null columns have forms, by which a scan counts less
 and exports find the constraints of other tools; any other condition has none.
@@ -23,15 +25,26 @@ and exports find the constraints of other tools; any other condition has none.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.analyzers.core.errors import PreconditionError
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, TEMPORAL, TEXT, Schema
-from tidegauge.analyzers.core.sql import NAMELESS, constant, literal, parts, quote
+from tidegauge.analyzers.core.sql import QUOTED_NAME, constant, literal, quote
+from tidegauge.analyzers.core.sql_parser import (
+    Token,
+    has_comments,
+    parse_expression,
+    split_list,
+    text_of,
+    tokenize,
+)
+
+if TYPE_CHECKING:
+    from tidegauge.analyzers.core.sql_parser import Tree
 
 _MOST_DIGITS = 38
 """Digits of Spark's longest decimal."""
@@ -39,14 +52,13 @@ _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 """Digits of the decimals to which Spark casts integers."""
 _WALL_CLOCK = frozenset({"date", "timestamp_ntz"})
 
-_RESERVED = "and|or|not|in|is|between|when|then|else|true|false|null"
-_NAME = rf"(?:`(?:[^`]|``)+`|(?!(?:{_RESERVED})\b)[a-z_]\w*)"
-_COLUMN = _NAME
-for _ in range(2):  # elements of arrays, and of arrays in their elements
-    _COLUMN = rf"(?:get\({_COLUMN},[ ]\d+\)|{_NAME})(?:\.{_NAME})*"
-_NUMBER = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?(?:bd|[dfysl])?"
 _STRING = r"'(?:[^'\\]|\\.)*'"
-_TIME = rf"(?:(?:date|timestamp(?:_ntz|_ltz)?)\s*{_STRING}|(?:date|timestamp)\(\s*{_STRING}\s*\))"
+_LITERAL = re.compile(
+    rf"(?P<number>-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)(?P<suffix>bd|[dfysl])?|(?P<truth>true|false)"
+    rf"|(?P<kind>(?:date|timestamp(?:_ntz|_ltz)?)?)\s*{_STRING}"
+    rf"|(?P<call>date|timestamp)\(\s*{_STRING}\s*\)",
+    re.IGNORECASE | re.DOTALL,
+)
 _NOW = {
     "current_timestamp()": "timestamp",
     "now()": "timestamp",
@@ -54,24 +66,16 @@ _NOW = {
     "current_date()": "date",
 }
 """Calls that give a time, and its type."""
-_LITERAL = rf"(?:{_TIME}|{_STRING}|{_NUMBER}|true\b|false\b)"
-_OPERAND = rf"(?:{_LITERAL}|coalesce\({_COLUMN},[ ]{_LITERAL}\)|{'|'.join(map(re.escape, _NOW))}|{_COLUMN})(?![\w.('])"
-# What stands around a comparison shows that it is an operand of nothing but AND, OR and NOT.
-_COMPARISON = rf"""
-    (?P<before>(?:\A|[(,]|\b(?:and|or|not|when|then|else)\b)\s*)
-    (?P<left>{_OPERAND})\s*
-    (?:
-        (?P<sign><=>|<=|>=|<>|!=|==|=|<|>)\s*(?P<right>{_OPERAND})
-      | (?P<negated>\bnot\s+)?
-        (?:
-            in\s*\(\s*(?P<values>{_LITERAL}(?:\s*,\s*{_LITERAL})*)\s*\)
-          | between\s+(?P<low>{_LITERAL})\s+and\s+(?P<high>{_LITERAL})
-        )
-    )
-    (?=\s*(?:\Z|[),]|(?:and|or|when|then|else|end)\b))
-    |{NAMELESS}|`[^`]*`"""
-_SCOPES = re.compile(r"->|\bselect\b", re.IGNORECASE)
-"""Words that give names another meaning than that of a column."""
+_SIGNS = frozenset({"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "BETWEEN"})
+"""Tokens of comparisons."""
+_BOUNDARIES = frozenset({"AND", "OR", "COMMA", "CASE", "WHEN", "THEN", "ELSE"})
+"""Tokens beside which a comparison stands by itself, as do NOT before it, END and brackets."""
+_PATHS = frozenset({"column", "dot", "anonymous"})
+"""Nodes of columns and their fields, and of elements of arrays by `get`."""
+_OF_LITERALS = frozenset({"IN", "BETWEEN"})
+_RANGE = frozenset({"BETWEEN", "AND"})
+_SCOPES = frozenset({"ARROW", "SELECT"})
+"""Tokens that give names another meaning than that of a column."""
 _EQUALITIES = frozenset({"=", "==", "<=>", "<>", "!="})
 _TURNED_ORDERS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATIVE = frozenset({"<>", "!="})
@@ -96,46 +100,98 @@ def compare_exactly(condition: str, schema: Schema) -> str:
     >>> compare_exactly("flag = true", schema)
     '(CASE WHEN flag IS NOT NULL THEN coalesce(try_cast(flag AS BOOLEAN) = true, false) END)'
     """
-    if _SCOPES.search(condition):
+    tokens = tokenize(condition)
+    if not tokens or any(token.kind in _SCOPES for token in tokens):
         return condition
-    return _comparison_pattern().sub(partial(_rewritten, schema=schema), condition)
+    pieces, end = [], 0
+    for predicate in _predicates(tokens):
+        exact = _rewritten(predicate, condition, schema)
+        if exact is not None:
+            pieces += [condition[end : predicate[0].begin], exact]
+            end = predicate[-1].end
+    return "".join([*pieces, condition[end:]])
 
 
-@cache
-def _comparison_pattern() -> re.Pattern[str]:
-    """Return the compiled pattern; compiling takes 20 ms, so not when the module is imported."""
-    return re.compile(_COMPARISON, re.VERBOSE | re.IGNORECASE | re.DOTALL)
+def _predicates(tokens: Iterable[Token]) -> Iterator[list[Token]]:
+    """Yield what stands between AND, OR, NOT, commas, brackets and the words of CASE, in order.
+
+    What is in brackets is left out of what is around them, and comes first.
+    """
+    levels: list[list[Token]] = [[]]
+    cases = 0
+    for token in tokens:
+        level, kind = levels[-1], token.kind
+        ends_case = kind == "END" and cases > 0 and level != []  # else it is a column's name
+        cases += (kind == "CASE") - ends_case
+        is_within_between = kind == "AND" and [t.kind for t in level if t.kind in _RANGE] == [
+            "BETWEEN"
+        ]
+        is_boundary = (kind in _BOUNDARIES and not is_within_between) or ends_case
+        if token.nesting > 0:
+            level.append(token)
+            levels.append([])
+        elif token.nesting < 0 and len(levels) > 1:
+            yield levels.pop()
+            levels[-1].append(token)
+        elif is_boundary or (kind == "NOT" and not level):
+            yield level
+            levels[-1] = []
+        else:
+            level.append(token)
+    yield from levels
 
 
-def _rewritten(match: re.Match[str], schema: Schema) -> str:
-    """Return a comparison that changes no value; the text as it is if it is none, or Spark changes none."""
-    if match["left"] is None:
-        return match[0]
-    if match["sign"]:
-        others, signs = [match["right"]], [match["sign"]]
-    elif match["values"]:
-        others = re.findall(_LITERAL, match["values"], re.IGNORECASE)
-        signs = ["="] * len(others)
+def _compared(
+    predicate: Sequence[Token], sql: str
+) -> tuple[str, str, list[tuple[str, str]]] | None:
+    """Return the left side of a comparison, NOT or nothing, and each sign with its right side.
+
+    The right sides of IN and BETWEEN are literals. None for what is no comparison.
+    """
+    places = [i for i, token in enumerate(predicate) if token.kind in _SIGNS]
+    if len(places) != 1 or places == [0]:
+        return None
+    before, sign, after = predicate[: places[0]], predicate[places[0]], predicate[places[0] + 1 :]
+    if sign.kind not in _OF_LITERALS:
+        return _text(before, sql), "", [(_text([sign], sql), _text(after, sql))]
+    is_negated = before[-1].kind == "NOT"
+    if sign.kind == "IN":
+        pairs = [("=", value) for value in split_list(_text(after, sql)[1:-1])]
     else:
-        others, signs = [match["low"], match["high"]], [">=", "<="]
-    left, *rest = (_operand(sql, schema) for sql in (match["left"], *others))
-    operands = [operand for operand in rest if operand is not None]
-    if left is None or len(operands) < len(rest):
-        return match[0]
-    pairs = list(zip(signs, operands, strict=True))
-    numbers = [operand.number for operand in operands if operand.number is not None]
+        middle = next((i for i, token in enumerate(after) if token.kind == "AND"), 0)
+        pairs = [(">=", _text(after[:middle], sql)), ("<=", _text(after[middle + 1 :], sql))]
+    left = _text(before[:-1] if is_negated else before, sql)
+    is_recognised = all(_LITERAL.fullmatch(value) for _, value in pairs)
+    return (left, "NOT " if is_negated else "", pairs) if is_recognised else None
+
+
+def _text(tokens: Sequence[Token], sql: str) -> str:
+    return sql[tokens[0].begin : tokens[-1].end] if tokens else ""
+
+
+def _rewritten(predicate: Sequence[Token], condition: str, schema: Schema) -> str | None:
+    """Return a comparison that changes no value; None if it is none, or Spark changes none."""
+    compared = _compared(predicate, condition)
+    if compared is None:
+        return None
+    left_sql, negation, sides = compared
+    left = _operand(left_sql, schema)
+    pairs = [(sign, operand) for sign, sql in sides if (operand := _operand(sql, schema))]
+    if left is None or len(pairs) < len(sides):
+        return None
+    numbers = [operand.number for _, operand in pairs if operand.number is not None]
     exact: list[str | None] = []
-    if left.number is None or len(numbers) < len(operands):
+    if left.number is None or len(numbers) < len(pairs):
         exact = [_exact(left, sign, operand) for sign, operand in pairs]
     elif not _fit_one_type([left.number, *numbers]):
-        exact = [left.number.compared(s, n) for s, n in zip(signs, numbers, strict=True)]
+        exact = [left.number.compared(sign, n) for (sign, _), n in zip(pairs, numbers, strict=True)]
     if not any(exact):
-        return match[0]
-    joined = (" OR " if match["values"] else " AND ").join(
+        return None
+    joined = (" AND " if pairs[0][0] == ">=" else " OR ").join(
         sql or f"{left.sql} {sign} {operand.sql}"
         for sql, (sign, operand) in zip(exact, pairs, strict=True)
     )
-    return f"{match['before']}{'NOT ' if match['negated'] else ''}({joined})"
+    return f"{negation}({joined})"
 
 
 @dataclass(frozen=True)
@@ -188,20 +244,17 @@ class _Operand:
 
 def _operand(sql: str, schema: Schema) -> _Operand | None:
     """Return the operand that SQL stands for; None if it is no column of the schema."""
-    if match := re.fullmatch(rf"coalesce\(({_COLUMN}),[ ]({_LITERAL})\)", sql, re.IGNORECASE):
-        column, default = (_operand(part, schema) for part in match.groups())
-        if column is None or default is None:
-            return None
-        number = None
-        if column.number is not None and default.number is not None:
-            number = column.number.or_else(default.number)
-        return _Operand(sql, column.kind, number, None, column, default)
-    if re.fullmatch(_LITERAL, sql, re.IGNORECASE | re.DOTALL):
-        return _literal_operand(sql)
+    if (match := _LITERAL.fullmatch(sql)) is not None:
+        return _literal_operand(match)
     if sql.casefold() in _NOW:
         return _Operand(sql, _NOW[sql.casefold()])
+    if re.match(r"coalesce\(", sql, re.IGNORECASE):
+        return _coalesced_operand(sql, schema)
+    is_name = re.fullmatch(rf"\w+|{QUOTED_NAME}", sql) is not None
+    if not is_name and ("[" in sql or getattr(parse_expression(sql), "key", "") not in _PATHS):
+        return None
     try:
-        field = schema.field(re.sub(r", (\d+)\)", r"[\1]", sql.replace("get(", "")))
+        field = schema.field(re.sub(r",\s*(\d+)\)", r"[\1]", re.sub(r"\bget\(", "", sql)))
     except PreconditionError:
         return None
     number = None
@@ -216,16 +269,26 @@ def _operand(sql: str, schema: Schema) -> _Operand | None:
     return _Operand(sql, field.kind, number)
 
 
-def _literal_operand(sql: str) -> _Operand:
-    word = re.match(r"[a-z_]*", sql, re.IGNORECASE)[0].casefold()  # type: ignore[index]  # matches anything
-    if word in {"true", "false"}:
-        return _Operand(sql, "boolean", text=word)
-    if "'" in sql:
-        text = sql[sql.index("'") + 1 : sql.rindex("'")]
+def _coalesced_operand(sql: str, schema: Schema) -> _Operand | None:
+    """Return the operand of a column with a literal in place of null."""
+    operands = [_operand(part, schema) for part in split_list(sql[len("coalesce(") : -1])]
+    column, default = operands if len(operands) == 2 else (None, None)
+    if column is None or default is None or default.text is None:
+        return None
+    number = None
+    if column.number is not None and default.number is not None:
+        number = column.number.or_else(default.number)
+    return _Operand(sql, column.kind, number, None, column, default)
+
+
+def _literal_operand(match: re.Match[str]) -> _Operand:
+    sql, shown, suffix = match[0], match["number"], (match["suffix"] or "").casefold()
+    if match["truth"]:
+        return _Operand(sql, "boolean", text=sql.casefold())
+    if shown is None:
+        word = (match["kind"] or match["call"] or "").casefold()
         kind = {"": "string", "timestamp_ltz": "timestamp"}.get(word, word)
-        return _Operand(sql, kind, text=text)
-    number = re.fullmatch(r"(.*?)(bd|[dfysl])?", sql, re.IGNORECASE)
-    shown, suffix = number[1], (number[2] or "").casefold()  # type: ignore[index]  # matches anything
+        return _Operand(sql, kind, text=sql[sql.index("'") + 1 : sql.rindex("'")])
     if suffix in {"d", "f"} or (not suffix and "e" in shown.casefold()):
         return _Operand(sql, "float" if suffix == "f" else "double", text=shown)
     return _Operand(sql, "decimal", _exact_literal(shown, is_integer=suffix != "bd"), shown)
@@ -400,20 +463,7 @@ def _fit_one_type(numbers: Iterable[_Number]) -> bool:
     return max(n.digits for n in numbers) + max(n.scale for n in numbers) <= _MOST_DIGITS
 
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-        (?P<text>'(?:[^'\\]|\\.)*')
-      | (?P<column>`(?:[^`]|``)+`)
-      | (?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)(?:BD|D)?(?![\w.])
-      | (?P<word>[A-Za-z_]\w*)
-      | (?P<mark><=|>=|<|>|=|\(|\)|,)
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-_WORDS = frozenset(
-    {"is", "not", "null", "or", "in", "and", "rlike", "between", "coalesce", "true", "false"}
-)
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_TURNED = {"lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 
 
 @dataclass(frozen=True)
@@ -466,6 +516,7 @@ class Within(Form):
         return above and (high is None or number < high or (number == high and self.has_upper))
 
 
+@lru_cache(1_000)
 def parse_condition(condition: str) -> Form | None:
     r"""Parse a condition; return None if it is not of a known form.
 
@@ -478,8 +529,8 @@ def parse_condition(condition: str) -> Form | None:
     >>> parse_condition("a < b"), parse_condition("upper(a) = 'X'"), parse_condition("a > 1 OR b > 2")
     (None, None, None)
     """
-    tokens = _tokens(condition)
-    return None if tokens is None else _condition(_unwrapped(tokens))
+    tree = parse_expression(condition)
+    return None if tree is None or has_comments(condition) else _form(tree.unnest(), condition)
 
 
 def known_sql(condition: str, schema: Schema) -> str:
@@ -511,7 +562,7 @@ def known_sql(condition: str, schema: Schema) -> str:
     return "1" if form.nulls or _COALESCED.match(condition) else field.sql
 
 
-_COALESCED = re.compile(r"[\s(]*coalesce\s*\(", re.IGNORECASE)
+_COALESCED = re.compile(r"[\s(]*(?:coalesce|nvl|ifnull)\s*\(", re.IGNORECASE)
 _LONG_NUMBER = re.compile(r"[\d.]{17}")
 """Digits that a comparison with an integer may not hold."""
 
@@ -527,120 +578,102 @@ def _fits_column(form: Form, kind: str) -> bool:
     return kind in INTEGRAL | {"float", "double"}
 
 
-_Token = tuple[str, Any]
-
-
-def _tokens(text: str) -> list[_Token] | None:
-    """Return pairs of kind and value; None if a token occurs in no form."""
-    found: list[_Token] = []
-    place, text = 0, text.strip()
-    while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None:
-            return None
-        kind, raw = str(match.lastgroup), match[str(match.lastgroup)]
-        token = _READERS[kind](raw)
-        if token is None:
-            return None
-        found.append(token)
-        place = match.end()
-    return found
-
-
-def _text(raw: str) -> _Token | None:
-    """Parse a literal written by `tidegauge.analyzers.core.sql.literal`.
-
-    None if it holds other escapes, which mean other things in other tools.
-    """
-    inside = raw[1:-1]
-    if re.search(r"\\[^'\\]", re.sub(r"\\\\", "", inside)):
-        return None
-    return "value", re.sub(r"\\(.)", r"\1", inside, flags=re.DOTALL)
-
-
-def _number(raw: str) -> _Token:
-    return "value", int(raw) if re.fullmatch(r"-?\d+", raw) else float(raw)
-
-
-def _word(raw: str) -> _Token:
-    low = raw.casefold()
-    if low in {"true", "false"}:
-        return "value", low == "true"
-    return ("word", low) if low in _WORDS else ("column", raw)
-
-
-_READERS: dict[str, Callable[[str], _Token | None]] = {
-    "text": _text,
-    "column": lambda raw: ("column", parts(raw)[0]),
-    "number": _number,
-    "word": _word,
-    "mark": lambda raw: ("mark", raw),
-}
-
-
-def _unwrapped(tokens: list[_Token]) -> list[_Token]:
-    """Strip parentheses around the whole condition."""
-    while len(tokens) > 1 and tokens[0] == ("mark", "(") and _closing(tokens) == len(tokens) - 1:
-        tokens = tokens[1:-1]
-    return tokens
-
-
-def _closing(tokens: list[_Token]) -> int:
-    depth = 0
-    for place, token in enumerate(tokens):
-        depth += (token == ("mark", "(")) - (token == ("mark", ")"))
-        if depth == 0:
-            return place
-    return -1
-
-
-def _shape(tokens: list[_Token]) -> str:
-    """Return tokens as one text: ``c`` for columns, ``v`` for values, others unchanged."""
-    short = {"column": "c", "value": "v"}
-    return " ".join(short.get(kind, str(value)) for kind, value in tokens)
-
-
-def _condition(tokens: list[_Token]) -> Form | None:
-    if _shape(tokens[:4]) == "c is null or":
-        rest = _condition(_unwrapped(tokens[4:]))
-        same = rest is not None and rest.column == tokens[0][1] and not isinstance(rest, Present)
-        return replace(rest, nulls=True) if same and rest is not None else None
-    columns = {value for kind, value in tokens if kind == "column"}
-    values = [value for kind, value in tokens if kind == "value"]
-    return _core(_shape(tokens), str(*columns), values) if len(columns) == 1 else None
-
-
-def _core(shape: str, column: str, values: list[Any]) -> Form | None:
-    """Return the form of a condition on its only column."""
-    if shape == "c is not null":
+def _form(tree: Tree, condition: str) -> Form | None:
+    """Return the form of a condition's tree, or of a part of it."""
+    column, rest = _null_column(tree.this), tree.args.get("expression", tree)
+    if tree.key == "not" and column is not None:
         return Present(column)
-    if shape == "c = v" or re.fullmatch(r"c in \( v(?: , v)* \)", shape):
-        return OneOf(column, values=tuple(values))
-    if shape == "c rlike v" and isinstance(values[0], str):
-        return LikeCondition(column, pattern=values[0])
-    return _within(shape, column, values) if all(map(_is_number, values)) else None
-
-
-def _within(shape: str, column: str, values: list[Any]) -> Form | None:
-    if shape == "c between v and v":
-        return Within(column, lower=values[0], upper=values[1])
-    if match := re.fullmatch(r"coalesce \( c , v \) ([<>]=?) v", shape):
-        found = _sided(column, match[1], values[1])
-        return replace(found, nulls=found.holds(values[0]))
-    if match := re.fullmatch(r"c ([<>]=?) v", shape):
-        return _sided(column, match[1], values[0])
-    if match := re.fullmatch(r"v ([<>]=?) c", shape):
-        return _sided(column, _TURNED[match[1]], values[0])
-    if match := re.fullmatch(r"c (>=?) v and c (<=?) v", shape):
-        low, high = _sided(column, match[1], values[0]), _sided(column, match[2], values[1])
+    if tree.key == "or" and column is not None:
+        form = _form(rest.unnest(), condition)
+        is_same = form is not None and form.column == column and not isinstance(form, Present)
+        return replace(form, nulls=True) if form and is_same else None
+    if tree.key == "and":
+        low, high = _within(tree.this, condition), _within(rest, condition)
+        if (
+            low is None
+            or high is None
+            or (low.column, low.upper, high.lower) != (high.column, None, None)
+        ):
+            return None
         return replace(low, upper=high.upper, has_upper=high.has_upper)
-    return None
+    return _within(tree, condition) or _coalesced(tree, condition) or _one_of(tree, condition)
 
 
-def _sided(column: str, sign: str, bound: float) -> Within:
-    if sign.startswith(">"):
-        return Within(column, lower=bound, has_lower=sign == ">=")
-    return Within(column, upper=bound, has_upper=sign == "<=")
+def _within(tree: Tree, condition: str) -> Within | None:
+    """Return the form of a column compared with a number, either of them on the left."""
+    if tree.key not in _TURNED:
+        return None
+    key, left, right = tree.key, tree.this, tree.expression
+    if right.key == "column":
+        key, left, right = _TURNED[key], right, left
+    return _sided(_column(left), key, _value(right, condition))
+
+
+def _coalesced(tree: Tree, condition: str) -> Within | None:
+    """Return the form of a column, with a number in place of null, compared with a number."""
+    if tree.key not in _TURNED or tree.this.key != "coalesce" or len(tree.this.expressions) != 1:
+        return None
+    form = _sided(_column(tree.this.this), tree.key, _value(tree.expression, condition))
+    default = _value(tree.this.expressions[0], condition)
+    return replace(form, nulls=form.holds(default)) if form and _is_number(default) else None
+
+
+def _sided(column: str | None, key: str, bound: Any) -> Within | None:
+    if column is None or not _is_number(bound):
+        return None
+    if key in {"gt", "gte"}:
+        return Within(column, lower=bound, has_lower=key == "gte")
+    return Within(column, upper=bound, has_upper=key == "lte")
+
+
+def _one_of(tree: Tree, condition: str) -> Form | None:
+    """Return the form of a column that is compared with literals by =, IN, BETWEEN or RLIKE."""
+    names = {"eq": ["expression"], "regexplike": ["expression"], "between": ["low", "high"]}
+    sides = (
+        tree.expressions if tree.key == "in" else [tree.args[n] for n in names.get(tree.key, ())]
+    )
+    values = [_value(side, condition) for side in sides]
+    column = _column(tree.this) if values and None not in values else None
+    if column is None:
+        return None
+    if tree.key == "regexplike":
+        return LikeCondition(column, pattern=values[0]) if isinstance(values[0], str) else None
+    if tree.key == "between":
+        low, high = values
+        return Within(column, lower=low, upper=high) if all(map(_is_number, values)) else None
+    return OneOf(column, values=tuple(values))
+
+
+def _column(tree: Any) -> str | None:
+    """Return the name of a column; None for a nested path and all else."""
+    is_column = getattr(tree, "key", "") == "column" and len(tree.parts) == 1
+    return str(tree.name) if is_column else None
+
+
+def _null_column(tree: Any) -> str | None:
+    """Return the column of which a tree says that it is null."""
+    is_null = getattr(tree, "key", "") == "is" and tree.expression.key == "null"
+    return _column(tree.this) if is_null else None
+
+
+def _value(tree: Tree, condition: str) -> Any:
+    """Return the value of a literal that other tools read alike; None for all else."""
+    if tree.key == "boolean":
+        return tree.this
+    if tree.key == "neg":
+        number = _value(tree.this, condition)
+        return -number if _is_number(number) else None
+    match = _LITERAL.fullmatch(text_of(tree, condition)) if tree.key == "literal" else None
+    if match is None:
+        return None
+    if match["number"]:
+        shown = match["number"]
+        is_plain = (match["suffix"] or "D").upper() in {"BD", "D"}
+        return (int(shown) if shown.isdigit() else float(shown)) if is_plain else None
+    # Escapes other than those of `literal` mean other things in other tools.
+    text = match[0][1:-1]
+    is_plain = re.search(r"\\[^'\\]", text.replace("\\\\", "")) is None
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if is_plain else None
 
 
 def _is_number(value: Any) -> bool:
