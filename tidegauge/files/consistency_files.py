@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict
 
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError
 from tidegauge.consistency.compare.distributions import LONGEST, K
@@ -21,19 +23,42 @@ from tidegauge.consistency.configuration import (
 )
 from tidegauge.consistency.log.query import GROUP_BY, JOIN
 from tidegauge.consistency.log.schemas import LogSchema
-from tidegauge.files.yaml_file import Document, YamlFile
+from tidegauge.files.models import (
+    LIST,
+    MAPPING,
+    SCALAR,
+    Document,
+    MonitorFields,
+    Names,
+    forms,
+    read_monitors,
+)
+from tidegauge.files.yaml_file import YamlFile
 from tidegauge.griffin.dsl.grammar import milliseconds
 
 
 class _Backfill(Document):
-    """The source of backfilled features: exactly one of these fields."""
+    """The source of backfilled features: a table, a query or a function.
 
+    Attributes
+    ----------
+    table : str
+        The table of backfilled features.
+    query : str
+        Spark SQL that returns them.
+    callable : str
+        A function that returns them, as ``module:function``.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
     table: str | None = None
     query: str | None = None
     callable: str | None = None
 
 
 class _Tolerance(Document):
+    """Differences that count as equal: absolute, and relative to the larger value."""
+
     abs: float = 0.0
     rel: float = 0.0
 
@@ -47,16 +72,73 @@ class _Schema(Document):
 
 
 class _GroupBy(Document):
-    """The fields of a group-by."""
+    """The features of a group-by.
+
+    Attributes
+    ----------
+    features : list of str
+        Names of the features.
+    lag_ms : str
+        How much later than the logged time features are seen: milliseconds, or such as ``45m``.
+    backfill : dict
+        The source of its backfilled features, if it has one of its own.
+    """
 
     features: list[str]
     lag_ms: str = "0"
     backfill: _Backfill | None = None
 
 
-class _File(Document):
-    """The fields of a configuration file."""
+class ConsistencyFields(Document):
+    """A configuration of consistency: how logged features are compared with backfilled ones.
 
+    Attributes
+    ----------
+    namespace : str
+        Database of the query log.
+    join, group_by : str
+        The name whose features are compared; one of them.
+    dataset : str
+        Name of the dataset; by the namespace and the name if not given.
+    keys : list of str
+        Columns by which rows belong together.
+    time : str
+        Column with the time of a query.
+    payload : list of str
+        Logged columns that are no features.
+    schemas : list
+        Avro schemas of versions that the log does not hold.
+    backfill : dict
+        The source of backfilled features.
+    group_bys : dict
+        Features by group-by, as a list or with options.
+    tolerance : dict
+        Differences that count as equal, by feature.
+    logged_as : dict
+        Columns of the log by feature, if their names differ.
+    bucket_minutes : int
+        Minutes of a bucket of time; null for none.
+    sample_percent : float
+        Share of the keys that is compared, in percent.
+    query_source : list of str
+        Sources of queries that are compared.
+    segment_by : list of str
+        Columns by whose values results are shown.
+    since : str
+        The first day that is compared.
+    monitors : list
+        Detectors and the series that they watch.
+    k : int
+        Accuracy of distributions, even, 4 to 1024: ranks are off by at most 0.16 / k.
+    longest : int
+        Arrays whose lengths multiply to more than its square are not compared by their edits.
+    variables : dict
+        Variables and their defaults; ``${name}`` in a text stands for the value.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["join"]}, {"required": ["group_by"]}]}
+    )
     namespace: str
     join: str | None = None
     group_by: str | None = None
@@ -64,18 +146,30 @@ class _File(Document):
     dataset: str = ""
     keys: list[str]
     time: str = TIME
-    payload: list[str] | str = []
+    payload: Names = []
     schemas: list[_Schema] = []
     backfill: _Backfill | None = None
-    group_bys: dict[str, _GroupBy | list[str]] = {}
-    tolerance: dict[str, float | _Tolerance] = {}
+    group_bys: dict[
+        str,
+        Annotated[
+            Annotated[list[str], LIST] | Annotated[_GroupBy, MAPPING],
+            forms("a list of features or a mapping"),
+        ],
+    ] = {}
+    tolerance: dict[
+        str,
+        Annotated[
+            Annotated[float, SCALAR] | Annotated[_Tolerance, MAPPING],
+            forms("a number or a mapping of abs and rel"),
+        ],
+    ] = {}
     logged_as: dict[str, str] = {}
     bucket_minutes: int | None = 60
     sample_percent: float = 100.0
-    query_source: list[str] | str = []
-    segment_by: list[str] | str = []
+    query_source: Names = []
+    segment_by: Names = []
     since: str | None = None
-    monitors: list[dict[str, Any]] | None = None
+    monitors: list[MonitorFields] | None = None
     k: int = K
     longest: int = LONGEST
     variables: dict[str, str | None] = {}
@@ -117,9 +211,7 @@ def load_configuration(
     ('shop.search', 2700000, ('price',))
     """
     file = YamlFile.read(path, "configuration", "namespace: name", variables)
-    fields = file.fields(
-        _File, {"backfill": _Backfill, "tolerance": _Tolerance, "group_bys": _GroupBy}
-    )
+    fields = file.fields(ConsistencyFields)
     if (fields.join is None) == (fields.group_by is None):
         raise file.error(file.node, "a configuration names either a join or a group_by")
     named, name = (
@@ -127,6 +219,7 @@ def load_configuration(
     )
     if fields.group_by is not None and fields.type not in {None, GROUP_BY}:
         raise file.error(file.node, f"a group_by is of type {GROUP_BY}, not {fields.type!r}")
+    monitors = read_monitors(file, fields.monitors or [])
     try:
         return Configuration(
             namespace=fields.namespace,
@@ -146,23 +239,12 @@ def load_configuration(
             query_sources=_names(fields.query_source),
             segment_by=_names(fields.segment_by),
             since=fields.since,
-            monitors=_monitors(fields.monitors),
+            monitors=None if fields.monitors is None else tuple(m.to_dict() for m in monitors),
             k=fields.k,
             longest=fields.longest,
         )
     except TidegaugeError as error:
         raise file.about(error) from error
-
-
-def _monitors(given: list[dict[str, Any]] | None) -> tuple[dict[str, Any], ...] | None:
-    from tidegauge.repository.detectors.monitor import Monitor
-
-    if given is None:
-        return None
-    try:
-        return tuple(Monitor.from_dict(one).to_dict() for one in given)
-    except TidegaugeError as error:
-        raise SuiteError(f"monitors: {error}") from error
 
 
 def _names(given: list[str] | str) -> tuple[str, ...]:

@@ -8,24 +8,32 @@ in ISO format; everything else and everything in quotes is text, so ``"01"`` and
 
 from __future__ import annotations
 
-import datetime as dt
 import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import yaml
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
-from tidegauge.analyzers.core.errors import RuleError, SuiteError, UnknownNameError
+from tidegauge.analyzers.core.errors import RuleError, SuiteError
 from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.sql import is_folder
 from tidegauge.analyzers.sources.opening import check_disjoint_locations
+from tidegauge.files.models import (
+    Catalogue,
+    Document,
+    Flag,
+    Names,
+    Options,
+    SomeNames,
+    TableFields,
+    Value,
+    options_of,
+    problem,
+)
 from tidegauge.files.yaml_file import (
-    TableDocument,
-    TimeFields,
     YamlFile,
     check_verdict_names,
     find_files,
@@ -49,7 +57,7 @@ from tidegauge.rules.columns import (
 )
 from tidegauge.rules.definition import BROKEN
 from tidegauge.rules.dqm import DQM
-from tidegauge.rules.policies import DQMPolicy, DQMTaskPolicy, FailParserCountPolicy
+from tidegauge.rules.policies import DQMPolicy, FailParserCountPolicy
 from tidegauge.rules.tasks import DQMRule, Fix, Rule
 from tidegauge.suite import Suite, privacy_of
 
@@ -61,37 +69,113 @@ if TYPE_CHECKING:
 
 DQM_NAME = "dqm"
 """Name of the verdicts of rules, unless a file or its name say otherwise."""
-_RULES = {
-    kind.__name__: kind
-    for kind in (Rule, BoundRule, SetRule, FormatRule, NotNullRule, ForeignKeyRule, UniqueRule)
+_VALUE: TypeAdapter[Any] = TypeAdapter(Value)
+_SOME_NAMES: TypeAdapter[Any] = TypeAdapter(SomeNames)
+_OPTIONAL_TEXT: TypeAdapter[Any] = TypeAdapter(str | None)
+_KEY: TypeAdapter[Any] = TypeAdapter(Names)
+_TASK_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "Any": _VALUE,
+    "bool": TypeAdapter(Flag),
+    "str | None": _OPTIONAL_TEXT,
+    "ExpressionInput | None": _OPTIONAL_TEXT,
+    "Sequence[Any]": TypeAdapter(list[Value]),
+    "Sequence[str]": _SOME_NAMES,
+    "str | Sequence[str]": _KEY,
+    "str | Sequence[str] | None": _KEY,
+    "int": TypeAdapter(int),
+    "float": TypeAdapter(float),
 }
-_FIXES = {kind.__name__: kind for kind in (Fix, BoundFix, SetFix, FormatFix, NotNullFix)}
-_MINDED: dict[str, tuple[type, Callable[[str], Any] | None]] = {
-    "FailNone": (policies.FailNone, None),
-    "FailAny": (policies.FailAny, None),
-    "FailCount": (policies.FailCount, int),
-    "FailPercent": (policies.FailPercent, float),
-}
-_POLICIES: dict[str, tuple[type, Callable[[str], Any] | None]] = {
-    "FailTotalRuleCountPolicy": (policies.FailTotalRuleCountPolicy, int),
-    "FailTotalRulePercentPolicy": (policies.FailTotalRulePercentPolicy, float),
-    "FailTotalFixCountPolicy": (policies.FailTotalFixCountPolicy, int),
-    "FailTotalFixPercentPolicy": (policies.FailTotalFixPercentPolicy, float),
-    "FailParserCountPolicy": (policies.FailParserCountPolicy, int),
-}
-_VALUES = frozenset({"lower", "upper", "default", "value", "whole"})
-"""Arguments read as values; a text as the ``value`` of a `Fix` is SQL, as in Python."""
-_OPTIONAL = {"lower": None, "upper": None}
-"""Bounds that a file may omit."""
-_KEYS = ("columns", "reference_columns")
-"""Arguments that take one column or several."""
-_SHARED = ("name", "on_null", "severity", "stage", "where", "message", "description", "tags")
-"""Options of all predefined rules."""
+"""Types of the parameters of rules, fixes and policies, by their annotations; all others are texts.
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][+-]?\d+)?")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
-_CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
+A text as the ``value`` of a `Fix` is SQL, as in Python."""
+_RULES = (Rule, BoundRule, SetRule, FormatRule, NotNullRule, ForeignKeyRule, UniqueRule)
+_FIXES = (Fix, BoundFix, SetFix, FormatFix, NotNullFix)
+_TASK_POLICIES = (policies.FailNone, policies.FailAny, policies.FailCount, policies.FailPercent)
+_POLICIES = (
+    policies.FailTotalRuleCountPolicy,
+    policies.FailTotalRulePercentPolicy,
+    policies.FailTotalFixCountPolicy,
+    policies.FailTotalFixPercentPolicy,
+    policies.FailParserCountPolicy,
+)
+
+
+class _Policies(Catalogue):
+    """Policies: a name, or a name with its limit. The values of the field are their objects."""
+
+    def __init__(self, kind: str, example: str, classes: Sequence[type]) -> None:
+        entries = {made.__name__: made for made in classes}
+        super().__init__(kind, example, lambda: entries, partial(options_of, types=_TASK_TYPES))
+
+    def read(self, given: Any) -> Any:
+        """Return the policy that a file names."""
+        name, limit = self.item(given)
+        limit = None if limit == {} else limit
+        if not self.needs(name):
+            if limit is not None:
+                raise problem(f"{name} has no limit")
+            return self.entries[name]()
+        ((kind, _),) = self.options(name).values()
+        try:
+            return self.entries[name](kind.validate_python(limit))
+        except RuleError as error:
+            raise problem(error) from error
+        except ValidationError:
+            is_count = kind is _TASK_TYPES["int"]
+            wanted = "a whole number" if is_count else "a share such as 0.05"
+            shown = "nothing" if limit is None else repr(limit)
+            example = f"{{{name}: {10 if is_count else 0.05}}}"
+            raise problem(f"{name} takes {wanted}, not {shown}: {example}") from None
+
+    def forms(self, name: str, handler: Any) -> list[Any]:
+        """Return the JSON Schema of the limit, or of nothing."""
+        return super().forms(name, handler)[:1] if self.needs(name) else [{"type": "null"}]
+
+
+_TASK_POLICY = _Policies("task policy", "{FailCount: 10}", _TASK_POLICIES)
+_DATA_POLICY = _Policies("policy", "FailTotalRuleCountPolicy: 30", _POLICIES)
+_TASK_POLICY_TYPE: TypeAdapter[Any] = TypeAdapter(Annotated[Any, _TASK_POLICY])
+
+
+def _task_options(source: Any) -> Options:
+    """Return the options of a rule or fix: its own, those of all rules, and those that only files have."""
+    options = options_of(source, _TASK_TYPES)
+    if issubclass(source, DQMRule):
+        shared = options_of(DQMRule, _TASK_TYPES)
+        del shared["expr"]
+        options |= {name: option for name, option in shared.items() if name not in options}
+    for bound in {"lower", "upper"} & options.keys():  # a file may leave one out
+        options[bound] = (_VALUE, None)
+    if "column" in options:
+        options["columns"] = (_SOME_NAMES, None)
+    return options | {"policy": (_TASK_POLICY_TYPE, None)}
+
+
+def _tasks(kind: str, example: str, classes: Sequence[type]) -> Catalogue:
+    entries = {made.__name__: made for made in classes}
+    return Catalogue(kind, example, lambda: entries, _task_options, {"column": ("columns",)})
+
+
+RULES = _tasks("rule", "BoundRule: {column: age, lower: 1, upper: 150}", _RULES)
+FIXES = _tasks("fix", "NotNullFix: {column: carrier, default: unknown}", _FIXES)
+
+
+class TaskFields(Document):
+    """Rules, fixes and policies.
+
+    Attributes
+    ----------
+    rules : list
+        Conditions that records must meet.
+    fixes : list
+        Repairs of single values.
+    policies : list
+        Limits on the numbers of rejected records and repaired values.
+    """
+
+    rules: list[Annotated[Any, RULES]] = []
+    fixes: list[Annotated[Any, FIXES]] = []
+    policies: list[Annotated[Any, _DATA_POLICY]] = []
 
 
 @dataclass(frozen=True)
@@ -112,12 +196,13 @@ class ReadDQM:
     of_parser: tuple[DQMPolicy, ...] = ()
 
 
-def read_dqm(file: YamlFile, *place: str, name: str = DQM_NAME) -> ReadDQM:
-    """Parse the lists ``rules``, ``fixes`` and ``policies``.
+def read_dqm(file: YamlFile, fields: TaskFields, *place: str, name: str = DQM_NAME) -> ReadDQM:
+    """Build the rules, fixes and policies of a file.
 
     Parameters
     ----------
     file : YamlFile
+    fields : TaskFields
     place : str
         Path of the fields that contain the lists; none for the top level.
     name : str
@@ -126,220 +211,82 @@ def read_dqm(file: YamlFile, *place: str, name: str = DQM_NAME) -> ReadDQM:
     Raises
     ------
     SuiteError
-        With the line, the problem, and the nearest valid name.
+        With the line and the problem.
     """
-    try:
+    with file.errors_at(file.node):
         dqm = DQM(name)
-    except RuleError as error:
-        raise file.error(file.node, error) from error
     lines: dict[str, int] = {}
     of_parser: list[DQMPolicy] = []
-    for what, kinds in (("rule", _RULES), ("fix", _FIXES)):
-        for item in file.items(*place, "fixes" if what == "fix" else "rules"):
-            try:
-                made, minded = _tasks(file, item, what, kinds)
-                for task in made:
-                    dqm = dqm.add(task, minded)
-                    lines[task.name] = line_of(item)
-            except (RuleError, UnknownNameError) as error:
-                raise file.error(item, error) from error
-    for item in file.items(*place, "policies"):
-        try:
-            policy = _limited(file, item, "policy", _POLICIES)
-            if isinstance(policy, FailParserCountPolicy):
-                of_parser.append(policy)
-            else:
+    for catalogue, given, key in ((RULES, fields.rules, "rules"), (FIXES, fields.fixes, "fixes")):
+        for (kind, options), node in file.located(given, *place, key):
+            policy = options.pop("policy", None)
+            with file.errors_at(node):
+                for task in _made(catalogue.entries[kind], options):
+                    dqm = dqm.add(task, policy)
+                    lines[task.name] = line_of(node)
+    for policy, node in file.located(fields.policies, *place, "policies"):
+        if isinstance(policy, FailParserCountPolicy):
+            of_parser.append(policy)
+        else:
+            with file.errors_at(node):
                 dqm = dqm.add(policy)
-        except (RuleError, UnknownNameError) as error:
-            raise file.error(item, error) from error
-        lines[policy.name] = line_of(item)
+        lines[policy.name] = line_of(node)
     return ReadDQM(dqm, lines, tuple(of_parser))
 
 
-def value_of(node: yaml.ScalarNode) -> Any:
-    """Convert a scalar node to a typed value, as the module docstring defines.
-
-    Examples
-    --------
-    >>> read = lambda text: value_of(yaml.compose(text, Loader=yaml.SafeLoader))
-    >>> [read(text) for text in ("1", "-2.5", "1e3", "'1'", "01", "NO", "true", "null")]
-    [1, -2.5, 1000.0, '1', '01', 'NO', True, None]
-    >>> read("2013-02-08"), read("2013-02-08 06:30")
-    (datetime.date(2013, 2, 8), datetime.datetime(2013, 2, 8, 6, 30))
-    """
-    text = str(node.value)
-    if node.style is not None:
-        return text
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    number = _NUMBER.fullmatch(text)
-    if number:
-        return float(text) if number["fraction"] or number["power"] else int(text)
-    try:
-        if _DAY.fullmatch(text):
-            return dt.date.fromisoformat(text)
-        return dt.datetime.fromisoformat(text) if _TIME.fullmatch(text) else text
-    except ValueError:  # an invalid date such as 31 February is text
-        return text
-
-
-def _tasks(
-    file: YamlFile, item: yaml.Node, what: str, kinds: Mapping[str, type]
-) -> tuple[list[Any], Any]:
-    """Parse a rule or fix, or one for each of several columns, and its policy."""
-    kind, node = _named(file, item, what)
-    if kind not in kinds:
-        raise UnknownNameError(what, kind, kinds)
-    made = kinds[kind]
-    known = _parameters(made)
-    minded, columns = None, None
-    if not isinstance(node, yaml.MappingNode):
-        given = {next(iter(known)): _argument(file, next(iter(known)), node)}
-    else:
-        given = {}
-        for name, value in file.pairs(node):
-            if name == "policy":
-                minded = _task_policy(file, value)
-            elif name == "columns" and "column" in known:
-                columns = _texts(file, name, value, "[email, phone]")
-            elif name not in known:
-                raise UnknownNameError(f"option of {kind}", name, [*known, "policy"])
-            else:
-                given[name] = _argument(file, name, value)
-    given = {name: value for name, value in _OPTIONAL.items() if name in known} | given
-    if columns is not None and "column" in given:
+def _made(task: Any, options: dict[str, Any]) -> list[Any]:
+    """Return a rule or fix, or one for each of several columns; its name then has the column, too."""
+    known = inspect.signature(task).parameters
+    options = {bound: None for bound in ("lower", "upper") if bound in known} | options
+    if "column" not in known or "columns" not in options:
+        return [task(**options)]
+    if "column" in options:
         msg = "give column or columns, not both"
         raise RuleError(msg)
-    several = [given] if columns is None else [_for_column(given, column) for column in columns]
-    given = several[0]
-    missing = [name for name, needed in known.items() if needed and name not in given]
-    if missing:
-        msg = f"{kind} needs {' and '.join(map(repr, missing))}"
-        raise RuleError(msg)
-    return [made(**options) for options in several], minded
-
-
-def _texts(file: YamlFile, name: str, node: yaml.Node, shown: str) -> list[str]:
-    found = file.plain(node)
-    if not isinstance(found, list) or not found or not all(isinstance(c, str) for c in found):
-        msg = f"{name} is a list: {shown}"
-        raise RuleError(msg)
-    return found
-
-
-def _for_column(given: Mapping[str, Any], column: str) -> dict[str, Any]:
-    """Return the arguments for one of several columns; the column is told in a name that is given."""
-    named = {"name": f"{given['name']} ({column})"} if "name" in given else {}
-    return {**given, **named, "column": column}
-
-
-def _parameters(made: type) -> dict[str, bool]:
-    """Return the arguments of a rule or fix, and whether each is required."""
-    found = inspect.signature(made).parameters.values()
-    known = {
-        p.name: p.default is inspect.Parameter.empty for p in found if p.kind is not p.VAR_KEYWORD
-    }
-    options = dict.fromkeys(_SHARED, False) if issubclass(made, DQMRule) else {}
-    return known | options
-
-
-def _argument(file: YamlFile, name: str, node: yaml.Node | None) -> Any:
-    if node is None:
-        msg = f"{name!r} is missing"
-        raise RuleError(msg)
-    if name == "values":
-        if not isinstance(node, yaml.SequenceNode):
-            msg = "values is a list: [N, Y]"
-            raise RuleError(msg)
-        return [_value(name, item) for item in node.value]
-    if name == "tags" or (name in _KEYS and isinstance(node, yaml.SequenceNode)):
-        return _texts(file, name, node, "[pii]" if name == "tags" else "[order_id, line]")
-    if name in _VALUES:
-        return _value(name, node)
-    text = file.plain(node)
-    if not isinstance(text, str):
-        msg = f"{name} is a text"
-        raise RuleError(msg)
-    return text
-
-
-def _value(name: str, node: yaml.Node) -> Any:
-    if not isinstance(node, yaml.ScalarNode):
-        msg = f"{name} is a number, a text, a date, a time, true, false or null"
-        raise RuleError(msg)
-    return value_of(node)
-
-
-def _task_policy(file: YamlFile, node: yaml.Node) -> DQMTaskPolicy:
-    made: DQMTaskPolicy = _limited(file, node, "task policy", _MINDED)
-    return made
-
-
-def _limited(
-    file: YamlFile,
-    node: yaml.Node,
-    what: str,
-    kinds: Mapping[str, tuple[type, Callable[[str], Any] | None]],
-) -> Any:
-    """Parse a policy: its name, and its limit if it has one."""
-    kind, limit = _named(file, node, what)
-    if kind not in kinds:
-        raise UnknownNameError(what, kind, kinds)
-    made, read = kinds[kind]
-    text = None if limit is None else file.plain(limit)
-    if read is None:
-        if text is not None:
-            msg = f"{kind} has no limit"
-            raise RuleError(msg)
-        return made()
-    try:
-        number = read(text) if isinstance(text, str) else None
-    except ValueError:
-        number = None
-    if number is None:
-        wanted = "a whole number" if read is int else "a share such as 0.05"
-        told = "nothing" if text is None else repr(text)
-        msg = f"{kind} takes {wanted}, not {told}: {{{kind}: {10 if read is int else 0.05}}}"
-        raise RuleError(msg)
-    return made(number)
-
-
-def _named(file: YamlFile, node: yaml.Node, what: str) -> tuple[str, yaml.Node | None]:
-    """Return the name of an item, and the node of its argument; None if it is the name alone."""
-    found = file.single(node)
-    if found is None:
-        msg = f"a {what} is one name with its options, such as {_SHOWN[what]}"
-        raise SuiteError(f"{file.path}:{line_of(node)}: {msg}")
-    return found
-
-
-_SHOWN = {
-    "rule": "BoundRule: {column: age, lower: 1, upper: 150}",
-    "fix": "NotNullFix: {column: carrier, default: unknown}",
-    "policy": "FailTotalRuleCountPolicy: 30",
-    "task policy": "{FailCount: 10}",
-}
+    several = [{**options, "column": column} for column in options.pop("columns")]
+    if "name" in options:
+        several = [{**one, "name": f"{one['name']} ({one['column']})"} for one in several]
+    return [task(**one) for one in several]
 
 
 _OF_PARSER = ("date_format", "timestamp_format", "lenient_dates", "fail_at_parsing_error")
 """Fields that apply only to files parsed by a schema."""
 
 
-class _File(TableDocument):
-    """The fields of a rules file."""
+class RulesFields(TableFields, TaskFields):
+    """A rules file: conditions on the records of a table, and where records go.
+
+    Attributes
+    ----------
+    keys : list of str
+        Columns that identify a record, for the samples.
+    quarantine : str
+        Table or folder for rejected records.
+    publish : str
+        Table or folder for the other records.
+    broken_rules : str
+        Name of the column of rejected records that lists the rules they break.
+    reasons : str
+        Name of one more column of them, with messages, the run and the time.
+    schema : str
+        Columns and types by which a file of text is parsed.
+    date_format : str
+        Format of dates in a parsed file.
+    timestamp_format : str
+        Format of timestamps in a parsed file.
+    fail_at_parsing_error : bool
+        Whether one unreadable record fails the file.
+    lenient_dates : bool
+        Whether dates in other formats are read, too.
+    on_empty : str
+        What a partition without records counts as.
+    """
 
     keys: list[str] = []
-    name: str | None = None
-    rules: list[Any] = []
-    fixes: list[Any] = []
-    policies: list[Any] = []
     quarantine: str | None = None
     broken_rules: str = BROKEN
     reasons: str | None = None
     publish: str | None = None
-    notify: list[str] = []
-    private: list[str] = []
-    variables: dict[str, str | None] = {}
     schema_: str | None = Field(None, alias="schema")
     date_format: str | None = None
     timestamp_format: str | None = None
@@ -469,12 +416,12 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     DQM(1 rule, 0 fixes, 0 policies)
     """
     file = YamlFile.read(path, "rules file", variables=variables)
-    fields = file.fields(_File, {"time": TimeFields})
+    fields = file.fields(RulesFields)
     table = fields.source(file, "rules file")
     name = fields.name
     if name is None:
         name = verdict_name(file.path, fields.dataset, "rules", DQM_NAME)
-    read = read_dqm(file, name=name)
+    read = read_dqm(file, fields, name=name)
     parsed = _parsed(file, fields, read)
     dqm = read.dqm
     if not dqm.needs_action:
@@ -560,7 +507,7 @@ def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None 
     check_disjoint_locations(places, spark)
 
 
-def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | None:
+def _parsed(file: YamlFile, fields: RulesFields, read: ReadDQM) -> dict[str, Any] | None:
     """Return the arguments of the parser; None without a schema.
 
     Raises
@@ -601,7 +548,7 @@ def _parsed(file: YamlFile, fields: _File, read: ReadDQM) -> dict[str, Any] | No
     return parsed
 
 
-def _fails_at_any(fields: _File, read: Any) -> bool:
+def _fails_at_any(fields: RulesFields, read: Any) -> bool:
     """Return whether a single unreadable record fails the file.
 
     As ``fail_at_parsing_error`` says; if it is not set, a parser policy replaces it.

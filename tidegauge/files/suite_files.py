@@ -11,31 +11,42 @@ makes a failure less grave, and ``on_empty`` says what no data counts as.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+from pydantic import Field, TypeAdapter
 
-from tidegauge.analyzers.core.analyzer import ANALYZERS, AnyAnalyzer
-from tidegauge.analyzers.core.errors import (
-    PreconditionError,
-    SuiteError,
-    TidegaugeError,
-    UnknownNameError,
-)
+from tidegauge.analyzers.core.analyzer import AnyAnalyzer
+from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError
 from tidegauge.analyzers.core.evidence import OnEmpty
 from tidegauge.analyzers.core.partitions import MAX_SEGMENTS
 from tidegauge.checks.assertions import Between
 from tidegauge.checks.check import Check, Level, MetricMethods, RowMethods
 from tidegauge.checks.comparisons import ComparisonMethods
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryMethods
-from tidegauge.files.rules_files import DQM_NAME, read_dqm, value_of
-from tidegauge.files.yaml_file import (
+from tidegauge.files.models import (
+    LIST,
+    MAPPING,
+    SCALAR,
+    TEXT,
+    AnalyzerItem,
+    Catalogue,
     Document,
-    TableDocument,
-    TimeFields,
+    Flag,
+    MonitorFields,
+    Names,
+    Options,
+    TableFields,
+    Value,
+    forms,
+    one_of,
+    options_of,
+    read_monitors,
+)
+from tidegauge.files.rules_files import DQM_NAME, TaskFields, read_dqm
+from tidegauge.files.yaml_file import (
     YamlFile,
     check_verdict_names,
     find_files,
@@ -44,45 +55,78 @@ from tidegauge.files.yaml_file import (
     verdict_name,
 )
 from tidegauge.repository.detection.judge import monitor_of
-from tidegauge.repository.detectors.monitor import Monitor, Sensitivity
+from tidegauge.repository.detectors.monitor import Sensitivity
 from tidegauge.rules.dqm import DQM
 from tidegauge.suite import Suite
 
-
-def read_analyzer(file: YamlFile, item: yaml.Node) -> AnyAnalyzer:
-    """Parse an analyzer: its name, or its name with a column or a mapping of options.
-
-    Raises
-    ------
-    SuiteError
-        With the line, the problem, and the nearest valid name.
-    """
-    plain = file.plain(item)
-    try:
-        if isinstance(plain, str):
-            return ANALYZERS.parse(plain)
-        if not isinstance(plain, Mapping) or len(plain) != 1:
-            msg = "an analyzer is a name, or a name with its column or options"
-            raise SuiteError(msg)  # noqa: TRY301 - located below like the others
-        ((name, given),) = plain.items()
-        if isinstance(given, Mapping):
-            return ANALYZERS.build(name, given)
-        return ANALYZERS.build(name, {}, [] if given in ("", None) else [given])
-    except (SuiteError, PreconditionError) as error:
-        raise file.error(item, error) from error
-
-
 LIMITS = ("at_least", "at_most", "more_than", "less_than", "exactly")
-_SHARED = ("where", "warn", "level", "on_empty")
-_METHODS = {
-    "has",
-    *(
-        name
-        for methods in (RowMethods, MetricMethods, HistoryMethods, ComparisonMethods)
-        for name in vars(methods)
-        if not name.startswith("_") and name != "has_histogram_values"  # takes a function only
-    ),
+
+
+class _Limits(Document):
+    """Bounds of an assertion by their names."""
+
+    unknown = "unknown limit"
+    at_least: float | None = None
+    at_most: float | None = None
+    more_than: float | None = None
+    less_than: float | None = None
+    exactly: float | None = None
+
+
+_BOUNDS = 2
+_Pair = Annotated[
+    list[float | None], Field(json_schema_extra={"minItems": _BOUNDS, "maxItems": _BOUNDS})
+]
+_NUMBER: TypeAdapter[Any] = TypeAdapter(float)
+_ASSERTION: TypeAdapter[Any] = TypeAdapter(
+    Annotated[
+        Annotated[float, SCALAR] | Annotated[_Pair, LIST] | Annotated[_Limits, MAPPING],
+        forms("a number, two bounds [1, null] or limits {at_least: 1}"),
+    ]
+)
+_VALUES: TypeAdapter[Any] = TypeAdapter(list[Value])
+_SHARED: Options = {
+    "where": (TEXT, None),
+    "warn": (_ASSERTION, None),
+    "level": (TypeAdapter(Annotated[str, one_of(Level)]), Level.ERROR),
+    "on_empty": (TypeAdapter(Annotated[str, one_of(OnEmpty)]), None),
 }
+"""Options that all checks have."""
+_CHECK_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "float": _NUMBER,
+    "bool": TypeAdapter(Flag),
+    "AnyAnalyzer | str": TypeAdapter(AnalyzerItem),
+    "AssertionLike": _ASSERTION,
+    "AssertionLike | None": _ASSERTION,
+    "Columns": TypeAdapter(Names),
+    "Iterable[Any]": _VALUES,
+    "Iterable[Any] | None": _VALUES,
+    "Any": TypeAdapter(Value),
+}
+"""Types of the parameters of methods of `Check`, by their annotations; all others are texts."""
+
+
+def _methods() -> dict[str, Any]:
+    """Return the methods of `Check` that a file can call: all but the one that takes a function only."""
+    classes = (RowMethods, MetricMethods, HistoryMethods, ComparisonMethods)
+    methods = {name: method for kind in classes for name, method in vars(kind).items()}
+    del methods["has_histogram_values"]
+    return {"has": Check.has} | {name: m for name, m in methods.items() if not name.startswith("_")}
+
+
+def _check_options(method: Any) -> Options:
+    options = options_of(method, _CHECK_TYPES)
+    limits = LIMITS if "assertion" in options else ()
+    return options | dict.fromkeys(limits, (_NUMBER, None)) | _SHARED
+
+
+CHECK_METHODS = Catalogue(
+    "check",
+    "is_complete: {column: email, at_least: 0.95}",
+    _methods,
+    _check_options,
+    {"assertion": LIMITS},
+)
 
 
 @dataclass(frozen=True)
@@ -101,224 +145,136 @@ class ReadChecks:
     lines: Mapping[str, int]
 
 
-def read_checks(file: YamlFile, name: str) -> ReadChecks:
-    """Parse the list ``checks``.
+def read_checks(
+    file: YamlFile, given: Sequence[tuple[str, dict[str, Any]]], name: str
+) -> ReadChecks:
+    """Build the checks of a file.
 
     Parameters
     ----------
     file : YamlFile
+    given : sequence of (str, dict)
+        Methods and their options.
     name : str
         Name of the checks.
 
     Raises
     ------
     SuiteError
-        With the line, the problem, and the nearest valid name.
+        With the line and the problem.
     """
-    checks = {level: Check(name, level) for level in Level}
+    checks = {level: Check(name, level) for level in (Level.ERROR, Level.WARNING)}
     lines: dict[str, int] = {}
-    for item in file.items("checks"):
-        try:
-            level, checks_of_level = _with_constraint(file, item, checks)
-        except (SuiteError, PreconditionError) as error:
-            located = str(error).startswith(f"{file.path}:")
-            raise (error if located else file.error(item, error)) from error
-        checks[level] = checks_of_level
-        lines[checks_of_level.constraints[-1].identity] = line_of(item)
-    order = (Level.ERROR, Level.WARNING)
-    return ReadChecks(tuple(checks[one] for one in order if checks[one].constraints), lines)
+    for (method, options), node in file.located(given, "checks"):
+        with file.errors_at(node):
+            made = _with_constraint(Check(name, options.get("level", Level.ERROR)), method, options)
+        (constraint,) = made.constraints
+        checks[Level(made.level)] = checks[Level(made.level)].with_constraint(constraint)
+        lines[constraint.identity] = line_of(node)
+    return ReadChecks(tuple(check for check in checks.values() if check.constraints), lines)
 
 
-def _with_constraint(
-    file: YamlFile, item: yaml.Node, checks: Mapping[Level, Check]
-) -> tuple[Level, Check]:
-    """Return the check of an item's level with the item's constraint."""
-    method, node = _named(file, item)
-    if method not in _METHODS:
-        raise UnknownNameError("check", method, sorted(_METHODS))
-    given, shared = _arguments(file, method, node)
-    text = file.plain(shared["level"]) if "level" in shared else Level.ERROR
-    if text not in list(Level):
-        raise UnknownNameError("level of a check", str(text), [str(one) for one in Level])
-    level = Level(text)
-    made: Check = getattr(checks[level], method)(**given)
+def _with_constraint(check: Check, method: str, options: dict[str, Any]) -> Check:
+    """Return a check with one more constraint."""
+    known = inspect.signature(getattr(check, method)).parameters
+    arguments = {name: value for name, value in options.items() if name in known}
+    limits = {n: v for n, v in options.items() if n in LIMITS and n not in known}
+    if limits:
+        arguments["assertion"] = _between(limits)
+    elif "assertion" in arguments:
+        arguments["assertion"] = _as_between(arguments["assertion"])
+    made: Check = getattr(check, method)(**arguments)
     if isinstance(constraint := made.constraints[-1], AnomalyConstraint):
         # A misspelt detector is an error of its line.
         monitor_of(constraint.usual, constraint.analyzer)
-    if "where" in shared:
-        made = made.where(_text(file, "where", shared["where"]))
-    if "warn" in shared:
-        made = made.warn(_assertion(file, "warn", shared["warn"]))
-    if "on_empty" in shared:
-        made = made.on_empty(_text(file, "on_empty", shared["on_empty"]))
-    return level, made
+    if "where" in options:
+        made = made.where(options["where"])
+    if "warn" in options:
+        made = made.warn(_as_between(options["warn"]))
+    if "on_empty" in options:
+        made = made.on_empty(options["on_empty"])
+    return made
 
 
-def _arguments(
-    file: YamlFile, method: str, node: yaml.Node | None
-) -> tuple[dict[str, Any], dict[str, yaml.Node]]:
-    """Return the arguments of a method, and the nodes of the options that all items take."""
-    known = inspect.signature(getattr(Check, method)).parameters
-    kinds = {n: str(p.annotation) for n, p in known.items() if n not in {"self", "part"}}
-    limits = LIMITS if "assertion" in kinds else ()
-    if not isinstance(node, yaml.MappingNode):
-        nodes = {} if node is None else {next(iter(kinds)): node}
-    else:
-        nodes = dict(file.pairs(node))
-    shared = {name: value for name, value in nodes.items() if name in _SHARED}
-    bounds = {n: v for n, v in nodes.items() if n in limits and n not in kinds}
-    given = {}
-    for name, value in nodes.items():
-        if name in kinds:
-            given[name] = _argument(file, name, kinds[name], value)
-        elif name not in shared and name not in bounds:
-            raise UnknownNameError(f"option of {method}", name, [*kinds, *limits, *_SHARED])
-    if bounds:
-        given["assertion"] = _between(file, bounds)
-    missing = [name for name in kinds if known[name].default is known[name].empty]
-    told = [
-        "a limit such as at_least" if name == "assertion" else repr(name)
-        for name in missing
-        if name not in given
-    ]
-    if told:
-        msg = f"{method} needs {' and '.join(told)}"
+def _as_between(assertion: _Limits | list[float | None] | float) -> Between:
+    """Return the bounds of an assertion: limits by name, two bounds, or the least value."""
+    if isinstance(assertion, _Limits):
+        return _between(assertion.model_dump(exclude_none=True))
+    if isinstance(assertion, list) and len(assertion) != _BOUNDS:
+        msg = f"an assertion has two bounds such as [1, null], not {assertion}"
         raise SuiteError(msg)
-    return given, shared
+    low, high = assertion if isinstance(assertion, list) else (assertion, None)
+    return Between(low, high)
 
 
-def _named(file: YamlFile, item: yaml.Node) -> tuple[str, yaml.Node | None]:
-    """Return the method's name, and the node of its arguments; None if it is the name alone."""
-    found = file.single(item)
-    if found is None:
-        msg = "a check is one name with its options, such as is_complete: {column: email, at_least: 0.95}"
-        raise SuiteError(msg)
-    return found
-
-
-def _argument(file: YamlFile, name: str, kind: str, node: yaml.Node) -> Any:
-    """Parse an argument by the annotation of the method's parameter; text unless it says otherwise."""
-    return _READERS.get(kind, _text)(file, name, node)
-
-
-def _assertion(file: YamlFile, name: str, node: yaml.Node) -> Between:
-    """Parse an assertion: limits by name, the least value, or a list of two bounds."""
-    if isinstance(node, yaml.MappingNode):
-        limits = dict(file.pairs(node))
-        for limit in limits.keys() - set(LIMITS):
-            raise UnknownNameError("limit", limit, LIMITS)
-        return _between(file, limits)
-    if isinstance(node, yaml.SequenceNode) and len(node.value) == 2:
-        low, high = (
-            None if file.plain(one) is None else _number(file, "a bound", one) for one in node.value
-        )
-        return Between(low, high)
-    return Between(_number(file, name, node))
-
-
-def _between(file: YamlFile, limits: Mapping[str, yaml.Node]) -> Between:
+def _between(limits: Mapping[str, float]) -> Between:
     """Return the bounds that named limits are."""
-    found = {name: _number(file, name, node) for name, node in limits.items()}
-    for one, other in (("at_least", "more_than"), ("at_most", "less_than")):
-        if one in found and other in found:
-            msg = f"give {one} or {other}, not both"
+    for inclusive, exclusive in (("at_least", "more_than"), ("at_most", "less_than")):
+        if inclusive in limits and exclusive in limits:
+            msg = f"give {inclusive} or {exclusive}, not both"
             raise SuiteError(msg)
-    if "exactly" in found:
-        if len(found) > 1:
+    if "exactly" in limits:
+        if len(limits) > 1:
             msg = "exactly stands alone"
             raise SuiteError(msg)
-        return Between(found["exactly"], found["exactly"])
-    lower, upper = "more_than" not in found, "less_than" not in found
+        return Between(limits["exactly"], limits["exactly"])
+    lower, upper = "more_than" not in limits, "less_than" not in limits
     closed = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
     return Between(
-        found.get("at_least", found.get("more_than")),
-        found.get("at_most", found.get("less_than")),
+        limits.get("at_least", limits.get("more_than")),
+        limits.get("at_most", limits.get("less_than")),
         closed.get((lower, upper), "neither"),
     )
 
 
-def _number(file: YamlFile, name: str, node: yaml.Node) -> float:
-    text = file.plain(node)
-    try:
-        return float(text) if isinstance(text, str) else float("nan")
-    except ValueError:
-        msg = f"{name} is a number, not {text!r}"
-        raise SuiteError(msg) from None
-
-
-def _text(file: YamlFile, name: str, node: yaml.Node) -> str:
-    text = file.plain(node)
-    if not isinstance(text, str):
-        msg = f"{name} is a text"
-        raise SuiteError(msg)
-    return text
-
-
-def _columns(file: YamlFile, name: str, node: yaml.Node) -> str | list[str]:
-    found = file.plain(node)
-    return found if isinstance(found, list) else _text(file, name, node)
-
-
-def _flag(file: YamlFile, name: str, node: yaml.Node) -> bool:
-    found = _value(file, name, node)
-    if not isinstance(found, bool):
-        msg = f"{name} is true or false"
-        raise SuiteError(msg)
-    return found
-
-
-def _values(file: YamlFile, name: str, node: yaml.Node) -> list[Any]:
-    if not isinstance(node, yaml.SequenceNode):
-        msg = f"{name} is a list: [N, Y]"
-        raise SuiteError(msg)
-    return [_value(file, name, one) for one in node.value]
-
-
-def _value(file: YamlFile, name: str, node: yaml.Node) -> Any:
-    if not isinstance(node, yaml.ScalarNode):
-        msg = f"{name} is a number, a text, a date, a time, true or false"
-        raise SuiteError(msg)
-    return value_of(node)
-
-
-_READERS: Mapping[str, Callable[[YamlFile, str, yaml.Node], Any]] = {
-    "float": _number,
-    "bool": _flag,
-    "AnyAnalyzer | str": lambda file, _, node: read_analyzer(file, node),
-    "AssertionLike": _assertion,
-    "AssertionLike | None": _assertion,
-    "Columns": _columns,
-    "Iterable[Any]": _values,
-    "Iterable[Any] | None": _values,
-    "Any": _value,
-}
-
-
-class _DQM(Document):
+class _DQM(TaskFields):
     """The rules of a suite."""
 
     name: str | None = None
-    rules: list[Any] = []
-    fixes: list[Any] = []
-    policies: list[Any] = []
 
 
-class _File(TableDocument):
-    """The fields of a suite file."""
+class SuiteFields(TableFields):
+    """A suite file: what to measure and check of a table, and when to notify.
 
-    name: str | None = None
+    Attributes
+    ----------
+    segments : list of list of str
+        Sets of columns by whose values partitions are measured, too.
+    analyzers : list
+        The analyzers to measure.
+    monitors : list
+        Detectors and the series that they watch.
+    sensitivity : str
+        How little evidence makes an anomaly.
+    windows : list of str
+        Windows that are rolled up, such as ``7d``, ``month`` and ``total``.
+    max_segments : int
+        Number of segments of a partition from which on it fails.
+    holidays : str or dict
+        A calendar such as ``US``, or names of holidays by their days.
+    dqm : dict
+        Rules, fixes and policies.
+    checks : list
+        Constraints on the metrics.
+    on_empty : str
+        What no data counts as.
+    """
+
     segments: list[list[str]] = []
-    analyzers: list[Any] = []
-    monitors: list[dict[str, Any]] = []
-    sensitivity: str = Sensitivity.NORMAL
+    analyzers: list[AnalyzerItem] = []
+    monitors: list[MonitorFields] = []
+    sensitivity: Annotated[str, one_of(Sensitivity)] = Sensitivity.NORMAL
     windows: list[str] = []
     max_segments: int = MAX_SEGMENTS
-    holidays: str | dict[str, str] | None = None
-    notify: list[str] = []
+    holidays: (
+        Annotated[
+            Annotated[str, SCALAR] | Annotated[dict[str, str], MAPPING],
+            forms("a calendar or names by days"),
+        ]
+        | None
+    ) = None
     dqm: _DQM | None = None
-    checks: list[Any] = []
-    private: list[str] = []
-    variables: dict[str, str | None] = {}
+    checks: list[Annotated[Any, CHECK_METHODS]] = []
     on_empty: OnEmpty | None = None
 
 
@@ -402,79 +358,63 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     (Size(), Completeness('dep_time'))
     """
     file = YamlFile.read(path, "suite file", variables=variables)
-    return _Reader(file).read()
-
-
-class _Reader:
-    """Builder of a suite from a file's nodes, which records their lines."""
-
-    def __init__(self, file: YamlFile) -> None:
-        self.file = file
-
-    def read(self) -> SuiteFile:
-        file = self.file
-        fields = file.fields(_File, {"time": TimeFields, "dqm": _DQM})
-        table = fields.source(file, "suite file")
-        lines: dict[AnyAnalyzer, int] = {}
-        for item in file.items("analyzers"):
-            lines.setdefault(read_analyzer(file, item), line_of(item))
-        name = (
-            verdict_name(file.path, fields.dataset, CHECKS) if fields.name is None else fields.name
+    fields = file.fields(SuiteFields)
+    table = fields.source(file, "suite file")
+    lines: dict[AnyAnalyzer, int] = {}
+    for analyzer, node in file.located(fields.analyzers, "analyzers"):
+        lines.setdefault(analyzer, line_of(node))
+    name = verdict_name(file.path, fields.dataset, CHECKS) if fields.name is None else fields.name
+    if not name.strip():
+        raise file.error(file.node, "name: the checks need a name that is not empty")
+    read = read_checks(file, fields.checks, name)
+    for check in read.checks:
+        for constraint in check.constraints:
+            lines.setdefault(constraint.analyzer, read.lines[constraint.identity])
+    monitors = read_monitors(file, fields.monitors)
+    dqm = None if fields.dqm is None else _rules(file, fields.dqm, fields.dataset)
+    try:
+        suite = Suite(
+            dataset=fields.dataset,
+            analyzers=list(lines),
+            partition_by=fields.partition_by,
+            time=fields.time_options(),
+            segments=fields.segments,
+            monitors=monitors,
+            windows=fields.windows,
+            tags=fields.tags,
+            max_segments=fields.max_segments,
+            holidays=fields.holidays,
+            notify=fields.notify,
+            dqm=dqm,
+            sensitivity=fields.sensitivity,
+            private=fields.private,
         )
-        if not name.strip():
-            raise file.error(file.node, "name: the checks need a name that is not empty")
-        read = read_checks(file, name)
-        for check in read.checks:
-            for constraint in check.constraints:
-                lines.setdefault(constraint.analyzer, read.lines[constraint.identity])
-        monitors = [self._monitor(item) for item in file.items("monitors")]
-        dqm = None if fields.dqm is None else self._rules(fields.dqm.name, fields.dataset)
-        try:
-            suite = Suite(
-                dataset=fields.dataset,
-                analyzers=list(lines),
-                partition_by=fields.partition_by,
-                time=fields.time_options(),
-                segments=fields.segments,
-                monitors=monitors,
-                windows=fields.windows,
-                tags=fields.tags,
-                max_segments=fields.max_segments,
-                holidays=fields.holidays,
-                notify=fields.notify,
-                dqm=dqm,
-                sensitivity=fields.sensitivity,
-                private=fields.private,
-            )
-        except SuiteError as error:
-            raise file.about(error) from error
-        return SuiteFile(
-            file.path,
-            suite,
-            table,
-            fields.format,
-            fields.options,
-            lines,
-            read.checks,
-            read.lines,
-            name,
-            on_empty=fields.on_empty,
-        )
+    except SuiteError as error:
+        raise file.about(error) from error
+    return SuiteFile(
+        file.path,
+        suite,
+        table,
+        fields.format,
+        fields.options,
+        lines,
+        read.checks,
+        read.lines,
+        name,
+        on_empty=fields.on_empty,
+    )
 
-    def _rules(self, name: str | None, dataset: str) -> DQM:
-        if name is None:
-            name = verdict_name(self.file.path, dataset, "rules", DQM_NAME)
-        read = read_dqm(self.file, "dqm", name=name)
-        for policy in read.of_parser:
-            msg = f"{policy.name} is about files that are parsed, which rules files do"
-            raise SuiteError(f"{self.file.path}:{read.lines[policy.name]}: {msg}")
-        return read.dqm
 
-    def _monitor(self, item: yaml.Node) -> Monitor:
-        try:
-            return Monitor.from_dict(self.file.plain(item))
-        except (SuiteError, PreconditionError) as error:
-            raise self.file.error(item, error) from error
+def _rules(file: YamlFile, fields: _DQM, dataset: str) -> DQM:
+    """Return the rules of a suite."""
+    name = fields.name
+    if name is None:
+        name = verdict_name(file.path, dataset, "rules", DQM_NAME)
+    read = read_dqm(file, fields, "dqm", name=name)
+    for policy in read.of_parser:
+        msg = f"{policy.name} is about files that are parsed, which rules files do"
+        raise SuiteError(f"{file.path}:{read.lines[policy.name]}: {msg}")
+    return read.dqm
 
 
 def load_suites(

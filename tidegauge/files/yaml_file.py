@@ -9,62 +9,28 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import iglob
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tidegauge.analyzers.core.errors import SuiteError, nearest
+from tidegauge.analyzers.core.errors import PreconditionError, SuiteError, nearest
 
-
-class Document(BaseModel):
-    """Fields of a file, or of a mapping in one; unknown ones are errors."""
-
-    model_config = ConfigDict(extra="forbid")
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
-class TimeFields(Document):
-    """The time format and keys of partitions, as files specify them."""
+class PlainText(str):
+    """A scalar without quotes, which may stand for a number, a constant, a date or a time."""
 
-    format: str
-    key: str | None = None
-    keys: list[str] | None = None
-
-
-class TableDocument(Document):
-    """Fields of every file about one table: the dataset, its table or folder, and its partitions."""
-
-    dataset: str
-    table: str | None = None
-    path: str | None = None
-    format: str = "parquet"
-    options: dict[str, str] = {}
-    partition_by: list[str] | None = None
-    time: TimeFields | None = None
-    tags: dict[str, str] = {}
-
-    def source(self, file: YamlFile, kind: str) -> str:
-        """Return the table's name, or the folder with a slash.
-
-        Raises
-        ------
-        SuiteError
-            If neither or both are given.
-        """
-        if (self.table is None) == (self.path is None):
-            raise file.error(file.node, f"a {kind} names either a table or a path")
-        return self.table or located(str(self.path), file.path)
-
-    def time_options(self) -> dict[str, Any] | None:
-        """Return the time format as a `Suite` takes it; None if there is none."""
-        return self.time.model_dump(exclude_none=True) if self.time else None
+    __slots__ = ()
 
 
 T = TypeVar("T")
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound="BaseModel")
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:(?P<name>[^}]{0,200})\})?")
 """``$${``, ``${name}``, or a ``${`` that is not closed."""
 _VARIABLE_NAME = re.compile(r"\w[\w.-]*")
@@ -251,7 +217,9 @@ class YamlFile:
         """Convert a node to text, lists and dictionaries; plain ``null``, ``~`` and nothing to None."""
         if isinstance(node, yaml.ScalarNode):
             empty = node.tag == "tag:yaml.org,2002:null" and node.style is None
-            return None if empty and node.value in ("", "~", "null") else node.value
+            if empty and node.value in ("", "~", "null"):
+                return None
+            return PlainText(node.value) if node.style is None else node.value
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item) for item in node.value]
         return {key: self.plain(value) for key, value in self.pairs(node)}
@@ -267,43 +235,35 @@ class YamlFile:
             seen.add(key.value)
             yield key.value, value
 
-    def single(self, node: yaml.Node) -> tuple[str, yaml.Node | None] | None:
-        """Return the name of an item, and the node of its options or None; None if it is not one name."""
-        if isinstance(node, yaml.ScalarNode) and node.value:
-            return str(node.value), None
-        pairs = list(self.pairs(node)) if isinstance(node, yaml.MappingNode) else []
-        return pairs[0] if len(pairs) == 1 else None
-
-    def fields(self, model: type[Model], inner: Mapping[str, type[BaseModel]]) -> Model:
+    def fields(self, model: type[Model]) -> Model:
         """Validate the file against a model.
-
-        Parameters
-        ----------
-        model : type of BaseModel
-        inner : mapping of str to type of BaseModel
-            Models of fields that are mappings themselves, for suggestions.
 
         Raises
         ------
         SuiteError
-            With the line; for an unknown field also the nearest valid one, or all.
+            With the line, the value and the fix; for an unknown field with the nearest one, or all.
         """
-        plain = self.plain(self.node)
+        from pydantic import ValidationError
+
         try:
-            return model.model_validate(plain)
+            return model.model_validate(self.plain(self.node))
         except ValidationError as error:
-            first = _told_best(self.node, error.errors())
-            place = _without_union_tags(self.node, first["loc"])
-            node = _find(self.node, place)
-            name = str(place[-1]) if place else ""
-            if first["type"] == "extra_forbidden":
-                fields = inner.get(str(place[0]), model).model_fields
-                known = [field.alias or name for name, field in fields.items()]
-                close = nearest(name, known)
-                hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(known)}"
-                raise self.error(node, f"unknown field {name!r}; {hint}") from None
-            where = f"{'.'.join(map(str, place))}: " if place else ""
-            raise self.error(node, f"{where}{first['msg']}") from None
+            first = error.errors()[0]
+            place = [step for step in first["loc"] if not str(step).startswith("\0")]
+            shown = all(field.repr for name, field in model.model_fields.items() if name in place)
+            raise self.error(_find(self.node, place), _worded(first, place, shown=shown)) from None
+
+    def located(self, values: Iterable[T], *place: str) -> Iterator[tuple[T, yaml.Node]]:
+        """Yield the values of the list at a path of fields with their nodes."""
+        yield from zip(values, self.items(*place), strict=True)
+
+    @contextmanager
+    def errors_at(self, node: yaml.Node) -> Iterator[None]:
+        """Give errors of the block the line of a node."""
+        try:
+            yield
+        except (SuiteError, PreconditionError) as error:
+            raise self.error(node, error) from error
 
     def about(self, problem: object) -> SuiteError:
         """Return an error with the line of what the problem is about.
@@ -338,48 +298,61 @@ def line_of(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-_UNION_TAG = re.compile(r"_\w+|(list|dict)\[.*\]|float|int|str|bool")
-"""Steps in the location of a pydantic error that name an alternative of a field, not a key of the file."""
+_EXPECTED = {
+    "string_type": "a text",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "dict_type": "a mapping",
+    "flag": "true or false",
+    "model_type": "a mapping",
+    "value": "a number, a text, a date, a time, true, false or null",
+}
+"""Values that an option takes, by the type of pydantic's error."""
 
 
-def _told_best(node: yaml.Node, errors: list[Any]) -> Any:
-    """Return the first error; of a mapping with several alternatives that of the mapping's model."""
-    place = _without_union_tags(node, errors[0]["loc"])
-    there = node
-    for step in place:
-        there = dict(_children(there)).get(step, there)
-    if isinstance(there, yaml.MappingNode):
-        models = (e for e in errors if any(str(step).startswith("_") for step in e["loc"]))
-        return next(models, errors[0])
-    return errors[0]
+def _worded(error: Any, place: Sequence[str | int], *, shown: bool) -> str:
+    """Return a message about an error of pydantic: what is wrong, the value, and the fix.
 
-
-def _without_union_tags(node: yaml.Node, place: Sequence[str | int]) -> tuple[str | int, ...]:
-    kept: list[str | int] = []
-    for step in place:
-        inside = dict(_children(node))
-        if step not in inside and isinstance(step, str) and _UNION_TAG.fullmatch(step):
-            continue
-        kept.append(step)
-        node = inside.get(step, node)
-    return tuple(kept)
-
-
-def _children(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
-    if isinstance(node, yaml.MappingNode):
-        yield from ((key.value, value) for key, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        yield from enumerate(node.value)
+    Parameters
+    ----------
+    error : dict
+        One of ``ValidationError.errors()``.
+    place : sequence of str or int
+        Path of keys and indices.
+    shown : bool
+        Whether the value may be shown; it may be a secret.
+    """
+    kind, given, path = error["type"], error["input"], ".".join(map(str, place))
+    message = str(error["msg"]).partition(", unable to")[0]
+    if kind == "tidegauge":
+        return str(error["msg"])
+    if kind == "missing":
+        return f"{path}: Field required; add {place[-1]}: VALUE"
+    example = f"[{given}]" if shown and isinstance(given, str) else "[a, b]"
+    value = f", not {'nothing' if given is None else repr(given)}" if shown else ""
+    is_list = kind in {"list_type", "too_short"}
+    expected = f"a list: {example}" if is_list else _EXPECTED.get(kind)
+    if kind == "form":
+        expected = message.removeprefix("Input should be ")
+    names = [number for number, step in enumerate(place) if isinstance(step, str)]
+    if expected and any(isinstance(step, int) for step in place[: names[-1]]):  # of a list's object
+        item = "" if names[-1] == len(place) - 1 else "an item of "
+        return f"{item}{place[names[-1]]} is {expected}{'' if is_list else value}"
+    if kind in {"model_type", "dict_type"}:
+        message = "Input should be a mapping"
+    return f"{path}: {message}{f'; write {example}' if is_list else value}"
 
 
 def _find(node: yaml.Node, place: Sequence[str | int]) -> yaml.Node:
     """Return the node at a path of keys and indices, or its nearest existing ancestor."""
-    for step in place:
+    for number, step in enumerate(place, 1):
         if isinstance(node, yaml.MappingNode):
             pair = next((p for p in node.value if p[0].value == step), None)
             if pair is None:
                 break
-            node = pair[0] if step == place[-1] else pair[1]
+            node = pair[0] if number == len(place) else pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
             node = node.value[step]
     return node

@@ -105,7 +105,7 @@ def test_quotes_make_texts_and_plain_values_have_types(write):
         (("lower: -60, upper: 1440", "lower: 60, upper: 14"), ":7: BoundRule: the lower bound 60 is not below"),
         (("lower: -60, upper: 1440, ", ""), ":7: BoundRule needs a lower or an upper bound"),
         (("on_null: pass", "on_null: skip"), ":8: Rule: on_null is one of"),
-        (("- NotNullRule: tailnum", "- NotNullRule"), ":9: 'column' is missing"),
+        (("- NotNullRule: tailnum", "- NotNullRule"), ":9: NotNullRule needs 'column'"),
         (("- NotNullRule: tailnum", "- NotNullRule: {name: x}"), ":9: NotNullRule needs 'column'"),
         (("- NotNullRule: tailnum", "- [tailnum]"), ":9: a rule is one name with its options"),
         (("name: late", "name: arrived"), ":12: the name 'arrived' is taken"),
@@ -285,7 +285,7 @@ rules:
   - NotNullRule: {columns: [tail, code], message: Ask ops., description: Keys., tags: [ops, key]}
   - Rule: {expr: a > 0, tags: ops}
 """
-    with pytest.raises(tg.SuiteError, match=r"rules.yml:7: tags is a list: \[pii\]"):
+    with pytest.raises(tg.SuiteError, match=r"rules.yml:7: tags is a list: \[ops\]"):
         load_rules(write(text))
     file = load_rules(write(text.replace("tags: ops", "tags: [ops]")))
     assert file.reasons == "why"

@@ -80,7 +80,7 @@ def test_a_suite_file_says_everything(write):
         (("  - Size\n", "  - Size: {}\n  - Mean\n"), ":8: Mean needs 'column'"),
         (("  - Size\n", "  - [Size]\n"), ":7: an analyzer is a name"),
         (("partition_by: [ds]", "partition_bi: [ds]"), ":4: unknown field 'partition_bi'; did you mean 'partition_by'?"),
-        (("partition_by: [ds]", "partition_by: ds"), ":4: partition_by: Input should be a valid list"),
+        (("partition_by: [ds]", "partition_by: ds"), ":4: partition_by: Input should be a valid list; write [ds]"),
         (("key: ds}", "kee: ds}"), ":5: unknown field 'kee'; did you mean 'key'?"),
         (("detector: Seasonal", "detector: Seasonl"), ":12: unknown detector 'Seasonl'; did you mean 'Seasonal'?"),
         (("lower_deviation_factor", "lower_factor"), ":13: unknown option of OnlineNormal 'lower_factor'"),
@@ -90,7 +90,11 @@ def test_a_suite_file_says_everything(write):
         (("windows: [7d, month]", "windows:\n  - 7d\n  - 0d"), ":17: windows: '0d' is no window"),
         (("partition_by: [ds]", "partition_by: [day]"), ":5: time names 'ds', which is not among partition_by"),
         (("table: warehouse.flights\n", ""), "either a table or a path"),
-        (("dataset: flights\n", ""), "dataset: Field required"),
+        (("dataset: flights\n", ""), "dataset: Field required; add dataset: VALUE"),
+        (("partition_by: [ds]", "max_segments: many"), ":4: max_segments: Input should be a valid integer, not 'many'"),
+        (("partition_by: [ds]", "segments: [[a], b]"), ":4: segments.1: Input should be a valid list; write [b]"),
+        (("  - Size\n", "  - Mean:\n      column: a\n      colunm: b\n"), ":7: unknown option of Mean 'colunm'"),
+        (("partition_by: [ds]", "holidays: [US]"), ":4: holidays: Input should be a calendar or names by days, not ['US']"),
         (("dataset: flights\n", "dataset: flights\ndataset: other\n"), ":3: 'dataset' stands here a second time"),
         (("analyzers:\n", "analyzers: [\n"), "not YAML"),
         (("windows: [7d, month]", "segments: [[origin], [origin]]"), ":15: suite 'flights': a set of segments stands there twice"),
@@ -106,6 +110,20 @@ def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
         load_suite(path)
     assert says in str(error.value)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("field", ["notify: slack://token", "options: {password: [token]}"])
+def test_errors_do_not_show_secrets(write, field):
+    with pytest.raises(tg.SuiteError) as error:
+        load_suite(write(f"{DESIGN}{field}\n"))
+    assert ":17: " in str(error.value)
+    assert "token" not in str(error.value)
+
+
+def test_an_error_has_the_line_of_its_option(write):
+    check = "checks:\n  - is_complete:\n      column: a\n      at_least: most\n"
+    with pytest.raises(tg.SuiteError, match=r":20: at_least is a number, not 'most'"):
+        load_suite(write(DESIGN + check))
 
 
 def test_files_that_are_none(tmp_path, write):

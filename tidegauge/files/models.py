@@ -1,0 +1,581 @@
+"""Models of YAML files: fields, values, and objects that a file names with their options.
+
+Files are read as text (`YamlFile.plain`), which fields convert by their types. What a file names (analyzers,
+checks, rules, ...) is a registered class or a method; a `Catalogue` derives the options with their types and
+defaults from the signature. The same models give the JSON Schema of a file, see `tidegauge.files.schema`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+
+from tidegauge.analyzers.core.analyzer import ANALYZERS
+from tidegauge.analyzers.core.errors import (
+    PreconditionError,
+    SuiteError,
+    UnknownNameError,
+    nearest,
+)
+from tidegauge.analyzers.core.registry import Registry
+from tidegauge.files.yaml_file import PlainText, YamlFile, located
+from tidegauge.repository.detectors.base import DETECTORS
+from tidegauge.repository.detectors.monitor import SELECTORS, Direction, Monitor, Sensitivity
+from tidegauge.repository.detectors.rules import RULES
+from tidegauge.repository.store.rows import Severity
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+
+VARIABLE_PATTERN = r"\$\{"
+"""Pattern of texts with a variable, whose value is known only when the file is read."""
+_PARAMETER_DOC = re.compile(r"^(\w+(?:, \w+)*) : .*((?:\n    .*)+)", re.MULTILINE)
+
+
+def problem(text: object) -> PydanticCustomError:
+    """Return an error of a value with a message of ours."""
+    return PydanticCustomError("tidegauge", "{problem}", {"problem": str(text)})
+
+
+def first_sentence(text: str | None) -> str:
+    """Return the first sentence of a docstring, without markup.
+
+    Examples
+    --------
+    >>> first_sentence("The ``where`` of `Size`. By default none.")
+    'The where of Size.'
+    """
+    paragraph = " ".join((text or "").strip().partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].replace("`", "")
+
+
+def described(properties: JsonSchemaValue, sources: Iterable[Any]) -> JsonSchemaValue:
+    """Return JSON Schemas of fields with the descriptions of docstrings' sections of parameters."""
+    docs = {
+        name: first_sentence(text)
+        for source in sources
+        for names, text in _PARAMETER_DOC.findall(inspect.getdoc(source) or "")
+        for name in names.split(", ")
+    }
+    return {
+        name: {**schema, **({"description": docs[name]} if name in docs else {})}
+        for name, schema in properties.items()
+    }
+
+
+def check_names(given: Iterable[str], known: Collection[str], unknown: str, *place: str) -> None:
+    """Check that all names are known.
+
+    Raises
+    ------
+    ValidationError
+        At the first unknown name; it names the nearest, or all.
+    """
+    for name in given:
+        if name not in known:
+            hint = nearest(name, known)
+            names = f"did you mean {hint!r}?" if hint else f"there are: {', '.join(known)}"
+            raise located_error(problem(f"{unknown} {name!r}; {names}"), (*place, name), name)
+
+
+def located_error(
+    error: PydanticCustomError | ValidationError, place: tuple[str | int, ...], given: Any
+) -> ValidationError:
+    """Return an error with the place of the value in what is validated."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        place, given = (*place, *first["loc"]), first["input"]
+        error = PydanticCustomError(first["type"], "{text}", {"text": first["msg"]})
+    details = InitErrorDetails(type=error, loc=place, input=given)
+    return ValidationError.from_exception_data("", [details])
+
+
+class Document(BaseModel):
+    """A mapping of fields; an unknown one is an error that names the nearest.
+
+    Class attributes
+    ----------------
+    unknown : str
+        Beginning of the message about an unknown field.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    unknown: ClassVar[str] = "unknown field"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        names = [field.alias or name for name, field in cls.model_fields.items()]
+        check_names(given if isinstance(given, dict) else (), names, cls.unknown)
+        return given
+
+    def given(self) -> dict[str, Any]:
+        """Return the values of the fields that the file sets."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema, with descriptions from docstrings."""
+        written = handler(schema)
+        resolved = handler.resolve_ref_schema(written)
+        resolved["description"] = first_sentence(cls.__doc__)
+        resolved["properties"] = described(resolved["properties"], reversed(cls.__mro__[:-2]))
+        return written
+
+
+# Values. No key of a file begins with a null character, so the tags of forms are not confused with keys.
+
+
+def _shape(value: Any) -> str:
+    shapes: dict[type, str] = {dict: "\0mapping", list: "\0list"}
+    return shapes.get(type(value), "\0scalar")
+
+
+SCALAR, LIST, MAPPING = Tag("\0scalar"), Tag("\0list"), Tag("\0mapping")
+"""Forms of a field that takes several."""
+
+
+def forms(expected: str) -> Discriminator:
+    """Return the choice between the forms of a field by the shape of its value."""
+    return Discriminator(
+        _shape, custom_error_type="form", custom_error_message=f"Input should be {expected}"
+    )
+
+
+def one_of(names: type[StrEnum]) -> WithJsonSchema:
+    """Return the JSON Schema of a name; what takes the name checks it."""
+    return WithJsonSchema({"enum": [str(name) for name in names]})
+
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][+-]?\d+)?")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
+_FLAGS = {"true": True, "false": False}
+
+
+def typed_value(given: Any) -> Any:
+    """Convert a text without quotes to a number, constant, date or time, if it is one.
+
+    Examples
+    --------
+    >>> [typed_value(PlainText(text)) for text in ("1", "-2.5", "1e3", "01", "NO", "true", "null")]
+    [1, -2.5, 1000.0, '01', 'NO', True, None]
+    >>> typed_value("1"), typed_value(PlainText("2013-02-08")), typed_value(PlainText("2013-02-08 06:30"))
+    ('1', datetime.date(2013, 2, 8), datetime.datetime(2013, 2, 8, 6, 30))
+    """
+    if isinstance(given, list | dict):
+        raise PydanticCustomError("value", "Input should be a single value")
+    if not isinstance(given, PlainText):
+        return given
+    text = str(given)
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    number = _NUMBER.fullmatch(text)
+    if number:
+        return float(text) if number["fraction"] or number["power"] else int(text)
+    try:
+        if _DAY.fullmatch(text):
+            return dt.date.fromisoformat(text)
+        return dt.datetime.fromisoformat(text) if _TIME.fullmatch(text) else text
+    except ValueError:  # an invalid date such as 31 February is text
+        return text
+
+
+def _read_flag(given: Any) -> bool:
+    if not isinstance(given, str) or given.casefold() not in _FLAGS:
+        raise PydanticCustomError("flag", "Input should be true or false")
+    return _FLAGS[given.casefold()]
+
+
+Value = Annotated[
+    Any,
+    PlainValidator(typed_value),
+    WithJsonSchema({"type": ["string", "number", "boolean", "null"]}),
+]
+Flag = Annotated[
+    bool,
+    PlainValidator(_read_flag),
+    WithJsonSchema(
+        {
+            "type": ["boolean", "string"],
+            "pattern": f"^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$|{VARIABLE_PATTERN}",
+        }
+    ),
+]
+Names = Annotated[
+    Annotated[str, SCALAR] | Annotated[list[str], LIST], forms("a name or a list of names")
+]
+SomeNames = Annotated[list[str], Field(min_length=1)]
+Numbers = Annotated[
+    Annotated[float, SCALAR] | Annotated[list[float], LIST], forms("a number or a list of numbers")
+]
+
+
+# Objects that files name.
+
+Options = dict[str, tuple[TypeAdapter[Any], Any]]
+"""Types and defaults of options; a needed one has the default ``...``."""
+TEXT: TypeAdapter[Any] = TypeAdapter(str)
+
+
+def options_of(source: Any, types: Mapping[str, TypeAdapter[Any]]) -> Options:
+    """Return the options that a class or method has as parameters.
+
+    Parameters
+    ----------
+    source : type or function
+    types : mapping of str to TypeAdapter
+        Types by the text of annotations; all others are texts.
+    """
+    return {
+        name: (
+            types.get(getattr(p.annotation, "__name__", str(p.annotation)), TEXT),
+            ... if p.default is p.empty else p.default,
+        )
+        for name, p in inspect.signature(source).parameters.items()
+        if p.kind is not p.VAR_KEYWORD and name not in {"self", "part"}
+    }
+
+
+class Catalogue:
+    """Classes or methods that a file names: ``Name``, ``Name: option`` or ``Name: {option: value}``.
+
+    A catalogue annotates a field, whose values become pairs of a name and the options that are given.
+
+    Parameters
+    ----------
+    kind : str
+        Such as ``rule``, for messages.
+    example : str
+        An item, for messages.
+    entries : callable
+        Returns the classes or methods by name.
+    options : callable
+        Returns the options of a class or method.
+    replaced_by : mapping of str to tuple of str
+        Options each of which replaces a needed one.
+    """
+
+    takes_first_option = True
+    """Whether the first option may be given without its name."""
+
+    def __init__(
+        self,
+        kind: str,
+        example: str,
+        entries: Callable[[], Mapping[str, Any]],
+        options: Callable[[Any], Options],
+        replaced_by: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self.kind, self.example, self._entries = kind, example, entries
+        self._replaced_by = replaced_by or {}
+        self.options = cache(lambda name: options(self.entry(name)))
+
+    @cached_property
+    def entries(self) -> Mapping[str, Any]:
+        """The classes or methods by name."""
+        return self._entries()
+
+    def entry(self, name: str) -> Any:
+        """Return the class or method of a name; an unknown name is an error that suggests the nearest."""
+        if name not in self.entries:
+            raise problem(UnknownNameError(self.kind, name, sorted(self.entries)))
+        return self.entries[name]
+
+    def needs(self, name: str) -> list[tuple[str, ...]]:
+        """Return the needed options, each with the options that replace it."""
+        needed = (option for option, (_, default) in self.options(name).items() if default is ...)
+        return [(option, *self._replaced_by.get(option, ())) for option in needed]
+
+    def item(self, given: Any) -> tuple[str, Any]:
+        """Return the name of an item, and what stands behind it; nothing is given for a name alone."""
+        if isinstance(given, str) and given:
+            return str(given), {}
+        if not isinstance(given, dict) or len(given) != 1:
+            article = "an" if self.kind[0] in "aeiou" else "a"
+            raise problem(
+                f"{article} {self.kind} is one name with its options, such as {self.example}"
+            )
+        return next(iter(given.items()))
+
+    def read(self, given: Any) -> Any:
+        """Return what a file names; the errors are pydantic's, with the place in the item."""
+        name, values = self.item(given)
+        options = self.options(name)
+        if not isinstance(values, dict):
+            values = {next(iter(options)): values}
+        check_names(values, options, f"unknown option of {name}", name)
+        missing = [
+            "a limit such as at_least" if names[0] == "assertion" else repr(names[0])
+            for names in self.needs(name)
+            if not set(names) & values.keys()
+        ]
+        if missing:
+            raise problem(f"{name} needs {' and '.join(missing)}")
+        read = {}
+        for option, value in values.items():
+            try:
+                read[option] = options[option][0].validate_python(value)
+            except ValidationError as error:
+                raise located_error(error, (name, option), value) from error
+        return name, read
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        """Return the schema by which pydantic validates."""
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the forms of an item: a name that needs no options, or one name with its options."""
+        names = sorted(self.entries)
+        named = {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": False,
+            "properties": {
+                name: {
+                    "description": first_sentence(inspect.getdoc(self.entries[name])),
+                    "anyOf": self.forms(name, handler),
+                }
+                for name in names
+            },
+        }
+        alone = [name for name in names if not self.needs(name)]
+        return {"title": self.kind, "anyOf": [*self.texts(alone), named]}
+
+    def forms(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
+        """Return the JSON Schemas of what stands behind a name: the first option, or all by name."""
+        options, needs = self.options(name), self.needs(name)
+        # As items of a list: pydantic applies annotations within a schema, not those of its root.
+        written = {
+            n: handler(core_schema.list_schema(kind.core_schema))
+            for n, (kind, _) in options.items()
+        }
+        properties = {option: schema["items"] for option, schema in written.items()}
+        by_name: JsonSchemaValue = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": described(properties, [self.entries[name]]),
+        }
+        by_name["required"] = [names[0] for names in needs if len(names) == 1]
+        if alternatives := [names for names in needs if len(names) > 1]:
+            by_name["allOf"] = [
+                {"anyOf": [{"required": [n]} for n in names]} for names in alternatives
+            ]
+        first = next(iter(properties), "")
+        is_enough = bool(first) and all(first in names for names in needs)
+        return [properties[first], by_name] if self.takes_first_option and is_enough else [by_name]
+
+    def texts(self, alone: list[str]) -> list[JsonSchemaValue]:
+        """Return the JSON Schemas of items that are texts, given the names that need no options."""
+        return [{"enum": alone}] if alone else []
+
+
+REGISTERED_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "str | None": TypeAdapter(str | None),
+    "float": TypeAdapter(float),
+    "float | None": TypeAdapter(float | None),
+    "int": TypeAdapter(int),
+    "bool": TypeAdapter(Flag),
+    "tuple[str, ...]": TypeAdapter(Names),
+    "tuple[float, ...]": TypeAdapter(Numbers),
+}
+"""Types of the options of analyzers, detectors and decision rules, see `registry.OPTION_TYPES`."""
+
+
+class Registered(Catalogue):
+    """Classes of a registry; the values of the field are their objects.
+
+    Parameters
+    ----------
+    registry : Registry
+    takes_first_option : bool
+    """
+
+    def __init__(self, registry: Registry[Any], *, takes_first_option: bool = True) -> None:
+        self.registry, self.takes_first_option = registry, takes_first_option
+        super().__init__(
+            registry.kind,
+            "",
+            lambda: {name: registry[name] for name in registry},  # imports all
+            lambda source: options_of(source, REGISTERED_TYPES),
+        )
+
+    def read(self, given: Any) -> Any:
+        """Return the object that a file describes, as text or by a name with options."""
+        try:
+            if isinstance(given, str):
+                return self.registry.parse(str(given))
+            if not isinstance(given, dict) or len(given) != 1:
+                article = "an" if self.kind[0] in "aeiou" else "a"
+                raise problem(
+                    f"{article} {self.kind} is a name, or a name with its column or options"
+                )
+            ((name, options),) = _exact(given).items()
+            if isinstance(options, dict) or not self.takes_first_option:
+                return self.registry.build(name, options or {})
+            return self.registry.build(name, {}, [] if options in ("", None) else [options])
+        except (SuiteError, PreconditionError) as error:
+            raise problem(error) from error
+
+    def forms(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
+        """Return the JSON Schemas of what stands behind a name; nothing if it needs no options."""
+        nothing = [] if self.needs(name) else [{"type": "null"}]
+        return [*super().forms(name, handler), *nothing]
+
+    def texts(self, alone: list[str]) -> list[JsonSchemaValue]:
+        """Return the JSON Schemas of names and of calls such as ``Size()``."""
+        call = rf"^\s*({'|'.join(sorted(self.entries))})\s*\(|{VARIABLE_PATTERN}"
+        return [{"enum": alone}, {"type": "string", "pattern": call}]
+
+
+def _exact(tree: Any) -> Any:
+    """Return a tree with texts of the type str, which can be stored."""
+    if isinstance(tree, dict):
+        return {key: _exact(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_exact(item) for item in tree]
+    return str(tree) if isinstance(tree, str) else tree
+
+
+AnalyzerItem = Annotated[Any, Registered(ANALYZERS)]
+_DETECTORS = Registered(DETECTORS, takes_first_option=False)
+_DECISION_RULES = Registered(RULES, takes_first_option=False)
+
+
+class MonitorFields(Document):
+    """The options of a `Monitor`."""
+
+    unknown = "unknown option of a monitor"
+    series: Annotated[
+        dict[str, str], Field(json_schema_extra={"propertyNames": {"enum": [*SELECTORS]}})
+    ] = {}
+    detector: Annotated[Any, _DETECTORS] = "Seasonal()"
+    severity: Annotated[str, one_of(Severity)] | None = None
+    rule: Annotated[Any, _DECISION_RULES] | None = None
+    direction: Annotated[str, one_of(Direction)] = Direction.BOTH
+    least_effect: float = 0.0
+    sensitivity: Annotated[str, one_of(Sensitivity)] | None = None
+
+
+def read_monitors(file: YamlFile, given: Sequence[MonitorFields]) -> list[Monitor]:
+    """Return the monitors of a file.
+
+    Raises
+    ------
+    SuiteError
+        With the line and the problem.
+    """
+    monitors = []
+    for fields, node in file.located(given, "monitors"):
+        with file.errors_at(node):
+            monitors.append(Monitor(**fields.given()))
+    return monitors
+
+
+# Fields of files.
+
+
+class TimeFields(Document):
+    """The time format and keys of partitions, as files specify them.
+
+    Attributes
+    ----------
+    format : str
+        Format of the partition's time, such as ``%Y-%m-%d``.
+    key : str
+        The partition key that holds the time.
+    keys : list of str
+        The partition keys that hold it together.
+    """
+
+    format: str
+    key: str | None = None
+    keys: list[str] | None = None
+
+
+class TableFields(Document):
+    """Fields of every file about one table: the dataset, its table or folder, and its partitions.
+
+    Attributes
+    ----------
+    dataset : str
+        Name under which the table is known.
+    name : str
+        Name under which the verdicts are kept; by the file's name if not given.
+    table, path : str
+        The table, or the folder or file; one of them.
+    format : str
+        Format of the files of a folder.
+    options : dict
+        Options of Spark's reader.
+    partition_by : list of str
+        The partition keys.
+    time : TimeFields
+        The time of a partition, as its keys hold it.
+    tags : dict
+        Labels of the dataset, such as its team.
+    notify : list of str
+        Destinations of notifications, see the guide.
+    private : list of str
+        Private columns: no values of theirs are stored or shown.
+    variables : dict
+        Variables and their defaults; ``${name}`` in a text stands for the value.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["table"]}, {"required": ["path"]}]}
+    )
+    dataset: str
+    name: str | None = None
+    table: str | None = None
+    path: str | None = None
+    format: str = "parquet"
+    options: dict[str, str] = Field({}, repr=False)
+    partition_by: list[str] | None = None
+    time: TimeFields | None = None
+    tags: dict[str, str] = {}
+    notify: list[str] = Field([], repr=False)
+    private: list[str] = []
+    variables: dict[str, str | None] = {}
+
+    def source(self, file: YamlFile, kind: str) -> str:
+        """Return the table's name, or the folder with a slash.
+
+        Raises
+        ------
+        SuiteError
+            If neither or both are given.
+        """
+        if (self.table is None) == (self.path is None):
+            raise file.error(file.node, f"a {kind} names either a table or a path")
+        return self.table or located(str(self.path), file.path)
+
+    def time_options(self) -> dict[str, Any] | None:
+        """Return the time format as a `Suite` takes it; None if there is none."""
+        return self.time.model_dump(exclude_none=True) if self.time else None
