@@ -261,6 +261,8 @@ def _flag(value: Any) -> bool:
 
 
 def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        raise ValueError(value)  # noqa: TRY004 - one exception type for everything unreadable
     return (_text(value),) if isinstance(value, str) else tuple(map(_text, value))
 
 

@@ -319,6 +319,7 @@ def test_parsing_anything_gives_an_analyzer_or_an_error_of_ours(text):
         lambda: tg.Completeness(" "),
         lambda: tg.Histogram("x", 2.5),
         lambda: tg.Uniqueness([1]),
+        lambda: tg.Uniqueness({"a": "b"}),
         lambda: tg.Size(where=""),
     ],
 )
