@@ -36,7 +36,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the command line's reference, the notebooks, and pages from the top of the project."""
+    """Add the command line's reference, schemas, the notebooks, and pages from the top of the project."""
+    from tidegauge.files.schema import FILE_KINDS, json_schema
+
     for page, source in COPIED.items():
         text = (ROOT / source).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))
@@ -44,6 +46,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         page = f"notebooks/{notebook.stem}.md"
         files.append(File.generated(config, page, content="\n\n".join(_cells(notebook))))
     files.append(File.generated(config, "reference/cli.md", content="\n".join(_cli())))
+    for kind in FILE_KINDS:
+        schema = json.dumps(json_schema(kind), indent=1)
+        files.append(File.generated(config, f"schemas/{kind}.schema.json", content=schema))
     return files
 
 

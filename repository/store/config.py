@@ -6,7 +6,7 @@ import os
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError, UnknownNameError
@@ -16,7 +16,33 @@ from tidegauge.repository.store.stored_states import Artifacts
 
 DEFAULT_URL = "sqlite:///tidegauge.db"
 FILE = "tidegauge.toml"
-_KEYS = ("db", "artifacts", "notify", "dashboard_url", "private")
+
+
+class Settings(TypedDict, total=False):
+    """Settings of ``tidegauge.toml``, which apply unless a variable of the environment is set.
+
+    Attributes
+    ----------
+    db : str
+        URL of the repository's database.
+    artifacts : str
+        Folder of large states.
+    notify : list of str
+        Destinations of notifications for incidents in all datasets.
+    dashboard_url : str
+        Address of the served dashboard, for links to it.
+    private : dict
+        Columns, tables and tags whose values are not stored or shown.
+    """
+
+    db: str
+    artifacts: str
+    notify: list[str]
+    dashboard_url: str
+    private: dict[str, list[str]]
+
+
+_KEYS = tuple(Settings.__annotations__)
 _PRIVATE = tuple(field.name for field in fields(Privacy))
 
 

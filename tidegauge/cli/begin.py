@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from dataclasses import replace
@@ -100,3 +101,30 @@ def notebooks(
             write_output(target, source.read_text(encoding="utf-8"))
             print(target)
     print(f"Open them: pip install 'tidegauge[notebook]' jupyterlab, then jupyter lab {folder}")
+
+
+def schema(
+    kind: Annotated[
+        str, typer.Argument(help="suite, rules, consistency or settings; all if not given.")
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File to write; without a kind, the folder for a file of each kind."),
+    ] = None,
+) -> None:
+    """Write the JSON Schema of suite, rules, consistency or settings files, by which editors check them."""
+    from tidegauge.files.schema import FILE_KINDS, json_schema
+
+    if not kind and output is None:
+        msg = (
+            f"name a kind of file ({', '.join(FILE_KINDS)}), or a folder for all: --output schemas"
+        )
+        raise typer.BadParameter(msg)
+    for name in [kind] if kind else FILE_KINDS:
+        text = json.dumps(json_schema(name), indent=1) + "\n"
+        if output is None:
+            print(text, end="")
+            continue
+        if not kind:
+            output.mkdir(parents=True, exist_ok=True)
+        print(write_output(output if kind else output / f"{name}.schema.json", text))

@@ -100,6 +100,10 @@ PANELS = {
             "tidegauge.cli.begin:notebooks",
             "Copy the example notebooks into a folder; none that is there already is replaced.",
         ),
+        "schema": CommandEntry(
+            "tidegauge.cli.begin:schema",
+            "Write the JSON Schema of suite, rules, consistency or settings files, by which editors check them.",
+        ),
     },
     "Measure": {
         "profile": CommandEntry(

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
@@ -229,9 +229,6 @@ Names = Annotated[
     Annotated[str, SCALAR] | Annotated[list[str], LIST], forms("a name or a list of names")
 ]
 SomeNames = Annotated[list[str], Field(min_length=1)]
-Numbers = Annotated[
-    Annotated[float, SCALAR] | Annotated[list[float], LIST], forms("a number or a list of numbers")
-]
 
 
 # Objects that files name.
@@ -252,12 +249,19 @@ def options_of(source: Any, types: Mapping[str, TypeAdapter[Any]]) -> Options:
     """
     return {
         name: (
-            types.get(getattr(p.annotation, "__name__", str(p.annotation)), TEXT),
+            types.get(_annotation(p), TEXT),
             ... if p.default is p.empty else p.default,
         )
         for name, p in inspect.signature(source).parameters.items()
         if p.kind is not p.VAR_KEYWORD and name not in {"self", "part"}
     }
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    """Return an annotation as text, which it is already in a module that postpones annotations."""
+    given = parameter.annotation
+    is_class = isinstance(given, type) and not hasattr(given, "__args__")
+    return given.__name__ if is_class else str(given)
 
 
 class Catalogue:
@@ -271,8 +275,8 @@ class Catalogue:
         Such as ``rule``, for messages.
     example : str
         An item, for messages.
-    entries : callable
-        Returns the classes or methods by name.
+    entries : mapping of str to object, or Registry
+        The classes or methods by name.
     options : callable
         Returns the options of a class or method.
     replaced_by : mapping of str to tuple of str
@@ -286,24 +290,13 @@ class Catalogue:
         self,
         kind: str,
         example: str,
-        entries: Callable[[], Mapping[str, Any]],
+        entries: Mapping[str, Any] | Registry[Any],
         options: Callable[[Any], Options],
         replaced_by: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        self.kind, self.example, self._entries = kind, example, entries
+        self.kind, self.title, self.example, self.entries = kind, kind, example, entries
+        self.options = cache(lambda name: options(entries[name]))
         self._replaced_by = replaced_by or {}
-        self.options = cache(lambda name: options(self.entry(name)))
-
-    @cached_property
-    def entries(self) -> Mapping[str, Any]:
-        """The classes or methods by name."""
-        return self._entries()
-
-    def entry(self, name: str) -> Any:
-        """Return the class or method of a name; an unknown name is an error that suggests the nearest."""
-        if name not in self.entries:
-            raise problem(UnknownNameError(self.kind, name, sorted(self.entries)))
-        return self.entries[name]
 
     def needs(self, name: str) -> list[tuple[str, ...]]:
         """Return the needed options, each with the options that replace it."""
@@ -311,15 +304,16 @@ class Catalogue:
         return [(option, *self._replaced_by.get(option, ())) for option in needed]
 
     def item(self, given: Any) -> tuple[str, Any]:
-        """Return the name of an item, and what stands behind it; nothing is given for a name alone."""
+        """Return the name of an item, and what stands behind it: an argument or options."""
         if isinstance(given, str) and given:
-            return str(given), {}
+            given = {str(given): {}}
         if not isinstance(given, dict) or len(given) != 1:
-            article = "an" if self.kind[0] in "aeiou" else "a"
-            raise problem(
-                f"{article} {self.kind} is one name with its options, such as {self.example}"
-            )
-        return next(iter(given.items()))
+            example = f"such as {self.example}"
+            raise problem(f"a {self.kind} is one name with its options, {example}")
+        ((name, values),) = given.items()
+        if name not in self.entries:
+            raise problem(UnknownNameError(self.kind, name, sorted(self.entries)))
+        return name, values
 
     def read(self, given: Any) -> Any:
         """Return what a file names; the errors are pydantic's, with the place in the item."""
@@ -335,13 +329,13 @@ class Catalogue:
         ]
         if missing:
             raise problem(f"{name} needs {' and '.join(missing)}")
-        read = {}
+        converted = {}
         for option, value in values.items():
             try:
-                read[option] = options[option][0].validate_python(value)
+                converted[option] = options[option][0].validate_python(value)
             except ValidationError as error:
                 raise located_error(error, (name, option), value) from error
-        return name, read
+        return name, converted
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         """Return the schema by which pydantic validates."""
@@ -360,15 +354,15 @@ class Catalogue:
             "properties": {
                 name: {
                     "description": first_sentence(inspect.getdoc(self.entries[name])),
-                    "anyOf": self.forms(name, handler),
+                    "anyOf": self.argument_schemas(name, handler),
                 }
                 for name in names
             },
         }
         alone = [name for name in names if not self.needs(name)]
-        return {"title": self.kind, "anyOf": [*self.texts(alone), named]}
+        return {"title": self.title, "anyOf": [*self.text_schemas(alone), named]}
 
-    def forms(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
+    def argument_schemas(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
         """Return the JSON Schemas of what stands behind a name: the first option, or all by name."""
         options, needs = self.options(name), self.needs(name)
         # As items of a list: pydantic applies annotations within a schema, not those of its root.
@@ -387,23 +381,28 @@ class Catalogue:
             by_name["allOf"] = [
                 {"anyOf": [{"required": [n]} for n in names]} for names in alternatives
             ]
-        first = next(iter(properties), "")
-        is_enough = bool(first) and all(first in names for names in needs)
-        return [properties[first], by_name] if self.takes_first_option and is_enough else [by_name]
+        parameters = inspect.signature(self.entries[name]).parameters.values()
+        positional = (p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        first = next((option for option in positional if option in properties), "")
+        if not first or not self.takes_first_option or not all(first in n for n in needs):
+            return [by_name]
+        return [{**properties[first], "not": {"type": "object"}}, by_name]  # a mapping is options
 
-    def texts(self, alone: list[str]) -> list[JsonSchemaValue]:
+    def text_schemas(self, alone: list[str]) -> list[JsonSchemaValue]:
         """Return the JSON Schemas of items that are texts, given the names that need no options."""
         return [{"enum": alone}] if alone else []
 
 
+_Filled = Annotated[str, Field(min_length=1)]
 REGISTERED_TYPES: Mapping[str, TypeAdapter[Any]] = {
+    "str": TypeAdapter(_Filled),
     "str | None": TypeAdapter(str | None),
     "float": TypeAdapter(float),
     "float | None": TypeAdapter(float | None),
     "int": TypeAdapter(int),
     "bool": TypeAdapter(Flag),
-    "tuple[str, ...]": TypeAdapter(Names),
-    "tuple[float, ...]": TypeAdapter(Numbers),
+    "tuple[str, ...]": TypeAdapter(_Filled | list[_Filled]),
+    "tuple[float, ...]": TypeAdapter(float | list[float]),
 }
 """Types of the options of analyzers, detectors and decision rules, see `registry.OPTION_TYPES`."""
 
@@ -419,36 +418,32 @@ class Registered(Catalogue):
 
     def __init__(self, registry: Registry[Any], *, takes_first_option: bool = True) -> None:
         self.registry, self.takes_first_option = registry, takes_first_option
-        super().__init__(
-            registry.kind,
-            "",
-            lambda: {name: registry[name] for name in registry},  # imports all
-            lambda source: options_of(source, REGISTERED_TYPES),
-        )
+        super().__init__(registry.kind, "", registry, partial(options_of, types=REGISTERED_TYPES))
 
     def read(self, given: Any) -> Any:
         """Return the object that a file describes, as text or by a name with options."""
+        name, options = None, None
+        if isinstance(given, dict) and len(given) == 1:
+            ((name, options),) = _exact(given).items()
+        is_first = options not in (None, "") and not isinstance(options, dict)
         try:
             if isinstance(given, str):
                 return self.registry.parse(str(given))
-            if not isinstance(given, dict) or len(given) != 1:
-                article = "an" if self.kind[0] in "aeiou" else "a"
-                raise problem(
-                    f"{article} {self.kind} is a name, or a name with its column or options"
-                )
-            ((name, options),) = _exact(given).items()
-            if isinstance(options, dict) or not self.takes_first_option:
-                return self.registry.build(name, options or {})
-            return self.registry.build(name, {}, [] if options in ("", None) else [options])
+            if name is not None and (not is_first or self.takes_first_option):
+                by_name, first = ({}, [options]) if is_first else (options or {}, [])
+                return self.registry.build(name, by_name, first)
         except (SuiteError, PreconditionError) as error:
             raise problem(error) from error
+        article = "an" if self.kind[0] in "aeiou" else "a"
+        column = "column or " if self.takes_first_option else ""
+        raise problem(f"{article} {self.kind} is a name, or a name with its {column}options")
 
-    def forms(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
+    def argument_schemas(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
         """Return the JSON Schemas of what stands behind a name; nothing if it needs no options."""
-        nothing = [] if self.needs(name) else [{"type": "null"}]
-        return [*super().forms(name, handler), *nothing]
+        nothing = [] if self.needs(name) else [{"enum": [None, ""]}]
+        return [*super().argument_schemas(name, handler), *nothing]
 
-    def texts(self, alone: list[str]) -> list[JsonSchemaValue]:
+    def text_schemas(self, alone: list[str]) -> list[JsonSchemaValue]:
         """Return the JSON Schemas of names and of calls such as ``Size()``."""
         call = rf"^\s*({'|'.join(sorted(self.entries))})\s*\(|{VARIABLE_PATTERN}"
         return [{"enum": alone}, {"type": "string", "pattern": call}]
@@ -466,6 +461,7 @@ def _exact(tree: Any) -> Any:
 AnalyzerItem = Annotated[Any, Registered(ANALYZERS)]
 _DETECTORS = Registered(DETECTORS, takes_first_option=False)
 _DECISION_RULES = Registered(RULES, takes_first_option=False)
+_DECISION_RULES.title = "decision rule"  # records have rules, too
 
 
 class MonitorFields(Document):
@@ -481,6 +477,9 @@ class MonitorFields(Document):
     direction: Annotated[str, one_of(Direction)] = Direction.BOTH
     least_effect: float = 0.0
     sensitivity: Annotated[str, one_of(Sensitivity)] | None = None
+
+
+MonitorFields.__doc__ = Monitor.__doc__  # which describes the options, for the JSON Schema
 
 
 def read_monitors(file: YamlFile, given: Sequence[MonitorFields]) -> list[Monitor]:

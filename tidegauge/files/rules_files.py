@@ -105,7 +105,7 @@ class _Policies(Catalogue):
 
     def __init__(self, kind: str, example: str, classes: Sequence[type]) -> None:
         entries = {made.__name__: made for made in classes}
-        super().__init__(kind, example, lambda: entries, partial(options_of, types=_TASK_TYPES))
+        super().__init__(kind, example, entries, partial(options_of, types=_TASK_TYPES))
 
     def read(self, given: Any) -> Any:
         """Return the policy that a file names."""
@@ -127,9 +127,11 @@ class _Policies(Catalogue):
             example = f"{{{name}: {10 if is_count else 0.05}}}"
             raise problem(f"{name} takes {wanted}, not {shown}: {example}") from None
 
-    def forms(self, name: str, handler: Any) -> list[Any]:
+    def argument_schemas(self, name: str, handler: Any) -> list[Any]:
         """Return the JSON Schema of the limit, or of nothing."""
-        return super().forms(name, handler)[:1] if self.needs(name) else [{"type": "null"}]
+        return (
+            super().argument_schemas(name, handler)[:1] if self.needs(name) else [{"type": "null"}]
+        )
 
 
 _TASK_POLICY = _Policies("task policy", "{FailCount: 10}", _TASK_POLICIES)
@@ -153,7 +155,7 @@ def _task_options(source: Any) -> Options:
 
 def _tasks(kind: str, example: str, classes: Sequence[type]) -> Catalogue:
     entries = {made.__name__: made for made in classes}
-    return Catalogue(kind, example, lambda: entries, _task_options, {"column": ("columns",)})
+    return Catalogue(kind, example, entries, _task_options, {"column": ("columns",)})
 
 
 RULES = _tasks("rule", "BoundRule: {column: age, lower: 1, upper: 150}", _RULES)

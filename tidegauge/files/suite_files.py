@@ -123,7 +123,7 @@ def _check_options(method: Any) -> Options:
 CHECK_METHODS = Catalogue(
     "check",
     "is_complete: {column: email, at_least: 0.95}",
-    _methods,
+    _methods(),
     _check_options,
     {"assertion": LIMITS},
 )
