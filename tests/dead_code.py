@@ -46,11 +46,14 @@ ALLOWED: Mapping[str, str] = {
     "IPython calls it": "_render_traceback_",
     "Lark calls them, by the names of the grammar's rules": (
         "accuracy aliased between_listed bracketed from_clause group_clause is_what limit_clause"
-        " listing order_clause order_item profiling star where_clause"
+        " listing order_clause order_item profiling where_clause"
     ),
     "Lark reads it": "always_accept",
     "pandas calls it": "_constructor",
-    "Pydantic reads them": "model_config rel",
+    "Pydantic reads or calls them": (
+        "at_most bool_schema exactly field_title_should_be_set float_schema int_schema less_than"
+        " model_config more_than rel str_schema"
+    ),
     "Python's warnings, threads and SQLite read them": (
         "daemon filename isolation_level lineno showwarning"
     ),
@@ -61,6 +64,7 @@ ALLOWED: Mapping[str, str] = {
         "header_timeout log_exception post set_default_headers set_extra_headers write_error"
     ),
     "Typer reads the values of an option": "DARK",
+    "sqlglot reads it": "COMMANDS",
     "the dashboard's script has their types": "ErrorReply Reply Request",
     "code reads them with getattr": "key_hash mismatched null_keys temporal unmatched",
     "keys of Griffin's files, which are checked and have no effect": "log_level updatable",
