@@ -90,9 +90,17 @@ def sqlite_file_of(url: URL) -> Path | None:
 
 
 def missing_file_message(file: Path) -> str:
-    """Return a note on a file that does not exist, with the nearest name beside it."""
-    beside = [path.name for path in file.parent.glob("*") if path.suffix == file.suffix]
-    return f"there is no file {file} yet{did_you_mean(file.name, beside)}"
+    """Return the error text for a database file that does not exist, with the nearest name in its folder."""
+    if not file.parent.is_dir():
+        return f"no database at {file}: there is no folder {file.parent}"
+    names = [path.name for path in file.parent.glob("*") if path.suffix == file.suffix]
+    return f"no database at {file}{did_you_mean(file.name, names)}"
+
+
+def check_file_exists(file: Path | None) -> None:
+    """Raise a `DatabaseAccessError` if a database's file does not exist; None stands for a server."""
+    if file is not None and not file.exists():
+        raise DatabaseAccessError(missing_file_message(file))
 
 
 def inspect_file(file: Path, *, must_exist: bool) -> None:
@@ -100,10 +108,8 @@ def inspect_file(file: Path, *, must_exist: bool) -> None:
     if file.is_dir():
         msg = f"{file} is a folder; give a file in it, such as sqlite:///{file / 'tidegauge.db'}"
         raise DatabaseAccessError(msg)
-    if must_exist and not file.exists():
-        why = "" if file.parent.is_dir() else f": there is no folder {file.parent}"
-        msg = f"there is no database {file} to read{why}"
-        raise DatabaseAccessError(msg)
+    if must_exist:
+        check_file_exists(file)
     if not file.parent.is_dir():
         msg = f"cannot make the database {file}: there is no folder {file.parent}"
         raise DatabaseAccessError(msg)

@@ -53,7 +53,7 @@ def test_what_goes_wrong_later_is_a_sentence_on_the_page_until_it_is_mended(
         (tmp_path / "coast.db").rename(tmp_path / "away.db")
         root = open_served(page, url, state="error")
         told = root.get_by_role("alert")
-        assert "there is no database …/coast.db to read" in told.inner_text()
+        assert "no database at …/coast.db" in told.inner_text()
         (tmp_path / "away.db").rename(tmp_path / "coast.db")
         page.reload()
         wait_for_state(page, "drawn")

@@ -15,6 +15,7 @@ from tidegauge.cli.options import (
     AnomalyId,
     ArtifactsOption,
     By,
+    CommandError,
     Dataset,
     Db,
     FormatOption,
@@ -75,7 +76,7 @@ def detect(
 
     with open_repository(db, artifacts) as repository:
         if not repository.datasets():
-            raise typer.BadParameter(EMPTY)
+            raise CommandError(EMPTY)
         frame = repository.detect(dataset, since=since, until=until, replay=replay)
     _print_linked(records(frame), columns_of(AnomalyRow), "incident_id", form, ANOMALIES_SHOWN)
     return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
@@ -260,7 +261,7 @@ def _end_of_snooze(text: str) -> datetime:
 
     Raises
     ------
-    typer.BadParameter
+    CommandError
         If the text is no time, or the time is over.
     """
     try:
@@ -269,11 +270,11 @@ def _end_of_snooze(text: str) -> datetime:
         msg = (
             f"Invalid time {text!r}: use a date or a time, such as 2026-12-24 or 2026-12-24T08:00."
         )
-        raise typer.BadParameter(msg, param_hint="--until") from None
+        raise CommandError(msg) from None
     end = end if end.tzinfo is not None else end.replace(tzinfo=UTC)
     if end <= datetime.now(UTC):
         msg = f"Invalid time {text!r}: it is over; use one to come."
-        raise typer.BadParameter(msg, param_hint="--until")
+        raise CommandError(msg)
     return end
 
 

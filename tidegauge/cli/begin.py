@@ -17,6 +17,7 @@ from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
+    CommandError,
     Db,
     SparkOptions,
     open_repository,
@@ -40,7 +41,7 @@ def demo(
     from tidegauge.demo.flights import show
 
     started = time.monotonic()
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, create=True) as repository:
         status = show(repository, replace(session, warehouse=str(folder)).start)
     print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
@@ -91,7 +92,7 @@ def notebooks(
         raise SetupError(msg)
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is a file; name a folder"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         target = folder / source.name
@@ -119,7 +120,7 @@ def schema(
         msg = (
             f"name a kind of file ({', '.join(FILE_KINDS)}), or a folder for all: --output schemas"
         )
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     for name in [kind] if kind else FILE_KINDS:
         text = json.dumps(json_schema(name), indent=1) + "\n"
         if output is None:

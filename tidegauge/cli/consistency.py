@@ -10,6 +10,7 @@ import typer
 from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.options import (
     ArtifactsOption,
+    CommandError,
     Dataset,
     Db,
     Since,
@@ -72,7 +73,7 @@ def run(
     configuration = load_configuration(conf, pairs("--var", var or []))
     if lag:
         return _estimate_lag(configuration, since, until, longest_lag, lag_step, session)
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, create=True) as repository:
         done = run_consistency(
             configuration, repository=repository, spark=session.start(),
             since=since, until=until, recompute=recompute,
@@ -163,7 +164,7 @@ def _estimate_lag(
     try:
         longest_ms, step_ms = milliseconds(longest), milliseconds(step)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise CommandError(str(error)) from error
     found = estimate_lag(
         configuration, spark=session.start(),
         since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,

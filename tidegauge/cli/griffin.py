@@ -59,7 +59,7 @@ def run(
     from tidegauge.griffin.running import run as run_job
 
     spark = session.start(read_env(env).spark) if session.is_given else None
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, create=True) as repository:
         failed: GriffinError | None = None
         try:
             # What console sinks print is no part of JSON or CSV.

@@ -208,13 +208,15 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
         with redirect_stdout(cast("TextIO", SafeTerminal(sys.stdout))):
             status = app(arguments, prog_name="tidegauge", standalone_mode=False, obj=ends_process)
     except typer.TyperException as error:  # typer would exit with 2, reserved for data failures
-        say(f"{error.format_message().rstrip('.')}; --help says more")
+        context = getattr(error, "ctx", None)
+        command = "tidegauge" if context is None else context.command_path
+        say(f"error: {error.format_message().rstrip('.')}; see `{command} --help`")
         return TOOL_FAILED
     except (KeyboardInterrupt, typer.Abort):
-        say("interrupted; what was committed stays, the next run goes on behind it")
+        say("Interrupted. Committed batches are kept; the next run resumes after them.")
         return TOOL_FAILED
     except TimeLimitReached as over:
-        say(f"{over}; what was committed stays, the next run goes on behind it")
+        say(f"{over}. Committed batches are kept; the next run resumes after them.")
         return TOOL_FAILED
     except TidegaugeError as error:
         say(f"error: {error}")

@@ -23,6 +23,7 @@ from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
     By,
+    CommandError,
     Db,
     FormatOption,
     Note,
@@ -216,7 +217,7 @@ def drop(
         if not yes:
             planned = repository.drop(dataset, **of, dry_run=True)
             if not sys.stdin.isatty():
-                raise typer.BadParameter(f"{dataset}: {planned}; add --yes to drop it")
+                raise CommandError(f"{dataset}: {planned}; add --yes to drop it")
             undo = "The database is backed up first" if backup else "There will be no backup"
             typer.confirm(f"{dataset}: {planned}. {undo}. Go on?", abort=True)
         kept = _back_up(repository) if backup else None
@@ -249,10 +250,11 @@ def _at_any_revision(
     """Open a database at any revision, to read or change the revision; a missing file only if it may be new."""
     from tidegauge.repository.store.config import settings
     from tidegauge.repository.store.database import Database
+    from tidegauge.repository.store.engines import check_file_exists
 
     database = Database.unchecked(settings(url, None)[0], may_be_damaged=may_be_damaged)
-    if not new and database.file is not None and not database.file.exists():  # connecting makes it
-        raise typer.BadParameter(f"there is no file {database.file}")
+    if not new:  # connecting would create the file
+        check_file_exists(database.file)
     try:
         yield database
     finally:
@@ -346,7 +348,7 @@ def downgrade(
         if before is None or revision not in all_revisions() or revision >= before:
             known = ", ".join(sorted(r for r in all_revisions() if before and r < before)) or "none"
             msg = f"{revision!r} is no revision before {before or 'an empty database'}; there are: {known}"
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
         backup = back_up(database, _artifacts(database, db, artifacts))
         there = database.row_counts()
         database.migrate(revision)
@@ -404,7 +406,7 @@ def backup(
     with _at_any_revision(db) as database:
         if database.revision() is None:
             msg = f"{database.name} is empty"
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
         print(back_up(database, _artifacts(database, db, artifacts), to))
 
 

@@ -18,6 +18,7 @@ from tidegauge.cli.options import (
     TOOL_FAILED,
     AllowEmpty,
     ArtifactsOption,
+    CommandError,
     Db,
     Jobs,
     ResultFormatOption,
@@ -117,7 +118,7 @@ def _measure(
     target_file(output)
     live = form is ResultFormat.TEXT and output is None
     options = repeated(db)
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, create=True) as repository:
         result = measure(
             suites,
             repository,
@@ -186,7 +187,7 @@ def profile(
     several = len(table) > 1 or is_pattern(table[0])
     if several and dataset is not None:
         msg = "--dataset names the dataset of a single table; several are named by their tables"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     for name, file in (("--output", output), ("--rules", rules)):
         _check_proposal(name, file, several=several)
     options = pairs("--option", option or [])
@@ -235,13 +236,13 @@ def _check_proposal(option: str, place: Path | None, *, several: bool) -> None:
     """Check that proposals can be written where an option says, before a table is read."""
     if place is None and several and option == "--output":
         msg = "several tables need a folder for their files: --output suites/"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     if place is None:
         return
     if not _is_folder(place):
         if several:
             msg = f"{option} {place}: several tables need a folder, such as {option} suites/"
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
         target_file(place, replaces=False)
     else:
         target_file(place / ".tidegauge")
@@ -265,7 +266,7 @@ def _propose(
     for file in existing:
         if not skips:
             msg = f"{file} is there already; name another file"
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
         print(f"{file} is there already and stays as it is")
     if output not in existing:
         found = propose(table, dataset, **source)

@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import for_terminal, hide_secrets
 from tidegauge.cli.output import Format, ResultFormat, data_output
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from tidegauge.job import JobResult
     from tidegauge.outcome import Gate
     from tidegauge.repository.repository import Repository
+
+
+class CommandError(TidegaugeError):
+    """A command cannot do what its options and arguments ask for."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ def pairs(option: str, given: list[str]) -> dict[str, str]:
     for pair in given:
         if "=" not in pair:
             msg = f"{option} {pair!r}: write key=value"
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
     return dict(pair.split("=", 1) for pair in given)
 
 
@@ -202,17 +207,17 @@ def target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
 
     Raises
     ------
-    typer.BadParameter
+    CommandError
         If the file cannot be written, or is there and must not be replaced.
     """
     if file is None:
         return None
     if file.is_dir():
         msg = f"{file} is a folder; name a file, such as {file / 'results'}"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     if file.exists() and not replaces:
         msg = f"{file} is there already; name another file"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.exists():
@@ -221,7 +226,7 @@ def target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
             TemporaryFile(dir=file.parent).close()
     except OSError as error:
         msg = f"cannot write {file}: {error.strerror}"
-        raise typer.BadParameter(msg) from error
+        raise CommandError(msg) from error
     return file
 
 
@@ -257,23 +262,49 @@ def print_result(
 
 @contextmanager
 def open_repository(
-    url: str | None, artifacts: str | None, *, read_only: bool = False, dry_run: bool = False
+    url: str | None,
+    artifacts: str | None,
+    *,
+    read_only: bool = False,
+    dry_run: bool = False,
+    create: bool = False,
 ) -> Iterator[Repository]:
-    """Open the repository that the options name; close it at the end.
+    """Open the repository that the options name, and close it at the end.
 
     A dry run only reads. Any other command that is not ``read_only`` writes: if the user may only read,
     it fails before it does any work.
+
+    Parameters
+    ----------
+    url, artifacts : str or None
+    read_only, dry_run : bool
+    create : bool
+        Create a missing SQLite file. Commands that need a history leave it out: for them a missing file
+        is a mistyped name.
+
+    Raises
+    ------
+    DatabaseAccessError
+        If the file is missing; the message suggests the nearest name.
     """
     from tidegauge.repository.repository import Repository
+    from tidegauge.repository.store.config import settings
+    from tidegauge.repository.store.engines import (
+        check_file_exists,
+        parse_address,
+        sqlite_file_of,
+    )
 
     read_only = read_only or dry_run
+    if not create:
+        check_file_exists(sqlite_file_of(parse_address(settings(url, None)[0])))
     with Repository(url, artifacts=artifacts, read_only=read_only) as repository:
         if not read_only:
             repository.database.check_writable()
         yield repository
 
 
-EMPTY = "the repository is empty"
+EMPTY = "the repository has no datasets; measure a table with `tidegauge run`"
 
 
 def the_dataset(
@@ -285,7 +316,7 @@ def the_dataset(
     there = repository.datasets() if among is None else among
     if len(there) != 1:
         msg = f"name a dataset; there are: {', '.join(there)}" if there else EMPTY
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     return there[0]
 
 
@@ -349,7 +380,7 @@ class SparkOptions:
 
         Raises
         ------
-        typer.BadParameter
+        CommandError
             If a setting or a package is written in another form than the options'.
 
         Examples
@@ -361,11 +392,11 @@ class SparkOptions:
         for key in settings:
             if not key.startswith("spark."):
                 msg = f"--conf {key}: Spark reads only settings whose names begin with 'spark.'"
-                raise typer.BadParameter(msg)
+                raise CommandError(msg)
         for package in (self.packages or "").split(",") if self.packages is not None else ():
             if package.count(":") != 2 or not all(package.split(":")):
                 msg = f"--packages {package!r}: write GROUP:ARTIFACT:VERSION, several with commas"
-                raise typer.BadParameter(msg)
+                raise CommandError(msg)
         if self.packages is not None:
             listed = (settings.get("spark.jars.packages"), self.packages)
             settings["spark.jars.packages"] = ",".join(filter(None, listed))

@@ -73,7 +73,7 @@ def run(
     from tidegauge.rules.run import run_rules
 
     target_file(output)
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, create=True) as repository:
         result = run_rules(
             specs,
             repository,

@@ -20,6 +20,7 @@ from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.options import (
     ArtifactsOption,
     AsOfOption,
+    CommandError,
     Dataset,
     Db,
     FormatOption,
@@ -71,7 +72,7 @@ def report(
     """Print an overview, a row for each dataset, and why rules and checks fail; or write it as an HTML page."""
     if html is not None and form is not Format.TABLE:
         msg = f"--html writes a page, and --format {form} prints: give one of them"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     from tidegauge.repository.history.health import read_overview
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import OverviewRow
@@ -220,7 +221,7 @@ def dashboard(
                 "--no-token leaves the password to a proxy, which has to name the user: give its"
                 " header, as in --user-header X-Forwarded-User"
             )
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
         if no_token:
             say(f"only the proxy may reach {host}: others could send the header {user_header}, too")
         else:
@@ -252,7 +253,7 @@ def _check_token(token: str) -> None:
             f"{_TOKEN} has a blank, a control character or a letter beyond ASCII in place {place} of {len(token)}:"
             " use letters, digits and signs of ASCII, such as the output of `openssl rand -hex 16`"
         )
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
     if 0 < len(token) < MIN_TOKEN_CHARACTERS:
         say(
             f"{_TOKEN} has {len(token)} characters, which can be guessed: use at least"
@@ -263,24 +264,21 @@ def _check_token(token: str) -> None:
 def _check_header(name: str | None) -> None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9-]+", name):
         msg = f"--user-header {name!r} is no name of an HTTP header, such as X-Forwarded-User"
-        raise typer.BadParameter(msg)
+        raise CommandError(msg)
 
 
 def _check(shown: Shown) -> None:
     """Check that the repository can be opened, and has the dataset."""
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.database import Database
+    from tidegauge.repository.store.engines import check_file_exists
 
     database = Database.unchecked(shown.db)  # a checked opening would create it
     database.close()
     if not database.is_shared:
         msg = f"{database.name} is in memory, and empty; name a file"
         raise DatabaseAccessError(msg)
-    if database.file is not None and not database.file.exists():
-        msg = (
-            f"there is no database {database.file}; name one with --db, or make one: tidegauge run"
-        )
-        raise DatabaseAccessError(msg)
+    check_file_exists(database.file)
     with Repository(shown.db, artifacts=shown.artifacts, read_only=True) as repository:
         there = repository.datasets()
         if shown.dataset is not None and shown.dataset not in there:
@@ -370,7 +368,7 @@ def deequ(
     """Import metrics from a Deequ or PyDeequ repository."""
     from tidegauge.repository.exchange.deequ import KEY, import_deequ
 
-    with open_repository(db, artifacts) as repository:
+    with open_repository(db, artifacts, create=True) as repository:
         done = import_deequ(repository, file, dataset, by or (), key=key or KEY, format=date_format)
     print(
         f"{done.dataset}: {plural(done.results, 'result')} with {plural(done.metrics, 'metric')} read, {done.new} new"
@@ -422,7 +420,7 @@ def export(
             return
         if form is ExportFormat.PARQUET and output is None:
             msg = "parquet needs a file: --output metrics.parquet"
-            raise typer.BadParameter(msg)
+            raise CommandError(msg)
         pages = repository.pages(name, since=since, until=until, as_of=as_of)
         if output is None:
             history_exports.write_csv(pages, data_output())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.repository.repository import Repository
+from tidegauge.repository.store.engines import missing_file_message
 from tidegauge.widgets.backend import Backend
 
 if TYPE_CHECKING:
@@ -101,6 +102,5 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
     try:
         found = file.stat()
     except FileNotFoundError as error:
-        msg = f"there is no database {file} to read"
-        raise DatabaseAccessError(msg) from error
+        raise DatabaseAccessError(missing_file_message(file)) from error
     return found.st_dev, found.st_ino

@@ -357,7 +357,7 @@ def test_the_command(tmp_path, capsys):
     assert run_command(["db", "copy", source, target]) == 0
     assert "files are equal in both" in capsys.readouterr().out.splitlines()[-1]
     assert run_command(["db", "copy", f"{source}x", target]) == 1
-    assert "there is no file" in capsys.readouterr().err
+    assert "no database at" in capsys.readouterr().err
 
 
 def test_what_another_copy_has_finished_meanwhile_is_not_cleared(tmp_path):

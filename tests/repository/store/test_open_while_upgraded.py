@@ -71,7 +71,7 @@ def test_a_dry_run_only_reads(older, tmp_path, capsys, command):
     assert revision(older) == "0006"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert run_command([*command, "--dry-run", "--db", f"sqlite:///{tmp_path}/new.db"]) == 1
-    assert "there is no database" in capsys.readouterr().err
+    assert "no database at" in capsys.readouterr().err
     assert not (tmp_path / "new.db").exists()
 
 

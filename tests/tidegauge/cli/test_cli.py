@@ -105,7 +105,7 @@ def test_reading_does_not_upgrade_an_older_database(tmp_path, capsys, command):
 def test_maintenance_makes_no_file_of_a_mistyped_name(tmp_path, capsys, command):
     file = tmp_path / "nope.db"
     assert run_command(["db", *command, "--db", f"sqlite:///{file}"]) == 1
-    assert "there is no file" in capsys.readouterr().err
+    assert "no database at" in capsys.readouterr().err
     assert not file.exists()
 
 
@@ -196,9 +196,10 @@ def test_what_is_wrong_with_the_repository_is_not_told_of_each_dataset(url):
 
 def test_an_empty_repository_has_nothing_to_detect(tmp_path, capsys):
     url = f"sqlite:///{tmp_path}/empty.db"
-    tg.Repository(url).close()
+    assert run_command(["db", "upgrade", "--db", url]) == 0
+    capsys.readouterr()
     assert run_command(["detect", "--db", url]) == 1
-    assert "the repository is empty" in capsys.readouterr().err
+    assert "the repository has no datasets" in capsys.readouterr().err
 
 
 def test_metrics_as_of(url, capsys):
@@ -333,7 +334,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
 def test_reading_a_mistyped_database_says_so_and_leaves_no_file(tmp_path, capsys, command):
     file = tmp_path / "mistyped.db"
     assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
-    assert f"there is no database {file} to read" in capsys.readouterr().err
+    assert f"no database at {file}" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -378,7 +379,10 @@ def test_wrong_use_exits_with_1_and_says_why(url, arguments, says, capsys):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("sqlite:////no/such/folder/x.db", "there is no database /no/such/folder/x.db to read"),
+        (
+            "sqlite:////no/such/folder/x.db",
+            "no database at /no/such/folder/x.db: there is no folder /no/such/folder",
+        ),
         ("nonsense", "not the URL of a database"),
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", "cannot open or write"),
     ],
@@ -506,3 +510,38 @@ def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
 def test_the_version_is_printed(capsys):
     assert run_command(["--version"]) == 0
     assert capsys.readouterr().out == f"tidegauge {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *READING,
+        ["metrics"],
+        ["detect"],
+        ["dataset", "drop", "d"],
+        ["dataset", "retire", "d"],
+        ["dataset", "rename", "d", "e"],
+        ["dataset", "label", "d", "bad", "--since", "2026-01-01"],
+        ["dataset", "accept", "d", "ds=2026-01-01"],
+        ["anomalies", "label", "1", "expected"],
+        ["db", "check"],
+        ["db", "clean"],
+        ["db", "backup"],
+        ["db", "downgrade", "0005"],
+    ],
+)
+def test_a_mistyped_database_gets_one_message_and_is_not_created(tmp_path, capsys, command):
+    (tmp_path / "orders.db").touch()
+    file = tmp_path / "oders.db"
+    assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
+    assert capsys.readouterr().err == (
+        f"tidegauge: error: no database at {file}; did you mean 'orders.db'?\n"
+    )
+    assert not file.exists()
+
+
+def test_only_usage_errors_point_to_the_help(tmp_path, url, capsys):
+    assert run_command(["export", "parquet", "d", "--db", url]) == 1
+    assert "help" not in capsys.readouterr().err
+    assert run_command(["export", "parquet", "d", "--nope"]) == 1
+    assert "see `tidegauge export --help`" in capsys.readouterr().err

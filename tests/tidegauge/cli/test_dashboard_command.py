@@ -35,7 +35,7 @@ def refusal(capsys, *arguments):
 @served
 def test_a_database_that_cannot_be_shown_is_refused_before_anything_starts(url, tmp_path, capsys):
     missing = tmp_path / "nope.db"
-    assert f"there is no database {missing}" in refusal(capsys, "--db", f"sqlite:///{missing}")
+    assert f"no database at {missing}" in refusal(capsys, "--db", f"sqlite:///{missing}")
     assert not missing.exists()
     assert "in memory" in refusal(capsys, "--db", "sqlite://")
     assert "not supported" in refusal(capsys, "--db", "mysql://someone:secret@host/d")

@@ -67,7 +67,7 @@ def test_a_command_says_so(tmp_path, monkeypatch, capsys):
         commit(repository, day(1))
     monkeypatch.setattr(facts, "read_facts", lambda *_, **__: time.sleep(30))
     assert run_command(["--time-limit", str(SHORT), "metrics", "d", "--db", url]) == 1
-    assert "minutes is over; what was committed stays" in capsys.readouterr().err
+    assert "minutes is over. Committed batches are kept" in capsys.readouterr().err
     assert run_command(["--time-limit", "-1", "metrics", "d", "--db", url]) == 1
 
 

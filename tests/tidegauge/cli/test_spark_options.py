@@ -1,9 +1,8 @@
 """The options of the Spark session."""
 
 import pytest
-import typer
 from tidegauge.cli.main import app, run_command
-from tidegauge.cli.options import SparkOptions
+from tidegauge.cli.options import CommandError, SparkOptions
 from typer.main import get_command
 
 import tidegauge as tg
@@ -49,7 +48,7 @@ def test_options_become_settings():
     ],
 )
 def test_options_in_another_form_are_refused(options, says):
-    with pytest.raises(typer.BadParameter, match=says):
+    with pytest.raises(CommandError, match=says):
         SparkOptions(**options).settings()
 
 
