@@ -1,14 +1,14 @@
 """Claims on notifications, so that one process sends each piece of news to each sink once.
 
-The row of a sink and an incident in the table ``notice`` says what the sink knows. Once a message was sent,
-``tried_at`` is the time of the last commit that it took into account, so that what the sink was told can be
-compared with what is known now. While further news of the incident is being sent, ``sent_at`` keeps that
-time and ``error`` is not null.
+A row of the table ``notice`` records what a sink received about an incident. After a message was sent,
+``tried_at`` is the time of the last commit that the message covers, so that the incident as it was sent can
+be compared with the present one. While a further message is being sent, ``sent_at`` keeps that time and
+``error`` is not null.
 
-Of verdicts each sink is told once that a check fails, and that it passes again. A sink is told of an outcome: that
-a partition passes, or which of its constraints fail and which warn. Numbers that change while the same
-constraints fail are no news. A sink that is told of errors only keeps what it was told of warnings before, so
-that both may be asked for in turn.
+For a verdict, a sink receives one message when a check fails and one when it passes again. The outcome that
+is compared is either "passed" or the sets of failing and warning constraints: numbers that change while the
+same constraints fail are not news. A sink that receives errors only keeps the warnings that it received
+before, so that one sink can be used for both.
 """
 
 from __future__ import annotations
@@ -55,33 +55,33 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-PAUSES = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 24 * 60))
-"""Delays before retries. The last one repeats: what is still news is never given up."""
-LOST = timedelta(hours=1)
-"""Lease of a claim: after it, a claim without a result counts as abandoned."""
-OVER_NEWS_AGE = timedelta(days=7)
-"""Age up to which an incident that is over is news: a new sink is not told of all that ever was."""
+RETRY_DELAYS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 24 * 60))
+"""Delays before retries. The last one repeats, so that no news is given up."""
+CLAIM_LEASE = timedelta(hours=1)
+"""Time after which a claim without a result counts as abandoned."""
+MAX_RESOLVED_NEWS_AGE = timedelta(days=7)
+"""Maximum age at which a resolved incident is still news, so that a new sink does not receive the whole history."""
 MAX_SINGLE_MESSAGES = 5
-"""Incidents of a dataset that are over, or closed ones, of which more share a message."""
+"""Maximum number of resolved or closed incidents of a dataset that get a message each; more share one."""
 
 
 @dataclass
 class IncidentNews:
-    """News of an incident that a sink is still to be told, or of several in one message.
+    """News of one incident, or of several in one message, that a sink has not received yet.
 
     Attributes
     ----------
     database : Database
     sink : str
     incidents : sequence of mapping
-        Rows as `Repository.incidents` returns them, the gravest first, with a ``note`` that says why they
-        are sent, empty for one that is open and new; after `claim`, those that were claimed.
+        Rows of `Repository.incidents`, the most severe first. Their ``note`` says why they are sent; it is
+        empty for a new open incident. After `claim`, only the claimed incidents.
     as_of : datetime
-        The time of the last commit when they were read.
+        Time of the last commit when the incidents were read.
     told_at : mapping of int to datetime or None
-        What the sink knows of each incident: all until this time; None if nothing.
+        By incident, the time up to which the sink is informed; None if it has received nothing.
     group : IncidentGroup, optional
-        Their group, which other incidents may belong to, too.
+        The group of the incidents, which may contain others.
     """
 
     database: Database
@@ -93,8 +93,8 @@ class IncidentNews:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Their ids."""
-        return tuple(int(one["id"]) for one in self.incidents)
+        """The ids of the incidents."""
+        return tuple(int(row["id"]) for row in self.incidents)
 
     @property
     def subject(self) -> str:
@@ -103,17 +103,17 @@ class IncidentNews:
 
     @property
     def severity(self) -> Severity:
-        """The gravest severity; of closed incidents it is information."""
+        """The highest severity; closed incidents count as information."""
         if not self.incidents[0]["series"]:
             return Severity.INFO
         return Severity(self.incidents[0]["severity"])
 
     def claim(self, now: datetime) -> bool:
-        """Claim them for their sink; return False if other processes did."""
+        """Claim the incidents for the sink; return False if other processes claimed them all."""
         self.incidents = [
-            one
-            for one in self.incidents
-            if claim(self.database, int(one["id"]), self.sink, now, self.told_at.get(one["id"]))
+            row
+            for row in self.incidents
+            if claim(self.database, int(row["id"]), self.sink, now, self.told_at.get(row["id"]))
         ]
         return bool(self.incidents)
 
@@ -125,11 +125,11 @@ class IncidentNews:
             if self.group is None:
                 return over_message(self.incidents, url)
             return group_message(self.group, self.incidents, url)
-        explanations = clearest(self.database, self.numbers[0], CLEAREST)
+        explanations = clearest_explanations(self.database, self.numbers[0], CLEAREST)
         return incident_message(self.incidents[0], explanations, url, self.group)
 
     def settle(self, now: datetime, error: str) -> None:
-        """Record that they were sent, or the error."""
+        """Record that the message was sent, or its error."""
         for number in self.numbers:
             settle(self.database, number, self.sink, now, error, self.as_of)
 
@@ -141,11 +141,11 @@ def due_news(
     severity: Severity,
     now: datetime,
 ) -> list[IncidentNews]:
-    """Return what a sink is still to be told of incidents, the oldest first; those of a group together.
+    """Return the news of incidents that a sink has not received, the oldest first, one entry per message.
 
-    Incidents are news if they are open and the sink does not know them, or if they began and were over
-    between two looks at the data; if they got clearly worse since the sink was told, or went beyond what a
-    person labelled; and if they were closed after the sink was told. Snoozed ones wait.
+    An incident is news if it is open and the sink has not received it, if it began and ended between two
+    runs, if it became clearly worse since the last message or exceeds what a person labelled, or if it was
+    closed after the last message. Snoozed incidents wait.
 
     Raises
     ------
@@ -159,8 +159,8 @@ def due_news(
         rows, groups = grouped_incident_rows(connection, None, None, Window())
         reader = _NewsReader(connection, sink, now)
         for row in sorted(rows, key=lambda row: row["id"]):
-            asked = datasets is None or row["dataset"] in datasets
-            if asked and row["severity"] in grave:
+            is_requested = datasets is None or row["dataset"] in datasets
+            if is_requested and row["severity"] in grave:
                 note = reader.news_of(row)
                 if note is not None:
                     due.append({**row, "note": note})
@@ -169,17 +169,17 @@ def due_news(
         IncidentNews(
             database,
             sink,
-            sorted(some, key=lambda row: -order.index(row["severity"])),
+            sorted(rows_of_message, key=lambda row: -order.index(row["severity"])),
             reader.as_of,
-            {row["id"]: reader.told_at(row["id"]) for row in some},
-            groups.get(some[0]["id"]) if some[0]["group"] else None,
+            {row["id"]: reader.told_at(row["id"]) for row in rows_of_message},
+            groups.get(rows_of_message[0]["id"]) if rows_of_message[0]["group"] else None,
         )
-        for some in _messages(due)
+        for rows_of_message in _messages(due)
     ]
 
 
 def _messages(due: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the incidents of each message: those of a group, and where there are many, similar ones."""
+    """Group incidents into messages: by incident group, and if there are many, by similarity."""
 
     def similar(row: Mapping[str, Any]) -> tuple[Any, ...]:
         if not row["series"]:
@@ -196,13 +196,15 @@ def _messages(due: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 class _NewsReader:
-    """Compares what a sink knows of incidents with what is known now."""
+    """Compares the messages that a sink received with the current incidents."""
 
     def __init__(self, connection: Connection, sink: str, now: datetime) -> None:
-        n = s.notice.c
+        notice = s.notice.c
         self._connection, self._now = connection, now
-        query = sa.select(n.incident_id, n.attempts, n.tried_at, n.sent_at, n.error)
-        notices = connection.execute(query.where(n.sink == sink))
+        query = sa.select(
+            notice.incident_id, notice.attempts, notice.tried_at, notice.sent_at, notice.error
+        )
+        notices = connection.execute(query.where(notice.sink == sink))
         self._notices = {row.incident_id: row for row in notices}
         self._labels = last_labels(connection)
         self._asleep = {
@@ -210,74 +212,81 @@ class _NewsReader:
             for number, state in triage(connection).items()
             if state.snoozed_until is not None and state.snoozed_until > now
         }
-        last = connection.execute(sa.select(sa.func.max(s.commit.c.committed_at))).scalar()
-        self.as_of: datetime = last or now
+        last_commit_time = connection.execute(
+            sa.select(sa.func.max(s.commit.c.committed_at))
+        ).scalar()
+        self.as_of: datetime = last_commit_time or now
 
     def told_at(self, incident: int) -> datetime | None:
-        """Return the time up to which the sink knows of an incident; None if it knows nothing."""
+        """Return the time up to which the sink is informed about an incident; None if it is not."""
         notice = self._notices.get(incident)
-        return None if notice is None else told_at(notice)
+        return None if notice is None else informed_until(notice)
 
     def news_of(self, row: Mapping[str, Any]) -> str | None:
-        """Return why an incident is news to the sink, empty if it is new and open; None if it is no news."""
-        notice, told = self._notices.get(row["id"]), self.told_at(row["id"])
+        """Return why an incident is news for the sink; empty if it is new and open, None if it is not news."""
+        notice, informed_at = self._notices.get(row["id"]), self.told_at(row["id"])
         if notice is not None and not (is_settled(notice) or may_retry(notice, self._now)):
             return None
         is_open = row["status"] == "open" and row["id"] not in self._asleep
-        if told is not None:
-            changed = row["updated_at"] > told
-            return self._further_news(row, told, is_open=is_open) if changed else None
+        if informed_at is not None:
+            changed = row["updated_at"] > informed_at
+            return self._further_news(row, informed_at, is_open=is_open) if changed else None
         if not row["series"]:
             return None
         return "" if is_open else self._missed(row, tried=notice is not None)
 
-    def _further_news(self, row: Mapping[str, Any], told: datetime, *, is_open: bool) -> str | None:
-        """Return the news of an incident that changed since the sink was told of it."""
+    def _further_news(
+        self, row: Mapping[str, Any], informed_at: datetime, *, is_open: bool
+    ) -> str | None:
+        """Return the news of an incident that changed since the last message about it."""
         if not row["series"]:
-            was_there = bool(self._anomalies(row["id"], told))
+            was_there = bool(self._anomalies(row["id"], informed_at))
             return last_automatic_note(self._connection, row["id"]) if was_there else None
         if is_open or self._is_just_over(row, row["updated_at"]):
-            return self._worse(row, told)
+            return self._worse(row, informed_at)
         return None
 
     def _missed(self, row: Mapping[str, Any], *, tried: bool) -> str | None:
-        """Return the news of an incident that was over before the sink could be told of it."""
-        last = self._labels.get(row["id"], LastLabels())
-        at_once = last.at == row["opened_at"]
+        """Return the news of an incident that ended before a message about it could be sent."""
+        last_label = self._labels.get(row["id"], LastLabels())
+        at_once = last_label.at == row["opened_at"]
         if not self._is_just_over(row, row["opened_at"]) or not (tried or at_once):
             return None
         return self._over(row) if self._has_data(row["id"]) else None
 
-    def _worse(self, row: Mapping[str, Any], told: datetime) -> str | None:
-        """Return the news of an incident that is worse than the sink knows."""
-        before, after = self._anomalies(row["id"], told), self._anomalies(row["id"])
+    def _worse(self, row: Mapping[str, Any], informed_at: datetime) -> str | None:
+        """Return the news of an incident that is worse than in the last message about it."""
+        anomalies_before, anomalies_now = (
+            self._anomalies(row["id"], informed_at),
+            self._anomalies(row["id"]),
+        )
         beyond_at = self._labels.get(row["id"], LastLabels()).beyond_at
-        if beyond_at is not None and beyond_at > told:
+        if beyond_at is not None and beyond_at > informed_at:
             note = "it goes beyond what was labelled"
-        elif is_clearly_worse(before, after):
-            note = "it got worse since it was sent" if before else "it is back"
+        elif is_clearly_worse(anomalies_before, anomalies_now):
+            note = "it got worse since it was sent" if anomalies_before else "it is back"
         else:
             return None
         return note if row["status"] == "open" else f"{note}; {self._over(row)}"
 
-    def _is_just_over(self, row: Mapping[str, Any], at: datetime) -> bool:
+    def _is_just_over(self, row: Mapping[str, Any], ended_at: datetime) -> bool:
         """Return whether detection, not a person, resolved an incident a short time ago."""
-        by = self._labels.get(row["id"], LastLabels()).by
-        automatic = row["status"] == "resolved" and by == AUTOMATIC_AUTHOR
-        return automatic and self._now - at <= OVER_NEWS_AGE
+        author = self._labels.get(row["id"], LastLabels()).by
+        automatic = row["status"] == "resolved" and author == AUTOMATIC_AUTHOR
+        return automatic and self._now - ended_at <= MAX_RESOLVED_NEWS_AGE
 
-    def _anomalies(self, incident: int, told: datetime | None = None) -> list[Anomaly]:
+    def _anomalies(self, incident: int, time: datetime | None = None) -> list[Anomaly]:
         """Return the anomalies of an incident now, or up to a time."""
         commit = None
-        if told is not None:
-            c = s.commit.c
-            until = sa.select(sa.func.max(c.id)).where(c.committed_at <= told)
-            commit = self._connection.execute(until).scalar() or 0
+        if time is not None:
+            commits = s.commit.c
+            last_commit = sa.select(sa.func.max(commits.id)).where(commits.committed_at <= time)
+            commit = self._connection.execute(last_commit).scalar() or 0
         condition = s.finding.c.incident_id == incident
         return read_anomalies(self._connection, condition, {}, commit)
 
     def _over(self, row: Mapping[str, Any]) -> str:
-        """Return since which partition an incident is over."""
+        """Return the partition since which an incident is over, as a phrase."""
         c, p, later = s.course.c, s.partition.c, s.partition.alias("later")
         query = (
             sa.select(later.c.name)
@@ -292,30 +301,32 @@ class _NewsReader:
 
     def _has_data(self, incident: int) -> bool:
         """Return whether a partition with an anomaly of an incident is still in the table."""
-        n, gone = s.anomaly.c, s.absence.c
-        missing = sa.exists().where(gone.partition_id == n.partition_id, s.holds(s.absence))
+        anomaly, gone = s.anomaly.c, s.absence.c
+        missing = sa.exists().where(gone.partition_id == anomaly.partition_id, s.holds(s.absence))
         query = (
-            sa.select(n.id)
-            .join_from(s.finding, s.anomaly, n.id == s.finding.c.anomaly_id)
+            sa.select(anomaly.id)
+            .join_from(s.finding, s.anomaly, anomaly.id == s.finding.c.anomaly_id)
             .where(s.finding.c.incident_id == incident, s.holds(s.finding), ~missing)
         )
         return self._connection.execute(query.limit(1)).first() is not None
 
 
-def told_at(notice: Any) -> datetime | None:
-    """Return the time up to which a sink knows of an incident; None if it knows nothing."""
-    at: datetime | None = notice.tried_at if is_settled(notice) else notice.sent_at
-    return at
+def informed_until(notice: Any) -> datetime | None:
+    """Return the time up to which a sink is informed about an incident; None if it is not."""
+    time: datetime | None = notice.tried_at if is_settled(notice) else notice.sent_at
+    return time
 
 
 def is_settled(notice: Any) -> bool:
-    """Return whether a notification was sent, and no other is being sent."""
+    """Return whether a notification was sent and no further one is being sent."""
     return notice.sent_at is not None and notice.error is None
 
 
 def may_retry(notice: Any, now: datetime) -> bool:
-    """Return whether the pause after a claim without success is over."""
-    pause = PAUSES[min(notice.attempts, len(PAUSES)) - 1] if notice.error else LOST
+    """Return whether the delay after an unsuccessful claim has passed."""
+    pause = (
+        RETRY_DELAYS[min(notice.attempts, len(RETRY_DELAYS)) - 1] if notice.error else CLAIM_LEASE
+    )
     return bool(now - notice.tried_at >= pause)
 
 
@@ -324,22 +335,22 @@ def is_due(notice: Any, now: datetime) -> bool:
     return notice.sent_at is None and may_retry(notice, now)
 
 
-def clearest(database: Database, incident: int, most: int) -> Sequence[str]:
+def clearest_explanations(database: Database, incident: int, limit: int) -> Sequence[str]:
     """Return the explanations of an incident's highest-scoring anomalies, without duplicates."""
-    f = s.finding.c
+    finding = s.finding.c
     query = (
-        sa.select(f.explanation)
-        .where(f.incident_id == incident, s.holds(s.finding))
-        .group_by(f.explanation)
-        .order_by(sa.func.max(f.score).desc(), f.explanation)
-        .limit(most)
+        sa.select(finding.explanation)
+        .where(finding.incident_id == incident, s.holds(s.finding))
+        .group_by(finding.explanation)
+        .order_by(sa.func.max(finding.score).desc(), finding.explanation)
+        .limit(limit)
     )
     with database.read() as connection:
         return list(connection.execute(query).scalars())
 
 
 def claim(
-    database: Database, incident: int, sink: str, now: datetime, told: datetime | None = None
+    database: Database, incident: int, sink: str, now: datetime, informed_at: datetime | None = None
 ) -> bool:
     """Claim the notification of a sink of an incident; return False if sent, claimed or not yet due.
 
@@ -349,65 +360,65 @@ def claim(
     incident : int
     sink : str
     now : datetime
-    told : datetime, optional
-        The time up to which the sink knew of the incident when the news was found. The claim fails if it
-        was told more meanwhile.
+    informed_at : datetime, optional
+        Time up to which the sink was informed when the news was read. The claim fails if another message
+        was sent meanwhile.
     """
-    of = (s.notice.c.incident_id == incident) & (s.notice.c.sink == sink)
+    is_notice = (s.notice.c.incident_id == incident) & (s.notice.c.sink == sink)
 
     def work(connection: Connection) -> bool:
         lock_clock(connection)
-        known = connection.execute(sa.select(s.notice).where(of)).one_or_none()
-        if known is None:
+        notice = connection.execute(sa.select(s.notice).where(is_notice)).one_or_none()
+        if notice is None:
             values = {"incident_id": incident, "sink": sink, "attempts": 1, "tried_at": now}
             connection.execute(sa.insert(s.notice).values(**values))
             return True
-        settled = is_settled(known)
-        if told_at(known) != told or not (settled or may_retry(known, now)):
+        was_settled = is_settled(notice)
+        if informed_until(notice) != informed_at or not (was_settled or may_retry(notice, now)):
             return False
         values = {
-            "attempts": 1 if settled else known.attempts + 1,
+            "attempts": 1 if was_settled else notice.attempts + 1,
             "tried_at": now,
-            "sent_at": told,
-            "error": None if told is None else _SENDING,
+            "sent_at": informed_at,
+            "error": None if informed_at is None else _SENDING_AGAIN,
         }
-        connection.execute(sa.update(s.notice).where(of).values(**values))
+        connection.execute(sa.update(s.notice).where(is_notice).values(**values))
         return True
 
     return database.write(work)
 
 
-_SENDING = ""
-"""Stands in place of an error while further news of an incident is being sent."""
+_SENDING_AGAIN = ""
+"""Value of the error column while another message about an incident is being sent."""
 
 
 def settle(
     database: Database, incident: int, sink: str, now: datetime, error: str, as_of: datetime
 ) -> None:
-    """Record the result of a claim: sent, with all that was known until a time, or an error."""
-    n = s.notice.c
-    unsettled = n.sent_at.is_(None) | n.error.is_not(None)
-    of = (n.incident_id == incident) & (n.sink == sink) & unsettled
+    """Record the result of a claim: an error, or that everything up to a time was sent."""
+    notice = s.notice.c
+    unsettled = notice.sent_at.is_(None) | notice.error.is_not(None)
+    is_unsettled_notice = (notice.incident_id == incident) & (notice.sink == sink) & unsettled
     sent = {"sent_at": now, "tried_at": as_of, "error": None}
     values = {"error": error} if error else sent
 
     def work(connection: Connection) -> None:
-        connection.execute(sa.update(s.notice).where(of).values(**values))
+        connection.execute(sa.update(s.notice).where(is_unsettled_notice).values(**values))
 
     database.write(work)
 
 
-PASSED = ""
-"""Outcome of a verdict that passed, which is what a sink believes that was never told anything."""
-_BETWEEN = "/"
-"""Stands in an outcome between the hash of what fails and that of what warns, if something warns."""
+PASSED_OUTCOME = ""
+"""Outcome of a passed verdict, which is also assumed for a sink that has received nothing."""
+_OUTCOME_SEPARATOR = "/"
+"""Separates, in an outcome, the hash of the failing constraints from that of the warning ones."""
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _CurrentVerdict:
     """The newest verdict of a check on the current content of a partition.
 
-    Of one that failed and is not tidegauge's, nothing is told but that: its JSON may hold records.
+    If it failed and its JSON is not of Tidegauge, messages contain only the failure: the JSON may hold records.
     """
 
     dataset_id: int
@@ -421,12 +432,12 @@ class _Standing:
 
     @property
     def subject(self) -> str:
-        """The key of what a sink is told about."""
+        """The key of the check and partition in notifications."""
         return key_of(canonical_json([self.name, self.partition]))
 
     @property
     def severity(self) -> Severity:
-        """``error`` if it failed, ``warning`` if it only warns, else ``info``."""
+        """``error`` for a failure, ``warning`` if there are only warnings, else ``info``."""
         if not self.passed:
             return Severity.ERROR
         return Severity.WARNING if self.warnings else Severity.INFO
@@ -434,49 +445,49 @@ class _Standing:
     @property
     def failed(self) -> str:
         """The hash of the constraints that fail."""
-        return PASSED if self.passed else _hash_of(self.errors)
+        return PASSED_OUTCOME if self.passed else _hash_of(self.errors)
 
-    def outcome(self, told: str, severity: Severity) -> str:
-        """Return a sink's known outcome after this one is sent.
+    def outcome(self, previous_outcome: str, severity: Severity) -> str:
+        """Return the outcome that a sink has received once this verdict is sent.
 
         Parameters
         ----------
         told : str
-            The outcome that it was told before.
+            The outcome that it received before.
         severity : Severity
-            Minimum severity of what it is told.
+            Minimum severity of messages to it.
         """
-        warned = _parts(told)[1]
+        warned = _parts(previous_outcome)[1]
         if severity is not Severity.ERROR:
             warned = _hash_of(self.warnings) if self.warnings else ""
-        return _BETWEEN.join((self.failed, warned)) if warned else self.failed
+        return _OUTCOME_SEPARATOR.join((self.failed, warned)) if warned else self.failed
 
     def messages(self, severity: Severity) -> list[str]:
-        """Return the messages of the constraints that fail, and of those that warn."""
-        told = [failure_text(name, message) for name, message in self.errors]
+        """Return the messages of failing and warning constraints."""
+        messages = [failure_text(name, message) for name, message in self.errors]
         if severity is not Severity.ERROR:
-            told += [f"warning: {failure_text(*warning)}" for warning in self.warnings]
-        return told
+            messages += [f"warning: {failure_text(*warning)}" for warning in self.warnings]
+        return messages
 
 
 @dataclass
 class VerdictNews:
-    """A check of a dataset with partitions whose outcome a sink is still to be told.
+    """A check of a dataset, with the partitions whose outcome a sink has not received yet.
 
     Attributes
     ----------
     database : Database
     sink : str
     least : Severity
-        Minimum severity of what the sink is told.
+        Minimum severity of messages to the sink.
     standing : list of _Standing
-        Their verdicts; after `claim`, those that were claimed.
+        The verdicts of the partitions; after `claim`, only the claimed ones.
     """
 
     database: Database
     sink: str
     least: Severity
-    standing: list[_Standing] = field(default_factory=list)
+    standing: list[_CurrentVerdict] = field(default_factory=list)
     _outcomes: dict[tuple[int, str], str] = field(default_factory=dict, init=False)
 
     @property
@@ -491,32 +502,34 @@ class VerdictNews:
 
     @property
     def severity(self) -> Severity:
-        """The worst of its partitions'."""
-        found = {self._severity_of(one) for one in self.standing}
-        return next(one for one in reversed(Severity) if one in found)
+        """The highest severity of the partitions."""
+        severities = {self._severity_of(verdict) for verdict in self.standing}
+        return next(verdict for verdict in reversed(Severity) if verdict in severities)
 
-    def _severity_of(self, one: _Standing) -> Severity:
-        """Return the severity of a verdict; ``info`` if the sink is not told of it."""
-        hidden = one.severity is Severity.WARNING and self.least is Severity.ERROR
-        return Severity.INFO if hidden else one.severity
+    def _severity_of(self, verdict: _CurrentVerdict) -> Severity:
+        """Return the severity of a verdict; ``info`` if it is below the sink's minimum."""
+        hidden = verdict.severity is Severity.WARNING and self.least is Severity.ERROR
+        return Severity.INFO if hidden else verdict.severity
 
     def claim(self, now: datetime) -> bool:
-        """Claim what is still due; return False if that is nothing."""
+        """Claim the verdicts that are still due; return False if there are none."""
         subject = self.standing[:1]
 
         def work(connection: Connection) -> None:
             lock_clock(connection)
-            known = _notices(connection, self.sink)
-            claimed[:] = [one for one in self.standing if _is_news(one, known, self.least, now)]
+            notices = _notices(connection, self.sink)
+            claimed[:] = [
+                verdict for verdict in self.standing if _is_news(verdict, notices, self.least, now)
+            ]
             self._outcomes.clear()
-            for one in claimed:
-                told = _told(one, known)
-                outcome = self._outcomes[one.dataset_id, one.subject] = one.outcome(
-                    told, self.least
+            for verdict in claimed:
+                previous_outcome = _previous_outcome(verdict, notices)
+                outcome = self._outcomes[verdict.dataset_id, verdict.subject] = verdict.outcome(
+                    previous_outcome, self.least
                 )
-                _keep_claim(connection, one, outcome, self.sink, known, now)
+                _keep_claim(connection, verdict, outcome, self.sink, notices, now)
 
-        claimed: list[_Standing] = []
+        claimed: list[_CurrentVerdict] = []
         self.database.write(work)
         self.standing = claimed or subject
         return bool(claimed)
@@ -524,29 +537,37 @@ class VerdictNews:
     def message(self, url: str | None) -> tuple[str, str]:
         """Return title and body."""
         first = self.standing[0]
-        of: dict[Severity, dict[str, list[str]]] = {severity: {} for severity in Severity}
-        for one in self.standing:
-            of[self._severity_of(one)][one.partition] = one.messages(self.least)
+        messages_by_severity: dict[Severity, dict[str, list[str]]] = {
+            severity: {} for severity in Severity
+        }
+        for verdict in self.standing:
+            messages_by_severity[self._severity_of(verdict)][verdict.partition] = verdict.messages(
+                self.least
+            )
         return verdict_message(
             first.dataset,
             first.name,
-            of[Severity.ERROR],
-            list(of[Severity.INFO]),
+            messages_by_severity[Severity.ERROR],
+            list(messages_by_severity[Severity.INFO]),
             url,
-            warned=of[Severity.WARNING],
+            warned=messages_by_severity[Severity.WARNING],
         )
 
     def settle(self, now: datetime, error: str) -> None:
-        """Record that it was sent, or the error."""
-        n = s.verdict_notice.c
+        """Record that the message was sent, or its error."""
+        notice = s.verdict_notice.c
 
         def work(connection: Connection) -> None:
-            for (of, subject), outcome in self._outcomes.items():
+            for (dataset_number, subject), outcome in self._outcomes.items():
                 sent = {"sent_at": now, "error": None, "told": outcome}
                 connection.execute(
                     sa.update(s.verdict_notice)
-                    .where(n.dataset_id == of, n.subject == subject)
-                    .where(n.sink == self.sink, n.outcome == outcome, n.sent_at.is_(None))
+                    .where(notice.dataset_id == dataset_number, notice.subject == subject)
+                    .where(
+                        notice.sink == self.sink,
+                        notice.outcome == outcome,
+                        notice.sent_at.is_(None),
+                    )
                     .values(**({"error": error} if error else sent))
                 )
 
@@ -560,147 +581,182 @@ def due_verdicts(
     severity: Severity,
     now: datetime,
 ) -> list[VerdictNews]:
-    """Return the checks whose outcome on some partitions a sink does not know yet.
+    """Return the checks whose outcome on some partitions a sink has not received yet.
 
-    Those of a lower severity are left out; that a check passes again is told of all that were told.
+    Verdicts of a lower severity are left out. A recovery is news for every sink that received the failure.
 
     Raises
     ------
     UnknownDatasetError
     """
-    found: dict[tuple[str, str], VerdictNews] = {}
+    news_by_check: dict[tuple[str, str], VerdictNews] = {}
     with database.read() as connection:
-        wanted = None if datasets is None else [dataset_id(connection, d) for d in datasets]
+        dataset_numbers = (
+            None if datasets is None else [dataset_id(connection, d) for d in datasets]
+        )
         retired = retirements(connection)
-        known = _notices(connection, sink)
-        # What passes is news only to a sink that was told, or may have been, that it fails.
+        notices = _notices(connection, sink)
+        # A passed verdict is news only for a sink that may have received the failure.
         standing = [
-            one
-            for one in (
-                *_standing(connection, wanted, severity, told=bool(known)),
-                *_last_runs(connection, wanted),
+            verdict
+            for verdict in (
+                *_standing(connection, dataset_numbers, severity, include_passed=bool(notices)),
+                *_last_runs(connection, dataset_numbers),
             )
-            if one.dataset_id not in retired and _is_news(one, known, severity, now)
+            if verdict.dataset_id not in retired and _is_news(verdict, notices, severity, now)
         ]
-    for one in standing:
-        news = found.setdefault((one.dataset, one.name), VerdictNews(database, sink, severity))
-        news.standing.append(one)
-    return list(found.values())
+    for verdict in standing:
+        news = news_by_check.setdefault(
+            (verdict.dataset, verdict.name), VerdictNews(database, sink, severity)
+        )
+        news.standing.append(verdict)
+    return list(news_by_check.values())
 
 
 def _standing(
-    connection: Connection, datasets: Collection[int] | None, severity: Severity, *, told: bool
-) -> Iterator[_Standing]:
-    """Yield the verdicts that stand; those that pass without a warning only to a sink that was told."""
-    standing, d = standing_verdicts(datasets), s.dataset.c
-    v = standing.c
-    failed = v.passed == 0
+    connection: Connection,
+    datasets: Collection[int] | None,
+    severity: Severity,
+    *,
+    include_passed: bool,
+) -> Iterator[_CurrentVerdict]:
+    """Yield the current verdicts; if asked, also those that passed without a warning."""
+    standing, datasets_table = standing_verdicts(datasets), s.dataset.c
+    verdict = standing.c
+    failed = verdict.passed == 0
     if severity is not Severity.ERROR:
-        failed |= v.result.contains(f'"{WARNINGS}": [', autoescape=True)
-    result = sa.case((failed, v.result), else_="")
+        failed |= verdict.result.contains(f'"{WARNINGS}": [', autoescape=True)
+    result = sa.case((failed, verdict.result), else_="")
     query = (
-        sa.select(v.dataset_id, d.name, v.name, v.partition, v.passed, result, v.checked_at)
-        .join_from(standing, s.dataset, d.id == v.dataset_id)
-        .order_by(d.name, v.name, v.partition)
+        sa.select(
+            verdict.dataset_id,
+            datasets_table.name,
+            verdict.name,
+            verdict.partition,
+            verdict.passed,
+            result,
+            verdict.checked_at,
+        )
+        .join_from(standing, s.dataset, datasets_table.id == verdict.dataset_id)
+        .order_by(datasets_table.name, verdict.name, verdict.partition)
     )
-    if not told:
+    if not include_passed:
         query = query.where(failed)
-    for of, dataset, name, partition, passed, text, checked_at in connection.execute(query):
-        errors, warnings = _read(text)
-        yield _Standing(of, dataset, name, partition, bool(passed), errors, warnings, checked_at)
+    for (
+        dataset_number,
+        dataset,
+        name,
+        partition,
+        passed,
+        result_json,
+        checked_at,
+    ) in connection.execute(query):
+        errors, warnings = _read(result_json)
+        yield _CurrentVerdict(
+            dataset_number, dataset, name, partition, bool(passed), errors, warnings, checked_at
+        )
 
 
-def _last_runs(connection: Connection, datasets: Collection[int] | None) -> Iterator[_Standing]:
-    """Yield the last run of each dataset that ended by itself, as a verdict on the whole dataset.
+def _last_runs(
+    connection: Connection, datasets: Collection[int] | None
+) -> Iterator[_CurrentVerdict]:
+    """Yield the last run of each dataset that was not interrupted, as a verdict on the dataset.
 
-    It passed if it is complete and no analyzer failed.
+    The run passed if it is complete and no analyzer failed.
     """
     r, d = s.run.c, s.dataset.c
     ended = r.status.in_([RunStatus.COMPLETE.value, RunStatus.FAILED.value])
-    last = sa.select(sa.func.max(r.id)).where(ended).group_by(r.dataset_id)
+    last_run_ids = sa.select(sa.func.max(r.id)).where(ended).group_by(r.dataset_id)
     query = (
         sa.select(d.id, d.name, r.status, r.error, r.failed, r.finished_at)
         .join_from(s.run, s.dataset, d.id == r.dataset_id)
-        .where(r.id.in_(last))
+        .where(r.id.in_(last_run_ids))
         .order_by(d.name)
     )
     if datasets is not None:
         query = query.where(d.id.in_(datasets))
-    for of, dataset, status, error, failed, finished_at in connection.execute(query):
+    for dataset_number, dataset, status, error, failed, finished_at in connection.execute(query):
         passed = status == RunStatus.COMPLETE and not failed
         errors = []
         if status != RunStatus.COMPLETE:
             errors.append((RUN, error or "it failed"))
         elif failed:
             errors.append((RUN, f"{plural(failed, 'analyzer')} failed"))
-        yield _Standing(of, dataset, RUN, "", passed, errors, (), finished_at)
+        yield _CurrentVerdict(dataset_number, dataset, RUN, "", passed, errors, (), finished_at)
 
 
-def _read(text: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
-    """Return what fails and what warns in a stored verdict; nothing of JSON of a user's own."""
+def _read(result_json: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+    """Return the failures and warnings of a stored verdict; none for JSON that a user's code stored."""
     try:
-        found = CheckResult.from_json(text)
+        verdict = CheckResult.from_json(result_json)
     except RuleError:
         return (), ()
-    return found.error_messages, found.warnings
+    return verdict.error_messages, verdict.warnings
 
 
-def _hash_of(told: Sequence[tuple[str, str]]) -> str:
+def _hash_of(constraints: Sequence[tuple[str, str]]) -> str:
     """Return the hash of the names of constraints."""
-    return key_of(canonical_json(sorted({name for name, _ in told})))
+    return key_of(canonical_json(sorted({name for name, _ in constraints})))
 
 
 def _parts(outcome: str) -> tuple[str, str]:
-    """Return the hashes of what fails and of what warns."""
-    failed, _, warned = outcome.partition(_BETWEEN)
+    """Return the hashes of the failing and of the warning constraints."""
+    failed, _, warned = outcome.partition(_OUTCOME_SEPARATOR)
     return failed, warned
 
 
 def _notices(connection: Connection, sink: str) -> dict[tuple[int, str], Any]:
-    n = s.verdict_notice.c
-    rows = connection.execute(sa.select(s.verdict_notice).where(n.sink == sink))
+    notice = s.verdict_notice.c
+    rows = connection.execute(sa.select(s.verdict_notice).where(notice.sink == sink))
     return {(row.dataset_id, row.subject): row for row in rows}
 
 
-def _told(one: _Standing, known: Mapping[tuple[int, str], Any]) -> str:
-    """Return the outcome that a sink was told last."""
-    notice = known.get((one.dataset_id, one.subject))
-    return PASSED if notice is None else str(notice.told)
+def _previous_outcome(verdict: _CurrentVerdict, notices: Mapping[tuple[int, str], Any]) -> str:
+    """Return the outcome that the sink received last."""
+    notice = notices.get((verdict.dataset_id, verdict.subject))
+    return PASSED_OUTCOME if notice is None else str(notice.told)
 
 
 def _is_news(
-    one: _Standing, known: Mapping[tuple[int, str], Any], severity: Severity, now: datetime
+    verdict: _CurrentVerdict,
+    notices: Mapping[tuple[int, str], Any],
+    severity: Severity,
+    now: datetime,
 ) -> bool:
-    """Return whether a verdict is due for a sink, given the notices sent to it."""
-    told = _told(one, known)
-    outcome = one.outcome(told, severity)
-    if outcome == told:
+    """Return whether a verdict is due for a sink, given the notifications it received."""
+    previous_outcome = _previous_outcome(verdict, notices)
+    outcome = verdict.outcome(previous_outcome, severity)
+    if outcome == previous_outcome:
         return False
-    notice = known.get((one.dataset_id, one.subject))
+    notice = notices.get((verdict.dataset_id, verdict.subject))
     return notice is None or outcome != notice.outcome or is_due(notice, now)
 
 
 def _keep_claim(
     connection: Connection,
-    one: _Standing,
+    verdict: _CurrentVerdict,
     outcome: str,
     sink: str,
-    known: Mapping[tuple[int, str], Any],
+    notices: Mapping[tuple[int, str], Any],
     now: datetime,
 ) -> None:
-    notice: Any = known.get((one.dataset_id, one.subject))
-    n = s.verdict_notice.c
-    anew = notice is None or outcome != notice.outcome
+    notice: Any = notices.get((verdict.dataset_id, verdict.subject))
+    notices_table = s.verdict_notice.c
+    is_new_outcome = notice is None or outcome != notice.outcome
     values = {
         "outcome": outcome,
-        "attempts": 1 if anew else notice.attempts + 1,
+        "attempts": 1 if is_new_outcome else notice.attempts + 1,
         "tried_at": now,
         "sent_at": None,
         "error": None,
     }
-    key = {"dataset_id": one.dataset_id, "subject": one.subject, "sink": sink}
+    key = {"dataset_id": verdict.dataset_id, "subject": verdict.subject, "sink": sink}
     if notice is None:
-        connection.execute(sa.insert(s.verdict_notice).values(**key, told=PASSED, **values))
+        connection.execute(sa.insert(s.verdict_notice).values(**key, told=PASSED_OUTCOME, **values))
     else:
-        of = (n.dataset_id == one.dataset_id) & (n.subject == one.subject) & (n.sink == sink)
-        connection.execute(sa.update(s.verdict_notice).where(of).values(**values))
+        is_notice = (
+            (notices_table.dataset_id == verdict.dataset_id)
+            & (notices_table.subject == verdict.subject)
+            & (notices_table.sink == sink)
+        )
+        connection.execute(sa.update(s.verdict_notice).where(is_notice).values(**values))
