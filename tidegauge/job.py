@@ -46,7 +46,7 @@ class TableReport(Protocol):
         """Return JSON values: lists, and objects by dataset, that those of other tables are added to."""
 
     def errors(self) -> Iterator[str]:
-        """Yield a sentence for each part of the table that could not be measured."""
+        """Yield a sentence for each part that could not be measured and that no line or case reports."""
 
     def junit_suite(self, gate: Gate) -> tuple[str, Sequence[JUnitCase]]:
         """Return the name and the cases of the table's JUnit suite."""
@@ -103,7 +103,7 @@ class JobResult(Generic[Report]):
         """Return the lines that follow those of the tables."""
         lines = [summarize(self.notices)] if self.notices else []
         lines += [f"left out: {problem}" for problem in self.retired]
-        return lines + [f"failed: {problem}" for problem in self.failed]
+        return lines + [f"failed: {problem}" for problem in [*self.failed, *self._errors()]]
 
     def text(self, options: str = "") -> str:
         """Return the report as text; the commands that it names end with these options."""
@@ -126,7 +126,7 @@ class JobResult(Generic[Report]):
             "status": self.status(gate),
             "outcome": self.outcome(gate),
             **self.sections(),
-            "failed": [*self.failed, *(e for table in self.tables for e in table.errors())],
+            "failed": [*self.failed, *self._errors()],
             "notifications": summarize(self.notices) if self.notices else None,
         }
         return json.dumps(result, indent=1, ensure_ascii=False)
@@ -137,7 +137,7 @@ class JobResult(Generic[Report]):
 
     def junit(self, gate: Gate = DEFAULT_GATE) -> str:
         """Return JUnit XML: a suite for each table, and an error for each that was not measured."""
-        return junit_xml(self.junit_suites(gate), self._not_measured())
+        return junit_xml(self.junit_suites(gate), [*self._not_measured(), *self._errors()])
 
     def add(self, name: str, result: Report | Exception) -> None:
         """Add a table's report, or the error that ended it, under the name of its file."""
@@ -147,6 +147,10 @@ class JobResult(Generic[Report]):
             self.failed.append(f"{name}: {message_of(result)}")
         else:
             self.tables.append(result)
+
+    def _errors(self) -> Iterator[str]:
+        for table in self.tables:
+            yield from table.errors()
 
     def _not_measured(self) -> list[str]:
         return self.failed if self.tables else self.failed + self.retired

@@ -23,7 +23,8 @@ def write_day(folder, number, without_id=0):
             "order_id": pa.array(ids, pa.int64()),
             "customer_id": pa.array([n * 7 % 60 for n in range(ROWS)], pa.int64()),
             "email": [f"c{n}@example.org" if n % 50 else None for n in range(ROWS)],
-            "amount": [float(n * 31 % 97) for n in range(ROWS)],
+            # Not the same amounts each day: sketches are random, and a day may not repeat another.
+            "amount": [n * 31 % 97 + number * 13 % 7 / 10 for n in range(ROWS)],
             "channel": [("web", "app", "shop")[n % 3] for n in range(ROWS)],
         }
     )

@@ -37,6 +37,7 @@ from tidegauge.cli.output import ResultFormat
 from tidegauge.outcome import FailOnLevel, Gate
 
 if TYPE_CHECKING:
+    from tidegauge.analyzers.runs.recording import Progress
     from tidegauge.files.runs import SuiteResult
 
 
@@ -74,8 +75,12 @@ def run(
     session: SparkOptions,
 ) -> int:
     """Measure new and changed partitions of the suites' tables, and detect anomalies."""
+    from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
 
+    live = (
+        form is ResultFormat.TEXT and output is None
+    )  # each table is reported when it is finished
     return _measure(
         partial(run_suites, rename=rename, resegment=resegment),
         fail_on.gate(anomalies=fail_on_anomaly),
@@ -90,6 +95,8 @@ def run(
         form=form,
         output=output,
         session=session,
+        report=partial(_print_lines, sys.stdout if live else sys.stderr),
+        progress=None if sys.stderr.isatty() else LineProgress,
     )
 
 
@@ -108,15 +115,11 @@ def _measure(
     form: ResultFormat,
     output: Path | None,
     session: SparkOptions,
+    report: Callable[[Sequence[str]], None] | None = None,
+    progress: Callable[[], Progress] | None = None,
 ) -> int:
-    """Measure suites by `run_suites` or `run_checks`, and print the result; return the exit status.
-
-    As text, the lines on a table are printed when it is finished.
-    """
-    from tidegauge.display.progress import LineProgress
-
+    """Measure suites by `run_suites` or `run_checks`, and print the result; return the exit status."""
     target_file(output)
-    live = form is ResultFormat.TEXT and output is None
     options = repeated(db)
     with open_repository(db, artifacts, create=True) as repository:
         result = measure(
@@ -128,11 +131,11 @@ def _measure(
             variables=pairs("--var", var or []),
             allow_empty=allow_empty,
             jobs=jobs,
-            report=partial(_print_lines, sys.stdout if live else sys.stderr),
-            progress=None if sys.stderr.isatty() else LineProgress,
+            report=report,
+            progress=progress,
             options=options,
         )
-    if live:
+    if report is not None and form is ResultFormat.TEXT and output is None:
         _print_lines(sys.stdout, result.closing_lines(options))
         return result.status(gate)
     return print_result(result, gate, form, output, options)

@@ -69,7 +69,7 @@ class SuiteReport:
     checked : CheckedTable or None
         Results of the file's checks; None if it has none.
     only_checks : bool
-        Whether the checks are all that was asked for: then the text tells how many constraints failed.
+        Whether the report is that of `run_checks`, on the checks alone.
     """
 
     file: SuiteFile
@@ -92,10 +92,12 @@ class SuiteReport:
         """Yield the lines, with or without one on how many checks passed."""
         yield str(self.run)
         for analyzer, error in self.run.failed.items():
-            prefix = "known: " if self.known.has_error(analyzer) else ""
-            yield f"  {prefix}{self.file.explain(analyzer, error)}"
-        for name, why in self.run.unreadable.items():
-            yield f"  {name}: cannot be read: {why}"
+            is_known = self.known.has_error(analyzer)
+            if is_known or not self.only_checks:  # else the closing lines have it
+                yield f"  {'known: ' * is_known}{self.file.explain(analyzer, error)}"
+        if not self.only_checks:
+            for name, why in self.run.unreadable.items():
+                yield f"  {name}: cannot be read: {why}"
         yield from self._policy_lines()
         if self.checked is not None:
             if counts_checks:
@@ -130,7 +132,12 @@ class SuiteReport:
         return "" if self.file.suite.dqm is None else self.file.suite.dqm.name
 
     def errors(self) -> Iterator[str]:
-        """Yield a sentence for each partition that cannot be read, and each analyzer that failed."""
+        """Yield a sentence for each partition that cannot be read, and each analyzer that failed.
+
+        Only for `run_checks`: the lines and cases of `run_suites` have them.
+        """
+        if not self.only_checks:
+            return
         for name, why in self.run.unreadable.items():
             yield f"{self.file.path}: {name} cannot be read: {why}"
         for analyzer, error in self.run.failed.items():
@@ -162,8 +169,13 @@ class SuiteReport:
         }
 
     def junit_suite(self, gate: Gate) -> tuple[str, list[JUnitCase]]:
-        """Return a JUnit suite with cases for the run, each partition's policies, and the checks."""
-        run = self.run
+        """Return a JUnit suite with cases for the run, each partition's policies, and the checks.
+
+        For `run_checks` there is no case for the run: the closing suites have its errors.
+        """
+        run, checks = self.run, [] if self.checked is None else [*self.checked.cases(gate)]
+        if self.only_checks:
+            return f"{self.file.name} of {run.dataset}", [*checks, *self._policy_cases(gate)]
         problems = [
             self.file.explain(analyzer, error)
             for analyzer, error in run.failed.items()
@@ -173,10 +185,7 @@ class SuiteReport:
         kind: Kind = "error" if problems else "passed"
         message = "; ".join(problems) or str(run)
         cases = [JUnitCase(run.dataset, "measured", kind, message, str(self.file.path))]
-        cases += self._policy_cases(gate)
-        if self.checked is not None:
-            cases += self.checked.cases(gate)
-        return f"{self.file.path} of {run.dataset}", cases
+        return f"{self.file.path} of {run.dataset}", [*cases, *self._policy_cases(gate), *checks]
 
     def _policy_cases(self, gate: Gate) -> Iterator[JUnitCase]:
         """Yield a case for the policies of each partition; known failures are skipped."""
