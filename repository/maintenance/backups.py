@@ -531,8 +531,8 @@ def _running_message(target: Database) -> str:
     with target.read() as connection:
         row = None
         if read_revision(connection) == UNFINISHED:
-            c = s.lease.c
-            query = sa.select(s.lease).where(c.dataset.startswith(COPY_OF, autoescape=True))
+            lease = s.lease.c
+            query = sa.select(s.lease).where(lease.dataset.startswith(COPY_OF, autoescape=True))
             row = connection.execute(query).first()
     what = "" if row is None else f", a {row.dataset} by process {row.pid} on {row.host}"
     return f"another copy to {target.name} is running{what}; wait until it ends, or give another database"

@@ -145,9 +145,11 @@ def rename(database: Database, dataset: str, name: str, *, dry_run: bool = False
         raise HistoryError(msg)
 
     def check(connection: Connection) -> int:
-        d = s.dataset.c
         number = dataset_id(connection, dataset)
-        if connection.execute(sa.select(d.id).where(d.name == name)).scalar() is not None:
+        if (
+            connection.execute(sa.select(s.dataset.c.id).where(s.dataset.c.name == name)).scalar()
+            is not None
+        ):
             msg = f"there is a dataset {name!r} already; drop it first, or choose another name"
             raise HistoryError(msg)
         return number
@@ -242,32 +244,38 @@ class _Dropper:
 
     def drop_partition(self, dataset: str, name: str) -> None:
         """Delete one partition in all versions, and what its values went into."""
-        p = s.partition.c
-        query = sa.select(p.id, p.key, p.time).where(p.dataset_id == self.dataset)
-        row = self.connection.execute(query.where(p.key == key_of(name))).one_or_none()
+        partition = s.partition.c
+        query = sa.select(partition.id, partition.key, partition.time).where(
+            partition.dataset_id == self.dataset
+        )
+        row = self.connection.execute(query.where(partition.key == key_of(name))).one_or_none()
         if row is None:
-            names = sa.select(p.name).where(p.dataset_id == self.dataset)
+            names = sa.select(partition.name).where(partition.dataset_id == self.dataset)
             there = self.connection.execute(names).scalars().all()
             msg = f"{dataset!r} has no partition {name!r}{did_you_mean(name, there)}"
             raise HistoryError(msg)
         self._forget_anomalies(s.anomaly.c.partition_id == row.id)
-        c = s.course.c
-        self._delete(s.course, (c.first_partition_id == row.id) | (c.last_partition_id == row.id))
+        course = s.course.c
+        self._delete(
+            s.course, (course.first_partition_id == row.id) | (course.last_partition_id == row.id)
+        )
         self._delete(s.label, s.label.c.partition_id == row.id)
-        n = s.newest_metric.c
-        newest = sa.select(n.series_id).where(n.partition_id == row.id)
+        newest_metric = s.newest_metric.c
+        newest = sa.select(newest_metric.series_id).where(newest_metric.partition_id == row.id)
         stale = self.connection.execute(newest).scalars().all()
         self._delete_states(s.state, s.state.c.partition_id == row.id, "states")
         self._delete(s.metric, s.metric.c.partition_id == row.id, "metrics")
-        self._delete(s.newest_metric, n.partition_id == row.id)
+        self._delete(s.newest_metric, newest_metric.partition_id == row.id)
         self._find_newest(stale)
         for table in (s.score, s.absence, s.partition_version):
             self._delete(table, table.c.partition_id == row.id)
-        v = s.verdict.c
-        self._delete(s.verdict, (v.dataset_id == self.dataset) & (v.partition_key == row.key))
+        verdict = s.verdict.c
+        self._delete(
+            s.verdict, (verdict.dataset_id == self.dataset) & (verdict.partition_key == row.key)
+        )
         self._delete_rollups(row.id, self.series)
         self._delete_folds_of(row.id, self.statistics)
-        self._delete(s.partition, p.id == row.id, "partitions")
+        self._delete(s.partition, partition.id == row.id, "partitions")
         self._compute_anew()
 
     def drop_analyzer(
@@ -297,9 +305,11 @@ class _Dropper:
         self._compute_anew()
 
     def _analyzer_rows(self) -> list[Any]:
-        a = s.analyzer.c
-        query = sa.select(a.id, a.text, a.canonical, a.segment, a.statistic_id)
-        return list(self.connection.execute(query.where(a.dataset_id == self.dataset)))
+        analyzer = s.analyzer.c
+        query = sa.select(
+            analyzer.id, analyzer.text, analyzer.canonical, analyzer.segment, analyzer.statistic_id
+        )
+        return list(self.connection.execute(query.where(analyzer.dataset_id == self.dataset)))
 
     def _drop_analyzers(
         self, rows: Sequence[Any], going: Sequence[Any], *, keep_ledger: bool
@@ -361,9 +371,9 @@ class _Dropper:
     def _partitions_of(self, text: str, generation: str) -> tuple[set[int], set[str]]:
         """Return the ids of the partitions of an analyzer's generation, and the other generations."""
         analyzer = ANALYZERS.parse(text)
-        v = s.partition_version.c
-        query = sa.select(v.partition_id, v.table_schema_id).where(
-            s.holds(s.partition_version), v.partition_id.in_(self.partitions)
+        partition_version = s.partition_version.c
+        query = sa.select(partition_version.partition_id, partition_version.table_schema_id).where(
+            s.holds(s.partition_version), partition_version.partition_id.in_(self.partitions)
         )
         schemas = {row[0]: row[1] for row in self.connection.execute(query)}
         by_schema = Generations(self.connection).find(analyzer, schemas.values())
@@ -386,15 +396,21 @@ class _Dropper:
         """Let the ledger of all versions of partitions forget analyzers, by canonical text."""
         if self.dry_run:
             return
-        v, c = s.partition_version.c, s.analyzer_set.c
+        partition_version, analyzer_set = s.partition_version.c, s.analyzer_set.c
         segments = stored_segment_sets(self.connection, self.dataset)
         going = {
             ledger_key(canonical, chosen)
             for canonical in canonicals
             for chosen in (None, *segments)
         }
-        used = sa.select(v.analyzer_set_id).where(v.partition_id.in_(partitions)).distinct()
-        sets = self.connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(used))).all()
+        used = (
+            sa.select(partition_version.analyzer_set_id)
+            .where(partition_version.partition_id.in_(partitions))
+            .distinct()
+        )
+        sets = self.connection.execute(
+            sa.select(analyzer_set.id, analyzer_set.analyzers).where(analyzer_set.id.in_(used))
+        ).all()
         texts = {row.id: AnalyzerKeys.from_json(row.analyzers).without(going) for row in sets}
         stored = {number: keys.to_json() for number, keys in texts.items()}
         ids = hashed_ids(
@@ -404,8 +420,10 @@ class _Dropper:
             {key_of(text): text for text in stored.values()},
         )
         for number, text in stored.items():
-            change = sa.update(s.partition_version).where(v.analyzer_set_id == number)
-            change = change.where(v.partition_id.in_(partitions))
+            change = sa.update(s.partition_version).where(
+                partition_version.analyzer_set_id == number
+            )
+            change = change.where(partition_version.partition_id.in_(partitions))
             self.connection.execute(change.values(analyzer_set_id=ids[key_of(text)]))
 
     def _forget_anomalies(self, condition: sa.ColumnElement[bool]) -> None:
@@ -428,26 +446,26 @@ class _Dropper:
         """Delete the roll-ups of series over windows that hold a partition."""
         query = sa.select(s.partition.c.time).where(s.partition.c.id == partition)
         time = self.connection.execute(query).scalar_one()
-        u = s.rollup.c
-        within = u.window_end == END_OF_TIME
+        rollup = s.rollup.c
+        within = rollup.window_end == END_OF_TIME
         if time is not None:
-            within |= (u.window_start <= time) & (u.window_end >= time)
-        self._delete(s.rollup, u.series_id.in_(series) & within)
+            within |= (rollup.window_start <= time) & (rollup.window_end >= time)
+        self._delete(s.rollup, rollup.series_id.in_(series) & within)
 
     def _delete_folds_of(
         self, partition: int, statistics: sa.Select[tuple[int]] | Sequence[int]
     ) -> None:
         """Delete folded states that a partition went into: a fold does not support subtraction."""
-        f = s.folded_state.c
+        folded_state = s.folded_state.c
         query = (
-            sa.select(f.statistic_id, f.fold, s.input_set.c.inputs)
+            sa.select(folded_state.statistic_id, folded_state.fold, s.input_set.c.inputs)
             .join_from(s.folded_state, s.input_set)
-            .where(f.statistic_id.in_(statistics))
-            .where((f.fold == TOTAL) | f.fold.startswith(REMOVED))
+            .where(folded_state.statistic_id.in_(statistics))
+            .where((folded_state.fold == TOTAL) | folded_state.fold.startswith(REMOVED))
         )
         for statistic, fold, inputs in self.connection.execute(query).all():
             if partition in decode_inputs(inputs):
-                same = (f.statistic_id == statistic) & (f.fold == fold)
+                same = (folded_state.statistic_id == statistic) & (folded_state.fold == fold)
                 self._delete_states(s.folded_state, same)
 
     def _compute_anew(self) -> None:

@@ -282,14 +282,14 @@ class _Work:
         is_number, is_time = any(map(_is_number, self.tokens)), any(map(_is_time, self.tokens))
         if not is_number and not is_time:
             return
-        c = s.statistic.c
+        statistic = s.statistic.c
         query = (
-            sa.select(s.dataset.c.name, c.canonical, s.state.c.tag, sa.func.count())
+            sa.select(s.dataset.c.name, statistic.canonical, s.state.c.tag, sa.func.count())
             .select_from(s.state)
             .join(s.statistic)
             .join(s.dataset)
-            .group_by(s.dataset.c.name, c.canonical, s.state.c.tag)
-            .order_by(s.dataset.c.name, c.canonical)
+            .group_by(s.dataset.c.name, statistic.canonical, s.state.c.tag)
+            .order_by(s.dataset.c.name, statistic.canonical)
         )
         for dataset, canonical, tag, count in self.connection.execute(query):
             kind = tag.partition("/")[0]

@@ -103,28 +103,35 @@ def _indexes(connection: Connection) -> Iterator[str]:
 
 def _whole_batches(connection: Connection) -> Iterator[str]:
     """Check that every analyzer in the ledger has metrics, and the clock against the commits."""
-    v, m = s.partition_version.c, s.metric.c
+    partition_version, metric = s.partition_version.c, s.metric.c
     expected = _expected_analyzers(connection)
     measured = (
         sa.select(
-            m.partition_id,
-            m.version,
+            metric.partition_id,
+            metric.version,
             sa.func.count(sa.distinct(s.series.c.analyzer_id)).label("analyzers"),
         )
-        .join_from(s.metric, s.series, s.series.c.id == m.series_id)
+        .join_from(s.metric, s.series, s.series.c.id == metric.series_id)
         .join(s.analyzer)
         .where(s.analyzer.c.statistic_id.is_not(None))
-        .group_by(m.partition_id, m.version)
+        .group_by(metric.partition_id, metric.version)
         .subquery()
     )
-    p = s.partition.c
+    partition = s.partition.c
     query = (
-        sa.select(p.dataset_id, p.name, v.version, v.analyzer_set_id, measured.c.analyzers)
+        sa.select(
+            partition.dataset_id,
+            partition.name,
+            partition_version.version,
+            partition_version.analyzer_set_id,
+            measured.c.analyzers,
+        )
         .select_from(s.partition_version)
         .join(s.partition)
         .outerjoin(
             measured,
-            (measured.c.partition_id == v.partition_id) & (measured.c.version == v.version),
+            (measured.c.partition_id == partition_version.partition_id)
+            & (measured.c.version == partition_version.version),
         )
     )
     for dataset, name, version, set_id, found in connection.execute(query):
@@ -146,16 +153,22 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
         connection.execute(sa.select(s.analyzer_set.c.id, s.analyzer_set.c.analyzers)).all()
     )
     segments: dict[int, list[SegmentSet]] = {}
-    t = s.segment_set.c
+    segment_set = s.segment_set.c
     for dataset, columns, generation, kept in connection.execute(
-        sa.select(t.dataset_id, t["columns"], t.generation, t.kept)
+        sa.select(
+            segment_set.dataset_id, segment_set["columns"], segment_set.generation, segment_set.kept
+        )
     ):
         values = tuple(map(tuple, json.loads(kept)))
         chosen = SegmentSet(tuple(json.loads(columns)), values, generation)
         segments.setdefault(dataset, []).append(chosen)
     made: dict[int, dict[str, set[tuple[str, str]]]] = {}
-    a = s.analyzer.c
-    measured = sa.select(a.dataset_id, a.canonical).where(a.statistic_id.is_not(None)).distinct()
+    analyzer = s.analyzer.c
+    measured = (
+        sa.select(analyzer.dataset_id, analyzer.canonical)
+        .where(analyzer.statistic_id.is_not(None))
+        .distinct()
+    )
     for dataset, canonical in connection.execute(measured):
         for one in (None, *segments.get(dataset, ())):
             names = one.names() if one else [""]
@@ -175,17 +188,17 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
 
 def _newest(connection: Connection) -> Iterator[str]:
     """Check that the copy of newest metrics holds exactly the newest fact of each series."""
-    m, n, p = s.metric.c, s.newest_metric.c, s.partition.c
+    metric, newest_metric, partition = s.metric.c, s.newest_metric.c, s.partition.c
     names = ("series_id", "partition_id", "version", "value", "status")
-    place = sa.func.row_number().over(partition_by=m.series_id, order_by=newest_first())
+    place = sa.func.row_number().over(partition_by=metric.series_id, order_by=newest_first())
     ranked = (
-        sa.select(*(m[c] for c in names), place.label("place"))
-        .join_from(s.metric, s.partition, p.id == m.partition_id)
+        sa.select(*(metric[c] for c in names), place.label("place"))
+        .join_from(s.metric, s.partition, partition.id == metric.partition_id)
         .where(s.holds(s.metric))
         .subquery()
     )
     facts = sa.select(*(ranked.c[c] for c in names)).where(ranked.c.place == 1)
-    copies = sa.select(*(n[c] for c in names))
+    copies = sa.select(*(newest_metric[c] for c in names))
     for query, problem in (
         (sa.except_(facts, copies), "is missing from the newest metrics"),
         (sa.except_(copies, facts), "is in the newest metrics but has no matching fact"),
@@ -199,18 +212,20 @@ def _lifetimes(connection: Connection) -> Iterator[str]:
 
     Recorded values are current until recorded anew, and are not checked.
     """
-    m, v, a = s.metric.c, s.partition_version.c, s.analyzer.c
+    metric, partition_version, analyzer = s.metric.c, s.partition_version.c, s.analyzer.c
     query = (
-        sa.select(m.series_id, m.partition_id, m.version)
-        .join_from(s.metric, s.series, s.series.c.id == m.series_id)
+        sa.select(metric.series_id, metric.partition_id, metric.version)
+        .join_from(s.metric, s.series, s.series.c.id == metric.series_id)
         .join(s.analyzer)
         .outerjoin(
-            s.partition_version, (v.partition_id == m.partition_id) & (v.version == m.version)
+            s.partition_version,
+            (partition_version.partition_id == metric.partition_id)
+            & (partition_version.version == metric.version),
         )
         .where(
-            a.statistic_id.is_not(None),
-            m.version > 0,  # without failures that a retry replaced
-            v.superseded_commit_id.is_distinct_from(m.superseded_commit_id),
+            analyzer.statistic_id.is_not(None),
+            metric.version > 0,  # without failures that a retry replaced
+            partition_version.superseded_commit_id.is_distinct_from(metric.superseded_commit_id),
         )
     )
     for row in connection.execute(query):
@@ -236,9 +251,9 @@ def _orphans(connection: Connection) -> Iterator[str]:
 
 def _verdicts(connection: Connection) -> Iterator[str]:
     """Check that the keys of verdicts are the hashes of their cases."""
-    v = s.verdict.c
-    columns = (v.name, v.specification, v.fingerprint, v.partition)
-    query = sa.select(v.id, v.key, v.partition_key, *columns)
+    verdict = s.verdict.c
+    columns = (verdict.name, verdict.specification, verdict.fingerprint, verdict.partition)
+    query = sa.select(verdict.id, verdict.key, verdict.partition_key, *columns)
     for number, key, partition_key, *about in connection.execute(query):
         case = Case(*about)
         if (hash_of(case), key_of(case.partition)) != (key, partition_key):
@@ -246,23 +261,43 @@ def _verdicts(connection: Connection) -> Iterator[str]:
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
-    f = s.folded_state.c
-    folded = sa.select(f.statistic_id, f.fold, f.tag, f.payload, f.artifact, f.checksum)
+    folded_state = s.folded_state.c
+    folded = sa.select(
+        folded_state.statistic_id,
+        folded_state.fold,
+        folded_state.tag,
+        folded_state.payload,
+        folded_state.artifact,
+        folded_state.checksum,
+    )
     for statistic, fold, *payload in connection.execute(folded):
         try:
             artifacts.unpack(Payload(*payload))
         except StateError as error:
             yield f"the {fold} of statistic {statistic}: {error}"
-    t = s.named_state.c
-    named = sa.select(t.name, t.canonical, t.tag, t.payload, t.artifact, t.checksum)
+    named_state = s.named_state.c
+    named = sa.select(
+        named_state.name,
+        named_state.canonical,
+        named_state.tag,
+        named_state.payload,
+        named_state.artifact,
+        named_state.checksum,
+    )
     for name, canonical, *payload in connection.execute(named):
         try:
             artifacts.unpack(Payload(*payload))
         except StateError as error:
             yield f"the state named {name!r} of {canonical}: {error}"
-    c = s.state.c
+    state = s.state.c
     query = sa.select(
-        c.statistic_id, c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum
+        state.statistic_id,
+        state.partition_id,
+        state.version,
+        state.tag,
+        state.payload,
+        state.artifact,
+        state.checksum,
     )
     for statistic, partition, version, *payload in connection.execute(query):
         try:

@@ -257,11 +257,13 @@ class _Cleaner:
     def versions(self, cutoff: datetime | None) -> None:
         if cutoff is None:
             return
-        c = s.commit.c
-        query = sa.select(sa.func.max(c.id)).where(c.committed_at < cutoff)
+        commit = s.commit.c
+        query = sa.select(sa.func.max(commit.id)).where(commit.committed_at < cutoff)
         horizon = self.connection.execute(query).scalar() or 0
-        v = s.partition_version.c
-        ended = sa.select(v.partition_id, v.version).where(v.superseded_commit_id <= horizon)
+        partition_version = s.partition_version.c
+        ended = sa.select(partition_version.partition_id, partition_version.version).where(
+            partition_version.superseded_commit_id <= horizon
+        )
         old = {(row[0], row[1]) for row in self.connection.execute(ended)}
         unsettled = set(self._unsettled())
         kept = old & {(partition, version) for partition, version, _ in unsettled}
@@ -288,10 +290,14 @@ class _Cleaner:
 
     def _unsettled(self) -> Iterator[tuple[int, int, int]]:
         """Yield partition, version and series of unsettled anomalies."""
-        n, f = s.anomaly.c, s.finding.c
-        query = sa.select(n.id, n.partition_id, n.version, n.series_id, f.incident_id).join_from(
-            s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding)
-        )
+        anomaly, finding = s.anomaly.c, s.finding.c
+        query = sa.select(
+            anomaly.id,
+            anomaly.partition_id,
+            anomaly.version,
+            anomaly.series_id,
+            finding.incident_id,
+        ).join_from(s.anomaly, s.finding, (finding.anomaly_id == anomaly.id) & s.holds(s.finding))
         said = statuses(self.connection)
         for row in self.connection.execute(query):
             if status_of(said, row.id, row.incident_id) in UNSETTLED:
@@ -310,14 +316,18 @@ class _Cleaner:
 
     def _remove_records(self, horizon: int, unsettled: set[tuple[int, int, int]]) -> None:
         """Remove recorded values superseded by the horizon, except of unsettled anomalies."""
-        m = s.metric.c
-        query = sa.select(m.partition_id, m.series_id, m.version).where(
-            m.series_id.in_(recorded_series()), m.superseded_commit_id <= horizon, m.version >= 0
+        metric = s.metric.c
+        query = sa.select(metric.partition_id, metric.series_id, metric.version).where(
+            metric.series_id.in_(recorded_series()),
+            metric.superseded_commit_id <= horizon,
+            metric.version >= 0,
         )
         for partition, series, version in self.connection.execute(query).all():
             if (partition, version, series) not in unsettled:
                 of = (
-                    (m.partition_id == partition) & (m.series_id == series) & (m.version == version)
+                    (metric.partition_id == partition)
+                    & (metric.series_id == series)
+                    & (metric.version == version)
                 )
                 self._delete(s.metric, of, "metrics")
 
@@ -336,12 +346,14 @@ class _Cleaner:
 
     def _windows_around(self, dataset: int, cutoff: datetime) -> Iterator[datetime]:
         """Yield the start of each window that contains the cutoff, or the newest partition if that is older."""
-        r, p = s.rolled.c, s.partition.c
-        newest = sa.select(sa.func.max(p.time)).where(p.dataset_id == dataset)
+        rolled, partition = s.rolled.c, s.partition.c
+        newest = sa.select(sa.func.max(partition.time)).where(partition.dataset_id == dataset)
         last = self.connection.execute(newest).scalar()
         if last is not None and last < cutoff:  # the next partition is in a window with the last
             cutoff = last
-        names = self.connection.execute(sa.select(r.window_name).where(r.dataset_id == dataset))
+        names = self.connection.execute(
+            sa.select(rolled.window_name).where(rolled.dataset_id == dataset)
+        )
         for name in names.scalars():
             if name != TOTAL:
                 (span,) = WindowScheme.from_name(name).spans([cutoff])
@@ -350,20 +362,25 @@ class _Cleaner:
 
     def _partitions(self, dataset: int, cutoff: datetime) -> list[tuple[int, int, datetime]]:
         """Return the partitions before a cutoff, by their time, else by time of measurement."""
-        p, v = s.partition.c, s.partition_version.c
-        moment = sa.func.coalesce(p.time, v.measured_at, type_=s.UtcDateTime())
+        partition, partition_version = s.partition.c, s.partition_version.c
+        moment = sa.func.coalesce(
+            partition.time, partition_version.measured_at, type_=s.UtcDateTime()
+        )
         query = (
-            sa.select(p.id, v.version, moment)
+            sa.select(partition.id, partition_version.version, moment)
             .join_from(s.partition, s.partition_version)
-            .where(p.dataset_id == dataset, s.holds(s.partition_version), moment < cutoff)
+            .where(partition.dataset_id == dataset, s.holds(s.partition_version), moment < cutoff)
         )
         return [(row[0], row[1], row[2]) for row in self.connection.execute(query)]
 
     def _fold(self, dataset: int, going: Sequence[tuple[int, int]]) -> None:
         """Add the states of some partitions to the fold of removed ones, and remove them."""
         versions = dict(going)
-        t = s.statistic.c
-        statistics = sa.select(t.id).where(t.dataset_id == dataset).order_by(t.id)
+        statistics = (
+            sa.select(s.statistic.c.id)
+            .where(s.statistic.c.dataset_id == dataset)
+            .order_by(s.statistic.c.id)
+        )
         folds: dict[str, list[tuple[int, State, str]]] = {}
         for statistic in self.connection.execute(statistics).scalars().all():
             states = dict(self._states(statistic, versions))
@@ -376,12 +393,14 @@ class _Cleaner:
             for generation, own in by_generation.items():
                 self._fold_generation(statistic, generation, own, versions, taken, folds)
         if self.dry_run:
-            f = s.folded_state.c
+            folded_state = s.folded_state.c
             for name, some in folds.items():
-                query = sa.select(f.artifact).where(f.fold == name, f.artifact.is_not(None))
+                query = sa.select(folded_state.artifact).where(
+                    folded_state.fold == name, folded_state.artifact.is_not(None)
+                )
                 self._added_bytes += sum(len(state.pack()) for _, state, _ in some)
                 for ids in chunks([statistic for statistic, _, _ in some]):
-                    of = query.where(f.statistic_id.in_(ids))
+                    of = query.where(folded_state.statistic_id.in_(ids))
                     self._replaced_files.update(self.connection.execute(of).scalars())
         elif folds:
             commit, _ = next_commit(self.connection, None)
@@ -417,37 +436,40 @@ class _Cleaner:
             taken[name] = _Fold(total, inputs, generation)
             folds.setdefault(name, []).append((statistic, total, encode_inputs(inputs)))
         for some in chunks(sorted(gone)):
-            c = s.state.c
-            of = (c.statistic_id == statistic) & c.partition_id.in_(some)
+            of = (s.state.c.statistic_id == statistic) & s.state.c.partition_id.in_(some)
             self._delete(s.state, of, "states")
 
     def _generations_of(self, statistic: int, partitions: Sequence[int]) -> dict[int, str]:
         """Return the generation of a statistic's state in each partition."""
-        v = s.partition_version
         schemas: dict[int, int] = {}
         for some in chunks(sorted(partitions)):
-            query = sa.select(v.c.partition_id, v.c.table_schema_id).where(
-                v.c.partition_id.in_(some), s.holds(v)
-            )
+            query = sa.select(
+                s.partition_version.c.partition_id, s.partition_version.c.table_schema_id
+            ).where(s.partition_version.c.partition_id.in_(some), s.holds(s.partition_version))
             schemas.update((row[0], row[1]) for row in self.connection.execute(query))
         generations = self._generations.find(self._analyzer_of(statistic), schemas.values())
         return {partition: generations[schema] for partition, schema in schemas.items()}
 
     def _analyzer_of(self, statistic: int) -> AnyAnalyzer | None:
         """Return an analyzer that reads a statistic; None if the package that defines it is gone."""
-        a = s.analyzer.c
-        texts = sa.select(a.text).where(a.statistic_id == statistic)
+        analyzer = s.analyzer.c
+        texts = sa.select(analyzer.text).where(analyzer.statistic_id == statistic)
         for text in self.connection.execute(texts).scalars():
             with suppress(SuiteError, IllegalAnalyzerParameterError):
                 return ANALYZERS.parse(text)
         return None
 
     def _states(self, statistic: int, versions: dict[int, int]) -> Iterator[tuple[int, State]]:
-        c = s.state.c
+        state = s.state.c
         for some in chunks(sorted(versions)):
             query = sa.select(
-                c.partition_id, c.version, c.tag, c.payload, c.artifact, c.checksum
-            ).where(c.statistic_id == statistic, c.partition_id.in_(some))
+                state.partition_id,
+                state.version,
+                state.tag,
+                state.payload,
+                state.artifact,
+                state.checksum,
+            ).where(state.statistic_id == statistic, state.partition_id.in_(some))
             for partition, version, *payload in self.connection.execute(query):
                 if versions[partition] == version:
                     try:
@@ -457,12 +479,19 @@ class _Cleaner:
 
     def _removed(self, statistic: int) -> dict[str, _Fold]:
         """Return the folds of removed states by name."""
-        f = s.folded_state.c
+        folded_state = s.folded_state.c
         query = (
-            sa.select(f.fold, f.tag, f.payload, f.artifact, f.checksum, s.input_set.c.inputs)
+            sa.select(
+                folded_state.fold,
+                folded_state.tag,
+                folded_state.payload,
+                folded_state.artifact,
+                folded_state.checksum,
+                s.input_set.c.inputs,
+            )
             .join_from(s.folded_state, s.input_set)
-            .where(f.statistic_id == statistic, f.fold.startswith(REMOVED))
-            .order_by(f.fold)
+            .where(folded_state.statistic_id == statistic, folded_state.fold.startswith(REMOVED))
+            .order_by(folded_state.fold)
         )
         analyzer = self._analyzer_of(statistic)
         folds = {}
@@ -475,7 +504,7 @@ class _Cleaner:
     def runs(self, cutoff: datetime | None) -> None:
         if cutoff is None:
             return
-        r = s.run.c
+        run = s.run.c
         used = sa.union(
             sa.select(s.commit.c.run_id).where(s.commit.c.run_id.is_not(None)),
             sa.select(s.partition_version.c.run_id),
@@ -484,8 +513,8 @@ class _Cleaner:
                 s.verdict.c.run_id.is_not(None), sa.not_(self._removed_verdicts)
             ),
         )
-        going = (r.finished_at < cutoff) & r.id.not_in(used)
-        gone = sa.select(r.id).where(going)
+        going = (run.finished_at < cutoff) & run.id.not_in(used)
+        gone = sa.select(run.id).where(going)
         self._delete(s.run_tag, s.run_tag.c.run_id.in_(gone), None)
         self._delete(s.run, going, "runs")
 

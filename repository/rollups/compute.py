@@ -306,15 +306,17 @@ class RollupComputation:
         return self._versions_by_statistic[statistic]
 
     def _read_stored_versions(self, statistic: int) -> dict[int, int]:
-        t, v = s.state.c, s.partition_version
+        state = s.state.c
         query = (
-            sa.select(t.partition_id, t.version)
+            sa.select(state.partition_id, state.version)
             .join_from(
                 s.state,
-                v,
-                (v.c.partition_id == t.partition_id) & (v.c.version == t.version) & s.holds(v),
+                s.partition_version,
+                (s.partition_version.c.partition_id == state.partition_id)
+                & (s.partition_version.c.version == state.version)
+                & s.holds(s.partition_version),
             )
-            .where(t.statistic_id == statistic)
+            .where(state.statistic_id == statistic)
         )
         return {row[0]: row[1] for row in self.connection.execute(query)}
 
@@ -451,14 +453,21 @@ class RollupComputation:
         self, statistic: int, wanted: Mapping[int, int]
     ) -> tuple[dict[int, State], dict[int, MetricError]]:
         """Return a statistic's states by partition, in id order, and errors of damaged ones."""
-        t = s.state.c
+        state = s.state.c
         states: dict[int, State] = {}
         errors: dict[int, MetricError] = {}
         for some in chunks(sorted(wanted)):
             query = (
-                sa.select(t.partition_id, t.version, t.tag, t.payload, t.artifact, t.checksum)
-                .where(t.statistic_id == statistic, t.partition_id.in_(some))
-                .order_by(t.partition_id)
+                sa.select(
+                    state.partition_id,
+                    state.version,
+                    state.tag,
+                    state.payload,
+                    state.artifact,
+                    state.checksum,
+                )
+                .where(state.statistic_id == statistic, state.partition_id.in_(some))
+                .order_by(state.partition_id)
             )
             for partition, version, *payload in self.connection.execute(query):
                 if wanted[partition] == version:
@@ -477,13 +486,20 @@ class RollupComputation:
 
     @cached_property
     def _folds(self) -> dict[tuple[int, str], Any]:
-        f, found = s.folded_state.c, {}
-        payload = (f.tag, f.payload, f.artifact, f.checksum)
+        folded_state, found = s.folded_state.c, {}
+        payload = (
+            folded_state.tag,
+            folded_state.payload,
+            folded_state.artifact,
+            folded_state.checksum,
+        )
         for some in chunks([statistic for statistic, _ in self.statistics]):
             query = (
-                sa.select(f.statistic_id, f.fold, *payload, s.input_set.c.inputs)
+                sa.select(
+                    folded_state.statistic_id, folded_state.fold, *payload, s.input_set.c.inputs
+                )
                 .join_from(s.folded_state, s.input_set)
-                .where(f.statistic_id.in_(some))
+                .where(folded_state.statistic_id.in_(some))
             )
             for row in self.connection.execute(query):
                 found[row[0], row[1]] = tuple(row[1:])
@@ -492,10 +508,11 @@ class RollupComputation:
     @cached_property
     def analyzers(self) -> dict[int, list[tuple[int, AnyAnalyzer]]]:
         """The analyzers that read each statistic."""
-        a = s.analyzer.c
         found: dict[int, list[tuple[int, AnyAnalyzer]]] = {}
         for some in chunks([statistic for statistic, _ in self.statistics]):
-            query = sa.select(a.statistic_id, a.id, a.text).where(a.statistic_id.in_(some))
+            query = sa.select(s.analyzer.c.statistic_id, s.analyzer.c.id, s.analyzer.c.text).where(
+                s.analyzer.c.statistic_id.in_(some)
+            )
             for statistic, number, text in self.connection.execute(query):
                 try:
                     analyzer = ANALYZERS.parse(text)

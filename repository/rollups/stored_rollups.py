@@ -112,15 +112,24 @@ def _attempt(
 def _work(
     connection: Connection, dataset: int, wanted: Mapping[str, WindowScheme]
 ) -> dict[str, RollupWindow]:
-    p, v, r = s.partition.c, s.partition_version.c, s.rolled.c
+    partition, partition_version, rolled = s.partition.c, s.partition_version.c, s.rolled.c
     query = (
-        sa.select(p.id, v.version, p.time, p.segment, v.table_schema_id, p.name)
+        sa.select(
+            partition.id,
+            partition_version.version,
+            partition.time,
+            partition.segment,
+            partition_version.table_schema_id,
+            partition.name,
+        )
         .join_from(s.partition, s.partition_version)
-        .where(p.dataset_id == dataset, s.holds(s.partition_version))
-        .order_by(p.time.is_(None), p.time, p.name)
+        .where(partition.dataset_id == dataset, s.holds(s.partition_version))
+        .order_by(partition.time.is_(None), partition.time, partition.name)
     )
     parts = [Part(*row) for row in connection.execute(query)]
-    marks = sa.select(r.window_name, r.commit_id, r.analyzer_id).where(r.dataset_id == dataset)
+    marks = sa.select(rolled.window_name, rolled.commit_id, rolled.analyzer_id).where(
+        rolled.dataset_id == dataset
+    )
     marked = {row[0]: (row[1], row[2]) for row in connection.execute(marks)}
     found = {}
     for name, windows in wanted.items():
@@ -137,25 +146,31 @@ def _work(
 
 def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
     """Return the partitions with new states, or new or superseded versions, since a commit."""
-    p, v, t = s.partition.c, s.partition_version.c, s.state.c
+    partition, partition_version, state = s.partition.c, s.partition_version.c, s.state.c
     states = (
-        sa.select(t.partition_id)
-        .join_from(s.state, s.partition, p.id == t.partition_id)
-        .where(p.dataset_id == dataset, t.commit_id > since)
+        sa.select(state.partition_id)
+        .join_from(s.state, s.partition, partition.id == state.partition_id)
+        .where(partition.dataset_id == dataset, state.commit_id > since)
         .distinct()
     )
     versions = (
-        sa.select(v.partition_id)
+        sa.select(partition_version.partition_id)
         .join_from(s.partition_version, s.partition)
-        .where(p.dataset_id == dataset)
-        .where((v.commit_id > since) | (v.superseded_commit_id > since))
+        .where(partition.dataset_id == dataset)
+        .where(
+            (partition_version.commit_id > since) | (partition_version.superseded_commit_id > since)
+        )
     )
     return {*connection.execute(states).scalars(), *connection.execute(versions).scalars()}
 
 
 def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
-    t = s.statistic.c
-    query = sa.select(t.id, t.segment).where(t.dataset_id == dataset).order_by(t.id)
+    statistic = s.statistic.c
+    query = (
+        sa.select(statistic.id, statistic.segment)
+        .where(statistic.dataset_id == dataset)
+        .order_by(statistic.id)
+    )
     return [(row[0], row[1]) for row in connection.execute(query)]
 
 
@@ -226,8 +241,8 @@ class _RollupWriter:
         insert_rows(connection, s.rollup, _ROLLUP, rows)
         self._keep_folds(connection, commit)
         for statistic, name in self.maker.obsolete:
-            f = s.folded_state.c
-            own = (f.statistic_id == statistic) & (f.fold == name)
+            folded_state = s.folded_state.c
+            own = (folded_state.statistic_id == statistic) & (folded_state.fold == name)
             connection.execute(sa.delete(s.folded_state).where(own))
         return len(rows)
 
@@ -266,14 +281,18 @@ class _RollupWriter:
 
     def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], _StoredRollup]:
         """Return the current rows of these statistics in the windows that are computed or kept."""
-        u, a, e = s.rollup, s.analyzer.c, s.series.c
+        analyzer = s.analyzer.c
         found = {}
         for some in chunks([statistic for statistic, _ in self.statistics]):
             query = (
-                sa.select(a.statistic_id, *(u.c[c] for c in _ROLLUP))
-                .join_from(u, s.series, e.id == u.c.series_id)
+                sa.select(analyzer.statistic_id, *(s.rollup.c[c] for c in _ROLLUP))
+                .join_from(s.rollup, s.series, s.series.c.id == s.rollup.c.series_id)
                 .join(s.analyzer)
-                .where(a.statistic_id.in_(some), u.c.window_name.in_(self.work), s.holds(u))
+                .where(
+                    analyzer.statistic_id.in_(some),
+                    s.rollup.c.window_name.in_(self.work),
+                    s.holds(s.rollup),
+                )
             )
             for statistic, series, name, end, _, *row in connection.execute(query):
                 known = (statistic, name, end) in self.maker.kept
@@ -285,14 +304,13 @@ class _RollupWriter:
         self, connection: Connection, keys: Sequence[tuple[int, str, datetime]], commit: int
     ) -> None:
         if keys:
-            u = s.rollup
             change = (
-                sa.update(u)
+                sa.update(s.rollup)
                 .where(
-                    u.c.series_id == sa.bindparam("of_series"),
-                    u.c.window_name == sa.bindparam("of_window"),
-                    u.c.window_end == sa.bindparam("of_end"),
-                    s.holds(u),
+                    s.rollup.c.series_id == sa.bindparam("of_series"),
+                    s.rollup.c.window_name == sa.bindparam("of_window"),
+                    s.rollup.c.window_end == sa.bindparam("of_end"),
+                    s.holds(s.rollup),
                 )
                 .values(superseded_commit_id=commit)
             )
@@ -349,8 +367,10 @@ def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int,
 
 def rolled_windows(connection: Connection, dataset: str) -> list[str]:
     """Return the names of the windows for which a dataset has roll-ups."""
-    r = s.rolled.c
-    query = sa.select(r.window_name).where(r.dataset_id == dataset_id(connection, dataset))
+    rolled = s.rolled.c
+    query = sa.select(rolled.window_name).where(
+        rolled.dataset_id == dataset_id(connection, dataset)
+    )
     return sorted(connection.execute(query).scalars())
 
 
@@ -373,30 +393,35 @@ def rollup_rows(
             f" name it in the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
         )
         raise HistoryError(msg)
-    a, e, u = s.analyzer.c, s.series.c, s.rollup
-    moment = sa.func.coalesce(u.c.newest_at, u.c.window_end, type_=s.UtcDateTime())
+    analyzer, series = s.analyzer.c, s.series.c
+    moment = sa.func.coalesce(s.rollup.c.newest_at, s.rollup.c.window_end, type_=s.UtcDateTime())
     span = [moment >= t for t in (query.window.since,) if t is not None]
     span += [moment <= t for t in (query.window.until,) if t is not None]
     select = (
         sa.select(
-            a.segment,
-            e.entity,
-            e.name,
-            e.instance,
-            a.text.label("analyzer"),
-            u.c.window_start,
-            u.c.window_end,
-            u.c.newest_at,
-            *(u.c[c] for c in OUTCOME),
+            analyzer.segment,
+            series.entity,
+            series.name,
+            series.instance,
+            analyzer.text.label("analyzer"),
+            s.rollup.c.window_start,
+            s.rollup.c.window_end,
+            s.rollup.c.newest_at,
+            *(s.rollup.c[c] for c in OUTCOME),
             s.commit.c.run_id,
             s.commit.c.committed_at,
         )
-        .join_from(u, s.series, e.id == u.c.series_id)
+        .join_from(s.rollup, s.series, series.id == s.rollup.c.series_id)
         .join(s.analyzer)
-        .join(s.commit, s.commit.c.id == u.c.commit_id)
-        .where(a.dataset_id == of, u.c.window_name == name, s.holds(u, commit), *span)
+        .join(s.commit, s.commit.c.id == s.rollup.c.commit_id)
+        .where(
+            analyzer.dataset_id == of,
+            s.rollup.c.window_name == name,
+            s.holds(s.rollup, commit),
+            *span,
+        )
         .where(query.series_condition())
-        .order_by(u.c.window_end, e.name, e.instance, e.id)
+        .order_by(s.rollup.c.window_end, series.name, series.instance, series.id)
     )
     return [
         {

@@ -178,12 +178,12 @@ class Batch:
     @cached_property
     def removed(self) -> dict[tuple[str, str], set[int]]:
         """The partitions whose states were cleaned away, by segment and the statistic's key."""
-        of, f = s.statistic.c, s.folded_state.c
+        statistic, folded_state = s.statistic.c, s.folded_state.c
         query = (
-            sa.select(of.segment, of.key, s.input_set.c.inputs)
+            sa.select(statistic.segment, statistic.key, s.input_set.c.inputs)
             .join_from(s.folded_state, s.statistic)
-            .join(s.input_set, s.input_set.c.id == f.input_set_id)
-            .where(of.dataset_id == self.dataset, f.fold.startswith(REMOVED))
+            .join(s.input_set, s.input_set.c.id == folded_state.input_set_id)
+            .where(statistic.dataset_id == self.dataset, folded_state.fold.startswith(REMOVED))
         )
         removed: dict[tuple[str, str], set[int]] = {}
         for segment, key, inputs in self.connection.execute(query):
@@ -192,11 +192,18 @@ class Batch:
 
     def stored_states(self, partition: int, version: int) -> dict[tuple[str, str], Payload]:
         """Return all states of a partition version by segment and the statistic's key."""
-        t, of = s.state.c, s.statistic.c
+        state, statistic = s.state.c, s.statistic.c
         query = (
-            sa.select(of.segment, of.key, t.tag, t.payload, t.artifact, t.checksum)
+            sa.select(
+                statistic.segment,
+                statistic.key,
+                state.tag,
+                state.payload,
+                state.artifact,
+                state.checksum,
+            )
             .join_from(s.state, s.statistic)
-            .where(t.partition_id == partition, t.version == version)
+            .where(state.partition_id == partition, state.version == version)
         )
         return {(row[0], row[1]): Payload(*row[2:]) for row in self.connection.execute(query)}
 
@@ -204,12 +211,20 @@ class Batch:
         self, partition: int, version: int
     ) -> dict[tuple[str, str], dict[tuple[str, str], Outcome]]:
         """Return the metrics of a partition version by segment and the analyzer's key, then by name."""
-        m, e, a = s.metric.c, s.series.c, s.analyzer.c
+        metric, series, analyzer = s.metric.c, s.series.c, s.analyzer.c
         query = (
-            sa.select(a.segment, a.key, e.name, e.instance, m.value, m.status, m.error)
-            .join_from(s.metric, s.series, e.id == m.series_id)
-            .join(s.analyzer, a.id == e.analyzer_id)
-            .where(m.partition_id == partition, m.version == version)
+            sa.select(
+                analyzer.segment,
+                analyzer.key,
+                series.name,
+                series.instance,
+                metric.value,
+                metric.status,
+                metric.error,
+            )
+            .join_from(s.metric, s.series, series.id == metric.series_id)
+            .join(s.analyzer, analyzer.id == series.analyzer_id)
+            .where(metric.partition_id == partition, metric.version == version)
         )
         metrics: dict[tuple[str, str], dict[tuple[str, str], Outcome]] = {}
         for segment, key, name, instance, *values in self.connection.execute(query):
@@ -246,7 +261,6 @@ class Batch:
             else:
                 rows.append((measured, entry.id, decision.version, key))
         set_ids = hashed_ids(self.connection, s.analyzer_set, "analyzers", sets)
-        v = s.partition_version
         columns = (
             "partition_id",
             "version",
@@ -266,10 +280,14 @@ class Batch:
             )
             for m, partition, version, key in rows
         ]
-        insert_rows(self.connection, v, columns, new)
+        insert_rows(self.connection, s.partition_version, columns, new)
         for partition, version, key in changed:
-            where = (v.c.partition_id == partition) & (v.c.version == version)
-            self.connection.execute(sa.update(v).where(where).values(analyzer_set_id=set_ids[key]))
+            where = (s.partition_version.c.partition_id == partition) & (
+                s.partition_version.c.version == version
+            )
+            self.connection.execute(
+                sa.update(s.partition_version).where(where).values(analyzer_set_id=set_ids[key])
+            )
         rename_fingerprints(self.connection, self.dataset, renamed)
 
     def _schema_ids(self, schemas: set[str]) -> dict[str, int]:
@@ -342,22 +360,22 @@ class Batch:
         A replaced failure stays under the negative number of its version, so that views of the past
         show it, with the last of its errors.
         """
-        m, series = s.metric.c, s.series.c
+        metric, series = s.metric.c, s.series.c
         failed: list[Any] = []
         for some in chunks(sorted({row[0] for row in rows})):
             query = (
                 sa.select(
-                    m.partition_id,
-                    m.series_id,
-                    m.version,
-                    m.error,
-                    m.commit_id,
-                    m.superseded_commit_id.label("ended"),
+                    metric.partition_id,
+                    metric.series_id,
+                    metric.version,
+                    metric.error,
+                    metric.commit_id,
+                    metric.superseded_commit_id.label("ended"),
                     series.analyzer_id,
                 )
-                .join_from(s.metric, s.series, series.id == m.series_id)
-                .where(m.partition_id.in_(some), m.status == "failed")
-                .where(s.holds(s.metric) | (m.version < 0))
+                .join_from(s.metric, s.series, series.id == metric.series_id)
+                .where(metric.partition_id.in_(some), metric.status == "failed")
+                .where(s.holds(s.metric) | (metric.version < 0))
             )
             failed.extend(self.connection.execute(query))
         if not failed:
@@ -382,14 +400,16 @@ class Batch:
             and errors.get((row.partition_id, row.series_id)) != row.error
         ]
         if ended:
-            same = (m.partition_id == sa.bindparam("of_partition")) & (
-                m.series_id == sa.bindparam("of_series")
+            same = (metric.partition_id == sa.bindparam("of_partition")) & (
+                metric.series_id == sa.bindparam("of_series")
             )
             version: sa.BindParameter[int] = sa.bindparam("of_version")
-            self.connection.execute(sa.delete(s.metric).where(same, m.version == -version), ended)
-            change = sa.update(s.metric).where(same, m.version == version)
+            self.connection.execute(
+                sa.delete(s.metric).where(same, metric.version == -version), ended
+            )
+            change = sa.update(s.metric).where(same, metric.version == version)
             values = {
-                "version": -m.version,
+                "version": -metric.version,
                 "commit_id": sa.bindparam("begun"),
                 "superseded_commit_id": self.commit,
             }
@@ -398,11 +418,11 @@ class Batch:
 
     def _inserted(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rows that this commit has written."""
-        m = s.metric.c
+        metric = s.metric.c
         written: set[tuple[int, int]] = set()
         for some in chunks(sorted({row[0] for row in rows})):
-            query = sa.select(m.partition_id, m.series_id).where(
-                m.partition_id.in_(some), m.commit_id == self.commit
+            query = sa.select(metric.partition_id, metric.series_id).where(
+                metric.partition_id.in_(some), metric.commit_id == self.commit
             )
             written.update((row[0], row[1]) for row in self.connection.execute(query))
         return [row for row in rows if row[:2] in written]
@@ -581,20 +601,25 @@ def rename_fingerprints(
     fingerprints : mapping of int to (str or None)
         The fingerprint of each partition from here on, by the partition's id.
     """
-    v, p = s.partition_version, s.partition.c
     for some in chunks(sorted(fingerprints)):
         query = (
-            sa.select(p.id, p.key, v.c.fingerprint)
-            .join_from(v, s.partition, p.id == v.c.partition_id)
-            .where(p.id.in_(some), s.holds(v))
+            sa.select(s.partition.c.id, s.partition.c.key, s.partition_version.c.fingerprint)
+            .join_from(
+                s.partition_version,
+                s.partition,
+                s.partition.c.id == s.partition_version.c.partition_id,
+            )
+            .where(s.partition.c.id.in_(some), s.holds(s.partition_version))
         )
         renamed = {}
         for partition, key, before in connection.execute(query).all():
             after = fingerprints[partition]
             if before == after:
                 continue
-            where = (v.c.partition_id == partition) & s.holds(v)
-            connection.execute(sa.update(v).where(where).values(fingerprint=after))
+            where = (s.partition_version.c.partition_id == partition) & s.holds(s.partition_version)
+            connection.execute(
+                sa.update(s.partition_version).where(where).values(fingerprint=after)
+            )
             if before is not None and after is not None:
                 renamed[key, before] = after
         rename_content(connection, dataset, renamed)
@@ -602,34 +627,54 @@ def rename_fingerprints(
 
 def recorded_series(dataset: int | None = None) -> sa.Select[tuple[int]]:
     """Select the series that users recorded; they do not belong to partition versions."""
-    a = s.analyzer.c
-    query = sa.select(s.series.c.id).join_from(s.series, s.analyzer).where(a.statistic_id.is_(None))
-    return query if dataset is None else query.where(a.dataset_id == dataset)
+    analyzer = s.analyzer.c
+    query = (
+        sa.select(s.series.c.id)
+        .join_from(s.series, s.analyzer)
+        .where(analyzer.statistic_id.is_(None))
+    )
+    return query if dataset is None else query.where(analyzer.dataset_id == dataset)
 
 
 def ledger_of(
     connection: Connection, dataset: int, names: Sequence[str] | None = None
 ) -> dict[str, StoredPartition]:
     """Return the stored partitions of a dataset, or the named ones, by name."""
-    p, v = s.partition.c, s.partition_version.c
+    partition, partition_version = s.partition.c, s.partition_version.c
     joined = s.partition.outerjoin(
-        s.partition_version, (v.partition_id == p.id) & s.holds(s.partition_version)
-    ).outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence))
-    t, c = s.run_tag.c, s.table_schema.c
-    joined = joined.outerjoin(s.run_tag, (t.run_id == v.run_id) & (t.key == SOURCE_VERSION))
-    joined = joined.outerjoin(s.table_schema, c.id == v.table_schema_id)
-    about = (v.version, v.fingerprint, v.analyzer_set_id, v.rows, v.run_id, t.value)
-    columns = (p.key, p.name, p.id, *about, c.key.label("schema"))
+        s.partition_version,
+        (partition_version.partition_id == partition.id) & s.holds(s.partition_version),
+    ).outerjoin(s.absence, (s.absence.c.partition_id == partition.id) & s.holds(s.absence))
+    run_tag, table_schema = s.run_tag.c, s.table_schema.c
+    joined = joined.outerjoin(
+        s.run_tag, (run_tag.run_id == partition_version.run_id) & (run_tag.key == SOURCE_VERSION)
+    )
+    joined = joined.outerjoin(s.table_schema, table_schema.id == partition_version.table_schema_id)
+    about = (
+        partition_version.version,
+        partition_version.fingerprint,
+        partition_version.analyzer_set_id,
+        partition_version.rows,
+        partition_version.run_id,
+        run_tag.value,
+    )
+    columns = (
+        partition.key,
+        partition.name,
+        partition.id,
+        *about,
+        table_schema.key.label("schema"),
+    )
     query = (
-        sa.select(*columns, v.commit_id.label("stored"), s.absence.c.commit_id)
+        sa.select(*columns, partition_version.commit_id.label("stored"), s.absence.c.commit_id)
         .select_from(joined)
-        .where(p.dataset_id == dataset)
+        .where(partition.dataset_id == dataset)
     )
     queries = [query]
     by_key: dict[str, str] = {}
     if names is not None:
         by_key = {key_of(name): name for name in names}
-        queries = [query.where(p.key.in_(some)) for some in chunks(sorted(by_key))]
+        queries = [query.where(partition.key.in_(some)) for some in chunks(sorted(by_key))]
     rows = [row for q in queries for row in connection.execute(q)]
     sets = _analyzer_sets(connection, {row.analyzer_set_id for row in rows} - {None})
     last_run, last_version = _last_compared(connection, dataset)
@@ -660,17 +705,17 @@ def failures_of(
     connection: Connection, dataset: int, names: Collection[str]
 ) -> dict[tuple[str, str], frozenset[str]]:
     """Return the errors of failed analyzers in some partitions, by partition and canonical analyzer."""
-    m, p, a = s.metric.c, s.partition.c, s.analyzer.c
+    metric, partition, analyzer = s.metric.c, s.partition.c, s.analyzer.c
     by_key = {key_of(name): name for name in names}
     found: dict[tuple[str, str], frozenset[str]] = {}
     for some in chunks(sorted(by_key)):
         query = (
-            sa.select(p.key, a.canonical, m.error)
-            .join_from(s.partition, s.metric, m.partition_id == p.id)
-            .join(s.series, s.series.c.id == m.series_id)
-            .join(s.analyzer, a.id == s.series.c.analyzer_id)
-            .where(p.dataset_id == dataset, p.key.in_(some))
-            .where(m.status == "failed", s.holds(s.metric))
+            sa.select(partition.key, analyzer.canonical, metric.error)
+            .join_from(s.partition, s.metric, metric.partition_id == partition.id)
+            .join(s.series, s.series.c.id == metric.series_id)
+            .join(s.analyzer, analyzer.id == s.series.c.analyzer_id)
+            .where(partition.dataset_id == dataset, partition.key.in_(some))
+            .where(metric.status == "failed", s.holds(s.metric))
         )
         for key, canonical, error in connection.execute(query):
             subject = (by_key[key], canonical)
@@ -683,13 +728,13 @@ def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | Non
 
     It left every partition as it is in that version, measured anew if it had changed.
     """
-    r, t = s.run.c, s.run_tag.c
+    run, run_tag = s.run.c, s.run_tag.c
     query = (
-        sa.select(r.id, t.value)
-        .join_from(s.run, s.run_tag, (t.run_id == r.id) & (t.key == SOURCE_VERSION))
-        .where(r.dataset_id == dataset, r.status == RunStatus.COMPLETE.value)
-        .where(r.selection.in_(ALL_PARTITIONS))
-        .order_by(r.id.desc())
+        sa.select(run.id, run_tag.value)
+        .join_from(s.run, s.run_tag, (run_tag.run_id == run.id) & (run_tag.key == SOURCE_VERSION))
+        .where(run.dataset_id == dataset, run.status == RunStatus.COMPLETE.value)
+        .where(run.selection.in_(ALL_PARTITIONS))
+        .order_by(run.id.desc())
         .limit(1)
     )
     row = connection.execute(query).one_or_none()
@@ -697,9 +742,11 @@ def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | Non
 
 
 def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, AnalyzerKeys]:
-    c = s.analyzer_set.c
+    analyzer_set = s.analyzer_set.c
     found: dict[int, AnalyzerKeys] = {}
     for some in chunks(sorted(ids)):
-        for of, text in connection.execute(sa.select(c.id, c.analyzers).where(c.id.in_(some))):
+        for of, text in connection.execute(
+            sa.select(analyzer_set.id, analyzer_set.analyzers).where(analyzer_set.id.in_(some))
+        ):
             found[of] = AnalyzerKeys.from_json(text)
     return found

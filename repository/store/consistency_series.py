@@ -67,11 +67,13 @@ def parse_instance(instance: str, groups: set[str]) -> FeatureSubject:
 
 def group_bys_of(connection: Connection, dataset: int) -> set[str]:
     """Return the group-bys of a dataset, given by id, that have row metrics."""
-    e, a = s.series.c, s.analyzer.c
+    series, analyzer = s.series.c, s.analyzer.c
     query = (
-        sa.select(e.instance)
+        sa.select(series.instance)
         .distinct()
         .join_from(s.series, s.analyzer)
-        .where(a.dataset_id == dataset, e.name.in_([PREFIX + metric for metric in OF_ROWS]))
+        .where(
+            analyzer.dataset_id == dataset, series.name.in_([PREFIX + metric for metric in OF_ROWS])
+        )
     )
     return set(connection.execute(query).scalars())

@@ -408,9 +408,8 @@ class Database:
 
     def _has_committed(self, commit: tuple[int, datetime]) -> bool:
         """Return whether a commit with a lost acknowledgement took effect, by number and time."""
-        c = s.commit.c
         with self.engine.connect() as connection:
-            query = sa.select(c.committed_at).where(c.id == commit[0])
+            query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == commit[0])
             return bool(connection.execute(query).scalar() == commit[1])
 
     def close(self) -> None:

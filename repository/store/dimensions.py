@@ -241,25 +241,27 @@ class Dimensions:
 
     @cached_property
     def _statistics(self) -> dict[tuple[str, str], int]:
-        c = s.statistic.c
-        query = sa.select(c.segment, c.key, c.id).where(c.dataset_id == self.dataset)
+        statistic = s.statistic.c
+        query = sa.select(statistic.segment, statistic.key, statistic.id).where(
+            statistic.dataset_id == self.dataset
+        )
         return {(row[0], row[1]): row[2] for row in self.connection.execute(query)}
 
     @cached_property
     def _analyzers(self) -> dict[tuple[str, str], tuple[int, int | None]]:
         """Ids of analyzers and of their statistics, by segment and key."""
-        c = s.analyzer.c
-        query = sa.select(c.segment, c.key, c.id, c.statistic_id).where(
-            c.dataset_id == self.dataset
+        analyzer = s.analyzer.c
+        query = sa.select(analyzer.segment, analyzer.key, analyzer.id, analyzer.statistic_id).where(
+            analyzer.dataset_id == self.dataset
         )
         return {(row[0], row[1]): (row[2], row[3]) for row in self.connection.execute(query)}
 
     @cached_property
     def _series(self) -> dict[SeriesKey, tuple[int, str]]:
         """Ids and scales of series."""
-        c = s.series.c
+        series = s.series.c
         query = (
-            sa.select(c.analyzer_id, c.name, c.instance, c.id, c.scale)
+            sa.select(series.analyzer_id, series.name, series.instance, series.id, series.scale)
             .join_from(s.series, s.analyzer)
             .where(s.analyzer.c.dataset_id == self.dataset)
         )
@@ -275,9 +277,9 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
     """
     _check_name(spec.dataset)
     privacy_settings().refuse_names(spec.keys, PARTITIONS)
-    d = s.dataset.c
+    dataset = s.dataset.c
     row = connection.execute(
-        sa.select(d.id, d.source, d["keys"]).where(d.name == spec.dataset)
+        sa.select(dataset.id, dataset.source, dataset["keys"]).where(dataset.name == spec.dataset)
     ).one_or_none()
     keys = canonical_json(list(spec.keys))
     if row is None:
@@ -293,7 +295,7 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
         raise DatasetMismatchError(msg)
     source = spec.source or row.source
     if (source, keys) != (row.source, row[2]):
-        change = sa.update(s.dataset).where(d.id == row.id).values(source=source, keys=keys)
+        change = sa.update(s.dataset).where(dataset.id == row.id).values(source=source, keys=keys)
         connection.execute(change)
     return int(row.id)
 
@@ -301,8 +303,10 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
 def dataset_named(connection: Connection, name: str) -> int:
     """Return the id of a dataset; create it if new, bound to no table and no partitioning yet."""
     _check_name(name)
-    d = s.dataset.c
-    found = connection.execute(sa.select(d.id).where(d.name == name)).scalar_one_or_none()
+    dataset = s.dataset.c
+    found = connection.execute(
+        sa.select(dataset.id).where(dataset.name == name)
+    ).scalar_one_or_none()
     return _add_dataset(connection, name, None, UNBOUND) if found is None else int(found)
 
 

@@ -184,14 +184,14 @@ def read_facts(
     """
     commit = commit_as_of(connection, as_of)
     of = dataset_id(connection, dataset)
-    m, p = s.metric.c, s.partition.c
-    tests = [p.dataset_id == of, query.window.condition(), s.holds(s.metric, commit)]
+    metric, partition = s.metric.c, s.partition.c
+    tests = [partition.dataset_id == of, query.window.condition(), s.holds(s.metric, commit)]
     if partitions is not None:
-        tests.append(p.id.in_(partitions))
+        tests.append(partition.id.in_(partitions))
     select = (
-        sa.select(*(m[name] for name in _FACT))
-        .join_from(s.partition, s.metric, m.partition_id == p.id)
-        .where(*tests, *_of_series(m, of, query), *_of_runs(m, query))
+        sa.select(*(metric[name] for name in _FACT))
+        .join_from(s.partition, s.metric, metric.partition_id == partition.id)
+        .where(*tests, *_of_series(metric, of, query), *_of_runs(metric, query))
     )
     columns = fetch_columns(connection, select)
     return _facts_from_columns(
@@ -207,12 +207,12 @@ def dimensions_of(connection: Connection, dataset: int, query: MetricQuery) -> F
 def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Facts:
     """Return the metric of each series in its newest partition."""
     of = dataset_id(connection, dataset)
-    n, p = s.newest_metric.c, s.partition.c
+    newest_metric, partition = s.newest_metric.c, s.partition.c
     select = (
-        sa.select(*(n[name] for name in _FACT))
-        .join_from(s.newest_metric, s.partition, p.id == n.partition_id)
-        .where(p.dataset_id == of, query.window.condition())
-        .where(*_of_series(n, of, query), *_of_runs(n, query))
+        sa.select(*(newest_metric[name] for name in _FACT))
+        .join_from(s.newest_metric, s.partition, partition.id == newest_metric.partition_id)
+        .where(partition.dataset_id == of, query.window.condition())
+        .where(*_of_series(newest_metric, of, query), *_of_runs(newest_metric, query))
     )
     columns = fetch_columns(connection, select)
     return _facts_from_columns(connection, dataset, columns, dimensions_of(connection, of, query))
@@ -285,33 +285,38 @@ def _places(owners: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> npt.NDAr
 
 
 def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[SeriesRow]:
-    a, e = s.analyzer.c, s.series.c
+    analyzer, series = s.analyzer.c, s.series.c
     select = (
         sa.select(
-            e.id,
-            a.segment,
-            e.entity,
-            e.name,
-            e.instance,
-            a.text.label("analyzer"),
-            e.scale,
-            a.key,
-            a.kind,
-            a.filter,
+            series.id,
+            analyzer.segment,
+            series.entity,
+            series.name,
+            series.instance,
+            analyzer.text.label("analyzer"),
+            series.scale,
+            analyzer.key,
+            analyzer.kind,
+            analyzer.filter,
         )
         .join_from(s.series, s.analyzer)
-        .where(a.dataset_id == dataset, query.series_condition())
+        .where(analyzer.dataset_id == dataset, query.series_condition())
     )
     rows = cast("list[SeriesRow]", _rows(connection, select))
     return sorted(rows, key=itemgetter("name", "instance", "id"))
 
 
 def _partitions(connection: Connection, dataset: int, query: MetricQuery) -> list[PartitionRow]:
-    p = s.partition.c
+    partition = s.partition.c
     select = (
-        sa.select(p.id, p.name.label("partition"), p.time, p.segment.label("within"))
-        .where(p.dataset_id == dataset, query.window.condition())
-        .order_by(p.time.is_(None), p.time, p.name)
+        sa.select(
+            partition.id,
+            partition.name.label("partition"),
+            partition.time,
+            partition.segment.label("within"),
+        )
+        .where(partition.dataset_id == dataset, query.window.condition())
+        .order_by(partition.time.is_(None), partition.time, partition.name)
     )
     return cast("list[PartitionRow]", _rows(connection, select))
 
@@ -322,11 +327,11 @@ def _rows(connection: Connection, select: sa.Select[Any]) -> list[dict[str, Any]
 
 
 def _commits(connection: Connection, ids: Sequence[int]) -> list[CommitRow]:
-    c = s.commit.c
+    commit = s.commit.c
     found: list[CommitRow] = []
     for some in chunks(ids):
-        select = sa.select(c.id, c.run_id, c.committed_at.label("analyzed_at")).where(
-            c.id.in_(some)
-        )
+        select = sa.select(
+            commit.id, commit.run_id, commit.committed_at.label("analyzed_at")
+        ).where(commit.id.in_(some))
         found += cast("list[CommitRow]", _rows(connection, select))
     return found

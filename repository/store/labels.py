@@ -161,15 +161,14 @@ class Triage:
 
 def triage(connection: Connection, commit: int | None = None) -> dict[int, Triage]:
     """Return the assignment and snooze of each incident that was ever assigned or snoozed."""
-    b = s.label.c
     ending = ["snoozed", *(label for label, status in STATUS_OF.items() if status is not None)]
-    query = sa.select(b.incident_id, b.label, b.note, b.until).where(
-        b.incident_id.is_not(None), b.label.in_(["assigned", *ending])
-    )
+    query = sa.select(
+        s.label.c.incident_id, s.label.c.label, s.label.c.note, s.label.c.until
+    ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_(["assigned", *ending]))
     if commit is not None:
-        query = query.where(b.commit_id <= commit)
+        query = query.where(s.label.c.commit_id <= commit)
     found: dict[int, Triage] = {}
-    for incident, label, note, until in connection.execute(query.order_by(b.id)):
+    for incident, label, note, until in connection.execute(query.order_by(s.label.c.id)):
         known = found.get(incident, Triage())
         if label == "assigned":
             found[incident] = replace(known, assignee=note)
@@ -186,49 +185,57 @@ def last_label_id(connection: Connection, incident: int) -> int:
 
 def last_labelled(connection: Connection, commit: int | None = None) -> dict[int, datetime]:
     """Return the time of the last label of each incident that has any, its anomalies' labels included."""
-    b, f, n = s.label.c, s.finding.c, s.anomaly.c
+    label, finding, anomaly = s.label.c, s.finding.c, s.anomaly.c
     members = (
-        sa.select(f.incident_id)
-        .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
-        .where(_same_point(b, n), s.holds(s.finding, commit))
+        sa.select(finding.incident_id)
+        .join_from(s.finding, s.anomaly, anomaly.id == finding.anomaly_id)
+        .where(_same_point(label, anomaly), s.holds(s.finding, commit))
     )
-    of = sa.func.coalesce(b.incident_id, members.limit(1).scalar_subquery())
-    query = sa.select(of, b.created_at)
+    of = sa.func.coalesce(label.incident_id, members.limit(1).scalar_subquery())
+    query = sa.select(of, label.created_at)
     if commit is not None:
-        query = query.where(b.commit_id <= commit)
-    found = connection.execute(query.order_by(b.id))  # the last one counts
+        query = query.where(label.commit_id <= commit)
+    found = connection.execute(query.order_by(label.id))  # the last one counts
     return {of: at for of, at in found if of is not None}
 
 
 def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str, Any]]:
     """Return the labels newer than ``seen`` on an incident, or an anomaly's incident, in order."""
-    b, f = s.label.c, s.finding.c
-    around = sa.select(f.incident_id).where(f.anomaly_id == of, s.holds(s.finding))
+    label, finding = s.label.c, s.finding.c
+    around = sa.select(finding.incident_id).where(finding.anomaly_id == of, s.holds(s.finding))
     incident = connection.execute(around).scalar() or of
-    about = labels_of_incident(incident) | (b.anomaly_id == of)
-    columns = (b.id, b.anomaly_id, b.incident_id, b.label, b.note, b.by, b.created_at)
-    query = sa.select(*columns).where(b.id > seen, about).order_by(b.id)
+    about = labels_of_incident(incident) | (label.anomaly_id == of)
+    columns = (
+        label.id,
+        label.anomaly_id,
+        label.incident_id,
+        label.label,
+        label.note,
+        label.by,
+        label.created_at,
+    )
+    query = sa.select(*columns).where(label.id > seen, about).order_by(label.id)
     return [row._asdict() for row in connection.execute(query)]
 
 
 def labels_of_incident(incident: int) -> sa.ColumnElement[bool]:
     """Return the condition that a label is on an incident, or on a point of an anomaly in it."""
-    b, f, n = s.label.c, s.finding.c, s.anomaly.c
+    label, finding, anomaly = s.label.c, s.finding.c, s.anomaly.c
     members = (
-        sa.select(n.id)
-        .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
-        .where(f.incident_id == incident, s.holds(s.finding), _same_point(b, n))
+        sa.select(anomaly.id)
+        .join_from(s.finding, s.anomaly, anomaly.id == finding.anomaly_id)
+        .where(finding.incident_id == incident, s.holds(s.finding), _same_point(label, anomaly))
     )
-    about_a_point = b.anomaly_id.is_not(None) & members.correlate(s.label).exists()
-    return (b.incident_id == incident) | about_a_point
+    about_a_point = label.anomaly_id.is_not(None) & members.correlate(s.label).exists()
+    return (label.incident_id == incident) | about_a_point
 
 
 def _anomaly(connection: Connection, of: int) -> dict[str, int] | None:
-    n = s.anomaly.c
+    anomaly = s.anomaly.c
     query = (
-        sa.select(s.partition.c.dataset_id, n.series_id, n.partition_id)
+        sa.select(s.partition.c.dataset_id, anomaly.series_id, anomaly.partition_id)
         .join_from(s.anomaly, s.partition)
-        .where(n.id == of)
+        .where(anomaly.id == of)
     )
     row = connection.execute(query).one_or_none()
     return None if row is None else {**row._asdict(), "anomaly_id": of}
@@ -306,12 +313,18 @@ def _unknown_series(
     connection: Connection, dataset: int, series: Mapping[str, str | None]
 ) -> Iterator[str]:
     """Yield what names no series of a dataset; a label may be of future ones."""
-    e, a = s.series.c, s.analyzer.c
-    for what, column in (("name", e.name), ("instance", e.instance), ("segment", a.segment)):
+    analyzer = s.analyzer.c
+    for what, column in (
+        ("name", s.series.c.name),
+        ("instance", s.series.c.instance),
+        ("segment", analyzer.segment),
+    ):
         wanted = series.get(what)
         if wanted is None:
             continue
-        query = sa.select(column).join_from(s.series, s.analyzer).where(a.dataset_id == dataset)
+        query = (
+            sa.select(column).join_from(s.series, s.analyzer).where(analyzer.dataset_id == dataset)
+        )
         there = set(connection.execute(query.distinct()).scalars())
         if wanted not in there:
             yield f"the {what} {wanted!r}{did_you_mean(wanted, sorted(there))}"
@@ -333,29 +346,33 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
     The label of an anomaly holds for the same point when its partition is measured again. Nothing of a
     retired dataset is open: what no label settled is resolved.
     """
-    b, n, labelled = s.label.c, s.anomaly.c, s.anomaly.alias("labelled")
+    anomaly, labelled = s.anomaly.c, s.anomaly.alias("labelled")
     telling = [label for label, status in STATUS_OF.items() if status is not None]
-    same = _same_point(labelled.c, n) & (n.detector == labelled.c.detector)
+    same = _same_point(labelled.c, anomaly) & (anomaly.detector == labelled.c.detector)
     query = (
-        sa.select(b.id, sa.func.coalesce(b.incident_id, n.id), b.label)
+        sa.select(
+            s.label.c.id, sa.func.coalesce(s.label.c.incident_id, anomaly.id), s.label.c.label
+        )
         .select_from(s.label)
-        .outerjoin(labelled, labelled.c.id == b.anomaly_id)
+        .outerjoin(labelled, labelled.c.id == s.label.c.anomaly_id)
         .outerjoin(s.anomaly, same)
-        .where(b.label.in_(telling))
+        .where(s.label.c.label.in_(telling))
     )
     if commit is not None:
-        query = query.where(b.commit_id <= commit)
+        query = query.where(s.label.c.commit_id <= commit)
     found: dict[int, tuple[int, str]] = {}
-    for number, of, label in connection.execute(query.order_by(b.id)):
+    for number, of, label in connection.execute(query.order_by(s.label.c.id)):
         if of is not None:
             found[of] = (number, str(STATUS_OF[label]))
     retired = retirements(connection, commit)
     if retired:
-        i, n, p = s.incident.c, s.anomaly.c, s.partition.c
-        of_anomalies = sa.select(n.id).join_from(s.anomaly, s.partition, p.id == n.partition_id)
+        incident, anomaly, partition = s.incident.c, s.anomaly.c, s.partition.c
+        of_anomalies = sa.select(anomaly.id).join_from(
+            s.anomaly, s.partition, partition.id == anomaly.partition_id
+        )
         for query in (
-            sa.select(i.id).where(i.dataset_id.in_(retired)),
-            of_anomalies.where(p.dataset_id.in_(retired)),
+            sa.select(incident.id).where(incident.dataset_id.in_(retired)),
+            of_anomalies.where(partition.dataset_id.in_(retired)),
         ):
             for of in connection.execute(query).scalars():
                 number, status = found.get(of, (0, "open"))
@@ -415,15 +432,19 @@ BEYOND_LABEL = "beyond what was labelled"
 
 def last_labels(connection: Connection, dataset: int | None = None) -> dict[int, LastLabels]:
     """Return the last labels of each incident that has any, of a dataset or of all."""
-    b = s.label.c
     telling = [label for label, status in STATUS_OF.items() if status is not None]
-    query = sa.select(b.incident_id, b.label, b.by, b.note, b.commit_id, b.created_at).where(
-        b.incident_id.is_not(None), b.label.in_([*telling, "snoozed"])
-    )
+    query = sa.select(
+        s.label.c.incident_id,
+        s.label.c.label,
+        s.label.c.by,
+        s.label.c.note,
+        s.label.c.commit_id,
+        s.label.c.created_at,
+    ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_([*telling, "snoozed"]))
     if dataset is not None:
-        query = query.where(b.dataset_id == dataset)
+        query = query.where(s.label.c.dataset_id == dataset)
     found: dict[int, LastLabels] = {}
-    for row in connection.execute(query.order_by(b.id)):
+    for row in connection.execute(query.order_by(s.label.c.id)):
         last = found.get(row.incident_id, LastLabels())
         if row.label != "snoozed":
             last = replace(last, label=row.label, by=row.by, at=row.created_at)
@@ -438,9 +459,9 @@ def last_labels(connection: Connection, dataset: int | None = None) -> dict[int,
 
 def last_automatic_note(connection: Connection, incident: int) -> str:
     """Return the note of the last automatic label of an incident; empty if there is none."""
-    b = s.label.c
-    query = sa.select(b.note).where(b.incident_id == incident, b.by == AUTOMATIC_AUTHOR)
-    return connection.execute(query.order_by(b.id.desc()).limit(1)).scalar() or ""
+    label = s.label.c
+    query = sa.select(label.note).where(label.incident_id == incident, label.by == AUTOMATIC_AUTHOR)
+    return connection.execute(query.order_by(label.id.desc()).limit(1)).scalar() or ""
 
 
 def training_labels(
@@ -457,28 +478,28 @@ def training_labels(
     labels : sequence of str
         The labels to return; ``reopened`` is always included and revokes them.
     """
-    b = s.label.c
+    label = s.label.c
     query = (
         sa.select(
-            b.id,
-            b.commit_id,
-            b.label,
-            b.anomaly_id,
-            b.incident_id,
-            b.series_id,
-            b.partition_id,
-            b.name,
-            b.instance,
-            b.segment,
-            b.since,
-            b.until,
+            label.id,
+            label.commit_id,
+            label.label,
+            label.anomaly_id,
+            label.incident_id,
+            label.series_id,
+            label.partition_id,
+            label.name,
+            label.instance,
+            label.segment,
+            label.since,
+            label.until,
         )
         .where(
-            b.dataset_id == dataset,
-            b.label.in_((*labels, "reopened")),
-            b.by.is_distinct_from(AUTOMATIC_AUTHOR),
+            label.dataset_id == dataset,
+            label.label.in_((*labels, "reopened")),
+            label.by.is_distinct_from(AUTOMATIC_AUTHOR),
         )
-        .order_by(b.id)
+        .order_by(label.id)
     )
     last: dict[tuple[str, int], Any] = {}
     given: dict[tuple[str, int], list[int]] = {}
@@ -513,15 +534,19 @@ def _members(
     connection: Connection, incidents: Sequence[int]
 ) -> dict[int, list[tuple[int, int, int, float]]]:
     """Return series, partition, first and end commit of every finding in some incidents."""
-    f, n = s.finding.c, s.anomaly.c
+    finding, anomaly = s.finding.c, s.anomaly.c
     found: dict[int, list[tuple[int, int, int, float]]] = {}
     for some in chunks(incidents):
         query = (
             sa.select(
-                f.incident_id, n.series_id, n.partition_id, f.commit_id, f.superseded_commit_id
+                finding.incident_id,
+                anomaly.series_id,
+                anomaly.partition_id,
+                finding.commit_id,
+                finding.superseded_commit_id,
             )
-            .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
-            .where(f.incident_id.in_(some))
+            .join_from(s.finding, s.anomaly, anomaly.id == finding.anomaly_id)
+            .where(finding.incident_id.in_(some))
         )
         for incident, series, partition, begun, end in connection.execute(query):
             until = math.inf if end is None else end
@@ -536,26 +561,26 @@ def label_rows(
     incident: int | None = None,
 ) -> list[Mapping[str, Any]]:
     """Return all labels, or those of an incident and its anomalies, in the order in which they were given."""
-    b = s.label.c
+    label = s.label.c
     named = {
         "dataset": s.dataset.c.name,
         "partition": s.partition.c.name,
-        "name": sa.func.coalesce(s.series.c.name, b.name),
-        "instance": sa.func.coalesce(s.series.c.instance, b.instance),
+        "name": sa.func.coalesce(s.series.c.name, label.name),
+        "instance": sa.func.coalesce(s.series.c.instance, label.instance),
     }
     query = (
         sa.select(*select_list(LABEL_COLUMNS, named, s.label))
         .select_from(s.label)
-        .join(s.dataset, s.dataset.c.id == b.dataset_id)
-        .outerjoin(s.series, s.series.c.id == b.series_id)
-        .outerjoin(s.partition, s.partition.c.id == b.partition_id)
-        .order_by(b.commit_id, b.id)
+        .join(s.dataset, s.dataset.c.id == label.dataset_id)
+        .outerjoin(s.series, s.series.c.id == label.series_id)
+        .outerjoin(s.partition, s.partition.c.id == label.partition_id)
+        .order_by(label.commit_id, label.id)
     )
     if dataset is not None:
-        query = query.where(b.dataset_id == dataset_id(connection, dataset))
+        query = query.where(label.dataset_id == dataset_id(connection, dataset))
     if incident is not None:
         query = query.where(labels_of_incident(incident))
     commit = commit_as_of(connection, as_of)
     if commit is not None:
-        query = query.where(b.commit_id <= commit)
+        query = query.where(label.commit_id <= commit)
     return [row._asdict() for row in connection.execute(query)]

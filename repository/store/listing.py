@@ -49,22 +49,24 @@ def dataset_names(connection: Connection, *, retired: bool | None = None) -> lis
 
 def dataset_rows(connection: Connection) -> list[Mapping[str, Any]]:
     """Return each dataset with its table, partitions, last run, and whether it is retired."""
-    d, p, r = s.dataset.c, s.partition.c, s.run.c
+    dataset, partition, run = s.dataset.c, s.partition.c, s.run.c
     partitions = (
         sa.select(
-            p.dataset_id, sa.func.count().label("number"), sa.func.max(p.name).label("newest")
+            partition.dataset_id,
+            sa.func.count().label("number"),
+            sa.func.max(partition.name).label("newest"),
         )
-        .group_by(p.dataset_id)
+        .group_by(partition.dataset_id)
         .subquery()
     )
-    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
-    runs = sa.select(r.dataset_id, r.status, r.started_at).where(r.id.in_(last)).subquery()
+    last = sa.select(sa.func.max(run.id)).group_by(run.dataset_id)
+    runs = sa.select(run.dataset_id, run.status, run.started_at).where(run.id.in_(last)).subquery()
     query = (
-        sa.select(d.id, d.name, d.source, *partitions.c[1:], *runs.c[1:])
+        sa.select(dataset.id, dataset.name, dataset.source, *partitions.c[1:], *runs.c[1:])
         .select_from(s.dataset)
-        .outerjoin(partitions, partitions.c.dataset_id == d.id)
-        .outerjoin(runs, runs.c.dataset_id == d.id)
-        .order_by(d.name)
+        .outerjoin(partitions, partitions.c.dataset_id == dataset.id)
+        .outerjoin(runs, runs.c.dataset_id == dataset.id)
+        .order_by(dataset.name)
     )
     retired = retirements(connection)
     found: list[Mapping[str, Any]] = []
@@ -88,13 +90,13 @@ def dataset_rows(connection: Connection) -> list[Mapping[str, Any]]:
 
 def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
     """Return the tags of each dataset's last run; datasets without any are left out."""
-    t, r = s.run_tag.c, s.run.c
-    last = sa.select(sa.func.max(r.id)).group_by(r.dataset_id)
+    run_tag, run = s.run_tag.c, s.run.c
+    last = sa.select(sa.func.max(run.id)).group_by(run.dataset_id)
     query = (
-        sa.select(s.dataset.c.name, t.key, t.value)
-        .join_from(s.run_tag, s.run, r.id == t.run_id)
-        .join(s.dataset, s.dataset.c.id == r.dataset_id)
-        .where(r.id.in_(last))
+        sa.select(s.dataset.c.name, run_tag.key, run_tag.value)
+        .join_from(s.run_tag, s.run, run.id == run_tag.run_id)
+        .join(s.dataset, s.dataset.c.id == run.dataset_id)
+        .where(run.id.in_(last))
     )
     found: dict[str, dict[str, str]] = {}
     for dataset, key, value in connection.execute(query):
@@ -106,57 +108,60 @@ def partition_rows(
     connection: Connection, dataset: str, as_of: AsOf, *, every: bool
 ) -> list[Mapping[str, Any]]:
     """Return the ledger of a dataset, with the current version of each partition or every one."""
-    p, v = s.partition.c, s.partition_version.c
+    partition, partition_version = s.partition.c, s.partition_version.c
     of = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
     holds = s.holds(s.partition_version, commit)
     if every:
-        holds = sa.true() if commit is None else v.commit_id <= commit
+        holds = sa.true() if commit is None else partition_version.commit_id <= commit
     query = (
         sa.select(
-            p.name.label("partition"),
-            p.time,
-            p.segment,
-            v.version,
-            v.rows,
-            v.fingerprint,
-            p.first_seen_at,
-            v.arrived_at,
-            v.measured_at,
+            partition.name.label("partition"),
+            partition.time,
+            partition.segment,
+            partition_version.version,
+            partition_version.rows,
+            partition_version.fingerprint,
+            partition.first_seen_at,
+            partition_version.arrived_at,
+            partition_version.measured_at,
             s.commit.c.committed_at.label("gone_at"),
-            v.run_id,
+            partition_version.run_id,
         )
         .join_from(s.partition, s.partition_version)
-        .outerjoin(s.absence, (s.absence.c.partition_id == p.id) & s.holds(s.absence, commit))
+        .outerjoin(
+            s.absence, (s.absence.c.partition_id == partition.id) & s.holds(s.absence, commit)
+        )
         .outerjoin(s.commit, s.commit.c.id == s.absence.c.commit_id)
-        .where(p.dataset_id == of, holds)
-        .order_by(p.time.is_(None), p.time, p.name, v.version)
+        .where(partition.dataset_id == of, holds)
+        .order_by(
+            partition.time.is_(None), partition.time, partition.name, partition_version.version
+        )
     )
     return [row._asdict() for row in connection.execute(query)]
 
 
 def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, Any]]:
     """Return all runs with their tags, newest first."""
-    r = s.run.c
     query = (
         sa.select(
-            r.id.label("run_id"),
+            s.run.c.id.label("run_id"),
             s.dataset.c.name.label("dataset"),
-            r.status,
-            r.selection,
-            r.measured,
-            r.skipped,
-            r.failed,
-            r.gone,
-            r.started_at,
-            r.finished_at,
-            r.error,
+            s.run.c.status,
+            s.run.c.selection,
+            s.run.c.measured,
+            s.run.c.skipped,
+            s.run.c.failed,
+            s.run.c.gone,
+            s.run.c.started_at,
+            s.run.c.finished_at,
+            s.run.c.error,
         )
         .join_from(s.run, s.dataset)
-        .order_by(r.id.desc())
+        .order_by(s.run.c.id.desc())
     )
     if dataset is not None:
-        query = query.where(r.dataset_id == dataset_id(connection, dataset))
+        query = query.where(s.run.c.dataset_id == dataset_id(connection, dataset))
     rows = [row._asdict() for row in connection.execute(query)]
     tags: dict[int, dict[str, str]] = {}
     for run, key, value in connection.execute(sa.select(s.run_tag)):
@@ -191,9 +196,9 @@ def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
 
 def last_measuring_runs(connection: Connection, dataset: str) -> set[int]:
     """Return the newest runs of a dataset, up to the last that measured any partition."""
-    r = s.run.c
+    run = s.run.c
     of = sa.literal(dataset_id(connection, dataset))
-    query = sa.select(r.id).where(r.dataset_id == of, r.id >= first_of_last_runs(of))
+    query = sa.select(run.id).where(run.dataset_id == of, run.id >= first_of_last_runs(of))
     return set(connection.execute(query).scalars())
 
 
@@ -211,22 +216,21 @@ class Retirement(NamedTuple):
 
 def retired_datasets() -> sa.Select[tuple[int]]:
     """Select the ids of the datasets that are retired now."""
-    b = s.label.c
-    last = sa.select(sa.func.max(b.id)).where(b.label.in_([RETIRED, REVIVED]))
-    of_each = last.group_by(b.dataset_id)
-    return sa.select(b.dataset_id).where(b.id.in_(of_each), b.label == RETIRED)
+    label = s.label.c
+    last = sa.select(sa.func.max(label.id)).where(label.label.in_([RETIRED, REVIVED]))
+    of_each = last.group_by(label.dataset_id)
+    return sa.select(label.dataset_id).where(label.id.in_(of_each), label.label == RETIRED)
 
 
 def retirements(connection: Connection, commit: int | None = None) -> dict[int, Retirement]:
     """Return the retired datasets, by id, now or as of a commit."""
-    b = s.label.c
-    query = sa.select(b.dataset_id, b.label, b.created_at, b.note, b.by).where(
-        b.label.in_([RETIRED, REVIVED])
-    )
+    query = sa.select(
+        s.label.c.dataset_id, s.label.c.label, s.label.c.created_at, s.label.c.note, s.label.c.by
+    ).where(s.label.c.label.in_([RETIRED, REVIVED]))
     if commit is not None:
-        query = query.where(b.commit_id <= commit)
+        query = query.where(s.label.c.commit_id <= commit)
     found: dict[int, Retirement] = {}
-    for dataset, label, at, note, by in connection.execute(query.order_by(b.id)):
+    for dataset, label, at, note, by in connection.execute(query.order_by(s.label.c.id)):
         found.pop(dataset, None)
         if label == RETIRED:
             found[dataset] = Retirement(at, note, by)

@@ -44,10 +44,10 @@ def keep_newest(
     restated : sequence of int
         Partitions whose earlier facts were superseded.
     """
-    n = s.newest_metric.c
+    newest_metric = s.newest_metric.c
     query = (
-        sa.select(n.series_id, n.partition_id)
-        .join_from(s.newest_metric, s.series, s.series.c.id == n.series_id)
+        sa.select(newest_metric.series_id, newest_metric.partition_id)
+        .join_from(s.newest_metric, s.series, s.series.c.id == newest_metric.series_id)
         .join(s.analyzer)
         .where(s.analyzer.c.dataset_id == dataset)
     )
@@ -74,21 +74,23 @@ def keep_newest(
 
 def newest_first() -> tuple[sa.ColumnElement[Any], ...]:
     """Return the order of partitions of which the first is the newest."""
-    p = s.partition.c
-    return p.time.is_(None), p.time.desc(), p.name.desc()
+    partition = s.partition.c
+    return partition.time.is_(None), partition.time.desc(), partition.name.desc()
 
 
 def find_newest(connection: Connection, series: Sequence[int]) -> None:
     """Recompute the newest metric of some series from all facts."""
-    m, p, order = s.metric.c, s.partition.c, newest_first()
+    metric, partition, order = s.metric.c, s.partition.c, newest_first()
     for some in chunks(sorted(series)):
         ranked = (
             sa.select(
-                *(m[name] for name in _COLUMNS),
-                sa.func.row_number().over(partition_by=m.series_id, order_by=order).label("place"),
+                *(metric[name] for name in _COLUMNS),
+                sa.func.row_number()
+                .over(partition_by=metric.series_id, order_by=order)
+                .label("place"),
             )
-            .join_from(s.metric, s.partition, p.id == m.partition_id)
-            .where(m.series_id.in_(some), s.holds(s.metric))
+            .join_from(s.metric, s.partition, partition.id == metric.partition_id)
+            .where(metric.series_id.in_(some), s.holds(s.metric))
             .subquery()
         )
         found = sa.select(*(ranked.c[name] for name in _COLUMNS)).where(ranked.c.place == 1)
@@ -105,11 +107,11 @@ def delete_newest(connection: Connection, series: Sequence[int]) -> None:
 
 def _sort_keys(connection: Connection, partitions: Iterable[int]) -> dict[int, tuple[Any, ...]]:
     """Return the sort key of some partitions by their ids."""
-    p = s.partition.c
+    partition = s.partition.c
     found: dict[int, tuple[Any, ...]] = {}
     for some in chunks(sorted(partitions)):
         for id_, time, name in connection.execute(
-            sa.select(p.id, p.time, p.name).where(p.id.in_(some))
+            sa.select(partition.id, partition.time, partition.name).where(partition.id.in_(some))
         ):
             found[id_] = (time is not None, time.timestamp() if time else 0.0, name)
     return found

@@ -147,12 +147,12 @@ def partition_id(connection: Connection, dataset: str, name: str) -> int:
     HistoryError
         If there is no such partition; the message suggests the nearest name.
     """
-    p = s.partition.c
-    of = p.dataset_id == dataset_id(connection, dataset)
-    query = sa.select(p.id).where(of, p.key == key_of(name))
+    partition = s.partition.c
+    of = partition.dataset_id == dataset_id(connection, dataset)
+    query = sa.select(partition.id).where(of, partition.key == key_of(name))
     found = connection.execute(query).scalar_one_or_none()
     if found is None:
-        there = connection.execute(sa.select(p.name).where(of)).scalars()
+        there = connection.execute(sa.select(partition.name).where(of)).scalars()
         hint = did_you_mean(name, there)
         msg = f"{dataset!r} has no partition {name!r}{hint}"
         raise HistoryError(msg)
@@ -223,8 +223,7 @@ def _last_commit(connection: Connection, condition: sa.ColumnElement[bool]) -> i
 
 
 def _last_of_run(connection: Connection, run: int) -> int:
-    r = s.run.c
-    started = connection.execute(sa.select(r.started_at).where(r.id == run)).scalar()
+    started = connection.execute(sa.select(s.run.c.started_at).where(s.run.c.id == run)).scalar()
     if started is None:
         msg = f"as_of={run}: there is no such run"
         raise HistoryError(msg)
@@ -377,23 +376,25 @@ class MetricQuery:
 
     def series_condition(self) -> sa.ColumnElement[bool]:
         """Return the condition on series and analyzer."""
-        a, e = s.analyzer.c, s.series.c
+        analyzer, series = s.analyzer.c, s.series.c
         tests: list[sa.ColumnElement[bool]] = [sa.true()]
         if self.name is not None:
             names = [self.name] if isinstance(self.name, str) else list(self.name)
-            tests.append(e.name.in_(names) | a.kind.in_(names))
+            tests.append(series.name.in_(names) | analyzer.kind.in_(names))
         if self.instance is not None:
-            tests.append(e.instance == self.instance)
+            tests.append(series.instance == self.instance)
         if self.segment is not None:
-            tests.append(a.segment == self.segment)
+            tests.append(analyzer.segment == self.segment)
         if self.where is not None:
             tests.append(
-                a.filter == self.where.strip() if self.where.strip() else a.filter.is_(None)
+                analyzer.filter == self.where.strip()
+                if self.where.strip()
+                else analyzer.filter.is_(None)
             )
         if self.analyzer is not None:
-            tests.append(a.key == key_of(canonical_of(self.analyzer)))
+            tests.append(analyzer.key == key_of(canonical_of(self.analyzer)))
         if self.series is not None:
-            tests.append(e.id.in_(self.series))
+            tests.append(series.id.in_(self.series))
         return sa.and_(*tests)
 
 
@@ -447,20 +448,20 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
 
     A dataset without any series matches everything.
     """
-    a, e = s.analyzer.c, s.series.c
-    of = sa.true() if dataset is None else a.dataset_id == dataset
+    analyzer, series = s.analyzer.c, s.series.c
+    of = sa.true() if dataset is None else analyzer.dataset_id == dataset
     columns = {
-        "name": (e.name, a.kind),
-        "instance": (e.instance,),
-        "segment": (a.segment,),
-        "where": (a.filter,),
+        "name": (series.name, analyzer.kind),
+        "instance": (series.instance,),
+        "segment": (analyzer.segment,),
+        "where": (analyzer.filter,),
     }
     for option, told in columns.items():
         asked = getattr(query, option)
         if option == "where":
             asked = (asked or "").strip() or None  # the empty text is the series without a filter
         for one in [asked] if isinstance(asked, str) else asked or ():
-            found = sa.select(e.id).join_from(s.series, s.analyzer).where(of)
+            found = sa.select(series.id).join_from(s.series, s.analyzer).where(of)
             same = found.where(sa.or_(*(column == one for column in told))).limit(1)
             if connection.execute(same).first() is not None:
                 continue
@@ -498,11 +499,11 @@ def selectors_text(query: MetricQuery) -> str:
 
 def _unmatched_together(connection: Connection, dataset: int | None, query: MetricQuery) -> str:
     """Return the selectors, if no series matches all, with what there is without one; else empty."""
-    a, e = s.analyzer.c, s.series.c
+    analyzer, series = s.analyzer.c, s.series.c
     query = replace(query, series=None)
-    of = sa.true() if dataset is None else a.dataset_id == dataset
+    of = sa.true() if dataset is None else analyzer.dataset_id == dataset
     asked = [option for option in _SELECTORS if getattr(query, option) is not None]
-    of_all = sa.select(e.id).join_from(s.series, s.analyzer).where(of)
+    of_all = sa.select(series.id).join_from(s.series, s.analyzer).where(of)
     if len(asked) < 2 or not _exists(connection, of_all):
         return ""
     if _exists(connection, of_all.where(query.series_condition())):
@@ -531,12 +532,16 @@ def _unmatched_analyzer(
 ) -> str:
     if query.analyzer is None:
         return ""
-    a = s.analyzer.c
+    analyzer = s.analyzer.c
     text = query.analyzer if isinstance(query.analyzer, str) else repr(query.analyzer)
-    same = sa.select(a.id).where(of, a.key == key_of(canonical_of(query.analyzer))).limit(1)
+    same = (
+        sa.select(analyzer.id)
+        .where(of, analyzer.key == key_of(canonical_of(query.analyzer)))
+        .limit(1)
+    )
     if connection.execute(same).first() is not None:
         return ""
-    there = set(connection.execute(sa.select(a.text).where(of).distinct()).scalars())
+    there = set(connection.execute(sa.select(analyzer.text).where(of).distinct()).scalars())
     return f"analyzer={text}{did_you_mean(text, there)}" if there else ""
 
 
@@ -545,11 +550,16 @@ def _unmatched_tag(connection: Connection, dataset: int | None, tags: Collection
 
     A dataset without any run has all. Values of tags are data: one that no run has yet matches nothing.
     """
-    t, r = s.run_tag.c, s.run.c
-    of = sa.true() if dataset is None else r.dataset_id == dataset
-    if not tags or connection.execute(sa.select(r.id).where(of).limit(1)).first() is None:
+    run_tag, run = s.run_tag.c, s.run.c
+    of = sa.true() if dataset is None else run.dataset_id == dataset
+    if not tags or connection.execute(sa.select(run.id).where(of).limit(1)).first() is None:
         return ""
-    tagged = sa.select(t.key).join_from(s.run_tag, s.run, r.id == t.run_id).where(of).distinct()
+    tagged = (
+        sa.select(run_tag.key)
+        .join_from(s.run_tag, s.run, run.id == run_tag.run_id)
+        .where(of)
+        .distinct()
+    )
     there = list(connection.execute(tagged).scalars())
     unknown = next((key for key in tags if key not in there), None)
     return "" if unknown is None else f"the tag {unknown!r}{did_you_mean(unknown, there)}"
@@ -602,14 +612,17 @@ def select_list(
 
 def current_versions(commit: int | None) -> sa.Subquery:
     """Return a subquery of each partition's version, current or as of a commit."""
-    v = s.partition_version
-    query = sa.select(v.c.partition_id, v.c.version, v.c.table_schema_id).where(s.holds(v, commit))
+    query = sa.select(
+        s.partition_version.c.partition_id,
+        s.partition_version.c.version,
+        s.partition_version.c.table_schema_id,
+    ).where(s.holds(s.partition_version, commit))
     return query.subquery()
 
 
 def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool]:
-    t = s.statistic.c
-    return (t.dataset_id == dataset) & (t.key == key_of(analyzer.statistic()))
+    statistic = s.statistic.c
+    return (statistic.dataset_id == dataset) & (statistic.key == key_of(analyzer.statistic()))
 
 
 MOST_NAMES = 10
@@ -707,35 +720,35 @@ def stored_states(
     """
     of = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
-    t, p = s.state.c, s.partition.c
+    state, partition = s.state.c, s.partition.c
     own = _statistics_of(of, analyzer)
     current = current_versions(commit)
-    of_state = (t.partition_id == p.id) & (t.version == current.c.version)
+    of_state = (state.partition_id == partition.id) & (state.version == current.c.version)
     if commit is not None:
-        of_state &= t.commit_id <= commit
-    wanted = p.segment if segment is None else sa.literal(segment)
+        of_state &= state.commit_id <= commit
+    wanted = partition.segment if segment is None else sa.literal(segment)
     of_segment = of_state & (s.statistic.c.segment == wanted)
     query = (
         sa.select(
-            p.name,
-            p.time,
+            partition.name,
+            partition.time,
             wanted,
             current.c.table_schema_id,
-            *(t.tag, t.payload, t.artifact, t.checksum),
+            *(state.tag, state.payload, state.artifact, state.checksum),
         )
         .select_from(s.partition)
-        .join(current, current.c.partition_id == p.id)
+        .join(current, current.c.partition_id == partition.id)
         .outerjoin(
-            s.state.join(s.statistic, (s.statistic.c.id == t.statistic_id) & own), of_segment
+            s.state.join(s.statistic, (s.statistic.c.id == state.statistic_id) & own), of_segment
         )
-        .where(p.dataset_id == of, window.condition())
-        .order_by(p.time.is_(None), p.time, p.name)
+        .where(partition.dataset_id == of, window.condition())
+        .order_by(partition.time.is_(None), partition.time, partition.name)
     )
     if segment is not None:
         # Segments by column values are nested in the segments that partition keys make.
-        start = sa.func.substr(sa.literal(segment), 1, sa.func.length(p.segment) + 1)
-        inside = start == p.segment + "/"
-        query = query.where((p.segment == "") | (p.segment == segment) | inside)
+        start = sa.func.substr(sa.literal(segment), 1, sa.func.length(partition.segment) + 1)
+        inside = start == partition.segment + "/"
+        query = query.where((partition.segment == "") | (partition.segment == segment) | inside)
     rows = connection.execute(query).all()
     generations = Generations(connection).find(analyzer, {row[3] for row in rows})
     return [

@@ -94,8 +94,8 @@ def hold_lease(
 
 def require_fence(connection: Connection, dataset: str, fence: int) -> None:
     """Raise a `LeaseError` if the lease was taken over."""
-    c = s.lease.c
-    query = sa.select(c.fence, c.host, c.pid).where(c.dataset == dataset)
+    lease = s.lease.c
+    query = sa.select(lease.fence, lease.host, lease.pid).where(lease.dataset == dataset)
     row = connection.execute(query).one_or_none()
     if row is None or row.fence != fence:
         by = "another run" if row is None else f"process {row.pid} on {row.host}"
@@ -137,8 +137,8 @@ def _take(
 ) -> tuple[int | None, sa.Row[Any] | None]:
     """Take the lease if it is free or as it was when it lapsed; return its fence, or None and the lease."""
     lock_clock(connection)  # otherwise two that find no lease would both take it
-    c, now = s.lease.c, _now(connection)
-    row = connection.execute(sa.select(s.lease).where(c.dataset == dataset)).one_or_none()
+    lease, now = s.lease.c, _now(connection)
+    row = connection.execute(sa.select(s.lease).where(lease.dataset == dataset)).one_or_none()
     if row is not None and row.holder not in {"", holder}:
         dead = row.host == socket.gethostname() and not is_process_alive(row.pid)
         if row.expires_at > now and not dead and row != lapsed:
@@ -153,13 +153,13 @@ def _take(
     if row is None:
         connection.execute(sa.insert(s.lease).values(dataset=dataset, **values))
     else:
-        connection.execute(sa.update(s.lease).where(c.dataset == dataset).values(values))
+        connection.execute(sa.update(s.lease).where(lease.dataset == dataset).values(values))
     return int(str(values["fence"])), None
 
 
 def _end(connection: Connection, dataset: str, fence: int) -> None:
-    c = s.lease.c
-    ours = (c.dataset == dataset) & (c.fence == fence)
+    lease = s.lease.c
+    ours = (lease.dataset == dataset) & (lease.fence == fence)
     connection.execute(sa.update(s.lease).where(ours).values(holder=""))
 
 
@@ -167,8 +167,8 @@ def _renew(
     database: Database, dataset: str, fence: int, seconds: float, stop: threading.Event
 ) -> None:
     def work(connection: Connection) -> None:
-        c = s.lease.c
-        ours = (c.dataset == dataset) & (c.fence == fence) & (c.holder != "")
+        lease = s.lease.c
+        ours = (lease.dataset == dataset) & (lease.fence == fence) & (lease.holder != "")
         until = _now(connection) + timedelta(seconds=seconds)
         connection.execute(sa.update(s.lease).where(ours).values(expires_at=until))
 
@@ -313,17 +313,19 @@ class SqlRunStore:
 
         def work(connection: Connection) -> None:
             commit = self._commit(connection, run)[0]
-            of, a = dataset_of(connection, run), s.absence
+            of = dataset_of(connection, run)
             for some in chunks(sorted(map(key_of, back))):
                 ids = _partition_ids(of, some)
-                ended = sa.update(a).where(a.c.partition_id.in_(ids), s.holds(a))
+                ended = sa.update(s.absence).where(
+                    s.absence.c.partition_id.in_(ids), s.holds(s.absence)
+                )
                 connection.execute(ended.values(superseded_commit_id=commit))
             for some in chunks(sorted(map(key_of, gone))):
                 missing = _partition_ids(of, some)
-                absent = sa.select(a.c.partition_id).where(s.holds(a))
+                absent = sa.select(s.absence.c.partition_id).where(s.holds(s.absence))
                 found = connection.execute(missing.where(s.partition.c.id.not_in(absent)))
                 rows = [(partition, commit) for partition in sorted(found.scalars())]
-                insert_missing(connection, a, ("partition_id", "commit_id"), rows)
+                insert_missing(connection, s.absence, ("partition_id", "commit_id"), rows)
 
         self.database.write(work)
 
@@ -333,9 +335,11 @@ class SqlRunStore:
 
         def work(connection: Connection) -> None:
             self._commit(connection, run)
-            dataset, p = dataset_of(connection, run), s.partition.c
+            dataset, partition = dataset_of(connection, run), s.partition.c
             for some in chunks(sorted(by_key)):
-                query = sa.select(p.id, p.key).where(p.dataset_id == dataset, p.key.in_(some))
+                query = sa.select(partition.id, partition.key).where(
+                    partition.dataset_id == dataset, partition.key.in_(some)
+                )
                 rows = connection.execute(query).all()
                 rename_fingerprints(connection, dataset, {row.id: by_key[row.key] for row in rows})
 
@@ -344,8 +348,11 @@ class SqlRunStore:
     def _commit(self, connection: Connection, run: int) -> tuple[int, datetime]:
         """Take a commit number for a run; raise a `LeaseError` if its lease was taken over."""
         taken = next_commit(connection, run)
-        r = s.run.c
-        query = sa.select(r.fence, s.dataset.c.name).join_from(s.run, s.dataset).where(r.id == run)
+        query = (
+            sa.select(s.run.c.fence, s.dataset.c.name)
+            .join_from(s.run, s.dataset)
+            .where(s.run.c.id == run)
+        )
         fence, name = connection.execute(query).one()
         if fence is not None:
             require_fence(connection, name, fence)
@@ -375,15 +382,15 @@ class SqlRunStore:
         self, dataset: str, names: Collection[str]
     ) -> Mapping[tuple[str, str], float]:
         """Return the greatest newest value of each metric without a filter, by name and instance."""
-        a, e, n = s.analyzer.c, s.series.c, s.newest_metric.c
+        analyzer, series, newest_metric = s.analyzer.c, s.series.c, s.newest_metric.c
         query = (
-            sa.select(e.name, e.instance, sa.func.max(n.value))
-            .join_from(s.newest_metric, s.series, e.id == n.series_id)
-            .join(s.analyzer, a.id == e.analyzer_id)
-            .join(s.dataset, s.dataset.c.id == a.dataset_id)
-            .where(s.dataset.c.name == dataset, a.filter.is_(None))
-            .where(e.name.in_(sorted(names)), n.value.is_not(None))
-            .group_by(e.name, e.instance)
+            sa.select(series.name, series.instance, sa.func.max(newest_metric.value))
+            .join_from(s.newest_metric, s.series, series.id == newest_metric.series_id)
+            .join(s.analyzer, analyzer.id == series.analyzer_id)
+            .join(s.dataset, s.dataset.c.id == analyzer.dataset_id)
+            .where(s.dataset.c.name == dataset, analyzer.filter.is_(None))
+            .where(series.name.in_(sorted(names)), newest_metric.value.is_not(None))
+            .group_by(series.name, series.instance)
         )
         with self.database.read() as connection:
             return {(name, of): value for name, of, value in connection.execute(query)}
@@ -436,11 +443,13 @@ class SqlRunStore:
 
 def stored_segment_sets(connection: Connection, dataset: int) -> list[SegmentSet]:
     """Return all segment sets of a dataset, those of a higher generation later."""
-    t = s.segment_set.c
-    query = sa.select(t["columns"], t.kept, t.generation).where(t.dataset_id == dataset)
+    segment_set = s.segment_set.c
+    query = sa.select(segment_set["columns"], segment_set.kept, segment_set.generation).where(
+        segment_set.dataset_id == dataset
+    )
     return [
         SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(kept))), generation)
-        for columns, kept, generation in connection.execute(query.order_by(t.generation))
+        for columns, kept, generation in connection.execute(query.order_by(segment_set.generation))
     ]
 
 
@@ -453,18 +462,18 @@ def _add_tags(connection: Connection, run: int, tags: Mapping[str, str]) -> None
 
 
 def _partition_ids(dataset: int, keys: Sequence[str]) -> sa.Select[tuple[int]]:
-    p = s.partition.c
-    return sa.select(p.id).where(p.dataset_id == dataset, p.key.in_(keys))
+    partition = s.partition.c
+    return sa.select(partition.id).where(partition.dataset_id == dataset, partition.key.in_(keys))
 
 
 def _mark_interrupted(connection: Connection, dataset: int) -> None:
-    r = s.run.c
-    ours = (r.dataset_id == dataset) & (r.host == socket.gethostname())
-    query = sa.select(r.id, r.pid).where(ours, r.status == RunStatus.RUNNING.value)
+    run = s.run.c
+    ours = (run.dataset_id == dataset) & (run.host == socket.gethostname())
+    query = sa.select(run.id, run.pid).where(ours, run.status == RunStatus.RUNNING.value)
     dead = [row.id for row in connection.execute(query) if not is_process_alive(row.pid)]
     if dead:
         values = {
             "status": RunStatus.INTERRUPTED.value,
             "error": "the process ended without closing the run",
         }
-        connection.execute(sa.update(s.run).where(r.id.in_(dead)).values(values))
+        connection.execute(sa.update(s.run).where(run.id.in_(dead)).values(values))

@@ -152,25 +152,25 @@ def read(
     series : sequence of int, optional
         Ids of series: reads only the rows that hold any of them, with all series of those rows.
     """
-    c = s.score.c
-    query = sa.select(c.partition_id, c.block, c.version, *(c[name] for name in _BLOBS)).where(
-        c.detector == detector, s.holds(s.score, commit)
-    )
+    score = s.score.c
+    query = sa.select(
+        score.partition_id, score.block, score.version, *(score[name] for name in _BLOBS)
+    ).where(score.detector == detector, s.holds(s.score, commit))
     if series is not None:
         query = query.where(in_blocks(series))
     if partitions is None:
-        of = query.join_from(s.score, s.partition, s.partition.c.id == c.partition_id)
+        of = query.join_from(s.score, s.partition, s.partition.c.id == score.partition_id)
         return unpack(connection.execute(of.where(s.partition.c.dataset_id == dataset)).all())
     found: list[Any] = []
     for some in chunks(partitions):
-        found += connection.execute(query.where(c.partition_id.in_(some))).all()
+        found += connection.execute(query.where(score.partition_id.in_(some))).all()
     return unpack(found)
 
 
 def detectors(connection: Connection, dataset: int) -> list[str]:
     """Return the detectors that have scored a dataset, in order of name."""
-    m = s.scored.c
-    query = sa.select(m.detector).where(m.dataset_id == dataset).order_by(m.detector)
+    scored = s.scored.c
+    query = sa.select(scored.detector).where(scored.dataset_id == dataset).order_by(scored.detector)
     return list(connection.execute(query).scalars())
 
 
@@ -195,12 +195,12 @@ def write(
         Ids of all partitions that were scored.
     commit : NextCommit
     """
-    c = s.score.c
+    score = s.score.c
     stored: dict[_Key, tuple[bytes, ...]] = {}
-    columns = (c.partition_id, c.block, c.version, *(c[name] for name in _BLOBS))
+    columns = (score.partition_id, score.block, score.version, *(score[name] for name in _BLOBS))
     for some in chunks(partitions):
         query = sa.select(*columns).where(
-            c.partition_id.in_(some), c.detector == detector, s.holds(s.score)
+            score.partition_id.in_(some), score.detector == detector, s.holds(s.score)
         )
         for row in connection.execute(query):
             stored[row[0], detector, row[1], row[2]] = tuple(map(bytes, row[3:]))
@@ -208,10 +208,10 @@ def write(
     ended = [key for key in stored if said.get(key) != stored[key]]
     for partition, name, block, version in ended:
         change = sa.update(s.score).where(
-            c.partition_id == partition,
-            c.detector == name,
-            c.block == block,
-            c.version == version,
+            score.partition_id == partition,
+            score.detector == name,
+            score.block == block,
+            score.version == version,
             s.holds(s.score),
         )
         connection.execute(change.values(superseded_commit_id=commit.id))

@@ -374,9 +374,11 @@ class Generations:
         return self._known[key]
 
     def _load(self, wanted: set[int]) -> None:
-        c = s.table_schema.c
+        table_schema = s.table_schema.c
         for some in chunks(sorted(wanted - self._schemas.keys())):
-            query = sa.select(c.id, c["columns"]).where(c.id.in_(some))
+            query = sa.select(table_schema.id, table_schema["columns"]).where(
+                table_schema.id.in_(some)
+            )
             for number, text in self._connection.execute(query):
                 self._schemas[number] = parsed_schema(text)
 
@@ -402,13 +404,13 @@ def generation_rows(connection: Connection, dataset: int) -> list[dict[str, Any]
     """Return the generations of each analyzer's states in order of time; see `Repository.generations`."""
     from tidegauge.analyzers.core.analyzer import ANALYZERS
 
-    a, p, v = s.analyzer.c, s.partition.c, s.partition_version.c
+    partition, partition_version = s.partition.c, s.partition_version.c
     analyzers = (
-        sa.select(a.text, a.segment, a.statistic_id)
-        .where(a.dataset_id == dataset, a.statistic_id.is_not(None))
-        .order_by(a.text, a.segment)
+        sa.select(s.analyzer.c.text, s.analyzer.c.segment, s.analyzer.c.statistic_id)
+        .where(s.analyzer.c.dataset_id == dataset, s.analyzer.c.statistic_id.is_not(None))
+        .order_by(s.analyzer.c.text, s.analyzer.c.segment)
     )
-    t = s.state.c
+    state = s.state.c
     generations = Generations(connection)
     rows: list[dict[str, Any]] = []
     for text, segment, statistic in connection.execute(analyzers).all():
@@ -419,14 +421,18 @@ def generation_rows(connection: Connection, dataset: int) -> list[dict[str, Any]
         if not analyzer.state_type.depends_on_types:
             continue
         measured = (
-            sa.select(p.name, v.table_schema_id)
-            .join_from(s.partition, s.partition_version, v.partition_id == p.id)
+            sa.select(partition.name, partition_version.table_schema_id)
+            .join_from(
+                s.partition, s.partition_version, partition_version.partition_id == partition.id
+            )
             .join(
                 s.state,
-                (t.partition_id == p.id) & (t.version == v.version) & (t.statistic_id == statistic),
+                (state.partition_id == partition.id)
+                & (state.version == partition_version.version)
+                & (state.statistic_id == statistic),
             )
             .where(s.holds(s.partition_version))
-            .order_by(p.time.is_(None), p.time, p.name)
+            .order_by(partition.time.is_(None), partition.time, partition.name)
         )
         partitions = connection.execute(measured).all()
         by_schema = generations.find(analyzer, {row[1] for row in partitions})
@@ -493,11 +499,13 @@ def fold_generation(
 
     None if no version of its partitions is in the ledger any more.
     """
-    v = s.partition_version.c
+    partition_version = s.partition_version.c
     for some in chunks(sorted(inputs)):
-        query = sa.select(v.partition_id, v.version, v.table_schema_id).where(
-            v.partition_id.in_(some)
-        )
+        query = sa.select(
+            partition_version.partition_id,
+            partition_version.version,
+            partition_version.table_schema_id,
+        ).where(partition_version.partition_id.in_(some))
         for partition, version, schema in connection.execute(query):
             if inputs[partition] == version:
                 return generations.find(analyzer, [schema])[schema]

@@ -155,11 +155,16 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
         series = _series(connection, dataset, records)
         stored = _stored(connection, set(series), sorted(ids.values()))
         rows, ended = _new_versions(records, series, ids, stored, commit)
-        m = s.metric
         for of, partitions in ended.items():
             for some in chunks(sorted(partitions)):
-                these = m.c.partition_id.in_(some) & (m.c.series_id == of) & s.holds(m)
-                connection.execute(sa.update(m).where(these).values(superseded_commit_id=commit))
+                these = (
+                    s.metric.c.partition_id.in_(some)
+                    & (s.metric.c.series_id == of)
+                    & s.holds(s.metric)
+                )
+                connection.execute(
+                    sa.update(s.metric).where(these).values(superseded_commit_id=commit)
+                )
         insert_rows(connection, s.metric, METRIC, sorted(rows))
         keep_newest(connection, dataset, rows)
         if moved:
@@ -197,12 +202,14 @@ def _new_versions(
 
 def _timed(connection: Connection, times: Mapping[int, datetime]) -> tuple[list[int], list[str]]:
     """Set the times of partitions that have none; return these, and what is to be told of the others."""
-    p, moved, told = s.partition.c, list[int](), list[str]()
+    partition, moved, told = s.partition.c, list[int](), list[str]()
     for some in chunks(sorted(times)):
-        query = sa.select(p.id, p.name, p.time).where(p.id.in_(some))
+        query = sa.select(partition.id, partition.name, partition.time).where(
+            partition.id.in_(some)
+        )
         for of, name, known in connection.execute(query).all():
             if known is None:
-                change = sa.update(s.partition).where(p.id == of).values(time=times[of])
+                change = sa.update(s.partition).where(partition.id == of).values(time=times[of])
                 connection.execute(change)
                 moved.append(of)
             elif known != times[of]:
@@ -214,19 +221,21 @@ def _timed(connection: Connection, times: Mapping[int, datetime]) -> tuple[list[
 
 def _look_again(connection: Connection, dataset: int, partitions: Sequence[int]) -> None:
     """Find the newest metrics of partitions that have another place now, and let detection begin anew."""
-    m = s.metric.c
+    metric = s.metric.c
     for some in chunks(sorted(partitions)):
-        held = sa.select(m.series_id).where(m.partition_id.in_(some), s.holds(s.metric))
+        held = sa.select(metric.series_id).where(metric.partition_id.in_(some), s.holds(s.metric))
         find_newest(connection, list(connection.execute(held.distinct()).scalars()))
     again = sa.update(s.scored).where(s.scored.c.dataset_id == dataset)
     connection.execute(again.values(monitors=""))
 
 
 def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> dict[str, int]:
-    p, ids = s.partition.c, {}
+    partition, ids = s.partition.c, {}
     keys = {key_of(name): name for name in names}
     for some in chunks(sorted(keys)):
-        query = sa.select(p.key, p.id).where(p.dataset_id == dataset, p.key.in_(some))
+        query = sa.select(partition.key, partition.id).where(
+            partition.dataset_id == dataset, partition.key.in_(some)
+        )
         ids.update({keys[row[0]]: row[1] for row in connection.execute(query)})
     return ids
 
@@ -255,13 +264,20 @@ def _stored(
     connection: Connection, series: set[int], partitions: list[int]
 ) -> dict[tuple[int, int], tuple[int, float | None, str, float | None]]:
     """Return the current version, value, status and weight by partition and series."""
-    m, found = s.metric.c, {}
-    columns = (m.partition_id, m.series_id, m.version, m.value, m.status, m.weight)
+    metric, found = s.metric.c, {}
+    columns = (
+        metric.partition_id,
+        metric.series_id,
+        metric.version,
+        metric.value,
+        metric.status,
+        metric.weight,
+    )
     query = sa.select(*columns).where(s.holds(s.metric))
     if len(series) <= _LISTED:
-        query = query.where(m.series_id.in_(sorted(series)))
+        query = query.where(metric.series_id.in_(sorted(series)))
     for some in chunks(partitions):
-        for row in connection.execute(query.where(m.partition_id.in_(some))):
+        for row in connection.execute(query.where(metric.partition_id.in_(some))):
             if row[1] in series:
                 found[row[0], row[1]] = tuple(row[2:])
     return found

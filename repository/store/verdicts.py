@@ -99,15 +99,22 @@ def rename_content(
     fingerprints : mapping of (str, str) to str
         The new fingerprint, by the partition's key and the fingerprint before.
     """
-    v = s.verdict
     for some in chunks(sorted({key for key, _ in fingerprints})):
-        where = (v.c.dataset_id == dataset) & v.c.partition_key.in_(some)
-        columns = (v.c.id, v.c.name, v.c.partition, v.c.partition_key, v.c.fingerprint)
-        for row in connection.execute(sa.select(*columns, v.c.specification).where(where)).all():
+        where = (s.verdict.c.dataset_id == dataset) & s.verdict.c.partition_key.in_(some)
+        columns = (
+            s.verdict.c.id,
+            s.verdict.c.name,
+            s.verdict.c.partition,
+            s.verdict.c.partition_key,
+            s.verdict.c.fingerprint,
+        )
+        for row in connection.execute(
+            sa.select(*columns, s.verdict.c.specification).where(where)
+        ).all():
             after = fingerprints.get((row.partition_key, row.fingerprint))
             if after is not None:
                 key = hash_of(Case(row.name, row.specification, after, row.partition))
-                change = sa.update(v).where(v.c.id == row.id)
+                change = sa.update(s.verdict).where(s.verdict.c.id == row.id)
                 connection.execute(change.values(fingerprint=after, key=key))
 
 
@@ -168,19 +175,20 @@ def add_verdict(
 
 def _is_outdated(connection: Connection, of: int, case: Case, commit: int) -> bool:
     """Return whether the check has a later verdict on the partition."""
-    v = s.verdict.c
-    newer = sa.select(v.id).where(
-        v.dataset_id == of,
-        v.partition_key == key_of(case.partition),
-        v.name == case.name,
-        v.commit_id > commit,
+    verdict = s.verdict.c
+    newer = sa.select(verdict.id).where(
+        verdict.dataset_id == of,
+        verdict.partition_key == key_of(case.partition),
+        verdict.name == case.name,
+        verdict.commit_id > commit,
     )
     return connection.execute(newer.limit(1)).first() is not None
 
 
 def _check_run(connection: Connection, dataset: str, of: int, run: int) -> None:
-    r = s.run.c
-    found = connection.execute(sa.select(r.dataset_id).where(r.id == run)).scalar_one_or_none()
+    found = connection.execute(
+        sa.select(s.run.c.dataset_id).where(s.run.c.id == run)
+    ).scalar_one_or_none()
     if found != of:
         what = "there is no such run" if found is None else f"that run is not of {dataset!r}"
         msg = f"run={run}: {what}; repo.runs({dataset!r}) lists their ids"
@@ -202,13 +210,13 @@ def find_verdict(
 
 
 def _newest(dataset: int, case: Case, commit: int | None = None) -> sa.Select[Any]:
-    v = s.verdict.c
-    query = sa.select(v.id, v.passed, v.result, v.commit_id).where(
-        v.dataset_id == dataset, v.key == hash_of(case)
+    verdict = s.verdict.c
+    query = sa.select(verdict.id, verdict.passed, verdict.result, verdict.commit_id).where(
+        verdict.dataset_id == dataset, verdict.key == hash_of(case)
     )
     if commit is not None:
-        query = query.where(v.commit_id <= commit)
-    return query.order_by(v.commit_id.desc()).limit(1)
+        query = query.where(verdict.commit_id <= commit)
+    return query.order_by(verdict.commit_id.desc()).limit(1)
 
 
 def verdict_rows(
@@ -220,26 +228,30 @@ def verdict_rows(
     as_of: AsOf = None,
 ) -> list[Mapping[str, Any]]:
     """Return the newest verdict of each case, newest first."""
-    v, p = s.verdict.c, s.partition.c
-    named = {"dataset": s.dataset.c.name, "time": p.time}
+    verdict = s.verdict.c
+    named = {"dataset": s.dataset.c.name, "time": s.partition.c.time}
     query = (
         sa.select(*select_list(VERDICT_COLUMNS, named, s.verdict))
         .select_from(s.verdict)
-        .join(s.dataset, s.dataset.c.id == v.dataset_id)
-        .outerjoin(s.partition, (p.dataset_id == v.dataset_id) & (p.key == v.partition_key))
-        .where(v.dataset_id == dataset_id(connection, dataset))
-        .order_by(v.commit_id.desc())
+        .join(s.dataset, s.dataset.c.id == verdict.dataset_id)
+        .outerjoin(
+            s.partition,
+            (s.partition.c.dataset_id == verdict.dataset_id)
+            & (s.partition.c.key == verdict.partition_key),
+        )
+        .where(verdict.dataset_id == dataset_id(connection, dataset))
+        .order_by(verdict.commit_id.desc())
     )
     commit = commit_as_of(connection, as_of)
     if commit is not None:
-        query = query.where(v.commit_id <= commit)
+        query = query.where(verdict.commit_id <= commit)
     # Superseded verdicts never count, whatever the filters.
     query = query.where(~superseded(commit))
-    for column, wanted in ((v.name, name), (v.partition, partition)):
+    for column, wanted in ((verdict.name, name), (verdict.partition, partition)):
         if wanted is not None:
             query = query.where(column == visible(wanted))
     if passed is not None:
-        query = query.where(v.passed == int(passed))
+        query = query.where(verdict.passed == int(passed))
     rows = (row._asdict() for row in connection.execute(query))
     return [{**row, "passed": bool(row["passed"])} for row in rows]
 
@@ -253,9 +265,9 @@ def check_judged_partition(connection: Connection, dataset: str, partition: str)
     HistoryError
         The message suggests the nearest name.
     """
-    v, p, of = s.verdict.c, s.partition.c, dataset_id(connection, dataset)
-    judged = sa.select(v.partition).where(v.dataset_id == of)
-    measured = sa.select(p.name).where(p.dataset_id == of)
+    verdict, of = s.verdict.c, dataset_id(connection, dataset)
+    judged = sa.select(verdict.partition).where(verdict.dataset_id == of)
+    measured = sa.select(s.partition.c.name).where(s.partition.c.dataset_id == of)
     there = set(connection.execute(sa.union(judged, measured)).scalars())
     if visible(partition) not in there:
         hint = did_you_mean(partition, filter(None, there))
@@ -272,8 +284,12 @@ def check_judged_name(connection: Connection, dataset: str, name: str) -> None:
     HistoryError
         The message suggests the nearest name.
     """
-    v = s.verdict.c
-    known = sa.select(v.name).where(v.dataset_id == dataset_id(connection, dataset)).distinct()
+    verdict = s.verdict.c
+    known = (
+        sa.select(verdict.name)
+        .where(verdict.dataset_id == dataset_id(connection, dataset))
+        .distinct()
+    )
     there = set(connection.execute(known).scalars())
     if there and visible(name) not in there:
         msg = f"nothing of {dataset!r} was judged as {name!r}{did_you_mean(name, there)}"
@@ -292,27 +308,40 @@ def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
         Ids; all datasets if not given. They are chosen before verdicts are ranked: a database ranks all
         that there are, whatever is asked of the ranked ones.
     """
-    v, p, pv, gone = s.verdict.c, s.partition.c, s.partition_version.c, s.absence.c
+    verdict, partition, partition_version, gone = (
+        s.verdict.c,
+        s.partition.c,
+        s.partition_version.c,
+        s.absence.c,
+    )
     content = sa.func.coalesce(
-        pv.fingerprint, sa.literal("version/1:") + sa.cast(pv.version, sa.Text)
+        partition_version.fingerprint,
+        sa.literal("version/1:") + sa.cast(partition_version.version, sa.Text),
     )
     place = sa.func.row_number().over(
-        partition_by=(v.dataset_id, v.name, v.partition_key), order_by=v.commit_id.desc()
+        partition_by=(verdict.dataset_id, verdict.name, verdict.partition_key),
+        order_by=verdict.commit_id.desc(),
     )
-    current = gone.partition_id.is_(None) & (content == v.fingerprint)
+    current = gone.partition_id.is_(None) & (content == verdict.fingerprint)
     ranked = (
-        sa.select(v.id, p.time, place.label("place"))
+        sa.select(verdict.id, partition.time, place.label("place"))
         .select_from(s.verdict)
-        .outerjoin(s.partition, (p.dataset_id == v.dataset_id) & (p.key == v.partition_key))
-        .outerjoin(s.partition_version, (pv.partition_id == p.id) & s.holds(s.partition_version))
-        .outerjoin(s.absence, (gone.partition_id == p.id) & s.holds(s.absence))
-        .where(pv.version.is_(None) | current)
+        .outerjoin(
+            s.partition,
+            (partition.dataset_id == verdict.dataset_id) & (partition.key == verdict.partition_key),
+        )
+        .outerjoin(
+            s.partition_version,
+            (partition_version.partition_id == partition.id) & s.holds(s.partition_version),
+        )
+        .outerjoin(s.absence, (gone.partition_id == partition.id) & s.holds(s.absence))
+        .where(partition_version.version.is_(None) | current)
     )
     if datasets is not None:
-        ranked = ranked.where(v.dataset_id.in_(datasets))
+        ranked = ranked.where(verdict.dataset_id.in_(datasets))
     best = ranked.subquery()
     # Results are long, and are not ranked.
-    query = sa.select(*s.verdict.c, best.c.time).join_from(s.verdict, best, best.c.id == v.id)
+    query = sa.select(*s.verdict.c, best.c.time).join_from(s.verdict, best, best.c.id == verdict.id)
     return query.where(best.c.place == 1).subquery()
 
 
@@ -418,9 +447,11 @@ def passing_checks(connection: Connection) -> dict[str, int]:
 
 def superseded(commit: int | None = None) -> sa.ColumnElement[bool]:
     """Return the condition that a newer verdict on the same case exists, now or as of a commit."""
-    v, n = s.verdict.c, s.verdict.alias("newer")
+    verdict, n = s.verdict.c, s.verdict.alias("newer")
     newer = sa.exists().where(
-        n.c.dataset_id == v.dataset_id, n.c.key == v.key, n.c.commit_id > v.commit_id
+        n.c.dataset_id == verdict.dataset_id,
+        n.c.key == verdict.key,
+        n.c.commit_id > verdict.commit_id,
     )
     if commit is not None:
         newer = newer.where(n.c.commit_id <= commit)
