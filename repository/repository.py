@@ -99,8 +99,9 @@ class Repository(Rendered):
         ``db`` in ``tidegauge.toml`` (here or in the user's configuration folder), else
         ``sqlite:///tidegauge.db``.
     artifacts : str or Path, optional
-        Folder for states too large for the database. Default for a SQLite file: ``file.db.artifacts``
-        beside it. PostgreSQL needs one to measure, to merge large states and for maintenance.
+        Folder for states too large for the database. Default for a SQLite file:
+        ``file.db.artifacts`` in the same folder. PostgreSQL needs one to measure, to merge large
+        states and for maintenance.
     read_only : bool
         Refuse all writes, for dashboards. The database itself enforces it.
     upgrade : bool
@@ -110,16 +111,16 @@ class Repository(Rendered):
     Raises
     ------
     NotOurDatabaseError, DatabaseVersionError, DatabaseAccessError
-        If the database is another program's, has a revision that cannot be used, or cannot be opened.
+        If the database belongs to another program, has an unusable revision, or cannot be opened.
 
     Notes
     -----
-    Filters by series, which many methods take by keyword; each narrows the result, None is any:
+    Many methods take these filters on series as keywords. Each narrows the result; None matches any:
 
     - name (str or sequence of str): metric names, or an analyzer's name for all metrics that it measures;
     - instance (str): the column, columns or rule;
     - analyzer (Analyzer or str): exactly this analyzer, with all its options;
-    - where (str): exactly this row filter; the empty text for metrics without one;
+    - where (str): exactly this row filter; an empty string for metrics without one;
     - segment (str): as in ``origin=EWR``.
 
     Filters by time:
@@ -127,7 +128,7 @@ class Repository(Rendered):
     - since, until (str, date or datetime): bounds on the partition's time, both inclusive; a date as
       ``until`` covers its whole day;
     - as_of (str, date, datetime or int): the history as it was known at a UTC moment, as for ``since``,
-      or after the run of an id; a date is its first moment.
+      or after the run with this id; a date means its first moment.
 
     Examples
     --------
@@ -280,8 +281,8 @@ class Repository(Rendered):
             measured_at and rows (of the newest partition), series; errors, warnings and infos (open incidents by
             severity); missing (partitions in open gaps, and overdue ones) and late; run_id, status and
             started_at of the last run; failed (analyzers that failed when last measured); failing
-            (verdicts of rules and checks by which the current data fails) and failing_known (those of past
-            partitions that earlier runs told, or whose time was labelled since).
+            (failed verdicts of rules and checks on the current data) and failing_known (failures of
+            past partitions that earlier runs reported, or that were labelled since).
 
         Raises
         ------
@@ -307,19 +308,20 @@ class Repository(Rendered):
         """Return all partitions in order of time, with missing and late ones.
 
         Missing partitions are those that the `MissingPartition` detector reports: gaps between two
-        partitions, and overdue ones after the last, where partitions of the same weekday or hour usually
-        exist; none before the eighth partition, none in the first week of parts of days, and none
-        without a grid of days, parts of days, weeks or months. Of a gap, or of overdue partitions, the
-        first 14 seasons are listed. Late partitions are those that `Late` reports with its own rule,
-        whatever monitors and labels say.
+        partitions, and overdue ones after the last, where partitions of the same weekday or hour
+        usually exist. Nothing is missing before the eighth partition, in the first week of tables
+        with several partitions a day, or without a grid of days, parts of days, weeks or months. At
+        most the first 14
+        seasons of a gap are listed. Late partitions are those that `Late` reports with its own
+        rule, regardless of monitors and labels.
 
         Parameters
         ----------
         dataset : str
         since, until
-            Return only partitions in this range; the whole history still determines what is usual.
+            Return only partitions in this range; the whole history still determines usual arrivals.
         as_of : str, date, datetime or int, optional
-            See the class notes; also what was overdue at that moment.
+            See the class notes; also determines which partitions were overdue then.
 
         Returns
         -------
@@ -342,7 +344,7 @@ class Repository(Rendered):
         ------
         UnknownDatasetError
         HistoryError
-            If a time cannot be parsed, or lies in a past that was cleaned away.
+            If a time cannot be parsed, or is before the history that cleaning has kept.
 
         Examples
         --------
@@ -387,9 +389,9 @@ class Repository(Rendered):
         tags : mapping, optional
             Only of runs that have at least these tags and values.
         window : str, optional
-            Roll-ups instead of partitions: ``7d``, ``month``, ``total``, ..., of those that the suite
-            names. Their ``partition`` is the window's start and end, their ``time`` that of the newest
-            partition in it, and they have no version.
+            Return roll-ups instead of partitions: ``7d``, ``month``, ``total`` or another window of
+            the suite. Their ``partition`` is the window's start and end, their ``time`` is the
+            newest partition's time, and they have no version.
         wide : bool
             Return one column for each series, for ``.plot()`` and the like.
         analyzer, where, segment, since, until, as_of
@@ -402,7 +404,8 @@ class Repository(Rendered):
             time, entity, name, instance, value, weight, status, error, version, run_id, analyzed_at,
             analyzer. ``value`` is NaN where the status is failed or empty. With ``wide`` the values
             alone, a row for each partition, indexed by time (by partition where one has no time, or
-            several have the same), and a column for each series: its name, and what tells it from the others of the frame.
+            several have the same), and a column for each series: its name, and the fields that
+            distinguish it from the other columns.
 
         Examples
         --------
@@ -417,17 +420,17 @@ class Repository(Rendered):
         from tidegauge.repository.rollups.stored_rollups import rollup_rows
         from tidegauge.repository.store.facts import read_facts
 
-        given: HistoryFilter = {"name": name, "instance": instance, **series}
-        with self._selected(dataset, given, tags) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters, tags) as (connection, query, as_of):
             if window is None:
-                found = read_facts(connection, dataset, query, as_of).frame()
-                return wide_frame(found) if wide else found
+                frame = read_facts(connection, dataset, query, as_of).frame()
+                return wide_frame(frame) if wide else frame
             if tags:
                 msg = "roll-ups are of no run: tags= does not go with window="
                 raise HistoryError(msg)
             rows = rollup_rows(connection, dataset, window, query, as_of)
-        found = frame_of(rows, METRIC_COLUMNS)
-        return wide_frame(found) if wide else found
+        frame = frame_of(rows, METRIC_COLUMNS)
+        return wide_frame(frame) if wide else frame
 
     @series_filter(NamedSeriesFilter)
     def value(
@@ -451,8 +454,8 @@ class Repository(Rendered):
         partition : str, optional
             As in ``ds=2013-02-08``; by default the newest in which the metric was measured.
         analyzer, where, segment, as_of
-            Filters; see the class notes. Series of whole partitions and without a filter are meant
-            where others have the same name, too.
+            Filters; see the class notes. If several series share the name, the series of whole
+            partitions without a filter is used.
 
         Returns
         -------
@@ -462,7 +465,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If no series, or no partition, is meant, or several series are; the message lists them.
+            If no series or partition matches, or several series do; the message lists them.
         UnknownDatasetError
 
         Examples
@@ -476,8 +479,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.series import read_value
 
-        given: SeriesFilter = {"name": name, "instance": instance, **series}
-        with self._selected(dataset, given) as (connection, query, _):
+        filters: SeriesFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, _):
             return read_value(connection, dataset, query, partition, as_of)
 
     def series(self, dataset: str) -> pd.DataFrame:
@@ -538,8 +541,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.store.facts import read_facts, read_newest
 
-        given: SeriesFilter = {"name": name, "instance": instance, **series}
-        with self._selected(dataset, given) as (connection, query, _):
+        filters: SeriesFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, _):
             if as_of is not None:
                 return read_facts(connection, dataset, query, as_of).newest().frame()
             return read_newest(connection, dataset, query).frame()
@@ -576,8 +579,9 @@ class Repository(Rendered):
             if self.database.is_shared:
                 yield from (facts.frame() for facts in pages)
                 return
-            held = list(pages)  # one connection: nothing else can be asked meanwhile
-        yield from (facts.frame() for facts in held)
+            # A database in memory has one connection, so read all pages before others need it.
+            stored_pages = list(pages)
+        yield from (facts.frame() for facts in stored_pages)
 
     @series_filter(HistoryFilter)
     def chart(
@@ -742,8 +746,8 @@ class Repository(Rendered):
         Returns
         -------
         int
-            How many values were new. A value that is stored already is not written again; another value is
-            a new version of the metric, and the old one stays.
+            Number of new values. A stored value is not written again. A different value is a new
+            version of the metric, and the old version is kept.
 
         Examples
         --------
@@ -760,15 +764,15 @@ class Repository(Rendered):
             write_record,
         )
 
-        many = hasattr(value, "items")  # a mapping, or a pandas Series
-        if many and (partition is not None or time is not None):
+        is_mapping = hasattr(value, "items")  # a mapping, or a pandas Series
+        if is_mapping and (partition is not None or time is not None):
             msg = "values by partition take no partition= and no time="
             raise HistoryError(msg)
-        values, known = values_by_partition_name(value, partition)
-        what = Recorded(name, instance=instance, entity=entity, scale=scale)
-        times = {} if many else {partition or "": moment_of(time, "time")}
+        values, partition_keys = values_by_partition_name(value, partition)
+        metric = Recorded(name, instance=instance, entity=entity, scale=scale)
+        times = {} if is_mapping else {partition or "": moment_of(time, "time")}
         weight = None if weight is None or isnan(weight) else float(weight)
-        record = Record(dataset, what, segment, values, times, weight, known)
+        record = Record(dataset, metric, segment, values, times, weight, partition_keys)
         return write_record(self.database, record)
 
     # states
@@ -855,9 +859,9 @@ class Repository(Rendered):
         """
         from tidegauge.repository.store.windows import WINDOW_COLUMNS, WindowScheme, window_rows
 
-        asked = as_analyzer(analyzer)
+        parsed = as_analyzer(analyzer)
         with self.database.read() as connection:
-            require_measured(connection, dataset, asked)
+            require_measured(connection, dataset, parsed)
         states = self.window_states(
             dataset,
             since=since,
@@ -867,9 +871,9 @@ class Repository(Rendered):
             allow_missing=allow_missing,
         )
         if every is None:
-            return asked.load_state_and_compute_metric(states)
+            return parsed.load_state_and_compute_metric(states)
         return frame_of(
-            window_rows(states, asked, WindowScheme.from_interval(every)), WINDOW_COLUMNS
+            window_rows(states, parsed, WindowScheme.from_interval(every)), WINDOW_COLUMNS
         )
 
     def window_states(
@@ -966,7 +970,7 @@ class Repository(Rendered):
         Returns
         -------
         int
-            How many metrics were written.
+            Number of metrics written.
 
         Examples
         --------
@@ -993,24 +997,25 @@ class Repository(Rendered):
         dry_run: bool = False,
         vacuum: bool = False,
     ) -> Cleaned:
-        """Delete what is past its retention, and files that nothing refers to.
+        """Delete data past its retention, and files that nothing refers to.
 
         Parameters
         ----------
         versions : str, timedelta or datetime, optional
             Delete versions superseded longer ago than this (``90d``, ``12w``, ``6mo``, ``2y``) or before
-            this moment, with all that belongs to them, and verdicts. Views ``as_of`` earlier moments are
-            refused from then on. Data of unresolved anomalies stays.
+            this moment, with all their data, and verdicts. Later, views ``as_of`` earlier moments
+            are refused. Data of unresolved anomalies stays.
         states : str, timedelta or datetime, optional
-            Delete states of partitions older than this. They are added to the total before, so the total
-            goes on; what windows still need stays. Metrics stay.
+            Delete states of partitions older than this. They are added to the total first, so the
+            total continues. States that windows still need stay, and so do metrics.
         runs : str, timedelta or datetime, optional
             Delete runs that ended longer ago than this and left nothing behind.
         dry_run : bool
             Only count.
         vacuum : bool
-            Also make a SQLite file smaller, by writing it anew without its free pages; needs as much free
-            space again. Without, they are used by what is written later. PostgreSQL vacuums by itself.
+            Also shrink a SQLite file by rewriting it without its free pages, which needs as much
+            free disk space again. Otherwise, later writes reuse the free pages. PostgreSQL vacuums
+            by itself.
 
         Examples
         --------
@@ -1045,8 +1050,8 @@ class Repository(Rendered):
     ) -> None:
         """Retire a dataset whose table is no longer measured.
 
-        Its history stays readable. It is left out of `overview`, `tables`, reports, notifications and
-        the detection in all datasets, its incidents are no longer open, and a run on it raises a
+        Its history stays readable. `overview`, `tables`, reports, notifications and detection in
+        all datasets skip it, its incidents are closed, and a run on it raises a
         `RetiredDatasetError`. `revive` brings it back as it was.
 
         Parameters
@@ -1055,7 +1060,7 @@ class Repository(Rendered):
         note : str, optional
             Why.
         by : str, optional
-            Who says so.
+            The author.
         dry_run : bool
             Only check that there is such a dataset.
 
@@ -1126,10 +1131,10 @@ class Repository(Rendered):
         """
         from tidegauge.repository.maintenance.dropping import rename
 
-        with self._held(dataset, dry_run=dry_run), self._held(name, dry_run=dry_run):
+        with self._hold_lease(dataset, dry_run=dry_run), self._hold_lease(name, dry_run=dry_run):
             rename(self.database, dataset, name, dry_run=dry_run)
 
-    def _held(self, dataset: str, *, dry_run: bool) -> AbstractContextManager[Any]:
+    def _hold_lease(self, dataset: str, *, dry_run: bool) -> AbstractContextManager[Any]:
         """Hold the lease of a dataset, without waiting for it; a dry run writes none."""
         return nullcontext() if dry_run else self.store.hold(dataset, 0)
 
@@ -1145,9 +1150,9 @@ class Repository(Rendered):
     ) -> Dropped:
         """Drop a dataset, or one partition, series or a generation of it, in all versions and for good.
 
-        Totals, windows, scores and incidents are computed anew from what is left. A partition whose
-        files are still in the table, and an analyzer that its suite still names, are measured again by
-        the next run; a segment is measured again in new and changed partitions only.
+        Totals, windows, scores and incidents are recomputed from the remaining data. The next run
+        measures a partition again if its files are still in the table, and an analyzer if the suite
+        still names it. A segment is measured again only in new and changed partitions.
 
         Parameters
         ----------
@@ -1157,8 +1162,8 @@ class Repository(Rendered):
         analyzer : Analyzer or str, optional
             All series of an analyzer, in all segments: ``Histogram('k')``.
         segment : str, optional
-            Only the analyzer's series of this segment, such as ``country=US``; an empty text for those
-            of all rows.
+            Only the analyzer's series of this segment, such as ``country=US``; an empty string for
+            the series of all rows.
         generation : str, optional
             Only the analyzer's metrics and states of this generation, such as ``k is a text``; see
             `generations`.
@@ -1172,7 +1177,7 @@ class Repository(Rendered):
         Raises
         ------
         UnknownDatasetError, HistoryError
-            If there is nothing of this name.
+            If the dataset has nothing with this name.
         LeaseError
             If a run measures the dataset.
 
@@ -1189,14 +1194,16 @@ class Repository(Rendered):
 
         if not dry_run:
             self.artifacts.require_folder()
-        named = analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
-        with self._held(dataset, dry_run=dry_run):
+        analyzer_text = (
+            analyzer if analyzer is None or isinstance(analyzer, str) else repr(analyzer)
+        )
+        with self._hold_lease(dataset, dry_run=dry_run):
             return drop(
                 self.database,
                 self.artifacts,
                 dataset,
                 partition=partition,
-                analyzer=named,
+                analyzer=analyzer_text,
                 segment=segment,
                 generation=generation,
                 dry_run=dry_run,
@@ -1205,8 +1212,8 @@ class Repository(Rendered):
     def forget(self, values: str | Sequence[str], *, dry_run: bool = False) -> Forgotten:
         """Replace values of the data by tokens in states, names of series and messages.
 
-        Counts and shares stay what they are. Delete the values from the table first: partitions that
-        still hold them bring them back when they are measured again.
+        Counts and shares do not change. Delete the values from the table first: partitions that
+        still contain them bring them back when they are measured again.
 
         Parameters
         ----------
@@ -1218,8 +1225,8 @@ class Repository(Rendered):
         Returns
         -------
         Forgotten
-            What was changed, and the places that cannot be: names of partitions and segments,
-            filters, and sketches that may hold a number.
+            Counts of the changes, and the places that cannot be changed: names of partitions and
+            segments, filters, and sketches that may hold a number.
 
         Raises
         ------
@@ -1239,10 +1246,10 @@ class Repository(Rendered):
         """
         from tidegauge.repository.maintenance.forgetting import forget
 
-        some = [values] if isinstance(values, str) else list(values)
+        strings = [values] if isinstance(values, str) else list(values)
         if not dry_run:
             self.artifacts.require_folder()
-        return forget(self.database, self.artifacts, some, dry_run=dry_run)
+        return forget(self.database, self.artifacts, strings, dry_run=dry_run)
 
     # distributions
 
@@ -1274,7 +1281,7 @@ class Repository(Rendered):
         segment, as_of
             As for `merge`.
         where : str, optional
-            Exactly this filter; default: what was measured without one.
+            Exactly this filter (default: metrics without a filter).
         kind : str, optional
             ``categorical`` to compare numbers as categories; frequencies must be stored.
         record : bool
@@ -1291,8 +1298,8 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If nothing suitable is stored (the message says what to add), or not for all partitions; or if
-            there is no such partition.
+            If a partition does not exist or has no suitable state; the message names the analyzer
+            to add.
 
         Examples
         --------
@@ -1307,10 +1314,10 @@ class Repository(Rendered):
         from tidegauge.repository.distributions.drift import drift
         from tidegauge.repository.distributions.stored import StoredColumn
 
-        of = StoredColumn(
+        stored_column = StoredColumn(
             self.database, self.artifacts, dataset, column, segment, where, as_of, kind
         )
-        return drift(of, baseline, current, record=record)
+        return drift(stored_column, baseline, current, record=record)
 
     def drifts(
         self,
@@ -1372,11 +1379,11 @@ class Repository(Rendered):
         from tidegauge.repository.distributions.drift import drifts
         from tidegauge.repository.distributions.stored import StoredColumn
 
-        of = StoredColumn(
+        stored_column = StoredColumn(
             self.database, self.artifacts, dataset, column, segment, where, as_of, kind
         )
         window = Window.between(since, until)
-        return drifts(of, baseline, window, at_least=at_least, record=record)
+        return drifts(stored_column, baseline, window, at_least=at_least, record=record)
 
     @series_filter(SeriesFilter)
     def compare(
@@ -1390,16 +1397,18 @@ class Repository(Rendered):
     ) -> pd.DataFrame:
         """Compare two runs, partitions or windows series by series, the most surprising change first.
 
-        The value of a side is that of its partition; of several partitions the median of their finite
-        values. Two runs that measured some of the same partitions (a restatement) are compared on these
+        The value of a side is its partition's value, or the median of the finite values of several
+        partitions. Two runs that measured some of the same partitions (a restatement) are compared
+        on these
         alone, partition by partition.
 
         Parameters
         ----------
         dataset : str
         baseline, current : int, str or pair
-            Both of one kind: ids of runs, which stand for the partitions that they measured, with the values
-            as they left them; names of partitions; or windows ``(since, until)`` on the partitions' time,
+            Two sides of the same kind. Ids of runs select the partitions that they measured, with
+            the values right after the run. The alternatives are names of partitions, or windows
+            ``(since, until)`` on the partitions' time,
             both inclusive, each may be None.
         as_of : str, date, datetime or int, optional
             See the class notes. What a run measured later is left out.
@@ -1412,7 +1421,7 @@ class Repository(Rendered):
             One row for each series that one of the sides has, with the columns
 
             - segment, name, instance, analyzer;
-            - baseline, current: NaN where there is no value; a single partition's may be infinite;
+            - baseline, current: NaN without a value; a single partition's value may be infinite;
             - change: their difference in the metric's unit, of two measurements of the same partitions the
               median of the differences; 0 if it is only rounding, NaN unless both are finite;
             - relative: change as a share of the baseline's size; NaN if that is 0;
@@ -1421,14 +1430,15 @@ class Repository(Rendered):
               distance from the median of the usual differences between two such sides, divided by their
               spread: 1.4826 times the median distance from it or, if that is more, the 90th percentile of
               the distances divided by 1.645; never less than a floor by kind of metric. The usual differences
-              are those that the sides show when both are moved along the history, as far from each other as
-              they are, to where they touch no partition of their own; where that gives fewer than 6, those of
-              neighbouring partitions, scaled by how many values the medians are of. For measurements of the
-              same partitions it is always the latter. 300 for a constant series that changed; 0 for equal
+              are those that the sides show when both are moved along the history, at the same
+              distance, to positions that share no partition with them. If there are fewer than 6,
+              differences between neighbouring partitions are used, scaled by the number of values
+              behind the medians. For measurements of the same partitions, neighbouring partitions
+              are always used. 300 for a constant series that changed; 0 for equal
               sides; NaN if fewer than 6 differences are known, or there is none to judge;
             - unusual: whether the surprise is above 4;
             - anomaly: whether an anomaly is stored in the current partition; False of runs and windows.
-              The difference may be usual all the same, such as that of two holidays;
+              The difference can still be usual, such as between two holidays;
             - baseline_partitions, current_partitions: how many of them the series was measured in;
             - status: ``both``; ``only baseline`` or ``only current`` if the other side was not measured; else
               what the current side is in place of a finite number (``failed``, ``empty``, ``NaN``,
@@ -1440,7 +1450,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If the sides are of different kinds, or there is no such run, partition, or nothing in a window.
+            If the sides are of different kinds, a run or partition does not exist, or a window is empty.
         UnknownDatasetError
 
         Examples
@@ -1491,7 +1501,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If no series matches, or more than eight do; the message says how many and how to narrow it.
+            If no series matches, or more than eight do; the message gives the number and how to narrow it.
         UnknownDatasetError
 
         Examples
@@ -1506,8 +1516,8 @@ class Repository(Rendered):
         """
         from tidegauge.repository.history.series import read_plot
 
-        given: HistoryFilter = {"name": name, "instance": instance, **series}
-        with self._selected(dataset, given) as (connection, query, as_of):
+        filters: HistoryFilter = {"name": name, "instance": instance, **series}
+        with self._selected(dataset, filters) as (connection, query, as_of):
             return read_plot(connection, dataset, query, as_of)
 
     def _selected(
@@ -1537,11 +1547,11 @@ class Repository(Rendered):
         Parameters
         ----------
         dataset : str, optional
-            Default: one after the other, all.
+            Default: all datasets, one after the other.
         monitors : Monitor, Detector, str, or sequence of these, optional
-            Which detector watches which series; a detector or its text alone watches all. Default: those
-            of the dataset's last suite, and the seasonal detector on everything if it has none. Of those
-            that watch no series a `RepositoryWarning` tells.
+            Which detector watches which series; a detector alone watches all series. Default: the
+            monitors of the dataset's last suite, or the seasonal detector on all series. A
+            `RepositoryWarning` names monitors that match no series.
         since, until
             Only points in this window can become anomalies; all earlier ones still train detectors.
         replay : bool
@@ -1556,7 +1566,7 @@ class Repository(Rendered):
         ------
         UnknownDatasetError
         HistoryError
-            If some of all datasets cannot be scored; the others are.
+            If some datasets cannot be scored; all others are scored first.
 
         Examples
         --------
@@ -1579,10 +1589,10 @@ class Repository(Rendered):
             )
         else:
             idle = detect(self.database, self.artifacts, dataset, watching, window, replay=replay)
-        for one in idle:
+        for monitor in idle:
             where = "no dataset has a" if dataset is None else f"{dataset!r} has no"
-            text = f"{where} series of {dict(one.series)}, so that {one.detector!r} watches nothing"
-            warnings.warn(text, RepositoryWarning, stacklevel=2)
+            message = f"{where} series of {dict(monitor.series)}, so that {monitor.detector!r} watches nothing"
+            warnings.warn(message, RepositoryWarning, stacklevel=2)
         return self.anomalies(dataset, since=since, until=until)
 
     @series_filter(HistoryFilter)
@@ -1603,9 +1613,9 @@ class Repository(Rendered):
         status : str, optional
             ``open`` for unresolved ones.
         incident : int, optional
-            Only those of this incident.
+            Only anomalies of this incident.
         name, instance, analyzer, where, segment, since, until, as_of
-            Filters; see the class notes. ``as_of`` goes by labels, too.
+            Filters; see the class notes. ``as_of`` also applies to labels.
 
         Returns
         -------
@@ -1666,7 +1676,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If ``every`` is no window.
+            If ``every`` is not a window.
 
         Examples
         --------
@@ -1735,7 +1745,7 @@ class Repository(Rendered):
         ----------
         dataset : str
         detectors : Detector, Monitor, str, or sequence of these
-            A text is a detector's, as in ``OnlineNormal(2, 2)``.
+            A string is parsed as a detector, as in ``OnlineNormal(2, 2)``.
         since, until
             Only points in this window count; all earlier ones still train.
         rule : DecisionRule or str, optional
@@ -1754,8 +1764,8 @@ class Repository(Rendered):
             range), false (anomalies on points labelled ``expected`` or ``ignore``), false_share (of the
             labelled anomalies), precision (share of real ones among the labelled incidents), recall (found
             by found and missed), seconds, per_month (incidents in thirty days; NaN where partitions have
-            no times). The shares are NaN where there are no labels. What a detector of whole partitions
-            finds is judged by the partition.
+            no times). The shares are NaN without labels. Anomalies of a detector of whole
+            partitions are judged by their partition.
 
             With ``details``: one row for each anomaly, by detector and in order of time, with the columns
             detector, rule, segment, partition, time, name, instance, analyzer, value, expected, lower,
@@ -1765,9 +1775,9 @@ class Repository(Rendered):
         Raises
         ------
         UnknownNameError
-            If there is no such detector or rule, with the nearest that there is.
+            If the detector or rule is unknown; the message suggests the nearest name.
         SuiteError
-            If there is nothing to try, or something that is no detector.
+            If no detector is given, or an argument is not a detector.
         UnknownDatasetError
 
         Examples
@@ -1792,8 +1802,8 @@ class Repository(Rendered):
             past = BacktestHistory.read(connection, dataset, query)
         replays = [backtest.BacktestResult.from_history(past, monitor) for monitor in monitors]
         if details:
-            found = [row for replay in replays for row in replay.details(past)]
-            return frame_of(found, BacktestDetailRow)
+            rows = [row for replay in replays for row in replay.details(past)]
+            return frame_of(rows, BacktestDetailRow)
         return frame_of([replay.row(past) for replay in replays], BacktestRow)
 
     @series_filter(SeriesFilter)
@@ -1806,11 +1816,11 @@ class Repository(Rendered):
         until: Moment = None,
         **series: Unpack[SeriesFilter],
     ) -> pd.DataFrame:
-        """Compare sensitivities by what people said of incidents, and suggest one. Stores nothing.
+        """Compare sensitivities by the labels on incidents, and suggest one. Stores nothing.
 
-        Each is backtested. That with the highest F1 of the labelled incidents is suggested, and `normal`
-        while fewer than five labels tell anything. Incidents that nobody labelled count for no one:
-        label those that were missed, too (`label_range`).
+        Each sensitivity is backtested. The suggestion is the sensitivity with the highest F1 over
+        the labelled incidents, or `normal` if there are fewer than five relevant labels. Unlabelled
+        incidents do not count, so also label missed incidents (`label_range`).
 
         Parameters
         ----------
@@ -1865,11 +1875,11 @@ class Repository(Rendered):
         detector: Detector | str = "Seasonal()",
         **series: Unpack[SeriesFilter],
     ) -> pd.DataFrame:
-        """Return what `Seasonal` has learned of hours, weekdays, days of the month and months, in words.
+        """Return the seasons that `Seasonal` has learned, in words: hours, weekdays, days of the month, months.
 
-        Differences are to the usual hour, weekday or month of the series: in per cent or as a multiple
-        for counts and positive numbers, in percentage points for shares. What is smaller than the
-        series' noise is not told.
+        Differences are relative to the usual hour, weekday or month of the series: a percentage or
+        a multiple for counts and positive numbers, percentage points for shares. Effects below the
+        series' noise are left out.
 
         Parameters
         ----------
@@ -1909,10 +1919,10 @@ class Repository(Rendered):
             seasonal_of,
         )
 
-        of = seasonal_of(detector)
+        seasonal = seasonal_of(detector)
         with self._selected(dataset, series) as (connection, query, _):
             past = BacktestHistory.read(connection, dataset, query)
-        return frame_of(season_rows(past, of), SEASON_COLUMNS)
+        return frame_of(season_rows(past, seasonal), SEASON_COLUMNS)
 
     def incidents(
         self,
@@ -2008,8 +2018,8 @@ class Repository(Rendered):
             With ``moves``: metrics broken down into parts, which are segments, filters such as
             ``origin = 'EWR'`` and, for ``Size``, the bins of histograms; and ``companions``: series that
             moved along. Both are empty where nothing is known. ``frame()`` has a row for each part, and
-            ``str()`` is a text. The expected value is that of the anomaly's detector, else the median of
-            the last eight values of the same weekday (and hour).
+            ``str()`` is a summary. The expected value comes from the anomaly's detector; otherwise it
+            is the median of the last eight values of the same weekday (and hour).
 
         Raises
         ------
@@ -2037,8 +2047,8 @@ class Repository(Rendered):
     def scores(self, dataset: str, **series: Unpack[HistoryFilter]) -> pd.DataFrame:
         """Return the detectors' scores of all points, anomalies or not.
 
-        Detectors of whole partitions score series that have no metrics. These are returned where they are
-        asked for: ``name="MissingPartition"``.
+        Detectors of whole partitions score series without metrics. Request these by name:
+        ``name="MissingPartition"``.
 
         Parameters
         ----------
@@ -2089,20 +2099,21 @@ class Repository(Rendered):
         id : int
             Of an anomaly or an incident; they share one sequence.
         label : str
-            The last of ``acknowledged``, ``expected``, ``resolved`` and ``reopened`` gives the status.
-            ``bad``, ``ignore`` and ``rebaseline``, as ``expected``, tell detectors what not to learn
-            from. Without effect on either: ``comment`` (the note), ``assigned`` (the note is the
+            The last of ``acknowledged``, ``expected``, ``resolved`` and ``reopened`` sets the
+            status. ``expected``, ``bad``, ``ignore`` and ``rebaseline`` exclude points from
+            training. Labels without either effect: ``comment`` (the note), ``assigned`` (the note
+            is the
             assignee; without a note, nobody) and ``snoozed`` (until a time).
         note, by : str, optional
             The reason, and the author.
         seen : int, optional
-            The ``revision`` that `incident` gave: nothing is written if a newer label was added meanwhile
-            to the incident or one of its anomalies, by people or by tidegauge itself. For an anomaly that
-            is in no incident it is the anomaly's own last label that counts. 0 means: no label yet. If not
-            given, the label is written in any case.
+            The ``revision`` that `incident` returned. The label is not written if a person or
+            tidegauge has since added one to the incident or its anomalies. For an anomaly outside
+            any incident, its own labels count. 0 means no label yet. If not given, the label is
+            always written.
         until : str, date or datetime, optional
-            The end of ``snoozed``; required for it, and refused for all others. A text or date is in UTC
-            unless it names a zone; a datetime names one.
+            The end of ``snoozed``, required for this label and refused for all others. A string or
+            date is in UTC unless it has a zone; a datetime must have one.
 
         Raises
         ------
@@ -2227,9 +2238,9 @@ class Repository(Rendered):
     ) -> int:
         """Store the verdict of rules on data, so that the same data is not judged again.
 
-        A verdict on the same (name, specification, fingerprint and partition) supersedes the last one, which
-        stays visible ``as_of`` then. An equal one is not written, unless the check has said something else of
-        the partition since.
+        A verdict on the same name, specification, fingerprint and partition supersedes the previous
+        one, which stays visible ``as_of`` earlier moments. An equal verdict is not written again,
+        unless the check has a different, later verdict on the partition.
 
         Parameters
         ----------
@@ -2252,13 +2263,13 @@ class Repository(Rendered):
         Returns
         -------
         int
-            The verdict's id; that of the old one if it is equal.
+            The verdict's id; the stored verdict's id if it is equal.
 
         Raises
         ------
         HistoryError
-            If name, specification or fingerprint is empty, the result is not JSON, or there is no such
-            run of the dataset.
+            If name, specification or fingerprint is empty, the result is not JSON, or the dataset
+            does not have this run.
         ReadOnlyError
 
         Examples
@@ -2327,7 +2338,7 @@ class Repository(Rendered):
         ----------
         dataset : str
         name : str, optional
-            Only those of this check.
+            Only verdicts of this check.
         partition : str, optional
             Only those on this partition; empty for those on the whole dataset.
         passed : bool, optional
@@ -2367,7 +2378,7 @@ class Repository(Rendered):
         )
 
         with self.database.read() as connection:
-            if partition:  # the empty one is the whole dataset
+            if partition:  # an empty string is the whole dataset
                 check_judged_partition(connection, dataset, partition)
             if name is not None:
                 check_judged_name(connection, dataset, name)
@@ -2376,11 +2387,11 @@ class Repository(Rendered):
 
 
 @overload
-def as_repository(given: Repository | str | Path) -> Repository: ...
+def as_repository(repository: Repository | str | Path) -> Repository: ...
 @overload
-def as_repository(given: Repository | str | Path | None) -> Repository | None: ...
-def as_repository(given: Repository | str | Path | None) -> Repository | None:
-    """Return a repository as it is; open one that is given by its URL, or by the path of a SQLite file.
+def as_repository(repository: Repository | str | Path | None) -> Repository | None: ...
+def as_repository(repository: Repository | str | Path | None) -> Repository | None:
+    """Return a repository unchanged; open a URL or the path of a SQLite file.
 
     Examples
     --------
@@ -2388,4 +2399,8 @@ def as_repository(given: Repository | str | Path | None) -> Repository | None:
     ...     as_repository(repository) is repository
     True
     """
-    return given if given is None or isinstance(given, Repository) else Repository(given)
+    return (
+        repository
+        if repository is None or isinstance(repository, Repository)
+        else Repository(repository)
+    )

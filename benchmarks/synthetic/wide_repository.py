@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.metric import Failure, Metric, Success
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, Measurement, RunSpec, RunStatus
 from tidegauge.repository.store import schema
-from tidegauge.repository.store.scorebook import BLOCK
+from tidegauge.repository.store.scorebook import BLOCK_SERIES
 
 FIRST = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
 DATASETS = ("orders", "payments", "customers", "shipments", "events")
@@ -85,7 +85,9 @@ def copy(repo: tg.Repository, datasets: Sequence[str]) -> None:
     with repo.database.engine.begin() as connection:
         newest = (sa.select(sa.func.max(schema.metadata.tables[name].c.id)) for name in _COPIED)
         most = max(connection.execute(one).scalar() or 0 for one in newest)
-        step = BLOCK * (most // BLOCK + 1)  # scores of 256 ids in a row lie in one block
+        step = BLOCK_SERIES * (
+            most // BLOCK_SERIES + 1
+        )  # scores of 256 ids in a row lie in one block
         for first in range(MEASURED, len(datasets), MEASURED):
             shift = step * (first // MEASURED)
             names = dict(zip(datasets, datasets[first : first + MEASURED], strict=False))
@@ -107,5 +109,5 @@ def _shifted(column: sa.Column[Any], shift: int, names: Mapping[str, str]) -> An
     if _is_own(column):
         return column + shift
     if column.name == "block":
-        return column + shift // BLOCK
+        return column + shift // BLOCK_SERIES
     return sa.case(names, value=column) if column is schema.dataset.c.name else column

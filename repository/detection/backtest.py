@@ -42,7 +42,7 @@ from tidegauge.repository.incidents.feedback import (
     share,
 )
 from tidegauge.repository.incidents.grouping import group_anomalies
-from tidegauge.repository.rollups.compute import within as is_within
+from tidegauge.repository.rollups.compute import is_in_segment
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.facts import Facts, read_facts
 from tidegauge.repository.store.frames import columns, columns_of
@@ -426,7 +426,7 @@ def season_rows(past: BacktestHistory, detector: Seasonal) -> list[dict[str, Any
     for within, places in group_by_segment(past.facts.partitions).items():
         one = matrix(past.facts, places, detector.reads, detector.least, past.teaching)
         for row, seasons in zip(one.series, learned_seasons(one.history, detector), strict=True):
-            nested = is_within(row["segment"], within)
+            nested = is_in_segment(row["segment"], within)
             segment = row["segment"] if nested else f"{within}/{row['segment']}".rstrip("/")
             told = (segment, row["name"], row["instance"], row["analyzer"], seasons)
             found.append(dict(zip(SEASON_COLUMNS, told, strict=True)))

@@ -148,7 +148,7 @@ def mark(
 ) -> NDArray[np.bool_]:
     """Return a mask of the points of some series and partitions that a label covers."""
     if one.points is None:
-        rows = np.array([one.speaks_of(row) for row in series], dtype=bool)
+        rows = np.array([one.applies_to(row) for row in series], dtype=bool)
         columns = np.array([one.covers(row) for row in partitions], dtype=bool)
         both: NDArray[np.bool_] = rows[:, None] & columns[None, :]
         return both

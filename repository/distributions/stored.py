@@ -35,7 +35,7 @@ from tidegauge.analyzers.measures.quantiles import (
 )
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES, TOP
+from tidegauge.repository.store.consistency_series import PREFIX, QUANTILES, TOP_SUFFIX
 from tidegauge.repository.store.database import Database
 from tidegauge.repository.store.queries import AsOf, StoredState, Window, dataset_id, stored_states
 from tidegauge.repository.store.stored_states import Artifacts
@@ -323,7 +323,7 @@ class StoredColumn:
 
     def _of_feature(self, connection: Connection) -> list[tuple[int, str]]:
         """Return the sizes and texts of analyzers of a compared feature; largest sketches first."""
-        named = (f"{PREFIX}{self.of}-{QUANTILES[0]}", f"{PREFIX}{self.of}{TOP}")
+        named = (f"{PREFIX}{self.of}-{QUANTILES[0]}", f"{PREFIX}{self.of}{TOP_SUFFIX}")
         a, e, canonical = s.analyzer.c, s.series.c, s.statistic.c.canonical
         query = (
             sa.select(canonical, sa.func.min(a.text))

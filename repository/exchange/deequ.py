@@ -1,7 +1,8 @@
 """Import from Deequ and PyDeequ: the JSON file of ``FileSystemMetricsRepository``.
 
-Every result becomes the partition of its date, every metric that of the corresponding analyzer, if
-there is one. The file has no states, so imported metrics can be compared and monitored but not
+Every result becomes the partition of its date, and every metric a metric of the corresponding
+analyzer, if there is one. The file has no states, so imported metrics can be compared and monitored
+but not
 merged. Deequ does not write the filter of some analyzers; two entries that differ only by it are
 ambiguous and are left out.
 """
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 KEY = "dataset_date"
 """The partition column for Deequ's ``dataSetDate``."""
 
-_RENAMED = {
+_OPTION_NAMES = {
     "firstColumn": "first",
     "secondColumn": "second",
     "relativeError": "relative_error",
@@ -49,10 +50,10 @@ _RENAMED = {
     "sketchSize": "sketch_size",
     "numberOfBuckets": "number_of_buckets",
 }
-_FROM = re.compile(r"\bFROM\s+([^\W\d]\w*)\b(?!\.)", re.IGNORECASE)
-"""The view that a query reads first: in Deequ that of the data."""
-_NULLS = {"Ignore": "ignore", "EmptyString": "empty", "Fail": "fail"}
-_SECONDS_BEFORE = 100_000_000_000  # in milliseconds that is 1973, in seconds the year 5138
+_FIRST_VIEW = re.compile(r"\bFROM\s+([^\W\d]\w*)\b(?!\.)", re.IGNORECASE)
+"""The first view that a query reads: in Deequ, the view of the data."""
+_NULL_BEHAVIORS = {"Ignore": "ignore", "EmptyString": "empty", "Fail": "fail"}
+_MIN_MILLISECONDS = 100_000_000_000  # in milliseconds that is 1973, in seconds the year 5138
 _NO_STATE = Failure(MetricRuntimeError("imported from Deequ, which keeps no states"))
 
 
@@ -99,12 +100,12 @@ def import_deequ(
     dataset : str
         The dataset that the history is added to. Importing the same file again writes nothing.
     by : sequence of str
-        Tags that distinguish results of one date; each of their values is a segment. All others
+        Tags that distinguish results of one date; each of their values is a segment. All other tags
         become tags of the run.
     key : str or sequence of str
         The partition columns for Deequ's ``dataSetDate``.
     format : str, optional
-        How they write it in UTC, as for `strftime`; the columns' values are separated by one space:
+        Format of the date in UTC, as for `strftime`; the columns' values are separated by one space:
         ``key=["ds", "hr"], format="%Y-%m-%d %H"``. Default: ``2026-01-31T00:00:00.000Z``.
 
     Raises
@@ -116,25 +117,25 @@ def import_deequ(
     keys = (key,) if isinstance(key, str) else tuple(key)
     dates = _Dates(keys, format)
     results = [_Result(entry, tuple(by), dates) for entry in _read(Path(file))]
-    seen: dict[str, _Result] = {}
+    result_by_partition: dict[str, _Result] = {}
     for result in results:
-        before = seen.setdefault(result.partition.name, result)
-        if before is not result:
-            tags = sorted(k for k in result.tags if result.tags[k] != before.tags.get(k))
+        first = result_by_partition.setdefault(result.partition.name, result)
+        if first is not result:
+            tags = sorted(k for k in result.tags if result.tags[k] != first.tags.get(k))
             hint = f"; name the tags that do: {', '.join(tags)}" if tags else ""
-            if result.time != before.time:
-                hint = f"; {before.time} is the same by format={format!r}"
-            msg = f"{file} has two results of {result.time} that nothing tells apart{hint}"
+            if result.time != first.time:
+                hint = f"; {first.time} is the same by format={format!r}"
+            msg = f"{file} has two results of {result.time} that no tag in by= distinguishes{hint}"
             raise SourceError(msg)
     skipped: list[str] = []
     spec = RunSpec(dataset, None, (*keys, *by), selection=f"import of {Path(file).name}")
     new = metrics = 0
-    for shared, some in _by_tags(results):
+    for shared, group in _by_tags(results):
         with recording(repository.store, replace(spec, tags=dict(shared))) as run:
-            found = [result.measured(skipped) for result in some]
-            decisions = run.commit(found)
+            partitions = [result.measured(skipped) for result in group]
+            decisions = run.commit(partitions)
         new += sum(decision.change is not Change.UNCHANGED for decision in decisions)
-        metrics += sum(len(measured.measurements) for measured in found)
+        metrics += sum(len(measured.measurements) for measured in partitions)
     return Imported(dataset, len(results), metrics, new, tuple(dict.fromkeys(skipped)))
 
 
@@ -199,18 +200,18 @@ class _Dates:
             text = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         else:
             text = time.strftime(self.format)
-        found = tuple(text.split(" "))
-        if len(found) != len(self.keys) or not all(found):
+        values = tuple(text.split(" "))
+        if len(values) != len(self.keys) or not all(values):
             msg = (
                 f"format={self.format!r} writes {time} as {text!r}: a value for each of"
                 f" {', '.join(self.keys)}, separated by one space, is needed"
             )
             raise SourceError(msg)
-        return found
+        return values
 
 
 _OTHER_FORMS = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""Errors of reading what is unlike Deequ's."""
+"""Errors raised by entries that do not have Deequ's format."""
 
 
 class _Result:
@@ -220,10 +221,10 @@ class _Result:
         key = entry["resultKey"]
         date = key["dataSetDate"]
         try:
-            seconds = date if abs(date) < _SECONDS_BEFORE else date / 1000
+            seconds = date if abs(date) < _MIN_MILLISECONDS else date / 1000
             self.time = datetime.fromtimestamp(seconds, UTC)
         except (OverflowError, ValueError, OSError) as error:
-            msg = f"dataSetDate {date} is no time: neither seconds nor milliseconds since 1970"
+            msg = f"dataSetDate {date} is not a time in seconds or milliseconds since 1970"
             raise SourceError(msg) from error
         tags = {str(k): str(v) for k, v in (key.get("tags") or {}).items()}
         values = tuple(tags.get(name, NULL) for name in by)
@@ -233,8 +234,8 @@ class _Result:
         self.entries = entry["analyzerContext"]["metricMap"]
 
     def measured(self, skipped: list[str]) -> MeasuredPartition:
-        """Return it as a measured partition; append the metrics left out to ``skipped``."""
-        found: dict[str, Measurement | None] = {}
+        """Return the entry as a measured partition; append the omitted metrics to ``skipped``."""
+        measurement_by_key: dict[str, Measurement | None] = {}
         rows = 0
         for entry in self.entries:
             name = str(entry["analyzer"].get("analyzerName"))
@@ -248,14 +249,16 @@ class _Result:
                 skipped.append(f"{name}: {reason}")
                 continue
             key = key_of(analyzer.canonical())
-            if key in found:
-                found[key] = None
+            if key in measurement_by_key:
+                measurement_by_key[key] = None
                 skipped.append(f"{analyzer!r}: ambiguous duplicate; Deequ did not write the filter")
                 continue
-            found[key] = Measurement(analyzer, _NO_STATE, metric)
+            measurement_by_key[key] = Measurement(analyzer, _NO_STATE, metric)
             if name == "Size" and analyzer.where is None and isfinite(metric.value):
                 rows = int(metric.value)
-        measurements = tuple(_weighted(m, rows) for m in found.values() if m is not None)
+        measurements = tuple(
+            _weighted(m, rows) for m in measurement_by_key.values() if m is not None
+        )
         content = sorted(canonical_json([e["analyzer"], e["metric"]]) for e in self.entries)
         return MeasuredPartition.from_measurements(
             self.partition,
@@ -275,12 +278,12 @@ def _weighted(m: Measurement, rows: int) -> Measurement:
 
 
 def analyzer_from_deequ(entry: Mapping[str, Any]) -> AnyAnalyzer:
-    """Return the analyzer for one as Deequ serializes it.
+    """Return the analyzer for Deequ's serialized analyzer.
 
     Raises
     ------
     TidegaugeError
-        If there is no counterpart.
+        If tidegauge has no corresponding analyzer.
 
     Examples
     --------
@@ -299,17 +302,17 @@ def analyzer_from_deequ(entry: Mapping[str, Any]) -> AnyAnalyzer:
     behavior = (options.pop("analyzerOptions", None) or {}).get("nullBehavior", "Ignore")
     if name == "Compliance":
         options.pop("columns", None)
-    if name == "CustomSql" and (view := _FROM.search(options["expression"])):
+    if name == "CustomSql" and (view := _FIRST_VIEW.search(options["expression"])):
         options["view"] = view[1]
     if name in {"MinLength", "MaxLength"}:
-        options["null_behavior"] = _NULLS[behavior]
+        options["null_behavior"] = _NULL_BEHAVIORS[behavior]
     if name == "ApproxQuantiles":
         options["quantiles"] = [float(q) for q in options["quantiles"].split(",")]
     edges = options.get("customEdges")
     if edges and any(map(isinf, edges)):
         options["customEdges"] = [edge for edge in edges if not isinf(edge)]
         options["includeOverflowBins"] = True
-    return ANALYZERS.build(name, {_RENAMED.get(k, k): v for k, v in options.items()})
+    return ANALYZERS.build(name, {_OPTION_NAMES.get(k, k): v for k, v in options.items()})
 
 
 def _metric(analyzer: AnyAnalyzer, stored: Mapping[str, Any]) -> Metric[Any]:
@@ -358,5 +361,5 @@ def _buckets(value: Mapping[str, Any]) -> BucketDistribution:
     counts = [float(b["count"]) for b in value["buckets"]]
     total = sum(counts) or 1.0
     bounds = ((float(b["lowValue"]), float(b["highValue"])) for b in value["buckets"])
-    bins = (Bin(*of, n, n / total) for of, n in zip(bounds, counts, strict=True))
+    bins = (Bin(*ends, n, n / total) for ends, n in zip(bounds, counts, strict=True))
     return BucketDistribution(tuple(bins), rank_error=nan)

@@ -3,8 +3,8 @@
 CSV and Parquet files are written page by page. The Prometheus text holds the newest metrics. An
 OpenLineage event has data quality facets and is built by hand from the specification
 (https://openlineage.io/spec/2-0-2/OpenLineage.json and the facets DataQualityMetricsInputDatasetFacet
-1-0-3 and DataQualityAssertionsDatasetFacet 1-1-0). Numbers that are not finite have no place in JSON
-and are left out.
+1-0-3 and DataQualityAssertionsDatasetFacet 1-1-0). JSON cannot represent numbers that are not
+finite, so they are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def write_csv(pages: Iterator[pd.DataFrame], target: TextIO) -> int:
     """Write pages of metrics as CSV and return the number of rows.
 
-    Text that a spreadsheet would run as a formula is written behind an apostrophe.
+    Text that a spreadsheet would run as a formula gets an apostrophe in front.
     """
     rows = 0
     for number, page in enumerate(pages):
@@ -80,7 +80,7 @@ def parquet_file(pages: Iterator[pd.DataFrame], file: Path) -> int:
     return rows
 
 
-_LABELS = ("dataset", "segment", "name", "instance", "analyzer", "partition")
+_PROMETHEUS_LABELS = ("dataset", "segment", "name", "instance", "analyzer", "partition")
 
 
 def prometheus_text(repository: Repository, datasets: Sequence[str] | None = None) -> str:
@@ -90,7 +90,7 @@ def prometheus_text(repository: Repository, datasets: Sequence[str] | None = Non
     ----------
     repository : Repository
     datasets : sequence of str, optional
-        All if not given.
+        Default: all datasets.
 
     Raises
     ------
@@ -117,7 +117,9 @@ def prometheus_text(repository: Repository, datasets: Sequence[str] | None = Non
 def _families(repository: Repository, datasets: Sequence[str]) -> Iterator[Family]:
     from prometheus_client.core import GaugeMetricFamily
 
-    values = GaugeMetricFamily("tidegauge_metric", "Newest value of a series.", labels=_LABELS)
+    values = GaugeMetricFamily(
+        "tidegauge_metric", "Newest value of a series.", labels=_PROMETHEUS_LABELS
+    )
     times = GaugeMetricFamily(
         "tidegauge_newest_partition_timestamp_seconds",
         "Time of the newest measured partition.",
@@ -129,17 +131,17 @@ def _families(repository: Repository, datasets: Sequence[str]) -> Iterator[Famil
     for dataset in datasets:
         frame = repository.latest(dataset)
         for row in frame[~frame["status"].isin(["failed", "empty"])].to_dict("records"):
-            values.add_metric([row[label] for label in _LABELS], row["value"])
+            values.add_metric([row[label] for label in _PROMETHEUS_LABELS], row["value"])
         moments = [moment for moment in frame["time"] if isinstance(moment, datetime)]
-        known = [moment for moment in moments if moment == moment]  # noqa: PLR0124 - drops NaT
-        if known:
-            times.add_metric([dataset], max(known).timestamp())
+        valid = [moment for moment in moments if moment == moment]  # noqa: PLR0124 - drops NaT
+        if valid:
+            times.add_metric([dataset], max(valid).timestamp())
         anomalies.add_metric([dataset], float(len(repository.anomalies(dataset, status="open"))))
     yield from (values, times, anomalies)
 
 
-PRODUCER = "urn:tidegauge"
-_SPEC = "https://openlineage.io/spec"
+PRODUCER_URI = "urn:tidegauge"
+_SPEC_URL = "https://openlineage.io/spec"
 _COLUMN_FACTS = {
     "CountDistinct": "distinctCount",
     "ApproxCountDistinct": "distinctCount",
@@ -147,7 +149,7 @@ _COLUMN_FACTS = {
     "Minimum": "min",
     "Maximum": "max",
 }
-_INTEGERS = frozenset({"distinctCount"})
+_INTEGER_FACTS = frozenset({"distinctCount"})
 
 
 def openlineage_event(
@@ -160,16 +162,16 @@ def openlineage_event(
     repository : Repository
     dataset : str
     partition : str, optional
-        The newest if not given.
+        Default: the newest partition.
     namespace : str
         The namespace of the job and the dataset, such as ``hive://metastore:9083``.
 
     Returns
     -------
     dict
-        With the metrics of the partition that were measured without a filter, an assertion for each of
-        its scored series, which fails where there is an open anomaly, and one for each rule and
-        constraint that it was judged by last.
+        The event has the partition's metrics without a filter, an assertion for each scored series,
+        which fails if there is an open anomaly, and an assertion for each rule and constraint in
+        the newest verdicts.
     """
     if partition is None:
         ordered = repository.latest(dataset, segment="").sort_values(["time", "partition"])
@@ -177,25 +179,25 @@ def openlineage_event(
             msg = f"nothing was measured of {dataset!r} as a whole yet"
             raise HistoryError(msg)
         partition = str(ordered["partition"].iloc[-1])
-    metrics, when_told = _of_partition(repository, dataset, partition)
-    source, when = _about(repository, dataset, metrics)
+    metrics, time = _partition_metrics(repository, dataset, partition)
+    source, measured_at = _source_and_time(repository, dataset, metrics)
     facets = {
         "dataQualityMetrics": _facet(
             "DataQualityMetricsInputDatasetFacet", "1-0-3", _quality(metrics)
         ),
         **assertions_facet(
             [
-                *_assertions(repository, dataset, partition, when_told),
+                *_assertions(repository, dataset, partition, time),
                 *_verdicts(repository, dataset, partition),
             ]
         ),
     }
-    run = uuid5(NAMESPACE_URL, f"{repository.database.name}/{dataset}/{partition}/{when}")
+    run = uuid5(NAMESPACE_URL, f"{repository.database.name}/{dataset}/{partition}/{measured_at}")
     return {
         "eventType": "COMPLETE",
-        "eventTime": when,
-        "producer": PRODUCER,
-        "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "eventTime": measured_at,
+        "producer": PRODUCER_URI,
+        "schemaURL": f"{_SPEC_URL}/2-0-2/OpenLineage.json#/$defs/RunEvent",
         "run": {"runId": str(run)},
         "job": {"namespace": namespace, "name": f"tidegauge.{dataset}"},
         "inputs": [{"namespace": namespace, "name": source or dataset, "inputFacets": facets}],
@@ -210,44 +212,46 @@ def assertions_facet(assertions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _facet(name: str, version: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    url = f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}"
-    return {"_producer": PRODUCER, "_schemaURL": url, **body}
+    url = f"{_SPEC_URL}/facets/{version}/{name}.json#/$defs/{name}"
+    return {"_producer": PRODUCER_URI, "_schemaURL": url, **body}
 
 
-def _of_partition(
+def _partition_metrics(
     repository: Repository, dataset: str, partition: str
 ) -> tuple[pd.DataFrame, datetime | None]:
     """Return a partition's finite metrics without a filter, and its time."""
     with repository.database.read() as connection:
-        of = partition_id(connection, dataset, partition)
-        facts = read_facts(connection, dataset, MetricQuery(segment="", where=""), None, [of])
-        time = connection.execute(sa.select(s.partition.c.time).where(s.partition.c.id == of))
+        number = partition_id(connection, dataset, partition)
+        facts = read_facts(connection, dataset, MetricQuery(segment="", where=""), None, [number])
+        time = connection.execute(sa.select(s.partition.c.time).where(s.partition.c.id == number))
         moment = time.scalar()
     frame = facts.frame()
     return frame[frame["status"] == "finite"], moment
 
 
-def _about(repository: Repository, dataset: str, metrics: pd.DataFrame) -> tuple[str | None, str]:
+def _source_and_time(
+    repository: Repository, dataset: str, metrics: pd.DataFrame
+) -> tuple[str | None, str]:
     with repository.database.read() as connection:
-        of = s.dataset.c.id == dataset_id(connection, dataset)
-        source = connection.execute(sa.select(s.dataset.c.source).where(of)).scalar()
+        in_dataset = s.dataset.c.id == dataset_id(connection, dataset)
+        source = connection.execute(sa.select(s.dataset.c.source).where(in_dataset)).scalar()
     moments = [moment for moment in metrics["analyzed_at"] if isinstance(moment, datetime)]
     when = (max(moments) if moments else datetime.now(UTC)).isoformat()
     return source, when
 
 
 def _quality(metrics: pd.DataFrame) -> dict[str, Any]:
-    found: dict[str, Any] = {"columnMetrics": {}}
+    facet: dict[str, Any] = {"columnMetrics": {}}
     for row in metrics.to_dict("records"):
         value, kind = row["value"], _kind(row["analyzer"])
         if kind == "Size":
-            found["rowCount"] = int(value)
+            facet["rowCount"] = int(value)
         if row["entity"] != "Column" or not isfinite(value):
             continue
-        column = found["columnMetrics"].setdefault(row["instance"], {})
+        column = facet["columnMetrics"].setdefault(row["instance"], {})
         if kind in _COLUMN_FACTS and row["name"] == kind:
             fact = _COLUMN_FACTS[kind]
-            column[fact] = int(value) if fact in _INTEGERS else value
+            column[fact] = int(value) if fact in _INTEGER_FACTS else value
         elif kind == "Completeness" and isfinite(row["weight"]):
             column["nullCount"] = round((1 - value) * row["weight"])
         elif kind in {"ApproxQuantile", "ApproxQuantiles", "ExactQuantile", "ReqQuantile"}:
@@ -255,7 +259,7 @@ def _quality(metrics: pd.DataFrame) -> dict[str, Any]:
             quantile = quantile or _quantile(row["analyzer"])
             if quantile is not None:
                 column.setdefault("quantiles", {})[quantile] = value
-    return found
+    return facet
 
 
 def _kind(analyzer: str) -> str:
@@ -270,7 +274,7 @@ def _quantile(analyzer: str) -> str | None:
     return None if quantile is None else str(quantile)
 
 
-_SCORED = ("name", "instance", "analyzer", "detector")
+_SCORE_KEY = ("name", "instance", "analyzer", "detector")
 
 
 def _assertions(
@@ -280,33 +284,33 @@ def _assertions(
     anomalies = repository.anomalies(dataset, status="open", since=time, until=time)
     anomalies = anomalies[anomalies["segment"] == ""]
     open_ = {
-        tuple(row[c] for c in _SCORED): row
+        tuple(row[c] for c in _SCORE_KEY): row
         for row in anomalies[anomalies["partition"] == partition].to_dict("records")
     }
-    found = []
+    assertions = []
     for row in scores[scores["partition"] == partition].to_dict("records"):
-        anomaly = open_.get(tuple(row[c] for c in _SCORED))
-        told: dict[str, Any] = {
+        anomaly = open_.get(tuple(row[c] for c in _SCORE_KEY))
+        assertion: dict[str, Any] = {
             "assertion": "usual",
             "name": f"{row['name']}({row['instance']})",
             "success": anomaly is None,
         }
         if row["instance"] != "*":
-            told["column"] = row["instance"]
+            assertion["column"] = row["instance"]
         if isfinite(row["lower"]) and isfinite(row["upper"]):
-            told["expected"] = f"[{row['lower']:.6g}, {row['upper']:.6g}]"
+            assertion["expected"] = f"[{row['lower']:.6g}, {row['upper']:.6g}]"
         if anomaly is not None:
-            told["actual"] = f"{anomaly['value']:.6g}"
-            told["severity"] = "error" if anomaly["severity"] == "error" else "warn"
-            told["description"] = anomaly["explanation"]
-        found.append(told)
-    return found
+            assertion["actual"] = f"{anomaly['value']:.6g}"
+            assertion["severity"] = "error" if anomaly["severity"] == "error" else "warn"
+            assertion["description"] = anomaly["explanation"]
+        assertions.append(assertion)
+    return assertions
 
 
 def _verdicts(repository: Repository, dataset: str, partition: str) -> Iterator[dict[str, Any]]:
     """Yield an assertion for each outcome in the newest verdicts on a partition."""
-    kept = repository.verdicts(dataset, partition=partition).drop_duplicates("name")
-    for row in kept.to_dict("records"):
+    verdicts = repository.verdicts(dataset, partition=partition).drop_duplicates("name")
+    for row in verdicts.to_dict("records"):
         try:
             verdict = json.loads(row["result"])
             outcomes, messages = dict(verdict["outcomes"]), dict(verdict["errorMessages"])
@@ -314,9 +318,9 @@ def _verdicts(repository: Repository, dataset: str, partition: str) -> Iterator[
         except (ValueError, KeyError, TypeError):  # of another release
             continue
         for name, passed in (outcomes | dict.fromkeys(warnings, False)).items():
-            told = {"assertion": row["name"], "name": name, "success": passed}
+            assertion = {"assertion": row["name"], "name": name, "success": passed}
             if name in messages:
-                told |= {"severity": "error", "description": messages[name]}
+                assertion |= {"severity": "error", "description": messages[name]}
             elif name in warnings:
-                told |= {"severity": "warn", "description": warnings[name]}
-            yield told
+                assertion |= {"severity": "warn", "description": warnings[name]}
+            yield assertion

@@ -13,7 +13,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import chunks, fetch_columns
 from tidegauge.repository.store.dimensions import Watched
 from tidegauge.repository.store.queries import AsOf, commit_as_of
-from tidegauge.repository.store.scorebook import BLOCK, in_blocks
+from tidegauge.repository.store.scorebook import BLOCK_SERIES, in_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,8 +217,8 @@ def score_levels(
             connection, query.where(c.partition_id.in_(some))
         )
         bits = np.unpackbits(np.frombuffer(b"".join(members), np.uint8), bitorder="little")
-        line, place = np.divmod(np.flatnonzero(bits), BLOCK)
-        row = _looked_up(row_of, np.array(block, np.int64)[line] * BLOCK + place)
+        line, place = np.divmod(np.flatnonzero(bits), BLOCK_SERIES)
+        row = _looked_up(row_of, np.array(block, np.int64)[line] * BLOCK_SERIES + place)
         column = column_of[np.array(partition, np.int64)][line] - first
         level = 1 + np.minimum(np.frombuffer(b"".join(scores), "<f8") * STEPS, HIGHEST - 1)
         here = row >= 0

@@ -83,7 +83,7 @@ class FeedbackMatrix:
             else:
                 points = mark(one, series, partitions)
             of[points] = 1 if one.label in REAL else -1 if one.label in FALSE else 0
-            about = one.about or ("range", 0)
+            about = one.subject or ("range", 0)
             if about[0] == "anomaly" and about[1] in incidents:
                 about = ("incident", incidents[about[1]])
             if one.label in REAL:
@@ -153,10 +153,10 @@ def _label(said: Sequence[LabelEffect], row: AnomalyRow) -> str | None:
     """Return the last label that covers a stored anomaly."""
     own = {("anomaly", row["id"]), ("incident", row["incident_id"])}
     for one in reversed(said):
-        if one.about in own:
+        if one.subject in own:
             return one.label
         ranged = one.points is None
-        if ranged and one.speaks_of(row) and one.covers(row):
+        if ranged and one.applies_to(row) and one.covers(row):
             return one.label
     return None
 

@@ -2,16 +2,16 @@
 
 A backup of a SQLite file is a SQLite file; of PostgreSQL it is an archive of ``pg_dump``,
 PostgreSQL's own tool. The files of large states are copied along, by hard links where the file
-system can: they never change. A backup has the permissions of the file or folder that it is a copy of;
-a dump of PostgreSQL is private.
+system can: they never change. A backup has the permissions of the original file or folder; a dump
+of PostgreSQL is private.
 
 `copy_repository` copies from SQLite to PostgreSQL, and back. Rows are copied in the order of their
 keys, in batches that are committed one by one, so a copy that was killed goes on behind the last
-batch. Until all is copied and compared, the target has the revision `UNFINISHED`, with which nothing
-else opens it.
+batch. Until all is copied and compared, the target has the revision `UNFINISHED_REVISION`, so that
+nothing else opens it.
 
-`upgraded_copy` upgrades a copy of an older PostgreSQL repository, which nobody else sees and which is
-never committed.
+`upgraded_copy` upgrades a copy of an older PostgreSQL repository. The copy is never committed, so
+no other session sees it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.bulk import Row, insert_rows
 from tidegauge.repository.store.database import (
     COPY_OF,
-    UNFINISHED,
+    UNFINISHED_REVISION,
     Database,
     alembic_config,
     all_revisions,
@@ -82,8 +82,8 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
     database : Database
     artifacts : Artifacts
     to : Path, optional
-        The target, never overwritten; if not given, a timestamped name beside the SQLite file, or
-        in the working directory for PostgreSQL.
+        The target, never overwritten (default: a timestamped name in the folder of the SQLite file,
+        or in the working directory for PostgreSQL).
 
     Raises
     ------
@@ -94,7 +94,7 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
     Warns
     -----
     RepositoryWarning
-        If the folder of large states lacks some, so that the backup does, too.
+        If files of large states are missing from the folder, and so from the backup.
     """
     target = _back_up(database, artifacts, to)
     _warn_of_missing_files(database, artifacts, target)
@@ -102,9 +102,9 @@ def back_up(database: Database, artifacts: Artifacts, to: Path | None = None) ->
 
 
 def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -> Path:
-    if database.revision() == UNFINISHED:
+    if database.revision() == UNFINISHED_REVISION:
         raise DatabaseVersionError(database.unfinished_message())
-    target = to or _named(database)
+    target = to or _default_target(database)
     if target.exists():
         msg = f"{target} is there already; name another file"
         raise DatabaseAccessError(msg)
@@ -119,13 +119,13 @@ def _back_up(database: Database, artifacts: Artifacts, to: Path | None = None) -
         else:
             options = ("--format=custom", f"--file={partial}", f"--dbname={_conninfo(database)}")
             _run_postgres("pg_dump", database, *options)
-        # Files after what refers to them, and before the backup appears: none lacks a file.
+        # Files are copied after the rows that refer to them, and before the backup appears: it is complete.
         _copy_files(artifacts, Artifacts(_files_of(target)))
     return target
 
 
 def _require_folder(database: Database, artifacts: Artifacts) -> None:
-    """Raise a `DatabaseAccessError` if large states lie in a folder that is not known."""
+    """Raise a `DatabaseAccessError` if large states are in an unknown folder."""
     if artifacts.root is None and database.revision() in all_revisions():
         with database.read() as connection:
             if referenced_files(connection):
@@ -134,26 +134,26 @@ def _require_folder(database: Database, artifacts: Artifacts) -> None:
 
 def _warn_of_missing_files(database: Database, artifacts: Artifacts, backup: Path) -> None:
     """Warn if a backup lacks files of large states, because the artifacts folder lacks them."""
-    if database.revision() != head_revision():  # older tables may be others
+    if database.revision() != head_revision():  # older revisions may have other tables
         return
     with database.read() as connection:
         referenced = referenced_files(connection)
     missing = sorted(referenced - Artifacts(_files_of(backup)).files())
     if missing:
-        what = plural(len(missing), "large state")
-        text = (
-            f"the backup {backup} lacks {what}: {artifacts.root or 'the artifacts folder'} has no file"
+        count = plural(len(missing), "large state")
+        message = (
+            f"the backup {backup} lacks {count}: {artifacts.root or 'the artifacts folder'} has no file"
             f" {missing[0]}; if the folder was moved, name it by --artifacts and back up again;"
             " `tidegauge db check` lists all that are missing"
         )
-        warnings.warn(text, RepositoryWarning, stacklevel=3)
+        warnings.warn(message, RepositoryWarning, stacklevel=3)
 
 
 def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | None:
-    """Replace a database's content with a backup, and return the path of a copy made before.
+    """Replace a database's content with a backup, and return the path of a copy of the old content.
 
-    A damaged SQLite file cannot be copied, so it is renamed, and its new path is returned. None is
-    returned if the database was empty, or held an unfinished copy of another.
+    A damaged SQLite file cannot be copied, so it is renamed, and its new path is returned. Return
+    None if the database was empty or an unfinished copy.
 
     Raises
     ------
@@ -163,20 +163,20 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
         If the backup is unreadable or the database is not writable.
     """
     if not source.is_file():
-        msg = f"there is no backup {source}"
+        msg = f"the backup {source} does not exist"
         raise DatabaseAccessError(msg)
     _require_same_kind(database, source)
     if database.is_sqlite:
         _require_sound(source)
-    before = database.set_aside_damaged()
+    previous = database.set_aside_damaged()
     files = Artifacts(_files_of(source))
     if files.files():
         artifacts.require_folder()
     if database.file is not None:  # connecting makes it
-        create_file(database.file, permissions(before or source))
-    if database.revision() not in {None, UNFINISHED}:
-        before = _back_up(database, artifacts)
-    # Files before what refers to them: who is killed in between leaves files without a reference.
+        create_file(database.file, permissions(previous or source))
+    if database.revision() not in {None, UNFINISHED_REVISION}:
+        previous = _back_up(database, artifacts)
+    # Files are copied before the rows that refer to them: a kill in between leaves only unreferenced files.
     _copy_files(files, artifacts)
     if database.file is not None:
         with (
@@ -188,10 +188,10 @@ def restore(database: Database, artifacts: Artifacts, source: Path) -> Path | No
             )  # in one transaction: concurrent readers see the old content or the new
     else:
         _restore_postgres(database, source)
-    return before
+    return previous
 
 
-def _named(database: Database) -> Path:
+def _default_target(database: Database) -> Path:
     if database.file is not None:
         return backup_beside(database.file)
     return Path(f"{_name(database)}.{stamp()}.dump")
@@ -223,7 +223,7 @@ def _copy_files(source: Artifacts, target: Artifacts) -> None:
 
 
 def _require_same_kind(database: Database, backup: Path) -> None:
-    """Raise a `NotOurDatabaseError` if a backup is of SQLite and the database of PostgreSQL, or the reverse."""
+    """Raise a `NotOurDatabaseError` if only one of backup and database is SQLite."""
     with backup.open("rb") as stream:
         header = stream.read(len(SQLITE_HEADER))
     if header == SQLITE_HEADER and not database.is_sqlite:
@@ -257,14 +257,14 @@ def _require_sound(file: Path) -> None:
             problem = copy.execute("PRAGMA integrity_check").fetchone()[0]
             tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master")}
     except (sqlite3.Error, TypeError) as error:
-        msg = f"{file} is no backup of a tidegauge repository: {error}"
+        msg = f"{file} is not a backup of a tidegauge repository: {error}"
         raise NotOurDatabaseError(msg) from error
     _require_known(file, revision)
     if problem != "ok":
         msg = f"{file} is damaged: {problem}"
         raise NotOurDatabaseError(msg)
     if revision == head_revision() and (missing := sorted(set(metadata.tables) - tables)):
-        msg = f"{file} is no backup of a tidegauge repository: it lacks the table {missing[0]!r}"
+        msg = f"{file} is not a backup of a tidegauge repository: it lacks the table {missing[0]!r}"
         raise NotOurDatabaseError(msg)
 
 
@@ -278,28 +278,28 @@ def _restore_postgres(database: Database, source: Path) -> None:
     """Replace all tidegauge tables and views with a dump, in one transaction."""
     with source.open("rb") as stream:
         if stream.read(len(_DUMP_HEADER)) != _DUMP_HEADER:
-            msg = f"{source} is no backup of a tidegauge repository: `tidegauge db backup` writes archives of pg_dump"
+            msg = f"{source} is not a backup of a tidegauge repository: `tidegauge db backup` writes archives of pg_dump"
             raise NotOurDatabaseError(msg)
     to_text = ("--no-owner", "--file=-", str(source))
     script = _run_postgres("pg_restore", database, *to_text, file=source)
-    told = re.search(rf"COPY public\.{VERSION_TABLE} .*?;\n(\w+)\n", script)
-    if told is None:
-        msg = f"{source} is no backup of a tidegauge repository"
+    revision = re.search(rf"COPY public\.{VERSION_TABLE} .*?;\n(\w+)\n", script)
+    if revision is None:
+        msg = f"{source} is not a backup of a tidegauge repository"
         raise NotOurDatabaseError(msg)
-    _require_known(source, told[1])
+    _require_known(source, revision[1])
     with database.read() as connection:
         inspector = sa.inspect(connection)
         views = [name for name in inspector.get_view_names() if name.startswith("v_")]
         tables = set(inspector.get_table_names()) & {*metadata.tables, VERSION_TABLE}
     drops = [f'DROP VIEW "{name}";' for name in views]
     drops += [f'DROP TABLE "{name}" CASCADE;' for name in sorted(tables)]
-    # DROP waits for active readers, and everybody else would queue behind it.
-    whole = "\n".join([f"SET lock_timeout = '{_LOCK_SECONDS}s';", *drops, script])
+    # DROP waits for active readers, and all other sessions would queue behind it.
+    full_script = "\n".join([f"SET lock_timeout = '{_LOCK_TIMEOUT_SECONDS}s';", *drops, script])
     options = ("--single-transaction", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
-    _run_postgres("psql", database, *options, f"--dbname={_conninfo(database)}", text=whole)
+    _run_postgres("psql", database, *options, f"--dbname={_conninfo(database)}", script=full_script)
 
 
-_LOCK_SECONDS = 30
+_LOCK_TIMEOUT_SECONDS = 30
 
 
 def _conninfo(database: Database) -> str:
@@ -311,21 +311,26 @@ def _run_postgres(
     tool: str,
     database: Database,
     *options: str,
-    text: str | None = None,
+    script: str | None = None,
     file: Path | None = None,
 ) -> str:
     """Run a PostgreSQL tool on a database, or only on a file.
 
     The password is passed by environment, not in the process list.
     """
-    found = shutil.which(tool)
-    if found is None:
+    program = shutil.which(tool)
+    if program is None:
         msg = f"{tool} is not installed; it comes with PostgreSQL's client programs"
         raise DatabaseAccessError(msg)
     secret = database.url.password or database.url.query.get("password")
     environment = {**os.environ, **({"PGPASSWORD": str(secret)} if secret else {})}
-    done = subprocess.run(  # noqa: S603 - a program found by name, with fixed options
-        [found, *options], env=environment, input=text, capture_output=True, text=True, check=False
+    done = subprocess.run(  # noqa: S603 - a program looked up by name, with fixed options
+        [program, *options],
+        env=environment,
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         problem = " ".join(done.stderr.split())
@@ -335,7 +340,7 @@ def _run_postgres(
         msg = f"{tool} failed on {database.name}: {problem}"
         if "permission denied for sequence" in problem:
             msg += (
-                "; a role that makes backups needs GRANT SELECT ON ALL SEQUENCES IN SCHEMA ..., too"
+                "; a role that makes backups also needs GRANT SELECT ON ALL SEQUENCES IN SCHEMA ..."
             )
         raise DatabaseAccessError(msg)
     return done.stdout
@@ -343,17 +348,17 @@ def _run_postgres(
 
 BATCH_ROWS = 5000
 BATCH_BYTES = 16 * 2**20
-"""Limits of one batch: rows, and bytes of states in them."""
+"""Limits of one batch: its rows, and the bytes of states in them."""
 READ_ROWS = 200
-"""Rows that are held at a time; a state in the database has at most 256 KiB."""
+"""Rows that are fetched at a time; a state in the database has at most 256 KiB."""
 
 TABLES = [table for table in s.metadata.sorted_tables if table is not s.lease]
-"""Tables that are copied, each after those that it refers to. Leases belong to running processes."""
+"""Copied tables, each after the tables that it refers to. Leases are left out, because they belong to running processes."""
 
 
 @dataclass(frozen=True)
 class Copied:
-    """Counts of what was copied, and found equal.
+    """Counts of a verified copy.
 
     Attributes
     ----------
@@ -390,37 +395,37 @@ def copy_repository(
         Opened by `Database.unchecked`.
     source_artifacts, target_artifacts : Artifacts
     report : callable
-        Takes a line of text for each table that is copied.
+        Called with a line of text for each copied table.
     discard_unfinished : bool
-        Begin anew if the target has an unfinished copy; by default one of the same source is
-        finished, and one of another source is an error.
+        Start again if the target has an unfinished copy. By default, an unfinished copy of the same
+        source is finished, and a copy of another source is an error.
 
     Raises
     ------
     DatabaseVersionError
         If the source is not at the newest revision.
     DatabaseAccessError
-        If the target holds another repository or an unfinished copy of one, is the source itself, is
-        being copied to, or differs after the copy; or if a folder of large states is not given or
-        cannot be written.
+        If the target is another repository, an unfinished copy of another source, the source
+        itself, the target of a running copy, or differs after the copy; or if a folder of large
+        states is not given or cannot be written.
     CorruptStateError
         If a file of the source is missing or damaged.
     """
     _require_copyable(source, target)
     with _only_copy_to(target), source.read() as reading:
-        # Everything that can be missing is looked for before the first row is copied.
+        # All files and folders are checked before the first row is copied.
         names = referenced_files(reading)
         _require_files(names, source_artifacts)
         _require_target_folder(target, target_artifacts)
-        resumes = _prepare(source, target, discard_unfinished=discard_unfinished)
+        resumes = _prepare_target(source, target, discard_unfinished=discard_unfinished)
         _copy_state_files(names, source_artifacts, target_artifacts)
         copied = _copy_tables(reading, target, report)
-        different = _different(reading, target)
+        different = _differing_tables(reading, target)
         if different and resumes:  # the source has changed since the copy began
             report(f"{', '.join(different)} changed since the copy began: all is copied again")
             _clear(target)
             copied = _copy_tables(reading, target, report)
-            different = _different(reading, target)
+            different = _differing_tables(reading, target)
         if different:
             msg = f"{target.name} differs from {source.name} in {', '.join(different)}"
             raise DatabaseAccessError(msg)
@@ -450,14 +455,14 @@ def _require_files(names: set[str], artifacts: Artifacts) -> None:
         raise DatabaseAccessError(msg)
     missing = sorted(names - artifacts.files()) if names else []
     if missing:
-        what = (
+        subject = (
             f"the file {missing[0]}"
             if len(missing) == 1
             else f"{len(missing):,} files, such as {missing[0]},"
         )
         msg = (
-            f"{what} of {artifacts.root} is missing; if the folder was moved, name it by --artifacts;"
-            " `tidegauge db check` lists what is missing"
+            f"{subject} of {artifacts.root} is missing; if the folder was moved, name it by --artifacts;"
+            " `tidegauge db check` lists all missing files"
         )
         raise CorruptStateError(msg)
 
@@ -475,7 +480,7 @@ def _require_target_folder(target: Database, artifacts: Artifacts) -> None:
 
 @contextmanager
 def _only_copy_to(target: Database) -> Iterator[None]:
-    """Hold the target against other copies until this one ends, even by a kill.
+    """Lock the target against other copies until this one ends or is killed.
 
     Raises
     ------
@@ -502,14 +507,14 @@ def _only_copy_to(target: Database) -> Iterator[None]:
 
 
 _COPY_LOCK = 827164
-"""PostgreSQL's advisory lock of a copy, together with the schema it goes to."""
+"""PostgreSQL's advisory lock of a copy, together with the target schema."""
 LOCK_WAIT_SECONDS = 5.0
-"""Seconds in which a server notices that the process of an earlier copy was killed."""
+"""Enough for a server to notice that the process of an earlier copy was killed."""
 
 
 @contextmanager
 def _locked(file: Path, target: Database) -> Iterator[None]:
-    """Hold a lock of SQLite on an empty file beside the target: the system releases it if we are killed."""
+    """Hold a SQLite lock on an empty file next to the target; the system releases it after a kill."""
     lock = file.with_name(file.name + "-copying")
     with target.translated():
         if file.parent.is_dir():
@@ -530,24 +535,24 @@ def _locked(file: Path, target: Database) -> Iterator[None]:
 def _running_message(target: Database) -> str:
     with target.read() as connection:
         row = None
-        if read_revision(connection) == UNFINISHED:
+        if read_revision(connection) == UNFINISHED_REVISION:
             lease = s.lease.c
             query = sa.select(s.lease).where(lease.dataset.startswith(COPY_OF, autoescape=True))
             row = connection.execute(query).first()
-    what = "" if row is None else f", a {row.dataset} by process {row.pid} on {row.host}"
-    return f"another copy to {target.name} is running{what}; wait until it ends, or give another database"
+    holder = "" if row is None else f", a {row.dataset} by process {row.pid} on {row.host}"
+    return f"another copy to {target.name} is running{holder}; wait until it ends, or give another database"
 
 
-def _prepare(source: Database, target: Database, *, discard_unfinished: bool) -> bool:
-    """Create the target's tables, empty; return whether it has a part of an earlier copy of the source."""
+def _prepare_target(source: Database, target: Database, *, discard_unfinished: bool) -> bool:
+    """Create empty tables in the target; return whether it has an unfinished copy of the source to resume."""
     revision = target.revision()
     if revision is None:
         target.require_empty()
         target.migrate()
-    elif revision not in {head_revision(), UNFINISHED}:
+    elif revision not in {head_revision(), UNFINISHED_REVISION}:
         raise DatabaseAccessError(_taken_message(target))
     with target.transaction(at_any_revision=True) as connection:
-        if read_revision(connection) == UNFINISHED:
+        if read_revision(connection) == UNFINISHED_REVISION:
             earlier = copy_source(connection)
             if earlier == source.address and not discard_unfinished:
                 _note_source(connection, source)
@@ -563,8 +568,8 @@ def _prepare(source: Database, target: Database, *, discard_unfinished: bool) ->
             raise DatabaseAccessError(_taken_message(target))
         _delete_rows(connection)
         _note_source(connection, source)
-        _set_sequences(connection)  # a missing right is an error now, not when all is copied
-        _set_revision(connection, UNFINISHED)
+        _set_sequences(connection)  # report a missing right now, not after copying
+        _set_revision(connection, UNFINISHED_REVISION)
     return False
 
 
@@ -573,7 +578,7 @@ def _taken_message(target: Database) -> str:
 
 
 def _note_source(connection: Connection, source: Database) -> None:
-    """Write into the target what is copied to it, and by which process."""
+    """Store the source and the copying process in the target."""
     connection.execute(sa.delete(s.lease))
     connection.execute(
         sa.insert(s.lease).values(
@@ -598,10 +603,10 @@ def _clear(target: Database) -> None:
     Raises
     ------
     DatabaseAccessError
-        If another copy has finished it meanwhile.
+        If another copy has finished meanwhile.
     """
     with target.transaction(at_any_revision=True) as connection:
-        if read_revision(connection) != UNFINISHED:
+        if read_revision(connection) != UNFINISHED_REVISION:
             msg = f"another copy to {target.name} has finished meanwhile; give an empty database"
             raise DatabaseAccessError(msg)
         _delete_rows(connection)
@@ -623,9 +628,9 @@ def _copy_tables(reading: Connection, target: Database, report: Callable[[str], 
             last = connection.execute(
                 _in_order(connection, table, _key(table), descending=True)
             ).first()
-            known = int(connection.execute(count).scalar_one())
-        if known < rows:
-            report(f"{table.name}: {rows - known:,} of {plural(rows, 'row')}")
+            copied = int(connection.execute(count).scalar_one())
+        if copied < rows:
+            report(f"{table.name}: {rows - copied:,} of {plural(rows, 'row')}")
             for batch in _batches(reading, table, None if last is None else tuple(last)):
                 with target.transaction(at_any_revision=True) as connection:
                     insert_rows(connection, table, [c.name for c in table.columns], batch)
@@ -671,29 +676,29 @@ def _in_order(
 def _by_code_points(
     connection: Connection, columns: Sequence[sa.Column[Any]]
 ) -> list[sa.ColumnElement[Any]]:
-    """Return columns whose texts are ordered alike in all databases, whatever their language."""
+    """Return columns that all databases sort in the same order, regardless of their language."""
     collation = "BINARY" if connection.dialect.name == "sqlite" else "C"
     return [sa.collate(c, collation) if isinstance(c.type, sa.Text) else c for c in columns]
 
 
-def _different(reading: Connection, target: Database) -> list[str]:
+def _differing_tables(reading: Connection, target: Database) -> list[str]:
     """Return the names of the tables whose rows are not equal."""
     with target.read() as connection:
         return [t.name for t in TABLES if digest(reading, t) != digest(connection, t)]
 
 
 def digest(connection: Connection, table: sa.Table) -> tuple[int, str]:
-    """Return the number of rows of a table, and a hash of them in the order of their keys."""
-    found, rows = hashlib.sha256(), 0
+    """Return the number of rows of a table, and a hash of the rows in key order."""
+    hash_, rows = hashlib.sha256(), 0
     query = _in_order(connection, table, list(table.columns))
     for row in connection.execution_options(yield_per=READ_ROWS).execute(query):
-        found.update(repr(tuple(map(_comparable, row))).encode())
+        hash_.update(repr(tuple(map(_comparable, row))).encode())
         rows += 1
-    return rows, found.hexdigest()
+    return rows, hash_.hexdigest()
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value in the form that all databases give it."""
+    """Return a value in a form that does not depend on the database."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, bytes | memoryview):
@@ -703,21 +708,23 @@ def _comparable(value: Any) -> Any:
 
 def _copy_state_files(names: set[str], source: Artifacts, target: Artifacts) -> None:
     """Copy files of large states, and compare them by the hashes in their names."""
-    there = target.files()
+    existing = target.files()
     for name in sorted(names):
-        if name not in there:
+        if name not in existing:
             try:
                 target.write(name, source.read(name))
             except FileNotFoundError as error:
                 raise CorruptStateError(f"the file {name} of {source.root} is missing") from error
         if hashlib.sha256(target.read(name)).hexdigest() != PurePosixPath(name).stem:
-            if name not in there:  # both may have one folder, whose files are not ours to remove
+            if (
+                name not in existing
+            ):  # an existing file may belong to the source: both can share a folder
                 target.remove(name)
             raise CorruptStateError(f"the file {name} of {source.root} is damaged")
 
 
 def _finish(target: Database) -> None:
-    """Let new rows get numbers behind those that were copied, and open the target to others."""
+    """Continue the numbering after the copied rows, and open the target to others."""
     with target.transaction(at_any_revision=True) as connection:
         _set_sequences(connection)
         connection.execute(sa.delete(s.lease))
@@ -725,7 +732,7 @@ def _finish(target: Database) -> None:
 
 
 def _set_sequences(connection: Connection) -> None:
-    """Let PostgreSQL number new rows from the last one on; SQLite does so by itself."""
+    """Make PostgreSQL continue numbering after the last row; SQLite does so by itself."""
     if connection.dialect.name == "sqlite":
         return
     quote = connection.dialect.identifier_preparer.quote
@@ -741,29 +748,31 @@ def _set_sequences(connection: Connection) -> None:
 
 
 _MISSING_RIGHT = {"42501": "its role may not create a schema", "25006": "it is read-only"}
-"""Why a schema cannot be created, by SQLSTATE."""
+"""Reasons why a schema cannot be created, by SQLSTATE."""
 
-_OWN = "relnamespace = %(schema)s::regnamespace AND relname = ANY(%(tables)s) AND relkind = "
-_TABLES_QUERY = f"SELECT relname FROM pg_class WHERE {_OWN} 'r' ORDER BY relname"  # noqa: S608
+_OWN_RELATIONS = (
+    "relnamespace = %(schema)s::regnamespace AND relname = ANY(%(tables)s) AND relkind = "
+)
+_TABLES_QUERY = f"SELECT relname FROM pg_class WHERE {_OWN_RELATIONS} 'r' ORDER BY relname"  # noqa: S608
 # Checks and keys before the foreign keys that need them. A `NOT NULL` comes with the column.
-_CONSTRAINTS = f"""
+_CONSTRAINTS_QUERY = f"""
     SELECT relname, conname, pg_get_constraintdef(con.oid, true)
     FROM pg_constraint con JOIN pg_class ON pg_class.oid = conrelid
-    WHERE {_OWN} 'r' AND contype IN ('p', 'u', 'c', 'f') ORDER BY contype = 'f', conname
+    WHERE {_OWN_RELATIONS} 'r' AND contype IN ('p', 'u', 'c', 'f') ORDER BY contype = 'f', conname
 """  # noqa: S608
-_INDEXES = f"""
+_INDEXES_QUERY = f"""
     SELECT pg_get_indexdef(indexrelid, 0, true)
     FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
-    WHERE {_OWN} 'r' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
+    WHERE {_OWN_RELATIONS} 'r' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
 """  # noqa: S608
-_VIEWS = """
+_VIEWS_QUERY = """
     SELECT relname, pg_get_viewdef(oid, true) FROM pg_class
     WHERE relnamespace = %(schema)s::regnamespace AND starts_with(relname, 'v_') AND relkind = 'v'
     ORDER BY oid
 """
-_IDENTITIES = f"""
+_IDENTITIES_QUERY = f"""
     SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-    WHERE {_OWN} 'r' AND attidentity <> ''
+    WHERE {_OWN_RELATIONS} 'r' AND attidentity <> ''
 """  # noqa: S608
 
 
@@ -771,13 +780,13 @@ _IDENTITIES = f"""
 def upgraded_copy(database: Database) -> Iterator[Connection]:
     """Open a transaction that reads an upgraded copy of an older PostgreSQL database.
 
-    The tables are copied into a schema that exists in this transaction alone, which is rolled back.
-    Others may read and write the database meanwhile. The copy needs as much space again.
+    The tables are copied into a schema that exists only in this transaction, which is rolled back.
+    Others can read and write the database meanwhile. The copy doubles the space used.
 
     Parameters
     ----------
     database : Database
-        At any known revision, as of `Database.unchecked`.
+        At any known revision, opened by `Database.unchecked`.
 
     Raises
     ------
@@ -806,23 +815,25 @@ def upgraded_copy(database: Database) -> Iterator[Connection]:
 
 
 def _copy_schema(connection: Connection) -> None:
-    """Copy the tables, indexes and views into a new schema, where the transaction looks from then on."""
+    """Copy the tables, indexes and views into a new schema, and make it the search path of the transaction."""
 
     def run(statement: str) -> None:
         connection.execute(sa.text(statement.replace(":", r"\:")))
 
     def read(query: str) -> list[tuple[str, ...]]:
-        ours = [*metadata.tables, VERSION_TABLE]
-        rows = connection.exec_driver_sql(query, {"schema": source, "tables": ours})
+        names = [*metadata.tables, VERSION_TABLE]
+        rows = connection.exec_driver_sql(query, {"schema": source, "tables": names})
         return [tuple(row) for row in rows]
 
     quote = connection.dialect.identifier_preparer.quote
-    place = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = %(name)s::regclass"
-    source = connection.exec_driver_sql(place, {"name": VERSION_TABLE}).scalar_one()
-    # All definitions are read first: names of tables have no schema in them as long as it is searched.
+    schema_query = (
+        "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = %(name)s::regclass"
+    )
+    source = connection.exec_driver_sql(schema_query, {"name": VERSION_TABLE}).scalar_one()
+    # Read all definitions first: they omit the schema only while it is on the search path.
     tables = [quote(name) for (name,) in read(_TABLES_QUERY)]
-    constraints, indexes, views = read(_CONSTRAINTS), read(_INDEXES), read(_VIEWS)
-    identities = read(_IDENTITIES)
+    constraints, indexes, views = read(_CONSTRAINTS_QUERY), read(_INDEXES_QUERY), read(_VIEWS_QUERY)
+    identities = read(_IDENTITIES_QUERY)
 
     copy = f"tidegauge_check_{connection.exec_driver_sql('SELECT pg_backend_pid()').scalar_one()}"
     run(f"CREATE SCHEMA {copy}")
@@ -835,7 +846,7 @@ def _copy_schema(connection: Connection) -> None:
     for (definition,) in indexes:
         run(definition)
     for name, definition in views:
-        # A user's own view may read tables that are not of the copy.
+        # A user's own view may read tables outside the copy.
         with suppress(ProgrammingError), connection.begin_nested():
             run(f"CREATE VIEW {quote(name)} AS {definition}")
     for table, column in identities:

@@ -1,7 +1,7 @@
 """Drop a dataset, a partition, series or a generation from a repository, in all versions.
 
-What was made of it is made again: totals, windows, scores and incidents are removed as far as they
-hold it, and the next roll-up and detection compute them from what is left.
+Totals, windows, scores and incidents that contain the dropped data are also removed. The next
+roll-up and detection recompute them from the remaining data.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tidegauge.repository.store.windows import END_OF_TIME
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_FILES = (s.state, s.named_state, s.folded_state)
+_STATE_TABLES = (s.state, s.named_state, s.folded_state)
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """Counts of what was dropped, or would be.
+    """Counts of dropped objects, or of objects that a dry run would drop.
 
     Attributes
     ----------
@@ -99,9 +99,9 @@ def drop(
     partition : str, optional
         Its name.
     analyzer : str, optional
-        Its text: all its series.
+        Its repr; all its series are dropped.
     segment : str, optional
-        Only the analyzer's series of this segment; an empty text for those of all rows.
+        Only the analyzer's series of this segment; an empty string for the series of all rows.
     generation : str, optional
         Only the analyzer's metrics and states of this generation.
     dry_run : bool
@@ -141,7 +141,7 @@ def drop(
 def rename(database: Database, dataset: str, name: str, *, dry_run: bool = False) -> None:
     """Give a dataset another name; see `Repository.rename`."""
     if not name.strip():
-        msg = f"{name!r} is no name of a dataset"
+        msg = f"{name!r} is not a valid name of a dataset"
         raise HistoryError(msg)
 
     def check(connection: Connection) -> int:
@@ -169,28 +169,28 @@ def rename(database: Database, dataset: str, name: str, *, dry_run: bool = False
 def _remove_files(connection: Connection, artifacts: Artifacts, files: Collection[str]) -> None:
     """Remove the files of dropped states that no other state refers to."""
     lock_clock(connection)  # keeps out batches whose commit could refer to one of them
-    columns = [table.c.artifact for table in _FILES]
+    columns = [table.c.artifact for table in _STATE_TABLES]
     used = {
         name
         for column in columns
-        for some in chunks(sorted(files))
-        for name in connection.execute(sa.select(column).where(column.in_(some))).scalars()
+        for chunk in chunks(sorted(files))
+        for name in connection.execute(sa.select(column).where(column.in_(chunk))).scalars()
     }
     for name in sorted(set(files) - used):
         artifacts.remove(name)
 
 
-def _unshared_statistics(rows: Sequence[Any], going: Sequence[Any]) -> list[int]:
-    """Return the statistics that only the going analyzers read."""
-    ids = {row.id for row in going}
+def _unshared_statistics(rows: Sequence[Any], doomed: Sequence[Any]) -> list[int]:
+    """Return the statistics that only the doomed analyzers read."""
+    ids = {row.id for row in doomed}
     shared = {row.statistic_id for row in rows if row.id not in ids}
-    return sorted({row.statistic_id for row in going} - shared - {None})
+    return sorted({row.statistic_id for row in doomed} - shared - {None})
 
 
 class _Dropper:
     """Deletes rows of one dataset inside one transaction, and counts them; a dry run only counts.
 
-    So that both count the same, no query reads rows that were deleted before it.
+    No query depends on earlier deletions, so that a dry run counts the same.
     """
 
     def __init__(self, connection: Connection, dataset: int, *, dry_run: bool) -> None:
@@ -199,51 +199,51 @@ class _Dropper:
             lock_clock(connection)
         self.counts: dict[str, int] = {}
         self.files: set[str] = set()
-        of = s.partition.c.dataset_id == dataset
-        self.partitions = sa.select(s.partition.c.id).where(of)
+        in_dataset = s.partition.c.dataset_id == dataset
+        self.partitions = sa.select(s.partition.c.id).where(in_dataset)
         self.analyzers = sa.select(s.analyzer.c.id).where(s.analyzer.c.dataset_id == dataset)
         self.series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(self.analyzers))
         self.statistics = sa.select(s.statistic.c.id).where(s.statistic.c.dataset_id == dataset)
 
     def drop_dataset(self, name: str) -> None:
-        """Delete the dataset with all that refers to it."""
-        of = self.dataset
-        incidents = sa.select(s.incident.c.id).where(s.incident.c.dataset_id == of)
+        """Delete the dataset and all rows that refer to it."""
+        dataset = self.dataset
+        incidents = sa.select(s.incident.c.id).where(s.incident.c.dataset_id == dataset)
         anomalies = sa.select(s.anomaly.c.id).where(s.anomaly.c.partition_id.in_(self.partitions))
-        runs = sa.select(s.run.c.id).where(s.run.c.dataset_id == of)
+        runs = sa.select(s.run.c.id).where(s.run.c.dataset_id == dataset)
         in_partitions = [
             (table, table.c.partition_id.in_(self.partitions))
             for table in (s.score, s.newest_metric, s.absence, s.partition_version)
         ]
         self._delete(s.notice, s.notice.c.incident_id.in_(incidents))
-        self._delete(s.verdict_notice, s.verdict_notice.c.dataset_id == of)
-        self._delete(s.label, s.label.c.dataset_id == of)
+        self._delete(s.verdict_notice, s.verdict_notice.c.dataset_id == dataset)
+        self._delete(s.label, s.label.c.dataset_id == dataset)
         self._delete(s.finding, s.finding.c.anomaly_id.in_(anomalies))
         self._delete(s.course, s.course.c.incident_id.in_(incidents))
-        self._delete(s.incident, s.incident.c.dataset_id == of, "incidents")
+        self._delete(s.incident, s.incident.c.dataset_id == dataset, "incidents")
         self._delete(s.anomaly, s.anomaly.c.partition_id.in_(self.partitions))
-        self._delete(s.scored, s.scored.c.dataset_id == of)
+        self._delete(s.scored, s.scored.c.dataset_id == dataset)
         self._delete(s.rollup, s.rollup.c.series_id.in_(self.series))
-        self._delete(s.rolled, s.rolled.c.dataset_id == of)
+        self._delete(s.rolled, s.rolled.c.dataset_id == dataset)
         self._delete_states(s.folded_state, s.folded_state.c.statistic_id.in_(self.statistics))
         self._delete_states(s.state, s.state.c.statistic_id.in_(self.statistics), "states")
         self._delete(s.metric, s.metric.c.partition_id.in_(self.partitions), "metrics")
         for table, condition in in_partitions:
             self._delete(table, condition)
-        self._delete(s.verdict, s.verdict.c.dataset_id == of)
-        self._delete(s.partition, s.partition.c.dataset_id == of, "partitions")
-        self._delete(s.segment_set, s.segment_set.c.dataset_id == of)
+        self._delete(s.verdict, s.verdict.c.dataset_id == dataset)
+        self._delete(s.partition, s.partition.c.dataset_id == dataset, "partitions")
+        self._delete(s.segment_set, s.segment_set.c.dataset_id == dataset)
         self._delete(s.series, s.series.c.analyzer_id.in_(self.analyzers), "series")
-        self._delete(s.analyzer, s.analyzer.c.dataset_id == of)
-        self._delete(s.statistic, s.statistic.c.dataset_id == of)
+        self._delete(s.analyzer, s.analyzer.c.dataset_id == dataset)
+        self._delete(s.statistic, s.statistic.c.dataset_id == dataset)
         self._delete(s.run_tag, s.run_tag.c.run_id.in_(runs))
         self._update(sa.update(s.commit).where(s.commit.c.run_id.in_(runs)).values(run_id=None))
-        self._delete(s.run, s.run.c.dataset_id == of, "runs")
+        self._delete(s.run, s.run.c.dataset_id == dataset, "runs")
         self._delete(s.lease, s.lease.c.dataset == f"records of {name}")
-        self._delete(s.dataset, s.dataset.c.id == of)
+        self._delete(s.dataset, s.dataset.c.id == dataset)
 
     def drop_partition(self, dataset: str, name: str) -> None:
-        """Delete one partition in all versions, and what its values went into."""
+        """Delete all versions of a partition, and all values computed from them."""
         partition = s.partition.c
         query = sa.select(partition.id, partition.key, partition.time).where(
             partition.dataset_id == self.dataset
@@ -251,8 +251,8 @@ class _Dropper:
         row = self.connection.execute(query.where(partition.key == key_of(name))).one_or_none()
         if row is None:
             names = sa.select(partition.name).where(partition.dataset_id == self.dataset)
-            there = self.connection.execute(names).scalars().all()
-            msg = f"{dataset!r} has no partition {name!r}{did_you_mean(name, there)}"
+            known_names = self.connection.execute(names).scalars().all()
+            msg = f"{dataset!r} has no partition {name!r}{did_you_mean(name, known_names)}"
             raise HistoryError(msg)
         self._forget_anomalies(s.anomaly.c.partition_id == row.id)
         course = s.course.c
@@ -281,27 +281,27 @@ class _Dropper:
     def drop_analyzer(
         self, dataset: str, text: str, segment: str | None, generation: str | None
     ) -> None:
-        """Delete the series of an analyzer: all, those of a segment, or those of a generation.
+        """Delete all series of an analyzer, only a segment's series, or only a generation's values.
 
-        The next run measures an analyzer again that a suite names. A segment is not measured again in
-        partitions that are there already.
+        If a suite still names the analyzer, the next run measures it again. A segment is not
+        measured again in existing partitions.
         """
         rows = self._analyzer_rows()
-        going = [row for row in rows if text in {row.text, row.canonical}]
-        if not going:
-            there = sorted({row.text for row in rows})
-            msg = f"{dataset!r} has no analyzer {text!r}{did_you_mean(text, there)}"
+        doomed = [row for row in rows if text in {row.text, row.canonical}]
+        if not doomed:
+            known_texts = sorted({row.text for row in rows})
+            msg = f"{dataset!r} has no analyzer {text!r}{did_you_mean(text, known_texts)}"
             raise HistoryError(msg)
         if segment is not None:
-            segments = sorted({row.segment for row in going})
-            going = [row for row in going if row.segment == segment]
-            if not going:
+            segments = sorted({row.segment for row in doomed})
+            doomed = [row for row in doomed if row.segment == segment]
+            if not doomed:
                 hint = did_you_mean(segment, segments)
                 raise HistoryError(f"{text} of {dataset!r} has no segment {segment!r}{hint}")
         if generation is None:
-            self._drop_analyzers(rows, going, keep_ledger=bool(segment))
+            self._drop_analyzers(rows, doomed, keep_ledger=bool(segment))
         else:
-            self._drop_generation(dataset, going, generation, keep_ledger=bool(segment))
+            self._drop_generation(dataset, doomed, generation, keep_ledger=bool(segment))
         self._compute_anew()
 
     def _analyzer_rows(self) -> list[Any]:
@@ -312,11 +312,11 @@ class _Dropper:
         return list(self.connection.execute(query.where(analyzer.dataset_id == self.dataset)))
 
     def _drop_analyzers(
-        self, rows: Sequence[Any], going: Sequence[Any], *, keep_ledger: bool
+        self, rows: Sequence[Any], doomed: Sequence[Any], *, keep_ledger: bool
     ) -> None:
-        """Delete analyzers, of all ``rows``, with their series."""
-        ids = sorted(row.id for row in going)
-        of = s.analyzer.c.id.in_(ids)
+        """Delete the doomed analyzers among all ``rows``, with their series."""
+        ids = sorted(row.id for row in doomed)
+        is_doomed = s.analyzer.c.id.in_(ids)
         series = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(ids))
         self._forget_anomalies(s.anomaly.c.series_id.in_(series))
         self._delete(s.label, s.label.c.series_id.in_(series))
@@ -326,47 +326,47 @@ class _Dropper:
             self._delete(table, table.c.series_id.in_(series))
         self._delete(s.score, s.score.c.partition_id.in_(self.partitions))
         self._delete(s.series, s.series.c.analyzer_id.in_(ids), "series")
-        self._delete(s.analyzer, of)
-        for some in chunks(_unshared_statistics(rows, going)):
-            self._delete_states(s.state, s.state.c.statistic_id.in_(some), "states")
-            self._delete_states(s.folded_state, s.folded_state.c.statistic_id.in_(some))
-            self._delete(s.statistic, s.statistic.c.id.in_(some))
+        self._delete(s.analyzer, is_doomed)
+        for chunk in chunks(_unshared_statistics(rows, doomed)):
+            self._delete_states(s.state, s.state.c.statistic_id.in_(chunk), "states")
+            self._delete_states(s.folded_state, s.folded_state.c.statistic_id.in_(chunk))
+            self._delete(s.statistic, s.statistic.c.id.in_(chunk))
         if not keep_ledger:
-            self._leave_out_of_ledger({row.canonical for row in going}, self.partitions)
+            self._leave_out_of_ledger({row.canonical for row in doomed}, self.partitions)
 
     def _drop_generation(
         self,
         dataset: str,
-        going: Sequence[Any],
+        doomed: Sequence[Any],
         generation: str,
         *,
         keep_ledger: bool,
     ) -> None:
         """Delete the metrics and states of analyzers in the partitions of a generation."""
-        partitions, others = self._partitions_of(going[0].text, generation)
+        partitions, other_generations = self._partitions_of(doomed[0].text, generation)
         if not partitions:
-            hint = did_you_mean(generation, sorted(others))
-            msg = f"{going[0].text} of {dataset!r} has no generation {generation!r}{hint}"
+            hint = did_you_mean(generation, sorted(other_generations))
+            msg = f"{doomed[0].text} of {dataset!r} has no generation {generation!r}{hint}"
             raise HistoryError(msg)
-        ids = sorted(row.id for row in going)
-        statistics = {row.statistic_id for row in going} - {None}
+        ids = sorted(row.id for row in doomed)
+        statistics = {row.statistic_id for row in doomed} - {None}
         query = sa.select(s.series.c.id).where(s.series.c.analyzer_id.in_(ids))
         series = self.connection.execute(query).scalars().all()
         for partition in partitions:
             of_series = s.anomaly.c.series_id.in_(query)
             self._forget_anomalies((s.anomaly.c.partition_id == partition) & of_series)
             for table, counted in ((s.metric, "metrics"), (s.label, None), (s.newest_metric, None)):
-                own = (table.c.partition_id == partition) & table.c.series_id.in_(query)
-                self._delete(table, own, counted)
+                condition = (table.c.partition_id == partition) & table.c.series_id.in_(query)
+                self._delete(table, condition, counted)
             alone = sorted(statistics - self._statistics_read_in(partition, besides=ids))
-            own = (s.state.c.partition_id == partition) & s.state.c.statistic_id.in_(alone)
-            self._delete_states(s.state, own, "states")
+            condition = (s.state.c.partition_id == partition) & s.state.c.statistic_id.in_(alone)
+            self._delete_states(s.state, condition, "states")
             self._delete_rollups(partition, query)
             self._delete_folds_of(partition, alone)
         self._find_newest(series)
         self._delete(s.score, s.score.c.partition_id.in_(self.partitions))
         if not keep_ledger:
-            self._leave_out_of_ledger({row.canonical for row in going}, sorted(partitions))
+            self._leave_out_of_ledger({row.canonical for row in doomed}, sorted(partitions))
 
     def _partitions_of(self, text: str, generation: str) -> tuple[set[int], set[str]]:
         """Return the ids of the partitions of an analyzer's generation, and the other generations."""
@@ -377,8 +377,10 @@ class _Dropper:
         )
         schemas = {row[0]: row[1] for row in self.connection.execute(query)}
         by_schema = Generations(self.connection).find(analyzer, schemas.values())
-        found = {partition for partition, one in schemas.items() if by_schema[one] == generation}
-        return found, {*by_schema.values()} - {"", generation}
+        partitions = {
+            partition for partition, schema in schemas.items() if by_schema[schema] == generation
+        }
+        return partitions, {*by_schema.values()} - {"", generation}
 
     def _statistics_read_in(self, partition: int, *, besides: Sequence[int]) -> set[int]:
         """Return the statistics whose states have metrics of other analyzers in a partition."""
@@ -393,12 +395,12 @@ class _Dropper:
     def _leave_out_of_ledger(
         self, canonicals: Collection[str], partitions: sa.Select[tuple[int]] | Sequence[int]
     ) -> None:
-        """Let the ledger of all versions of partitions forget analyzers, by canonical text."""
+        """Remove analyzers, by canonical JSON, from the ledger of all versions of partitions."""
         if self.dry_run:
             return
         partition_version, analyzer_set = s.partition_version.c, s.analyzer_set.c
         segments = stored_segment_sets(self.connection, self.dataset)
-        going = {
+        doomed = {
             ledger_key(canonical, chosen)
             for canonical in canonicals
             for chosen in (None, *segments)
@@ -411,7 +413,7 @@ class _Dropper:
         sets = self.connection.execute(
             sa.select(analyzer_set.id, analyzer_set.analyzers).where(analyzer_set.id.in_(used))
         ).all()
-        texts = {row.id: AnalyzerKeys.from_json(row.analyzers).without(going) for row in sets}
+        texts = {row.id: AnalyzerKeys.from_json(row.analyzers).without(doomed) for row in sets}
         stored = {number: keys.to_json() for number, keys in texts.items()}
         ids = hashed_ids(
             self.connection,
@@ -427,35 +429,35 @@ class _Dropper:
             self.connection.execute(change.values(analyzer_set_id=ids[key_of(text)]))
 
     def _forget_anomalies(self, condition: sa.ColumnElement[bool]) -> None:
-        """Delete anomalies, and the incidents that they named; the next detection groups the others."""
+        """Delete anomalies, and the incidents named after them; the next detection regroups the others."""
         anomalies = sa.select(s.anomaly.c.id).where(condition)
         incidents = sa.select(s.incident.c.id).where(s.incident.c.anomaly_id.in_(anomalies))
-        going = self.connection.execute(incidents).scalars().all()
-        for some in chunks(going):
-            loose = sa.update(s.finding).where(s.finding.c.incident_id.in_(some))
-            self._update(loose.values(incident_id=None))
-            self._delete(s.notice, s.notice.c.incident_id.in_(some))
-            self._delete(s.label, s.label.c.incident_id.in_(some))
-            self._delete(s.course, s.course.c.incident_id.in_(some))
-            self._delete(s.incident, s.incident.c.id.in_(some), "incidents")
+        doomed = self.connection.execute(incidents).scalars().all()
+        for chunk in chunks(doomed):
+            detach = sa.update(s.finding).where(s.finding.c.incident_id.in_(chunk))
+            self._update(detach.values(incident_id=None))
+            self._delete(s.notice, s.notice.c.incident_id.in_(chunk))
+            self._delete(s.label, s.label.c.incident_id.in_(chunk))
+            self._delete(s.course, s.course.c.incident_id.in_(chunk))
+            self._delete(s.incident, s.incident.c.id.in_(chunk), "incidents")
         self._delete(s.label, s.label.c.anomaly_id.in_(anomalies))
         self._delete(s.finding, s.finding.c.anomaly_id.in_(anomalies))
         self._delete(s.anomaly, condition)
 
     def _delete_rollups(self, partition: int, series: sa.Select[tuple[int]]) -> None:
-        """Delete the roll-ups of series over windows that hold a partition."""
+        """Delete the roll-ups of series over windows that contain a partition."""
         query = sa.select(s.partition.c.time).where(s.partition.c.id == partition)
         time = self.connection.execute(query).scalar_one()
         rollup = s.rollup.c
-        within = rollup.window_end == END_OF_TIME
+        contains_partition = rollup.window_end == END_OF_TIME
         if time is not None:
-            within |= (rollup.window_start <= time) & (rollup.window_end >= time)
-        self._delete(s.rollup, rollup.series_id.in_(series) & within)
+            contains_partition |= (rollup.window_start <= time) & (rollup.window_end >= time)
+        self._delete(s.rollup, rollup.series_id.in_(series) & contains_partition)
 
     def _delete_folds_of(
         self, partition: int, statistics: sa.Select[tuple[int]] | Sequence[int]
     ) -> None:
-        """Delete folded states that a partition went into: a fold does not support subtraction."""
+        """Delete folded states that contain a partition: a fold does not support subtraction."""
         folded_state = s.folded_state.c
         query = (
             sa.select(folded_state.statistic_id, folded_state.fold, s.input_set.c.inputs)
@@ -469,11 +471,11 @@ class _Dropper:
                 self._delete_states(s.folded_state, same)
 
     def _compute_anew(self) -> None:
-        """Let the next roll-up compute all windows, and the next detection score all partitions."""
+        """Make the next roll-up compute all windows, and the next detection score all partitions."""
         if not self.dry_run:
             next_commit(self.connection, None)
-        known = sa.update(s.rolled).where(s.rolled.c.dataset_id == self.dataset)
-        self._update(known.values(analyzer_id=0))
+        reset = sa.update(s.rolled).where(s.rolled.c.dataset_id == self.dataset)
+        self._update(reset.values(analyzer_id=0))
         self._delete(s.scored, s.scored.c.dataset_id == self.dataset)
 
     def _delete_states(

@@ -1,7 +1,7 @@
 """Forget values: remove personal data from states, names of series and messages of a repository.
 
-A value is replaced by a random token, so that counts, shares and numbers of distinct values stay what
-they are, and merged states still agree. What cannot be changed is reported.
+A value is replaced by a random token, so that counts, shares and numbers of distinct values do not
+change, and states can still be merged. Places that cannot be changed are reported.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tidegauge.repository.store.stored_states import Artifacts, Payload
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_STATES = (s.state, s.named_state, s.folded_state)
-_PAYLOAD = ("tag", "payload", "artifact", "checksum")
-_PAGE = 200
-"""States that are read at once: 50 MiB at most, as large ones lie in files."""
-_MESSAGES = (
+_STATE_TABLES = (s.state, s.named_state, s.folded_state)
+_PAYLOAD_COLUMNS = ("tag", "payload", "artifact", "checksum")
+_PAGE_ROWS = 200
+"""200 states take at most 50 MiB, because large states are in files."""
+_MESSAGE_COLUMNS = (
     s.metric.c.error,
     s.newest_metric.c.error,
     s.rollup.c.error,
@@ -46,12 +46,12 @@ _MESSAGES = (
     s.notice.c.error,
     s.verdict_notice.c.error,
 )
-"""Text for people, in which values are replaced."""
-_KEYS = {"version", "passed", "errorMessages", "checkLog", "outcomes", "warnings"}
-"""Keys of the JSON of verdicts, which are not of the data."""
+"""Text for people: values in it are replaced."""
+_VERDICT_KEYS = {"version", "passed", "errorMessages", "checkLog", "outcomes", "warnings"}
+"""Keys in the JSON of verdicts that do not come from the data."""
 _NAMES_OF_SERIES = (s.series.c.name, s.label.c.name)
-"""Names that end with a value that was counted, as those of histograms do."""
-_IDENTITIES = (
+"""Names that end with a counted value, such as names of histograms' metrics."""
+_IDENTITY_COLUMNS = (
     (s.dataset.c.name, "a dataset"),
     (s.dataset.c.source, "the table of a dataset"),
     (s.partition.c.name, "a partition"),
@@ -78,19 +78,19 @@ _IDENTITIES = (
     (s.verdict.c.partition, "the partition of a verdict"),
     (s.verdict.c.specification, "the specification of a verdict"),
 )
-"""Text by which something is found again, which stays."""
+"""Text that identifies something: it is not changed but reported."""
 
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Counts of what was changed, and what still holds a value.
+    """Counts of changes, and the places that still contain a value.
 
     Attributes
     ----------
     states, series, messages, files : int
         States, series and messages in which a value was replaced, and files that were removed.
     left : tuple of str
-        One sentence for each place that holds a value, or may, and cannot be changed.
+        One sentence for each place that contains, or may contain, a value and cannot be changed.
     dry_run : bool
         True if nothing was actually changed.
     """
@@ -121,8 +121,8 @@ def forget(
     database : Database
     artifacts : Artifacts
     values : sequence of str
-        As text, as `Histogram` writes it. Only whole values of states are replaced, and whole words
-        of messages.
+        Strings as `Histogram` writes them. Only whole values in states and whole words in messages
+        are replaced.
     dry_run : bool
         Only count.
 
@@ -132,7 +132,7 @@ def forget(
         If no value is given, or an empty one.
     """
     if not values or not all(value.strip() for value in values):
-        msg = "name the values to forget; an empty text cannot be forgotten"
+        msg = "name the values to forget; an empty string cannot be forgotten"
         raise HistoryError(msg)
     tokens = {value: f"forgotten-{secrets.token_hex(6)}" for value in values}
     done: list[_Work] = []
@@ -151,8 +151,8 @@ def forget(
     database.write(done[0].remove_files)
     if not database.compact():
         done[0].left.append(
-            "the log of the database file may hold it until others have ended what they read;"
-            " then run it again"
+            "the log of the database file may hold it until other processes have finished reading;"
+            "then run it again"
         )
     return done[0].result()
 
@@ -171,11 +171,11 @@ class _Work:
     renamed: set[str] = field(default_factory=set)  # names of series before
 
     def run(self) -> None:
-        for table in _STATES:
+        for table in _STATE_TABLES:
             self._states(table)
         for column in _NAMES_OF_SERIES:
             self._names(column)
-        for column in _MESSAGES:
+        for column in _MESSAGE_COLUMNS:
             self._messages(column)
         self.left += dict.fromkeys(self._identities())
         self.left += self._extremes()
@@ -187,13 +187,13 @@ class _Work:
     def remove_files(self, connection: Connection) -> None:
         """Remove the files of replaced states that nothing refers to any more."""
         lock_clock(connection)  # keeps out batches whose commit could refer to one of them
-        going = self.replaced - _used(connection)
+        going = self.replaced - _used_files(connection)
         for name in sorted(going):
             self.artifacts.remove(name)
         self.counts["files"] = len(going)
 
-    def _count(self, what: str, number: int = 1) -> None:
-        self.counts[what] = self.counts.get(what, 0) + number
+    def _count(self, kind: str, number: int = 1) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + number
 
     def _states(self, table: sa.Table) -> None:
         keys = list(table.primary_key)
@@ -201,25 +201,29 @@ class _Work:
             key, stored = row[: len(keys)], Payload(*row[len(keys) :])
             same = sa.and_(*(c == v for c, v in zip(keys, key, strict=True)))
             try:
-                found = self.artifacts.unpack(stored)
+                state = self.artifacts.unpack(stored)
             except StateError as error:
                 self.left.append(f"{table.name} {tuple(key)}: {error}")
                 continue
-            changed = self._without(found)
-            if changed is found:
+            changed = self._without(state)
+            if changed is state:
                 continue
             self._count("states")
-            if not self.dry_run:  # which would leave files
+            if not self.dry_run:  # packing would leave files
                 packed = self.artifacts.pack(changed)
-                content = {name: getattr(packed, name) for name in _PAYLOAD}
+                content = {name: getattr(packed, name) for name in _PAYLOAD_COLUMNS}
                 self.connection.execute(sa.update(table).where(same).values(content))
             if stored.artifact is not None:
                 self.replaced.add(stored.artifact)
 
     def _rows(self, table: sa.Table) -> Iterator[sa.Row[Any]]:
-        """Yield keys and payloads page by page: all of them may be more than the memory holds."""
+        """Yield keys and payloads page by page, because all of them may not fit into memory."""
         keys = list(table.primary_key)
-        pages = sa.select(*keys, *(table.c[name] for name in _PAYLOAD)).order_by(*keys).limit(_PAGE)
+        pages = (
+            sa.select(*keys, *(table.c[name] for name in _PAYLOAD_COLUMNS))
+            .order_by(*keys)
+            .limit(_PAGE_ROWS)
+        )
         query = pages
         while rows := self.connection.execute(query).all():
             yield from rows
@@ -240,42 +244,44 @@ class _Work:
             for number, name, instance in self.connection.execute(query).all():
                 if name.endswith(endings):
                     self.renamed.add(name)
-                    told = {"name": name.removesuffix(key) + token}
+                    values = {"name": name.removesuffix(key) + token}
                     if table is s.series:
-                        told["key"] = key_of(canonical_json([told["name"], instance]))
+                        values["key"] = key_of(canonical_json([values["name"], instance]))
                         self._count("series")
                     if not self.dry_run:
                         change = sa.update(table).where(c.id == number)
-                        self.connection.execute(change.values(told))
+                        self.connection.execute(change.values(values))
 
     def _messages(self, column: sa.Column[Any]) -> None:
         table = column.table
         keys = list(table.primary_key)
-        forms = [(value, form) for value in self.tokens for form in _forms(value)]
+        spellings = [(value, spelling) for value in self.tokens for spelling in _spellings(value)]
         messages: dict[tuple[Any, ...], str] = {}
-        for _, form in forms:
-            query = sa.select(*keys, column).where(_contains(column, form))
+        for _, spelling in spellings:
+            query = sa.select(*keys, column).where(_contains(column, spelling))
             messages.update((tuple(row[:-1]), row[-1]) for row in self.connection.execute(query))
         for key, old in messages.items():
             new = old
-            for value, form in forms:
-                if form in new:
-                    before, token = new, self.tokens[value]
+            for value, spelling in spellings:
+                if spelling in new:
+                    previous, token = new, self.tokens[value]
                     is_json = column is s.verdict.c.result
-                    new = _replaced(before, form, value, token, json_text=is_json)
-                    self._count("messages", int(new != before))
+                    new = _replace_in_text(previous, spelling, value, token, json_text=is_json)
+                    self._count("messages", int(new != previous))
             if new != old and not self.dry_run:
                 same = sa.and_(*(c == v for c, v in zip(keys, key, strict=True)))
                 self.connection.execute(sa.update(table).where(same).values({column.name: new}))
 
     def _identities(self) -> Iterator[str]:
-        for column, what in _IDENTITIES:
-            for form in sorted({form for value in self.tokens for form in _forms(value)}):
-                query = sa.select(column).where(_contains(column, form)).distinct()
+        for column, subject in _IDENTITY_COLUMNS:
+            for spelling in sorted(
+                {spelling for value in self.tokens for spelling in _spellings(value)}
+            ):
+                query = sa.select(column).where(_contains(column, spelling)).distinct()
                 for text in self.connection.execute(query).scalars():
                     is_renamed = column in _NAMES_OF_SERIES and text in self.renamed
-                    if _word(form).search(text) and not is_renamed:
-                        yield f"{what} is named by it: {text}"
+                    if _word_pattern(spelling).search(text) and not is_renamed:
+                        yield f"{subject} is named by it: {text}"
 
     def _extremes(self) -> Iterator[str]:
         """Yield the statistics whose sums, sketches and extremes may hold a value as a number or time."""
@@ -293,57 +299,60 @@ class _Work:
         )
         for dataset, canonical, tag, count in self.connection.execute(query):
             kind = tag.partition("/")[0]
-            told = f"{plural(count, 'state')} of {canonical} in {dataset!r} may hold it as"
-            if kind in _TIMES:
+            statement = f"{plural(count, 'state')} of {canonical} in {dataset!r} may hold it as"
+            if kind in _TIME_STATE_KINDS:
                 if is_time:
-                    yield f"{told} a time"
-            elif is_number and kind not in _COUNTS:
-                yield f"{told} a number"
+                    yield f"{statement} a time"
+            elif is_number and kind not in _COUNT_STATE_KINDS:
+                yield f"{statement} a number"
 
     def _unused(self) -> Iterator[str]:
-        there = self.artifacts.files() | self.artifacts.unfinished()
-        if unused := len(there - self.replaced - _used(self.connection)):
-            yield f"{unused} files to which nothing refers may hold it; `db clean` removes those older than a day"
+        files = self.artifacts.files() | self.artifacts.unfinished()
+        if unused := len(files - self.replaced - _used_files(self.connection)):
+            yield (
+                f"{unused} unreferenced files may hold it; `db clean` removes unreferenced files"
+                " older than a day"
+            )
 
 
-def _replaced(told: str, text: str, value: str, token: str, *, json_text: bool) -> str:
-    r"""Return a text with a form of a value replaced; within JSON in its texts, numbers and keys of data.
+def _replace_in_text(text: str, spelling: str, value: str, token: str, *, json_text: bool) -> str:
+    r"""Return a text with a spelling of a value replaced; in JSON, within strings, numbers and keys of data.
 
     Examples
     --------
-    >>> _replaced('{"version": 1, "log": ["1 row"], "rows": 1}', "1", "1", "x", json_text=True)
+    >>> _replace_in_text('{"version": 1, "log": ["1 row"], "rows": 1}', "1", "1", "x", json_text=True)
     '{\n "version": 1,\n "log": [\n  "x row"\n ],\n "rows": "x"\n}'
     """
     if not json_text:
-        return _word(text).sub(token, told)
-    found = json.loads(told)
-    new = _replaced_in(found, _word(text), value, token)
-    return told if new == found else json.dumps(new, ensure_ascii=False, indent=1)
+        return _word_pattern(spelling).sub(token, text)
+    content = json.loads(text)
+    new = _replace_in_json(content, _word_pattern(spelling), value, token)
+    return text if new == content else json.dumps(new, ensure_ascii=False, indent=1)
 
 
-def _replaced_in(found: Any, word: re.Pattern[str], value: str, token: str) -> Any:
-    if isinstance(found, dict):
-        names = {name: name if name in _KEYS else word.sub(token, name) for name in found}
+def _replace_in_json(content: Any, word: re.Pattern[str], value: str, token: str) -> Any:
+    if isinstance(content, dict):
+        names = {name: name if name in _VERDICT_KEYS else word.sub(token, name) for name in content}
         return {
-            names[name]: one if name == "version" else _replaced_in(one, word, value, token)
-            for name, one in found.items()
+            names[name]: item if name == "version" else _replace_in_json(item, word, value, token)
+            for name, item in content.items()
         }
-    if isinstance(found, list):
-        return [_replaced_in(one, word, value, token) for one in found]
-    if isinstance(found, str):
-        return word.sub(token, found)
-    is_value = not isinstance(found, bool) and found is not None and str(found) == value
-    return token if is_value else found
+    if isinstance(content, list):
+        return [_replace_in_json(item, word, value, token) for item in content]
+    if isinstance(content, str):
+        return word.sub(token, content)
+    is_value = not isinstance(content, bool) and content is not None and str(content) == value
+    return token if is_value else content
 
 
-def _used(connection: Connection) -> set[str]:
+def _used_files(connection: Connection) -> set[str]:
     """Return the files that states refer to."""
-    columns = (table.c.artifact for table in _STATES)
+    columns = (table.c.artifact for table in _STATE_TABLES)
     queries = (sa.select(c).where(c.is_not(None)) for c in columns)
     return {name for query in queries for name in connection.execute(query).scalars()}
 
 
-_COUNTS = frozenset(
+_COUNT_STATE_KINDS = frozenset(
     {"num-matches", "num-matches-and-count", "compliance", "data-type", "record-counts"}
     | {"column-count", "column-exists", "column-matches", "schema-match", "hll", "tuple"}
     | {"frequencies", "frequent-items"}
@@ -351,34 +360,35 @@ _COUNTS = frozenset(
 )
 """Kinds of states that hold counts and hashes, or values that can be replaced.
 
-All others hold numbers of the data and cannot leave one out; of a single row a sum is its number.
+All other kinds hold numbers of the data that cannot be removed; the sum of a single row is its number.
 """
-_TIMES = frozenset({"time-range", "freshness"})
+_TIME_STATE_KINDS = frozenset({"time-range", "freshness"})
 """Kinds of states that hold times of the data."""
-_SAMPLED = 200
-"""Letters of a value that samples and messages keep."""
-_LEAST_LINE = 3
-"""A shorter text on one line is a part of other words' neighbourhood, such as the article in `` a ``."""
+_SAMPLE_LENGTH = 200
+"""Samples and messages cut values to this length."""
+_MIN_LINE_LENGTH = 3
+"""Shorter strings occur in ordinary text, such as the article in `` a ``."""
 
 
 def _contains(column: Any, text: str) -> sa.ColumnElement[bool]:
-    found: sa.ColumnElement[bool] = column.contains(text, autoescape=True)
-    return found
+    condition: sa.ColumnElement[bool] = column.contains(text, autoescape=True)
+    return condition
 
 
-def _forms(value: str) -> set[str]:
-    """Return the ways in which a value is written in text.
+def _spellings(value: str) -> set[str]:
+    """Return the spellings of a value in text.
 
-    As it is, as a bin, within JSON, within names of analyzers, cut in samples, and on one line.
+    They are the value itself, as a bin, in JSON, in names of analyzers, cut in samples, and on one
+    line.
     """
-    values = {value, value[:_SAMPLED]}
-    told = {json.dumps(one, ensure_ascii=False)[1:-1] for one in values}
-    told |= {repr(one)[1:-1] for one in values}
+    values = {value, value[:_SAMPLE_LENGTH]}
+    escaped = {json.dumps(item, ensure_ascii=False)[1:-1] for item in values}
+    escaped |= {repr(item)[1:-1] for item in values}
     line = one_line(value)
-    return {*values, *told, bin_key(value), *([line] if len(line) >= _LEAST_LINE else ())}
+    return {*values, *escaped, bin_key(value), *([line] if len(line) >= _MIN_LINE_LENGTH else ())}
 
 
-def _word(text: str) -> re.Pattern[str]:
+def _word_pattern(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_problems(connection: Connection, artifacts: Artifacts) -> list[str]:
-    """Return the problems that a transaction sees, one sentence each; an empty list for a sound repository.
+    """Return the problems that a transaction sees, one sentence each; an empty list if there are none.
 
     Every state is read once. Files that no state refers to are not reported: a killed run leaves
     them, and they only take up space.
@@ -62,9 +62,9 @@ def referenced_files(connection: Connection) -> set[str]:
 
 
 def _revision(connection: Connection) -> Iterator[str]:
-    found, head = read_revision(connection), head_revision()
-    if found != head:
-        yield f"the database is at revision {found}, not {head}"
+    revision, head = read_revision(connection), head_revision()
+    if revision != head:
+        yield f"the database is at revision {revision}, not {head}"
 
 
 def _integrity(connection: Connection) -> Iterator[str]:
@@ -78,26 +78,29 @@ def _integrity(connection: Connection) -> Iterator[str]:
 
 
 def _foreign_objects(connection: Connection) -> Iterator[str]:
-    """Name what is not of the schema and runs or stands beside it: a foreign file may bring triggers."""
+    """Report triggers and tables that are not part of the schema: a foreign file may contain triggers."""
     if connection.dialect.name != "sqlite":
         return
-    ours = {*s.metadata.tables, VERSION_TABLE}
+    own_names = {*s.metadata.tables, VERSION_TABLE}
     objects = connection.exec_driver_sql(
         "SELECT type, name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
     )
     for kind, name, table in objects:
         if kind == "trigger":
-            yield f"a trigger {name!r} of {table} is not of Tidegauge, and runs when that table is written to"
-        elif kind == "table" and name not in ours:
-            yield f"a table {name!r} is not of Tidegauge"
+            yield (
+                f"a trigger {name!r} of {table} does not belong to Tidegauge, and runs when that table"
+                " is written to"
+            )
+        elif kind == "table" and name not in own_names:
+            yield f"a table {name!r} does not belong to Tidegauge"
 
 
 def _indexes(connection: Connection) -> Iterator[str]:
     inspector = sa.inspect(connection)
     for table in s.metadata.sorted_tables:
-        there = {index["name"] for index in inspector.get_indexes(table.name)}
+        existing = {index["name"] for index in inspector.get_indexes(table.name)}
         for index in sorted(str(index.name) for index in table.indexes):
-            if index not in there:
+            if index not in existing:
                 yield f"the index {index} of {table.name} is missing; queries will be slow"
 
 
@@ -134,12 +137,12 @@ def _whole_batches(connection: Connection) -> Iterator[str]:
             & (measured.c.version == partition_version.version),
         )
     )
-    for dataset, name, version, set_id, found in connection.execute(query):
-        wanted = expected(dataset, set_id)
-        if (found or 0) != wanted:
+    for dataset, name, version, set_id, measured_count in connection.execute(query):
+        expected_count = expected(dataset, set_id)
+        if (measured_count or 0) != expected_count:
             yield (
-                f"partition {name!r} version {version} has metrics of {found or 0} analyzers,"
-                f" the ledger says {wanted}"
+                f"partition {name!r} version {version} has metrics of {measured_count or 0} analyzers,"
+                f" but the ledger lists {expected_count}"
             )
     last = connection.execute(sa.select(sa.func.max(s.commit.c.id))).scalar() or 0
     clock = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
@@ -154,15 +157,15 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
     )
     segments: dict[int, list[SegmentSet]] = {}
     segment_set = s.segment_set.c
-    for dataset, columns, generation, kept in connection.execute(
+    for dataset, columns, generation, kept_values in connection.execute(
         sa.select(
             segment_set.dataset_id, segment_set["columns"], segment_set.generation, segment_set.kept
         )
     ):
-        values = tuple(map(tuple, json.loads(kept)))
+        values = tuple(map(tuple, json.loads(kept_values)))
         chosen = SegmentSet(tuple(json.loads(columns)), values, generation)
         segments.setdefault(dataset, []).append(chosen)
-    made: dict[int, dict[str, set[tuple[str, str]]]] = {}
+    names_by_dataset: dict[int, dict[str, set[tuple[str, str]]]] = {}
     analyzer = s.analyzer.c
     measured = (
         sa.select(analyzer.dataset_id, analyzer.canonical)
@@ -170,29 +173,31 @@ def _expected_analyzers(connection: Connection) -> Callable[[int, int], int]:
         .distinct()
     )
     for dataset, canonical in connection.execute(measured):
-        for one in (None, *segments.get(dataset, ())):
-            names = one.names() if one else [""]
-            of = made.setdefault(dataset, {})
-            of[ledger_key(canonical, one)] = {(canonical, name) for name in names}
+        for chosen_set in (None, *segments.get(dataset, ())):
+            names = chosen_set.names() if chosen_set else [""]
+            names_by_key = names_by_dataset.setdefault(dataset, {})
+            names_by_key[ledger_key(canonical, chosen_set)] = {(canonical, name) for name in names}
 
     @cache
     def expected(dataset: int, set_id: int) -> int:
-        known = made.get(dataset, {})
+        names_by_key = names_by_dataset.get(dataset, {})
         # Two generations may share segments, which count once; so does an unknown key.
         keys = AnalyzerKeys.from_json(sets[set_id])
-        found = [known.get(key, {(key, "")}) for key in keys.measured | keys.retries]
-        return len(set().union(*found))
+        measured_names = [
+            names_by_key.get(key, {(key, "")}) for key in keys.measured | keys.retries
+        ]
+        return len(set().union(*measured_names))
 
     return expected
 
 
 def _newest(connection: Connection) -> Iterator[str]:
-    """Check that the copy of newest metrics holds exactly the newest fact of each series."""
+    """Check that the copy of newest metrics contains exactly the newest fact of each series."""
     metric, newest_metric, partition = s.metric.c, s.newest_metric.c, s.partition.c
     names = ("series_id", "partition_id", "version", "value", "status")
-    place = sa.func.row_number().over(partition_by=metric.series_id, order_by=newest_first())
+    rank = sa.func.row_number().over(partition_by=metric.series_id, order_by=newest_first())
     ranked = (
-        sa.select(*(metric[c] for c in names), place.label("place"))
+        sa.select(*(metric[c] for c in names), rank.label("place"))
         .join_from(s.metric, s.partition, partition.id == metric.partition_id)
         .where(s.holds(s.metric))
         .subquery()
@@ -210,7 +215,7 @@ def _newest(connection: Connection) -> Iterator[str]:
 def _lifetimes(connection: Connection) -> Iterator[str]:
     """Check that measured facts have the lifetime of their partition version.
 
-    Recorded values are current until recorded anew, and are not checked.
+    Recorded values are current until they are recorded again, and are not checked.
     """
     metric, partition_version, analyzer = s.metric.c, s.partition_version.c, s.analyzer.c
     query = (
@@ -245,8 +250,8 @@ def _orphans(connection: Connection) -> Iterator[str]:
                     .where(dimension.c.id.is_(None))
                     .distinct()
                 )
-                for (of,) in connection.execute(query):
-                    yield f"{table.name} refers to {dimension.name} {of}, which does not exist"
+                for (number,) in connection.execute(query):
+                    yield f"{table.name} refers to {dimension.name} {number}, which does not exist"
 
 
 def _verdicts(connection: Connection) -> Iterator[str]:
@@ -254,10 +259,10 @@ def _verdicts(connection: Connection) -> Iterator[str]:
     verdict = s.verdict.c
     columns = (verdict.name, verdict.specification, verdict.fingerprint, verdict.partition)
     query = sa.select(verdict.id, verdict.key, verdict.partition_key, *columns)
-    for number, key, partition_key, *about in connection.execute(query):
-        case = Case(*about)
+    for number, key, partition_key, *case_values in connection.execute(query):
+        case = Case(*case_values)
         if (hash_of(case), key_of(case.partition)) != (key, partition_key):
-            yield f"verdict {number} is not found by what it is about"
+            yield f"verdict {number} has a key that does not match its content"
 
 
 def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
@@ -276,7 +281,7 @@ def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
         except StateError as error:
             yield f"the {fold} of statistic {statistic}: {error}"
     named_state = s.named_state.c
-    named = sa.select(
+    named_states = sa.select(
         named_state.name,
         named_state.canonical,
         named_state.tag,
@@ -284,7 +289,7 @@ def _states(connection: Connection, artifacts: Artifacts) -> Iterator[str]:
         named_state.artifact,
         named_state.checksum,
     )
-    for name, canonical, *payload in connection.execute(named):
+    for name, canonical, *payload in connection.execute(named_states):
         try:
             artifacts.unpack(Payload(*payload))
         except StateError as error:

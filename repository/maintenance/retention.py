@@ -1,9 +1,9 @@
 """Retention: removal of superseded versions, old states, old runs and orphaned files.
 
 Versions superseded before a cutoff can be removed, because no as-of view since then shows them; the
-last commit before the cutoff becomes the horizon, before which there are no views any more. States
-of old partitions can be removed too: they are added up first, so that the total continues. Data
-that windows and unsettled anomalies still need is kept.
+last commit before the cutoff becomes the horizon: earlier views are refused. States of old
+partitions can also be removed. They are added up first, so that the total continues. Data that
+windows and unsettled anomalies still need is kept.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
 Age = str | timedelta | date | None
 """Retention age: ``90d``, ``12w``, ``6mo`` (30 days each), ``2y`` (365 days each), or a cutoff."""
 
-_ORPHAN_AGE = timedelta(days=1)
-UNSETTLED = frozenset({"open", "acknowledged"})
+_MIN_ORPHAN_AGE = timedelta(days=1)
+UNSETTLED_STATUSES = frozenset({"open", "acknowledged"})
 """Statuses of anomalies that still need attention."""
 
-_UNITS = {"d": 1, "w": 7, "mo": 30, "y": 365}
+_DAYS_BY_UNIT = {"d": 1, "w": 7, "mo": 30, "y": 365}
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """Counts of what a cleanup removed, or would remove.
+    """Counts of rows and files that a cleanup removed, or would remove.
 
     Attributes
     ----------
@@ -77,10 +77,11 @@ class Cleaned:
     dry_run : bool
         True if nothing was actually removed.
     free_bytes : int
-        Bytes of a SQLite file that are free afterwards, and used again; a dry run counts those of states.
+        Free bytes of a SQLite file afterwards, which later writes reuse; a dry run counts only
+        bytes of states.
     vacuumed_bytes : int or None
-        Bytes by which vacuuming made the file smaller, or would make it at least; None if it was not
-        requested, or the database vacuums by itself.
+        Bytes that vacuuming saved, or would save at least; None if it was not requested, or the
+        database vacuums by itself.
 
     Examples
     --------
@@ -136,20 +137,23 @@ def since(age: Age) -> datetime | None:
     Raises
     ------
     HistoryError
-        If the text is not an age.
+        If the string is not an age.
     """
     if age is None:
         return None
     match = re.fullmatch(r"(\d{1,5})\s*(d|w|mo|y)", age.strip()) if isinstance(age, str) else None
     if match is not None:
-        span = timedelta(days=int(match[1]) * _UNITS[match[2]])
+        span = timedelta(days=int(match[1]) * _DAYS_BY_UNIT[match[2]])
     elif isinstance(age, timedelta):
         span = age
     else:
         try:
             return moment_of(age, "age")
         except HistoryError as error:
-            msg = f"{age!r} is no age; write 90d, 12w, 6mo or 2y, or a time such as 2026-01-31"
+            msg = (
+                f"invalid age {age!r}: use a number and a unit, such as 90d, 12w, 6mo or 2y, or a time"
+                " such as 2026-01-31"
+            )
             raise HistoryError(msg) from error
     try:
         return datetime.now(UTC) - span
@@ -210,8 +214,8 @@ def clean(
         return replace(Cleaned(), **counts, free_bytes=free)
     if free:
         database.compact()
-    left = database.free_bytes()
-    return replace(Cleaned(), **counts, free_bytes=left, vacuumed_bytes=free - left)
+    remaining = database.free_bytes()
+    return replace(Cleaned(), **counts, free_bytes=remaining, vacuumed_bytes=free - remaining)
 
 
 def _remove_files(connection: Connection, artifacts: Artifacts) -> None:
@@ -232,8 +236,8 @@ class _Fold:
 class _Cleaner:
     """Removes old rows inside one transaction and counts them; a dry run only counts.
 
-    So that both count the same, no query reads rows that were removed before it. Two steps may remove
-    the same state, and its file is of no use then: a dry run remembers them.
+    No query depends on earlier removals, so that a dry run counts the same. Two steps may remove
+    the same state and its file, so a dry run remembers removed states.
     """
 
     def __init__(
@@ -247,7 +251,9 @@ class _Cleaner:
         self.connection, self.artifacts, self.counts = connection, artifacts, counts
         self.dry_run = dry_run
         if not dry_run:
-            lock_clock(connection)  # no batch may be decided against rows that are being removed
+            lock_clock(
+                connection
+            )  # keeps out batches that would be compared with rows being removed
         self._generations = Generations(connection)
         self._going_states: dict[tuple[int, ...], tuple[str | None, int]] = {}  # file and bytes
         self._added_bytes = 0
@@ -266,10 +272,10 @@ class _Cleaner:
         )
         old = {(row[0], row[1]) for row in self.connection.execute(ended)}
         unsettled = set(self._unsettled())
-        kept = old & {(partition, version) for partition, version, _ in unsettled}
-        self.counts["versions"] = len(old) - len(kept)
-        self.counts["kept_for_anomalies"] = len(kept)
-        for partition, version in sorted(old - kept):
+        protected = old & {(partition, version) for partition, version, _ in unsettled}
+        self.counts["versions"] = len(old) - len(protected)
+        self.counts["kept_for_anomalies"] = len(protected)
+        for partition, version in sorted(old - protected):
             self._remove_version(partition, version)
         replaced = (s.metric.c.version < 0) & (s.metric.c.superseded_commit_id <= horizon)
         self._delete(s.metric, replaced, "metrics")
@@ -298,9 +304,9 @@ class _Cleaner:
             anomaly.series_id,
             finding.incident_id,
         ).join_from(s.anomaly, s.finding, (finding.anomaly_id == anomaly.id) & s.holds(s.finding))
-        said = statuses(self.connection)
+        status_by_id = statuses(self.connection)
         for row in self.connection.execute(query):
-            if status_of(said, row.id, row.incident_id) in UNSETTLED:
+            if status_of(status_by_id, row.id, row.incident_id) in UNSETTLED_STATUSES:
                 yield row.partition_id, row.version, row.series_id
 
     def _remove_version(self, partition: int, version: int) -> None:
@@ -309,10 +315,10 @@ class _Cleaner:
             (s.state, "states"),
             (s.partition_version, None),
         ):
-            of = (table.c.partition_id == partition) & (table.c.version == version)
+            is_version = (table.c.partition_id == partition) & (table.c.version == version)
             if table is s.metric:  # recorded values have versions of their own
-                of &= table.c.series_id.not_in(recorded_series())
-            self._delete(table, of, counted)
+                is_version &= table.c.series_id.not_in(recorded_series())
+            self._delete(table, is_version, counted)
 
     def _remove_records(self, horizon: int, unsettled: set[tuple[int, int, int]]) -> None:
         """Remove recorded values superseded by the horizon, except of unsettled anomalies."""
@@ -324,12 +330,12 @@ class _Cleaner:
         )
         for partition, series, version in self.connection.execute(query).all():
             if (partition, version, series) not in unsettled:
-                of = (
+                is_record = (
                     (metric.partition_id == partition)
                     & (metric.series_id == series)
                     & (metric.version == version)
                 )
-                self._delete(s.metric, of, "metrics")
+                self._delete(s.metric, is_record, "metrics")
 
     def states(self, cutoff: datetime | None) -> None:
         if cutoff is None:
@@ -337,15 +343,15 @@ class _Cleaner:
         for dataset in self.connection.execute(sa.select(s.dataset.c.id)).scalars().all():
             start = min([cutoff, *self._windows_around(dataset, cutoff)])
             old = self._partitions(dataset, cutoff)
-            going = [(i, version) for i, version, moment in old if moment < start]
+            doomed = [(i, version) for i, version, moment in old if moment < start]
             self.counts["kept_for_windows"] = (
-                self.counts.get("kept_for_windows", 0) + len(old) - len(going)
+                self.counts.get("kept_for_windows", 0) + len(old) - len(doomed)
             )
-            if going:
-                self._fold(dataset, going)
+            if doomed:
+                self._fold(dataset, doomed)
 
     def _windows_around(self, dataset: int, cutoff: datetime) -> Iterator[datetime]:
-        """Yield the start of each window that contains the cutoff, or the newest partition if that is older."""
+        """Yield the start of each window that contains the cutoff, or the newest partition if it is older."""
         rolled, partition = s.rolled.c, s.partition.c
         newest = sa.select(sa.func.max(partition.time)).where(partition.dataset_id == dataset)
         last = self.connection.execute(newest).scalar()
@@ -373,9 +379,9 @@ class _Cleaner:
         )
         return [(row[0], row[1], row[2]) for row in self.connection.execute(query)]
 
-    def _fold(self, dataset: int, going: Sequence[tuple[int, int]]) -> None:
+    def _fold(self, dataset: int, doomed: Sequence[tuple[int, int]]) -> None:
         """Add the states of some partitions to the fold of removed ones, and remove them."""
-        versions = dict(going)
+        versions = dict(doomed)
         statistics = (
             sa.select(s.statistic.c.id)
             .where(s.statistic.c.dataset_id == dataset)
@@ -389,23 +395,25 @@ class _Cleaner:
             by_generation: dict[str, dict[int, State]] = {}
             for partition, generation in self._generations_of(statistic, list(states)).items():
                 by_generation.setdefault(generation, {})[partition] = states[partition]
-            taken = self._removed(statistic)
-            for generation, own in by_generation.items():
-                self._fold_generation(statistic, generation, own, versions, taken, folds)
+            removed_folds = self._removed(statistic)
+            for generation, generation_states in by_generation.items():
+                self._fold_generation(
+                    statistic, generation, generation_states, versions, removed_folds, folds
+                )
         if self.dry_run:
             folded_state = s.folded_state.c
-            for name, some in folds.items():
+            for name, new_folds in folds.items():
                 query = sa.select(folded_state.artifact).where(
                     folded_state.fold == name, folded_state.artifact.is_not(None)
                 )
-                self._added_bytes += sum(len(state.pack()) for _, state, _ in some)
-                for ids in chunks([statistic for statistic, _, _ in some]):
-                    of = query.where(folded_state.statistic_id.in_(ids))
-                    self._replaced_files.update(self.connection.execute(of).scalars())
+                self._added_bytes += sum(len(state.pack()) for _, state, _ in new_folds)
+                for ids in chunks([statistic for statistic, _, _ in new_folds]):
+                    replaced = query.where(folded_state.statistic_id.in_(ids))
+                    self._replaced_files.update(self.connection.execute(replaced).scalars())
         elif folds:
             commit, _ = next_commit(self.connection, None)
-            for name, some in folds.items():
-                keep_folds(self.connection, self.artifacts, name, some, commit)
+            for name, new_folds in folds.items():
+                keep_folds(self.connection, self.artifacts, name, new_folds, commit)
 
     def _fold_generation(
         self,
@@ -413,39 +421,41 @@ class _Cleaner:
         generation: str,
         states: dict[int, State],
         versions: Mapping[int, int],
-        taken: dict[str, _Fold],
+        removed_folds: dict[str, _Fold],
         folds: dict[str, list[tuple[int, State, str]]],
     ) -> None:
-        """Add states of one generation to the fold of their like, and remove them."""
-        name = next((n for n, fold in taken.items() if fold.generation in {None, generation}), None)
+        """Add states to the fold of their generation, and remove them."""
+        name = next(
+            (n for n, fold in removed_folds.items() if fold.generation in {None, generation}), None
+        )
         if name is None:
-            name = REMOVED if not taken else f"{REMOVED} {len(taken) + 1}"
-        before = taken.get(name, _Fold(None, {}, generation))
+            name = REMOVED if not removed_folds else f"{REMOVED} {len(removed_folds) + 1}"
+        previous = removed_folds.get(name, _Fold(None, {}, generation))
         # States restated after they were folded stay: a fold does not support subtraction.
-        new = {p: state for p, state in states.items() if p not in before.inputs}
-        gone = new.keys() | {p for p in states if before.inputs.get(p) == versions[p]}
+        new = {p: state for p, state in states.items() if p not in previous.inputs}
+        removed = new.keys() | {p for p in states if previous.inputs.get(p) == versions[p]}
         if new:
-            known = [] if before.state is None else [before.state]
+            addends = [] if previous.state is None else [previous.state]
             try:
-                total = merged([*known, *new.values()])
-            except StateError:  # they stay, and the other series are cleaned
+                total = merged([*addends, *new.values()])
+            except StateError:  # they are kept; other series are cleaned
                 self.counts["kept_unmerged"] = self.counts.get("kept_unmerged", 0) + len(new)
                 return
             assert total is not None
-            inputs = before.inputs | {partition: versions[partition] for partition in new}
-            taken[name] = _Fold(total, inputs, generation)
+            inputs = previous.inputs | {partition: versions[partition] for partition in new}
+            removed_folds[name] = _Fold(total, inputs, generation)
             folds.setdefault(name, []).append((statistic, total, encode_inputs(inputs)))
-        for some in chunks(sorted(gone)):
-            of = (s.state.c.statistic_id == statistic) & s.state.c.partition_id.in_(some)
-            self._delete(s.state, of, "states")
+        for chunk in chunks(sorted(removed)):
+            is_removed = (s.state.c.statistic_id == statistic) & s.state.c.partition_id.in_(chunk)
+            self._delete(s.state, is_removed, "states")
 
     def _generations_of(self, statistic: int, partitions: Sequence[int]) -> dict[int, str]:
         """Return the generation of a statistic's state in each partition."""
         schemas: dict[int, int] = {}
-        for some in chunks(sorted(partitions)):
+        for chunk in chunks(sorted(partitions)):
             query = sa.select(
                 s.partition_version.c.partition_id, s.partition_version.c.table_schema_id
-            ).where(s.partition_version.c.partition_id.in_(some), s.holds(s.partition_version))
+            ).where(s.partition_version.c.partition_id.in_(chunk), s.holds(s.partition_version))
             schemas.update((row[0], row[1]) for row in self.connection.execute(query))
         generations = self._generations.find(self._analyzer_of(statistic), schemas.values())
         return {partition: generations[schema] for partition, schema in schemas.items()}
@@ -461,7 +471,7 @@ class _Cleaner:
 
     def _states(self, statistic: int, versions: dict[int, int]) -> Iterator[tuple[int, State]]:
         state = s.state.c
-        for some in chunks(sorted(versions)):
+        for chunk in chunks(sorted(versions)):
             query = sa.select(
                 state.partition_id,
                 state.version,
@@ -469,13 +479,13 @@ class _Cleaner:
                 state.payload,
                 state.artifact,
                 state.checksum,
-            ).where(state.statistic_id == statistic, state.partition_id.in_(some))
+            ).where(state.statistic_id == statistic, state.partition_id.in_(chunk))
             for partition, version, *payload in self.connection.execute(query):
                 if versions[partition] == version:
                     try:
                         yield partition, self.artifacts.unpack(Payload(*payload))
                     except StateError:
-                        continue  # it stays, so that `db check` reports it
+                        continue  # keep it, so that `db check` reports it
 
     def _removed(self, statistic: int) -> dict[str, _Fold]:
         """Return the folds of removed states by name."""
@@ -513,26 +523,26 @@ class _Cleaner:
                 s.verdict.c.run_id.is_not(None), sa.not_(self._removed_verdicts)
             ),
         )
-        going = (run.finished_at < cutoff) & run.id.not_in(used)
-        gone = sa.select(run.id).where(going)
-        self._delete(s.run_tag, s.run_tag.c.run_id.in_(gone), None)
-        self._delete(s.run, going, "runs")
+        is_doomed = (run.finished_at < cutoff) & run.id.not_in(used)
+        doomed = sa.select(run.id).where(is_doomed)
+        self._delete(s.run_tag, s.run_tag.c.run_id.in_(doomed), None)
+        self._delete(s.run, is_doomed, "runs")
 
     def orphans(self) -> list[str]:
         """Return files that nothing refers to, older than a day and than every run still open."""
-        there = self.artifacts.files() | self.artifacts.unfinished()
-        if not there:
+        files = self.artifacts.files() | self.artifacts.unfinished()
+        if not files:
             return []
         references: Counter[str] = Counter()
         for table in (s.state, s.named_state, s.folded_state):
             c = table.c.artifact
             references.update(self.connection.execute(sa.select(c).where(c.is_not(None))).scalars())
-        going = Counter(file for file, _ in self._going_states.values() if file is not None)
-        there -= (references - going - self._replaced_files).keys()
-        before = datetime.now(UTC) - _ORPHAN_AGE
+        doomed = Counter(file for file, _ in self._going_states.values() if file is not None)
+        files -= (references - doomed - self._replaced_files).keys()
+        cutoff = datetime.now(UTC) - _MIN_ORPHAN_AGE
         live = oldest_running_start(self.connection)
-        before = before if live is None else min(before, live)
-        return sorted(name for name in there if self._modified(name) < before)
+        cutoff = cutoff if live is None else min(cutoff, live)
+        return sorted(name for name in files if self._modified(name) < cutoff)
 
     def _modified(self, name: str) -> datetime:
         try:
@@ -552,15 +562,15 @@ class _Cleaner:
 
     @property
     def bytes_of_states(self) -> int:
-        """The bytes in the database that a run in earnest would free at least, of states alone."""
+        """Bytes of states in the database that an actual run would free at least."""
         return max(sum(size for _, size in self._going_states.values()) - self._added_bytes, 0)
 
     def _remember(self, condition: sa.ColumnElement[bool]) -> int:
-        """Remember states that would be removed, and return how many were not remembered before."""
+        """Remember states that would be removed, and return the number of new ones."""
         size = sa.func.coalesce(sa.func.length(s.state.c.payload), 0)
         query = sa.select(*s.state.primary_key, s.state.c.artifact, size).where(condition)
-        before = len(self._going_states)
+        previous = len(self._going_states)
         self._going_states.update(
             (tuple(key), (file, size)) for *key, file, size in self.connection.execute(query)
         )
-        return len(self._going_states) - before
+        return len(self._going_states) - previous

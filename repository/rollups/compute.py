@@ -1,13 +1,15 @@
-"""Computation of roll-ups: the metrics of windows and of the total, merged from stored states.
+"""Computation of roll-ups: metrics of windows and of the total, merged from stored states.
 
-The total continues from its own stored state, so it reads only what is new, unless a partition was
-restated. States can be added but not subtracted: `fold` adds up those of overlapping windows.
+The total continues from its own stored state, so it reads only new states, unless a partition was
+restated. States can be added but not subtracted; `fold` adds up states of overlapping windows.
 
-States of different generations (`tidegauge.repository.store.stored_states`) are never added up. A window
-that holds several fails with the reason; the total is that of the newest partition's generation.
+States of different generations (`tidegauge.repository.store.stored_states`) are never added up. A
+window with several generations fails with the reason. The total covers only the generation of the
+newest partition.
 
-States that were cleaned away cannot be subtracted. If one of their partitions is restated later, the
-last good values of the windows and of the total stay, with a note, until the states are there again.
+States that were cleaned away cannot be subtracted. If one of their partitions is restated later,
+the windows and the total keep their last good values, with a note, until the states are stored
+again.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ AnyState = Any
 
 
 NOT_CURRENT = "cleaned away"
-"""Words in the notes on values that do not show a partition as it is now."""
+"""Appears in the notes on values that are not based on current partitions."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Part:
 class RollupResult:
     """The metric of one analyzer over one window, with its inputs.
 
-    ``note`` says what a value leaves out or counts as it was.
+    ``note`` describes omitted or outdated inputs.
     """
 
     analyzer_id: int
@@ -90,40 +92,40 @@ class RollupResult:
 
 @dataclass(frozen=True)
 class RollupWindow:
-    """The windows of one name: their partitions, all spans, and the spans to recompute.
+    """The windows with one name: their partitions, all spans, and the spans to recompute.
 
-    ``known`` is the last analyzer id rolled up so far; later analyzers need every span.
+    ``last_analyzer`` is the last analyzer id rolled up so far; later analyzers need every span.
     """
 
     windows: WindowScheme
     parts: list[Part]
-    every: list[WindowSpan]
+    spans: list[WindowSpan]
     changed: list[WindowSpan]
-    known: int
+    last_analyzer: int
 
     def spans_for(self, analyzers: Sequence[tuple[int, AnyAnalyzer]]) -> list[WindowSpan]:
-        """Return the spans to compute for some analyzers of one statistic."""
-        new = any(number > self.known for number, _ in analyzers)
-        return self.every if new else self.changed
+        """Return the spans to compute for analyzers of one statistic."""
+        new = any(number > self.last_analyzer for number, _ in analyzers)
+        return self.spans if new else self.changed
 
 
-def within(segment: str, of: str) -> bool:
-    """Return whether a segment equals one that partition keys make, or is nested in it.
+def is_in_segment(segment: str, parent: str) -> bool:
+    """Return whether a segment equals its parent, a segment made by partition keys, or is nested in it.
 
     Examples
     --------
-    >>> within("country=US/origin=EWR", "country=US"), within("country=USA", "country=US")
+    >>> is_in_segment("country=US/origin=EWR", "country=US"), is_in_segment("country=USA", "country=US")
     (True, False)
     """
-    return of in {"", segment} or segment.startswith(f"{of}/")
+    return parent in {"", segment} or segment.startswith(f"{parent}/")
 
 
 class SlidingSum:
     """Sliding-window sum of a queue of states by two stacks, at two additions a state.
 
-    States can be added but not subtracted. So there are two stacks: the older half holds suffix
-    sums, from each state to the half's end; the newer half holds its states and one sum. When the
-    older half is used up, the newer half is moved into it.
+    States can be added but not subtracted, so there are two stacks. The older half stores suffix
+    sums, from each state to the end of the half. The newer half stores its states and one sum. When
+    the older half is empty, the newer half is moved into it.
 
     Examples
     --------
@@ -176,7 +178,7 @@ def fold(
     spans : sequence of WindowSpan
         With bounds that never decrease.
     rolling : bool
-        True if spans overlap, so that sums are worth keeping.
+        True if spans overlap, so that sums are reused.
     """
     if not rolling:
         for span in spans:
@@ -202,7 +204,7 @@ def merged(states: Sequence[State]) -> State | None:
 
 
 class RollupComputation:
-    """Computes the window metrics of some statistics.
+    """Computes the window metrics of statistics.
 
     Attributes
     ----------
@@ -211,11 +213,11 @@ class RollupComputation:
     ends : dict
         The ends of all computed windows, by statistic and window name.
     kept : dict
-        Why windows keep their stored values, by statistic, window name and end.
+        Reasons why windows keep their stored values, by statistic, window name and end.
     outdated : set
-        Notes on values that do not show a partition as it is now, as far as they are new.
+        New notes on values that are not based on current partitions.
     obsolete : list
-        Statistic and name of the folds of removed states that are not needed any more.
+        Statistic and name of folds of removed states that are no longer needed.
     """
 
     def __init__(
@@ -245,25 +247,25 @@ class RollupComputation:
                 self.ends[statistic, name] = {span.end for span in spans}
                 if not spans:
                     continue
-                of = self._parts(segment, name)
+                parts = self._parts(segment, name)
                 if name == TOTAL:
-                    yield from self._total(statistic, analyzers, of, spans[0])
+                    yield from self._total(statistic, analyzers, parts, spans[0])
                 else:
-                    own = _respanned(window.parts, of, spans)
-                    yield from self._windows(statistic, analyzers, window.windows, of, own)
+                    own_spans = _reindex_spans(window.parts, parts, spans)
+                    yield from self._windows(statistic, analyzers, window.windows, parts, own_spans)
 
     def _parts(self, segment: str, name: str) -> list[Part]:
         """Return the partitions of a window name whose segment contains the given one."""
         if (segment, name) not in self._within:
-            some = [part for part in self.work[name].parts if within(segment, part.segment)]
-            self._within[segment, name] = some
+            parts = [part for part in self.work[name].parts if is_in_segment(segment, part.segment)]
+            self._within[segment, name] = parts
         return self._within[segment, name]
 
     def _spans(self, statistic: int, window: RollupWindow) -> list[WindowSpan]:
         """Return the spans to compute for a statistic.
 
-        A span in which states were cleaned away is left as it is. If one of its partitions changed, a
-        note says so.
+        A span with states that were cleaned away is not recomputed. If one of its partitions
+        changed, it gets a note.
         """
         spans = window.spans_for(self.analyzers.get(statistic, ()))
         cleaned = self._cleaned(statistic)
@@ -283,7 +285,7 @@ class RollupComputation:
         return computed
 
     def _cleaned(self, statistic: int) -> set[int]:
-        """Return the partitions whose states were cleaned away and are not there again."""
+        """Return the partitions whose states were cleaned away and have not been stored again."""
         cleaned = {
             partition
             for _, fold_inputs in self._removed_folds(statistic)
@@ -352,7 +354,7 @@ class RollupComputation:
                 problem = next(iter(damaged), None)
                 if isinstance(total, MetricError):
                     problem = problem or total
-                problem = problem or _missing(len(members) - len(have), len(members))
+                problem = problem or _missing_states_error(len(members) - len(have), len(members))
                 newest = max((p.time for p in members if p.time is not None), default=None)
                 inputs = encode_inputs({part.id: part.version for part in have})
                 state = None if isinstance(total, MetricError) else total
@@ -378,9 +380,9 @@ class RollupComputation:
                 base = self._removed_base(statistic, members)
             except StateError as error:
                 problem = MetricError.from_exception(error)
-        known = base[1] if base else {}
-        # A removed state cannot be subtracted, so its partition counts as it was.
-        outdated = [p for p, version in known.items() if versions.get(p) != version]
+        base_inputs = base[1] if base else {}
+        # A removed state cannot be subtracted, so the old version of its partition counts.
+        outdated = [p for p, version in base_inputs.items() if versions.get(p) != version]
         if outdated:
             names = {part.id: part.name for part in parts}
             first = min(names.get(partition, "dropped since") for partition in outdated)
@@ -388,9 +390,9 @@ class RollupComputation:
                 f"does not show the newest version of {partitions_text(len(outdated))} (first {first}),"
                 " because states were cleaned away before; measure all partitions again to correct it"
             )
-        wanted = sorted(versions.keys() - known.keys())
-        states, errors = self._states(statistic, {i: versions[i] for i in wanted})
-        have = known | {partition: versions[partition] for partition in states}
+        added = sorted(versions.keys() - base_inputs.keys())
+        states, errors = self._states(statistic, {i: versions[i] for i in added})
+        have = base_inputs | {partition: versions[partition] for partition in states}
         if not have and not errors:
             return
         problem = problem or next(iter(errors.values()), None)
@@ -402,15 +404,17 @@ class RollupComputation:
         inputs = encode_inputs(have)
         if total is not None and problem is None:
             self.folds.append((statistic, total, inputs))
-        problem = problem or _missing(len(versions.keys() - have.keys()), len(versions))
+        problem = problem or _missing_states_error(
+            len(versions.keys() - have.keys()), len(versions)
+        )
         newest = max((part.time for part in parts if part.time is not None), default=None)
-        place = (TOTAL, span, newest, inputs)
-        yield from _results(analyzers, total, problem, place, "; ".join(notes) or None)
+        window_values = (TOTAL, span, newest, inputs)
+        yield from _results(analyzers, total, problem, window_values, "; ".join(notes) or None)
 
     def _members_of_total(
         self, statistic: int, parts: Sequence[Part]
     ) -> tuple[Sequence[Part], list[str]]:
-        """Return the partitions of the newest state's generation, and what they leave out."""
+        """Return the partitions of the newest state's generation, and notes on excluded partitions."""
         generations = self._generation_by_part(statistic, parts)
         if len(set(generations.values())) <= 1:
             return parts, []
@@ -421,42 +425,44 @@ class RollupComputation:
         if not measured:
             return parts, []
         newest = generations[measured[-1].id]
-        others = [part for part in measured if generations[part.id] != newest]
-        # Partitions without a state are missing from the total, whatever their column's type is.
-        left_out = {part.id for part in others}
+        excluded = [part for part in measured if generations[part.id] != newest]
+        # Partitions without a state are missing from the total, regardless of their column's type.
+        left_out = {part.id for part in excluded}
         members = [part for part in parts if part.id not in left_out]
-        if not others:
+        if not excluded:
             return members, []
         text = mixed_types_text([generations[p.id] for p in measured], [p.name for p in measured])
-        return members, [f"leaves out {partitions_text(len(others))}: {text}"]
+        return members, [f"leaves out {partitions_text(len(excluded))}: {text}"]
 
     def _removed_base(
         self, statistic: int, members: Sequence[Part]
     ) -> tuple[State, dict[int, int]] | None:
-        """Return the added-up removed states of the members' generation, unless all are there again."""
+        """Return the sum of removed states of the members' generation, unless all have been stored again."""
         stored = self._stored_versions(statistic) if self._removed_folds(statistic) else {}
         ids = {part.id for part in members}
         schemas = {part.schema for part in members}
-        wanted = set(self._generations.find(self._analyzer_of(statistic), schemas).values())
+        member_generations = set(
+            self._generations.find(self._analyzer_of(statistic), schemas).values()
+        )
         for name, inputs in self._removed_folds(statistic):
             if (inputs.keys() & ids) <= stored.keys():
                 self.obsolete.append((statistic, name))
                 continue
-            own = fold_generation(
+            generation = fold_generation(
                 self.connection, self._generations, self._analyzer_of(statistic), inputs
             )
-            if own is None or own in wanted:
+            if generation is None or generation in member_generations:
                 return self._folded(statistic, name)
         return None
 
     def _states(
-        self, statistic: int, wanted: Mapping[int, int]
+        self, statistic: int, versions: Mapping[int, int]
     ) -> tuple[dict[int, State], dict[int, MetricError]]:
         """Return a statistic's states by partition, in id order, and errors of damaged ones."""
         state = s.state.c
         states: dict[int, State] = {}
         errors: dict[int, MetricError] = {}
-        for some in chunks(sorted(wanted)):
+        for chunk in chunks(sorted(versions)):
             query = (
                 sa.select(
                     state.partition_id,
@@ -466,11 +472,11 @@ class RollupComputation:
                     state.artifact,
                     state.checksum,
                 )
-                .where(state.statistic_id == statistic, state.partition_id.in_(some))
+                .where(state.statistic_id == statistic, state.partition_id.in_(chunk))
                 .order_by(state.partition_id)
             )
             for partition, version, *payload in self.connection.execute(query):
-                if wanted[partition] == version:
+                if versions[partition] == version:
                     try:
                         states[partition] = self.artifacts.unpack(Payload(*payload))
                     except StateError as error:
@@ -486,55 +492,58 @@ class RollupComputation:
 
     @cached_property
     def _folds(self) -> dict[tuple[int, str], Any]:
-        folded_state, found = s.folded_state.c, {}
+        folded_state, folds = s.folded_state.c, {}
         payload = (
             folded_state.tag,
             folded_state.payload,
             folded_state.artifact,
             folded_state.checksum,
         )
-        for some in chunks([statistic for statistic, _ in self.statistics]):
+        for chunk in chunks([statistic for statistic, _ in self.statistics]):
             query = (
                 sa.select(
                     folded_state.statistic_id, folded_state.fold, *payload, s.input_set.c.inputs
                 )
                 .join_from(s.folded_state, s.input_set)
-                .where(folded_state.statistic_id.in_(some))
+                .where(folded_state.statistic_id.in_(chunk))
             )
             for row in self.connection.execute(query):
-                found[row[0], row[1]] = tuple(row[1:])
-        return found
+                folds[row[0], row[1]] = tuple(row[1:])
+        return folds
 
     @cached_property
     def analyzers(self) -> dict[int, list[tuple[int, AnyAnalyzer]]]:
         """The analyzers that read each statistic."""
-        found: dict[int, list[tuple[int, AnyAnalyzer]]] = {}
-        for some in chunks([statistic for statistic, _ in self.statistics]):
+        analyzers: dict[int, list[tuple[int, AnyAnalyzer]]] = {}
+        for chunk in chunks([statistic for statistic, _ in self.statistics]):
             query = sa.select(s.analyzer.c.statistic_id, s.analyzer.c.id, s.analyzer.c.text).where(
-                s.analyzer.c.statistic_id.in_(some)
+                s.analyzer.c.statistic_id.in_(chunk)
             )
             for statistic, number, text in self.connection.execute(query):
                 try:
                     analyzer = ANALYZERS.parse(text)
-                except (SuiteError, IllegalAnalyzerParameterError) as error:  # its package is gone
+                except (SuiteError, IllegalAnalyzerParameterError) as error:
+                    # the package that defines it is no longer installed
                     warnings.warn(f"{text} is not rolled up: {error}", RepositoryWarning, 2)
                     continue
-                found.setdefault(statistic, []).append((number, analyzer))
-        return found
+                analyzers.setdefault(statistic, []).append((number, analyzer))
+        return analyzers
 
 
-def _respanned(
-    parts: Sequence[Part], of: Sequence[Part], spans: Sequence[WindowSpan]
+def _reindex_spans(
+    parts: Sequence[Part], selected: Sequence[Part], spans: Sequence[WindowSpan]
 ) -> list[WindowSpan]:
-    """Re-index spans from all partitions to some of them, dropping spans that become empty."""
-    if len(parts) == len(of):
+    """Re-index spans from all partitions to the selected ones, dropping spans that become empty."""
+    if len(parts) == len(selected):
         return list(spans)
-    ours = {part.id for part in of}
-    before = [0]  # number of selected partitions before each position
+    selected_ids = {part.id for part in selected}
+    counts_before = [0]  # number of selected partitions before each position
     for part in parts:
-        before.append(before[-1] + (part.id in ours))
-    placed = (WindowSpan(x.start, x.end, before[x.first], before[x.last]) for x in spans)
-    return [span for span in placed if span.first < span.last]
+        counts_before.append(counts_before[-1] + (part.id in selected_ids))
+    reindexed = (
+        WindowSpan(x.start, x.end, counts_before[x.first], counts_before[x.last]) for x in spans
+    )
+    return [span for span in reindexed if span.first < span.last]
 
 
 def _inputs_are_current(inputs: Mapping[int, int], versions: Mapping[int, int]) -> bool:
@@ -542,10 +551,10 @@ def _inputs_are_current(inputs: Mapping[int, int], versions: Mapping[int, int]) 
     return all(versions.get(partition) == version for partition, version in inputs.items())
 
 
-def _missing(missing: int, of: int) -> MetricError | None:
+def _missing_states_error(missing: int, total: int) -> MetricError | None:
     if not missing:
         return None
-    return MetricRuntimeError(f"no state for {missing} of {of} partitions")
+    return MetricRuntimeError(f"no state for {missing} of {total} partitions")
 
 
 def _window_totals(
@@ -558,26 +567,26 @@ def _window_totals(
 ) -> list[State | MetricError | None]:
     """Return the sum of the states in each span; an error for a span with several generations."""
     totals: list[State | MetricError | None] = [None] * len(spans)
-    places_by_generation: dict[str, list[int]] = {}
-    for place, span in enumerate(spans):
+    indices_by_generation: dict[str, list[int]] = {}
+    for index, span in enumerate(spans):
         measured = [part for part in parts[span.first : span.last] if part.id in states]
-        own = [generations[part.id] for part in measured]
-        if len(set(own)) > 1:
-            text = mixed_types_text(own, [part.name for part in measured])
-            totals[place] = MetricRuntimeError(text)
-        elif own:
-            places_by_generation.setdefault(own[0], []).append(place)
-    for generation, places in places_by_generation.items():
+        part_generations = [generations[part.id] for part in measured]
+        if len(set(part_generations)) > 1:
+            text = mixed_types_text(part_generations, [part.name for part in measured])
+            totals[index] = MetricRuntimeError(text)
+        elif part_generations:
+            indices_by_generation.setdefault(part_generations[0], []).append(index)
+    for generation, indices in indices_by_generation.items():
         own_states = [
             states.get(part.id) if generations[part.id] == generation else None for part in parts
         ]
-        own_spans = [spans[place] for place in places]
+        own_spans = [spans[index] for index in indices]
         try:
             sums: list[State | MetricError | None] = [*fold(own_states, own_spans, rolling=rolling)]
-        except StateError:  # one span's states do not fit together: the others are not concerned
+        except StateError:  # the states of one span cannot be merged; compute the others separately
             sums = [_sum_or_error(own_states[span.first : span.last]) for span in own_spans]
-        for place, total in zip(places, sums, strict=True):
-            totals[place] = total
+        for index, total in zip(indices, sums, strict=True):
+            totals[index] = total
     return totals
 
 
@@ -592,7 +601,7 @@ def _results(
     analyzers: Sequence[tuple[int, AnyAnalyzer]],
     total: State | None,
     problem: MetricError | None,
-    where: tuple[str, WindowSpan, datetime | None, str],
+    window_values: tuple[str, WindowSpan, datetime | None, str],
     note: str | None = None,
 ) -> Iterator[RollupResult]:
     for number, analyzer in analyzers:
@@ -600,4 +609,4 @@ def _results(
             metric = analyzer.compute_metric_from(total)
         else:
             metric = analyzer.to_failure_metric(problem)
-        yield RollupResult(number, analyzer, metric, *where, note)
+        yield RollupResult(number, analyzer, metric, *window_values, note)

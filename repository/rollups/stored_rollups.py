@@ -1,8 +1,8 @@
-"""Stored roll-ups: update them from states that changed, and read them.
+"""Stored roll-ups: update them from changed states, and read them.
 
 Only windows that contain a partition whose states changed since the last roll-up are recomputed.
-Results are compared with the stored ones and only differences are written, so a roll-up can be
-interrupted anywhere and restarted.
+Only results that differ from the stored ones are written, so a roll-up can be interrupted anywhere
+and restarted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegauge.repository.rollups.compute import (
     RollupWindow,
 )
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.batch import OUTCOME, hashed_ids, outcome
+from tidegauge.repository.store.batch import OUTCOME_COLUMNS, hashed_ids, outcome
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows, upsert
 from tidegauge.repository.store.database import Database, lock_clock, next_commit
 from tidegauge.repository.store.dimensions import Dimensions
@@ -38,8 +38,8 @@ from tidegauge.repository.store.windows import END_OF_TIME, WindowScheme
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_AT_ONCE = 200
-"""Number of statistics whose states are held in memory, and written in one transaction."""
+_BATCH_STATISTICS = 200
+"""All states of a batch are in memory, and its results are written in one transaction."""
 
 
 class _OvertakenError(Exception):
@@ -53,7 +53,7 @@ def roll_up(
     names: Sequence[str],
     run: int | None = None,
 ) -> int:
-    """Update the total and some windows of a dataset; return the number of metrics written.
+    """Update the total and the named windows of a dataset; return the number of metrics written.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ def roll_up(
     run : int, optional
         The run that the commits belong to.
     """
-    wanted = {
+    schemes = {
         window.name: window
         for window in map(WindowScheme.from_name, dict.fromkeys((TOTAL, *names)))
     }
-    while (written := _attempt(database, artifacts, dataset, wanted, run)) is None:
+    while (written := _attempt(database, artifacts, dataset, schemes, run)) is None:
         pass
     return written
 
@@ -78,39 +78,45 @@ def _attempt(
     database: Database,
     artifacts: Artifacts,
     dataset: str,
-    wanted: Mapping[str, WindowScheme],
+    schemes: Mapping[str, WindowScheme],
     run: int | None,
 ) -> int | None:
     """Compute and write roll-ups; return None if another writer changed the dataset meanwhile."""
     with database.read() as connection:
-        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
-        of = dataset_id(connection, dataset)
-        work = _work(connection, of, wanted)
-        statistics = _statistics(connection, of)
-        last = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
+        read_commit = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        dataset_number = dataset_id(connection, dataset)
+        work = _plan_windows(connection, dataset_number, schemes)
+        statistics = _statistics(connection, dataset_number)
+        last_analyzer = connection.execute(sa.select(sa.func.max(s.analyzer.c.id))).scalar() or 0
     written = 0
     outdated: set[str] = set()
     try:
-        for start in range(0, len(statistics), _AT_ONCE):
-            some = statistics[start : start + _AT_ONCE]
+        for start in range(0, len(statistics), _BATCH_STATISTICS):
+            batch = statistics[start : start + _BATCH_STATISTICS]
             with database.read() as connection:
-                maker = RollupComputation(connection, artifacts, work, some)
-                results = list(maker.results())
+                computation = RollupComputation(connection, artifacts, work, batch)
+                results = list(computation.results())
             written += database.write(
-                _RollupWriter(of, seen, run, work, some, results, maker).write
+                _RollupWriter(
+                    dataset_number, read_commit, run, work, batch, results, computation
+                ).write
             )
-            outdated |= maker.outdated
+            outdated |= computation.outdated
     except _OvertakenError:
         return None
     if outdated:
-        more = f" (and {len(outdated) - 1} more)" if len(outdated) > 1 else ""
-        warnings.warn(f"{dataset}: {min(outdated)}{more}", RepositoryWarning, stacklevel=4)
-    database.write(lambda connection: _mark(connection, of, list(wanted), seen, last))
+        remainder = f" (and {len(outdated) - 1} more)" if len(outdated) > 1 else ""
+        warnings.warn(f"{dataset}: {min(outdated)}{remainder}", RepositoryWarning, stacklevel=4)
+    database.write(
+        lambda connection: _mark(
+            connection, dataset_number, list(schemes), read_commit, last_analyzer
+        )
+    )
     return written
 
 
-def _work(
-    connection: Connection, dataset: int, wanted: Mapping[str, WindowScheme]
+def _plan_windows(
+    connection: Connection, dataset: int, schemes: Mapping[str, WindowScheme]
 ) -> dict[str, RollupWindow]:
     partition, partition_version, rolled = s.partition.c, s.partition_version.c, s.rolled.c
     query = (
@@ -131,17 +137,17 @@ def _work(
         rolled.dataset_id == dataset
     )
     marked = {row[0]: (row[1], row[2]) for row in connection.execute(marks)}
-    found = {}
-    for name, windows in wanted.items():
-        since, known = marked.get(name, (0, 0))
+    work = {}
+    for name, scheme in schemes.items():
+        since, last_analyzer = marked.get(name, (0, 0))
         changed = _changed(connection, dataset, since)
-        some = parts if name == TOTAL else [part for part in parts if part.time is not None]
-        times = [part.time or END_OF_TIME for part in some]
-        every = windows.spans([END_OF_TIME] * len(some) if name == TOTAL else times)
-        touched = [part.id in changed for part in some]
-        anew = [span for span in every if any(touched[span.first : span.last])]
-        found[name] = RollupWindow(windows, some, every, anew, known)
-    return found
+        window_parts = parts if name == TOTAL else [part for part in parts if part.time is not None]
+        times = [part.time or END_OF_TIME for part in window_parts]
+        spans = scheme.spans([END_OF_TIME] * len(window_parts) if name == TOTAL else times)
+        touched = [part.id in changed for part in window_parts]
+        changed_spans = [span for span in spans if any(touched[span.first : span.last])]
+        work[name] = RollupWindow(scheme, window_parts, spans, changed_spans, last_analyzer)
+    return work
 
 
 def _changed(connection: Connection, dataset: int, since: int) -> set[int]:
@@ -174,14 +180,14 @@ def _statistics(connection: Connection, dataset: int) -> list[tuple[int, str]]:
     return [(row[0], row[1]) for row in connection.execute(query)]
 
 
-_ROLLUP = (
+_ROLLUP_COLUMNS = (
     "series_id",
     "window_name",
     "window_end",
     "commit_id",
     "window_start",
     "newest_at",
-    *OUTCOME,
+    *OUTCOME_COLUMNS,
     "input_set_id",
 )
 
@@ -198,7 +204,7 @@ def _with_note(
     return value, status, weight, note if status not in {"failed", "empty"} else error
 
 
-ERROR_COLUMN = 2 + OUTCOME.index("error")
+ERROR_COLUMN = 2 + OUTCOME_COLUMNS.index("error")
 """Position of the error or note in the columns of a roll-up after its key and commit."""
 
 
@@ -208,42 +214,47 @@ class _RollupWriter:
     def __init__(
         self,
         dataset: int,
-        seen: int,
+        seen_commit: int,
         run: int | None,
         work: Mapping[str, RollupWindow],
         statistics: Sequence[tuple[int, str]],
         results: Sequence[RollupResult],
-        maker: RollupComputation,
+        computation: RollupComputation,
     ) -> None:
-        self.dataset, self.seen, self.run, self.work = dataset, seen, run, work
-        self.statistics, self.results, self.maker = statistics, results, maker
+        self.dataset, self.seen_commit, self.run, self.work = dataset, seen_commit, run, work
+        self.statistics, self.results, self.computation = statistics, results, computation
 
     def write(self, connection: Connection) -> int:
         lock_clock(connection)
-        _require_unchanged(connection, self.dataset, self.seen)
+        _require_unchanged(connection, self.dataset, self.seen_commit)
         stored = self._stored(connection)
-        made = self._rows(connection) | self._kept_rows(stored)
+        computed = self._rows(connection) | self._kept_rows(stored)
         current = {key: row for key, (_, row) in stored.items()}
-        changed = [key for key, row in made.items() if current.get(key) != row]
-        self.maker.outdated |= {
+        changed = [key for key, row in computed.items() if current.get(key) != row]
+        self.computation.outdated |= {
             f"the roll-up {key[1]!r} {error}"
             for key in changed
-            if (error := made[key][ERROR_COLUMN])
+            if (error := computed[key][ERROR_COLUMN])
             and NOT_CURRENT in error
             and (key not in current or current[key][ERROR_COLUMN] != error)
         }
-        ended = [key for key in stored if key not in made or key in set(changed)]
-        if not changed and not ended and not self.maker.folds and not self.maker.obsolete:
+        ended = [key for key in stored if key not in computed or key in set(changed)]
+        if (
+            not changed
+            and not ended
+            and not self.computation.folds
+            and not self.computation.obsolete
+        ):
             return 0
         commit, _ = next_commit(connection, self.run)
         self._end(connection, ended, commit)
-        rows = [(*key, commit, *made[key]) for key in sorted(changed)]
-        insert_rows(connection, s.rollup, _ROLLUP, rows)
+        rows = [(*key, commit, *computed[key]) for key in sorted(changed)]
+        insert_rows(connection, s.rollup, _ROLLUP_COLUMNS, rows)
         self._keep_folds(connection, commit)
-        for statistic, name in self.maker.obsolete:
+        for statistic, name in self.computation.obsolete:
             folded_state = s.folded_state.c
-            own = (folded_state.statistic_id == statistic) & (folded_state.fold == name)
-            connection.execute(sa.delete(s.folded_state).where(own))
+            is_fold = (folded_state.statistic_id == statistic) & (folded_state.fold == name)
+            connection.execute(sa.delete(s.folded_state).where(is_fold))
         return len(rows)
 
     def _rows(self, connection: Connection) -> dict[tuple[int, str, datetime], Row]:
@@ -265,10 +276,10 @@ class _RollupWriter:
     def _kept_rows(
         self, stored: Mapping[tuple[int, str, datetime], _StoredRollup]
     ) -> dict[tuple[int, str, datetime], Row]:
-        """Return the rows of windows that keep their values, with the notes that say why."""
+        """Return the rows of windows that keep their values, with the reasons as notes."""
         rows: dict[tuple[int, str, datetime], Row] = {}
         for key, (statistic, row) in stored.items():
-            note = self.maker.kept.get((statistic, *key[1:]))
+            note = self.computation.kept.get((statistic, *key[1:]))
             if note is not None:
                 start, newest, value, status, weight, error, inputs = row
                 rows[key] = (
@@ -282,23 +293,23 @@ class _RollupWriter:
     def _stored(self, connection: Connection) -> dict[tuple[int, str, datetime], _StoredRollup]:
         """Return the current rows of these statistics in the windows that are computed or kept."""
         analyzer = s.analyzer.c
-        found = {}
-        for some in chunks([statistic for statistic, _ in self.statistics]):
+        stored = {}
+        for chunk in chunks([statistic for statistic, _ in self.statistics]):
             query = (
-                sa.select(analyzer.statistic_id, *(s.rollup.c[c] for c in _ROLLUP))
+                sa.select(analyzer.statistic_id, *(s.rollup.c[c] for c in _ROLLUP_COLUMNS))
                 .join_from(s.rollup, s.series, s.series.c.id == s.rollup.c.series_id)
                 .join(s.analyzer)
                 .where(
-                    analyzer.statistic_id.in_(some),
+                    analyzer.statistic_id.in_(chunk),
                     s.rollup.c.window_name.in_(self.work),
                     s.holds(s.rollup),
                 )
             )
             for statistic, series, name, end, _, *row in connection.execute(query):
-                known = (statistic, name, end) in self.maker.kept
-                if known or end in self.maker.ends[statistic, name]:
-                    found[series, name, end] = (statistic, tuple(row))
-        return found
+                is_kept = (statistic, name, end) in self.computation.kept
+                if is_kept or end in self.computation.ends[statistic, name]:
+                    stored[series, name, end] = (statistic, tuple(row))
+        return stored
 
     def _end(
         self, connection: Connection, keys: Sequence[tuple[int, str, datetime]], commit: int
@@ -314,11 +325,13 @@ class _RollupWriter:
                 )
                 .values(superseded_commit_id=commit)
             )
-            named = [dict(zip(("of_series", "of_window", "of_end"), k, strict=True)) for k in keys]
-            connection.execute(change, named)
+            parameters = [
+                dict(zip(("of_series", "of_window", "of_end"), k, strict=True)) for k in keys
+            ]
+            connection.execute(change, parameters)
 
     def _keep_folds(self, connection: Connection, commit: int) -> None:
-        keep_folds(connection, self.maker.artifacts, TOTAL, self.maker.folds, commit)
+        keep_folds(connection, self.computation.artifacts, TOTAL, self.computation.folds, commit)
 
 
 def keep_folds(
@@ -331,7 +344,7 @@ def keep_folds(
     """Store folded states (statistic, state, inputs), replacing earlier ones of the same name."""
     sets = _input_sets(connection, {inputs for _, _, inputs in folds})
     rows = []
-    for statistic, state, inputs in sorted(folds, key=lambda of: of[0]):
+    for statistic, state, inputs in sorted(folds, key=lambda fold: fold[0]):
         p = artifacts.pack(state)
         content = (p.tag, p.payload, p.artifact, p.checksum)
         rows.append((statistic, name, *content, sets[inputs], commit))
@@ -353,14 +366,16 @@ def _input_sets(connection: Connection, inputs: set[str]) -> dict[str, int]:
     return {text: ids[key_of(text)] for text in inputs}
 
 
-def _require_unchanged(connection: Connection, dataset: int, seen: int) -> None:
+def _require_unchanged(connection: Connection, dataset: int, read_commit: int) -> None:
     """Raise `_OvertakenError` if the dataset changed after its states were read."""
-    if _changed(connection, dataset, seen):
+    if _changed(connection, dataset, read_commit):
         raise _OvertakenError
 
 
-def _mark(connection: Connection, dataset: int, names: Sequence[str], seen: int, last: int) -> None:
-    rows = [(dataset, name, seen, last) for name in sorted(names)]
+def _mark(
+    connection: Connection, dataset: int, names: Sequence[str], read_commit: int, last_analyzer: int
+) -> None:
+    rows = [(dataset, name, read_commit, last_analyzer) for name in sorted(names)]
     columns = ("dataset_id", "window_name", "commit_id", "analyzer_id")
     upsert(connection, s.rolled, columns, rows)
 
@@ -385,11 +400,11 @@ def rollup_rows(
         If no roll-ups are stored for the window.
     """
     name = WindowScheme.from_name(window).name
-    of, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
-    there = rolled_windows(connection, dataset)
-    if name not in there:
+    dataset_number, commit = dataset_id(connection, dataset), commit_as_of(connection, as_of)
+    windows = rolled_windows(connection, dataset)
+    if name not in windows:
         msg = (
-            f"no roll-ups {window!r} are kept of {dataset!r} (there are: {', '.join(there) or 'none'});"
+            f"no roll-ups {window!r} are kept of {dataset!r} (there are: {', '.join(windows) or 'none'});"
             f" name it in the suite's windows, or call repo.roll_up({dataset!r}, [{window!r}])"
         )
         raise HistoryError(msg)
@@ -407,7 +422,7 @@ def rollup_rows(
             s.rollup.c.window_start,
             s.rollup.c.window_end,
             s.rollup.c.newest_at,
-            *(s.rollup.c[c] for c in OUTCOME),
+            *(s.rollup.c[c] for c in OUTCOME_COLUMNS),
             s.commit.c.run_id,
             s.commit.c.committed_at,
         )
@@ -415,7 +430,7 @@ def rollup_rows(
         .join(s.analyzer)
         .join(s.commit, s.commit.c.id == s.rollup.c.commit_id)
         .where(
-            analyzer.dataset_id == of,
+            analyzer.dataset_id == dataset_number,
             s.rollup.c.window_name == name,
             s.holds(s.rollup, commit),
             *span,
@@ -441,5 +456,5 @@ def _label(start: datetime | None, end: datetime) -> str:
     if start is None:
         return TOTAL
     days = start.time() == end.time() == datetime.min.time()
-    shown = [t.strftime("%Y-%m-%d" if days else "%Y-%m-%dT%H:%M") for t in (start, end)]
-    return "/".join(shown)
+    bounds = [t.strftime("%Y-%m-%d" if days else "%Y-%m-%dT%H:%M") for t in (start, end)]
+    return "/".join(bounds)

@@ -41,9 +41,17 @@ if TYPE_CHECKING:
 Packed = Mapping[tuple[str, str], Payload]
 """The packed states of a partition by segment and canonical statistic."""
 
-OUTCOME = ("value", "status", "weight", "error")
-METRIC = ("partition_id", "series_id", "version", *OUTCOME, "commit_id")
-_STATE = ("statistic_id", "partition_id", "version", "tag", "payload", "artifact", "checksum")
+OUTCOME_COLUMNS = ("value", "status", "weight", "error")
+METRIC_ROW_COLUMNS = ("partition_id", "series_id", "version", *OUTCOME_COLUMNS, "commit_id")
+_STATE_COLUMNS = (
+    "statistic_id",
+    "partition_id",
+    "version",
+    "tag",
+    "payload",
+    "artifact",
+    "checksum",
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class StoredPartition:
     """A partition in the database: its id and its current ledger entry."""
 
     id: int
-    known: LedgerEntry | None
+    entry: LedgerEntry | None
 
 
 @dataclass
@@ -64,8 +72,8 @@ class SeriesSubject:
     segment : str
     key : str
         Its key in the ledger.
-    of : tuple of str
-        The segment and the analyzer's own key.
+    analyzer_key : tuple of str
+        The segment and the hash of the analyzer's canonical JSON.
     state : tuple of str
         The segment and the canonical statistic.
     """
@@ -73,58 +81,60 @@ class SeriesSubject:
     analyzer: AnyAnalyzer
     segment: str
     key: str
-    of: tuple[str, str]
+    analyzer_key: tuple[str, str]
     state: tuple[str, str]
 
 
 class SubjectCache:
-    """Cache of the subjects of measurements: an analyzer's texts are expensive to build."""
+    """Cache of the subjects of measurements: canonical JSON of analyzers is expensive to build."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, str], SeriesSubject] = {}
         self._alive: list[object] = []  # references, so that no other object gets the same id()
 
-    def of(self, m: Measurement) -> SeriesSubject:
+    def get(self, m: Measurement) -> SeriesSubject:
         """Return the subject of a measurement."""
         identity = (id(m.analyzer), id(m.segments), m.segment)
-        found = self._known.get(identity)
-        if found is None:
-            if len(self._known) >= _SUBJECTS:
+        subject = self._known.get(identity)
+        if subject is None:
+            if len(self._known) >= _MAX_CACHED_SUBJECTS:
                 self._known.clear()
                 self._alive.clear()
             key = key_of(m.analyzer.canonical())
             state = (m.segment, m.analyzer.statistic())
-            found = SeriesSubject(m.analyzer, m.segment, m.key, (m.segment, key), state)
-            self._known[identity] = found
+            subject = SeriesSubject(m.analyzer, m.segment, m.key, (m.segment, key), state)
+            self._known[identity] = subject
             self._alive += (m.analyzer, m.segments)
-        return found
+        return subject
 
 
-_SUBJECTS = 200_000
+_MAX_CACHED_SUBJECTS = 200_000
 
 
 @dataclass
 class _Point:
-    """A series of the batch, with its versions and metrics so far by partition."""
+    """A series of the batch, with its version and metric in each partition so far."""
 
     subject: SeriesSubject
     metric: Metric[float]
-    found: dict[int, tuple[int, Metric[float]]] = field(default_factory=dict)
+    versions: dict[int, tuple[int, Metric[float]]] = field(default_factory=dict)
 
 
-def packed_states(found: MeasuredPartition, artifacts: Artifacts, subjects: SubjectCache) -> Packed:
+def packed_states(
+    partition: MeasuredPartition, artifacts: Artifacts, subjects: SubjectCache
+) -> Packed:
     """Pack the states of a partition; large ones are written to files."""
     packed: dict[tuple[str, str], Payload] = {}
-    for m in found.measurements:
+    for m in partition.measurements:
         if isinstance(m.outcome, Success):
-            key = subjects.of(m).state
+            key = subjects.get(m).state
             if key not in packed:
                 packed[key] = artifacts.pack(m.outcome.value)
     return packed
 
 
 class Batch:
-    """Writes measured partitions, as far as `decide` keeps them.
+    """Writes measured partitions, unless `decide` discards them.
 
     Parameters
     ----------
@@ -150,34 +160,36 @@ class Batch:
         self.run, self.commit, self.now, self.subjects = run, commit, now, subjects
         self.dimensions = Dimensions(connection, dataset)
 
-    def store(self, found: Sequence[MeasuredPartition], packed: Sequence[Packed]) -> list[Decision]:
+    def store(
+        self, partitions: Sequence[MeasuredPartition], packed: Sequence[Packed]
+    ) -> list[Decision]:
         """Write the batch and return the decision on each partition."""
-        add_partitions(self.connection, self.dataset, found, self.now)
-        stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in found])
+        add_partitions(self.connection, self.dataset, partitions, self.now)
+        stored = ledger_of(self.connection, self.dataset, [m.partition.name for m in partitions])
         decisions = [
-            decide(entry.known, m, _Stored(self, entry))
-            for m in found
+            decide(entry.entry, m, _Stored(self, entry))
+            for m in partitions
             for entry in (stored[m.partition.name],)
         ]
         restated = [
             stored[m.partition.name].id
-            for m, decision in zip(found, decisions, strict=True)
+            for m, decision in zip(partitions, decisions, strict=True)
             if decision.change is Change.RESTATED
         ]
         supersede(self.connection, self.dataset, restated, self.commit)
-        self._write_ledger(found, decisions, stored)
-        kept = [
+        self._write_ledger(partitions, decisions, stored)
+        written = [
             (stored[m.partition.name].id, decision, states)
-            for m, decision, states in zip(found, decisions, packed, strict=True)
+            for m, decision, states in zip(partitions, decisions, packed, strict=True)
             if decision.measurements or decision.restored
         ]
-        statistics = self._write_states(kept)
-        self._write_metrics(kept, restated, statistics)
+        statistics = self._write_states(written)
+        self._write_metrics(written, restated, statistics)
         return decisions
 
     @cached_property
     def removed(self) -> dict[tuple[str, str], set[int]]:
-        """The partitions whose states were cleaned away, by segment and the statistic's key."""
+        """Partitions whose states were cleaned away, by segment and the statistic's key."""
         statistic, folded_state = s.statistic.c, s.folded_state.c
         query = (
             sa.select(statistic.segment, statistic.key, s.input_set.c.inputs)
@@ -234,24 +246,26 @@ class Batch:
 
     def _write_ledger(
         self,
-        found: Sequence[MeasuredPartition],
+        partitions: Sequence[MeasuredPartition],
         decisions: Sequence[Decision],
         stored: Mapping[str, StoredPartition],
     ) -> None:
-        schemas = self._schema_ids({m.schema for m in found})
+        schemas = self._schema_ids({m.schema for m in partitions})
         sets: dict[str, str] = {}
         rows, changed = [], []
         renamed: dict[int, str | None] = {}
-        for measured, decision in zip(found, decisions, strict=True):
+        for measured, decision in zip(partitions, decisions, strict=True):
             entry = stored[measured.partition.name]
             if decision.change is Change.UNCHANGED:
-                if entry.known is not None and entry.known.fingerprint != decision.fingerprint:
+                if entry.entry is not None and entry.entry.fingerprint != decision.fingerprint:
                     renamed[entry.id] = decision.fingerprint
                 continue
             keys = AnalyzerKeys.from_measurements(decision.measurements)
-            if decision.change is Change.ADDED and entry.known is not None:
-                known = entry.known
-                keys = AnalyzerKeys(known.analyzers, known.failed, known.retries).updated(keys)
+            if decision.change is Change.ADDED and entry.entry is not None:
+                previous = entry.entry
+                keys = AnalyzerKeys(previous.analyzers, previous.failed, previous.retries).updated(
+                    keys
+                )
             names = keys.to_json()
             key = key_of(names)
             sets[key] = names
@@ -296,73 +310,76 @@ class Batch:
         )
         return {columns: ids[key_of(columns)] for columns in schemas}
 
-    def _write_states(self, kept: Sequence[_Kept]) -> Mapping[tuple[str, str], int]:
+    def _write_states(self, written: Sequence[_Written]) -> Mapping[tuple[str, str], int]:
         """Write the states of measurements; return the ids of their statistics."""
-        found: dict[bool, list[tuple[tuple[str, str], int, int, Payload]]] = {False: [], True: []}
-        wanted = set()
-        for partition, decision, packed in kept:
-            rows = found[not is_new_version(decision)]
+        state_rows: dict[bool, list[tuple[tuple[str, str], int, int, Payload]]] = {
+            False: [],
+            True: [],
+        }
+        statistic_keys = set()
+        for partition, decision, packed in written:
+            rows = state_rows[not is_new_version(decision)]
             for m in (*decision.measurements, *decision.restored):
-                of = self.subjects.of(m).state
-                wanted.add(of)
+                statistic = self.subjects.get(m).state
+                statistic_keys.add(statistic)
                 if isinstance(m.outcome, Success):
-                    rows.append((of, partition, decision.version, packed[of]))
-        statistics = self.dimensions.statistics(wanted)
+                    rows.append((statistic, partition, decision.version, packed[statistic]))
+        statistics = self.dimensions.statistics(statistic_keys)
         # An added analyzer can share a state that an older analyzer has stored already.
         for added, write in ((False, insert_rows), (True, insert_missing)):
             rows_by_key: dict[tuple[int, int], Row] = {}
-            for of, partition, version, p in found[added]:
-                key = (statistics[of], partition)
+            for statistic, partition, version, p in state_rows[added]:
+                key = (statistics[statistic], partition)
                 content = (p.tag, p.payload, p.artifact, p.checksum)
                 rows_by_key[key] = (*key, version, *content, self.commit)
-            columns = (*_STATE, "commit_id")
+            columns = (*_STATE_COLUMNS, "commit_id")
             write(self.connection, s.state, columns, [rows_by_key[k] for k in sorted(rows_by_key)])
         return statistics
 
     def _write_metrics(
         self,
-        kept: Sequence[_Kept],
+        written: Sequence[_Written],
         restated: Sequence[int],
         statistics: Mapping[tuple[str, str], int],
     ) -> None:
         points: dict[tuple[tuple[str, str], str, str], _Point] = {}
         joining = set()
-        for partition, decision, _ in kept:
+        for partition, decision, _ in written:
             if not is_new_version(decision):
                 joining.add(partition)
             version = decision.version
             for m in decision.measurements:
-                subject = self.subjects.of(m)
+                subject = self.subjects.get(m)
                 for metric in flatten(m.metric):
-                    key = (subject.of, metric.name, metric.instance)
+                    key = (subject.analyzer_key, metric.name, metric.instance)
                     point = points.get(key)
                     if point is None:
                         point = points[key] = _Point(subject, metric)
-                    point.found[partition] = (version, metric)
+                    point.versions[partition] = (version, metric)
         rows: dict[bool, list[Row]] = {False: [], True: []}
         series_ids = self._series_ids(points, statistics)
         for series, point in zip(series_ids, points.values(), strict=True):
-            for partition, (version, metric) in point.found.items():
+            for partition, (version, metric) in point.versions.items():
                 row = (partition, series, version, *outcome(metric), self.commit)
                 rows[partition in joining].append(row)
-        for some in rows.values():
-            some.sort(key=_row_key)
-        insert_rows(self.connection, s.metric, METRIC, rows[False])
+        for group in rows.values():
+            group.sort(key=_row_key)
+        insert_rows(self.connection, s.metric, METRIC_ROW_COLUMNS, rows[False])
         replaced = self._replace_failures(rows[True])
         # A segment that was chosen again is the same series as before, and may have facts already.
-        insert_missing(self.connection, s.metric, METRIC, rows[True])
+        insert_missing(self.connection, s.metric, METRIC_ROW_COLUMNS, rows[True])
         new = [*rows[False], *self._inserted(rows[True])]
         keep_newest(self.connection, self.dataset, new, [*restated, *replaced])
 
     def _replace_failures(self, rows: Sequence[Row]) -> list[int]:
-        """End stored failures of which new rows of the same analyzer differ; return their partitions.
+        """Supersede stored failures that differ from new rows of the same analyzer; return their partitions.
 
-        A replaced failure stays under the negative number of its version, so that views of the past
-        show it, with the last of its errors.
+        A replaced failure stays under the negative number of its version, with its last error, so
+        that views of the past show it.
         """
         metric, series = s.metric.c, s.series.c
         failed: list[Any] = []
-        for some in chunks(sorted({row[0] for row in rows})):
+        for chunk in chunks(sorted({row[0] for row in rows})):
             query = (
                 sa.select(
                     metric.partition_id,
@@ -374,7 +391,7 @@ class Batch:
                     series.analyzer_id,
                 )
                 .join_from(s.metric, s.series, series.id == metric.series_id)
-                .where(metric.partition_id.in_(some), metric.status == "failed")
+                .where(metric.partition_id.in_(chunk), metric.status == "failed")
                 .where(s.holds(s.metric) | (metric.version < 0))
             )
             failed.extend(self.connection.execute(query))
@@ -382,11 +399,11 @@ class Batch:
             return []
         begun = {(r.partition_id, r.series_id, -r.version): r.commit_id for r in failed if r.ended}
         analyzer_of: dict[int, int] = {}
-        for some in chunks(sorted({row[1] for row in rows})):
-            owners = sa.select(series.id, series.analyzer_id).where(series.id.in_(some))
+        for chunk in chunks(sorted({row[1] for row in rows})):
+            owners = sa.select(series.id, series.analyzer_id).where(series.id.in_(chunk))
             analyzer_of.update((row[0], row[1]) for row in self.connection.execute(owners))
         measured = {(row[0], analyzer_of[row[1]]) for row in rows}
-        errors = {row[:2]: row[METRIC.index("error")] for row in rows}
+        errors = {row[:2]: row[METRIC_ROW_COLUMNS.index("error")] for row in rows}
         ended = [
             {
                 "of_partition": row.partition_id,
@@ -420,9 +437,9 @@ class Batch:
         """Return the rows that this commit has written."""
         metric = s.metric.c
         written: set[tuple[int, int]] = set()
-        for some in chunks(sorted({row[0] for row in rows})):
+        for chunk in chunks(sorted({row[0] for row in rows})):
             query = sa.select(metric.partition_id, metric.series_id).where(
-                metric.partition_id.in_(some), metric.commit_id == self.commit
+                metric.partition_id.in_(chunk), metric.commit_id == self.commit
             )
             written.update((row[0], row[1]) for row in self.connection.execute(query))
         return [row for row in rows if row[:2] in written]
@@ -433,13 +450,15 @@ class Batch:
         statistics: Mapping[tuple[str, str], int],
     ) -> Iterator[int]:
         """Yield the id of each point's series."""
-        subjects = {of: point.subject for (of, _, _), point in points.items()}
-        own_statistics = {of: statistics[subject.state] for of, subject in subjects.items()}
-        analyzers = {of: subject.analyzer for of, subject in subjects.items()}
+        subjects = {analyzer_key: point.subject for (analyzer_key, _, _), point in points.items()}
+        own_statistics = {
+            analyzer_key: statistics[subject.state] for analyzer_key, subject in subjects.items()
+        }
+        analyzers = {analyzer_key: subject.analyzer for analyzer_key, subject in subjects.items()}
         ids = self.dimensions.analyzers(analyzers, own_statistics)
-        keys = [(ids[of], name, instance) for of, name, instance in points]
-        about = ((point.subject.analyzer, point.metric) for point in points.values())
-        series = self.dimensions.series(dict(zip(keys, about, strict=True)))
+        keys = [(ids[analyzer_key], name, instance) for analyzer_key, name, instance in points]
+        measures = ((point.subject.analyzer, point.metric) for point in points.values())
+        series = self.dimensions.series(dict(zip(keys, measures, strict=True)))
         return (series[key] for key in keys)
 
 
@@ -452,16 +471,16 @@ class _Stored:
 
     @cached_property
     def _states(self) -> Mapping[tuple[str, str], Payload]:
-        assert self.partition.known is not None
-        return self.batch.stored_states(self.partition.id, self.partition.known.version)
+        assert self.partition.entry is not None
+        return self.batch.stored_states(self.partition.id, self.partition.entry.version)
 
     @cached_property
     def _metrics(self) -> Mapping[tuple[str, str], Mapping[tuple[str, str], Outcome]]:
-        assert self.partition.known is not None
-        return self.batch.stored_metrics(self.partition.id, self.partition.known.version)
+        assert self.partition.entry is not None
+        return self.batch.stored_metrics(self.partition.id, self.partition.entry.version)
 
     def _key(self, m: Measurement) -> tuple[str, str]:
-        segment, statistic = self.batch.subjects.of(m).state
+        segment, statistic = self.batch.subjects.get(m).state
         return visible(segment), key_of(statistic)
 
     def state(self, measurement: Measurement) -> State | None:
@@ -475,12 +494,12 @@ class _Stored:
         return key not in self._states and self.partition.id in self.batch.removed.get(key, ())
 
     def has_metrics_of(self, measurement: Measurement) -> bool:
-        """Return whether the stored metrics, or errors, are those of the measurement."""
-        segment, key = self.batch.subjects.of(measurement).of
+        """Return whether the stored metrics and errors equal the measurement's."""
+        segment, key = self.batch.subjects.get(measurement).analyzer_key
         return same_metrics(measurement.metric, self._metrics.get((visible(segment), key), {}))
 
 
-_Kept = tuple[int, Decision, Packed]
+_Written = tuple[int, Decision, Packed]
 """A partition's id, the decision on it, and its states."""
 
 
@@ -503,11 +522,11 @@ def outcome(metric: Metric[float]) -> tuple[float | None, str, float | None, str
     (None, '+inf', 2.0, None)
     """
     weight = None if metric.weight is None else float(metric.weight)
-    found = metric.outcome
-    if isinstance(found, Failure):
+    result = metric.outcome
+    if isinstance(result, Failure):
         status = "empty" if metric.empty else "failed"
-        return None, status, weight, visible(stored_error(found.error))
-    value, status = stored_value(found.value)
+        return None, status, weight, visible(stored_error(result.error))
+    value, status = stored_value(result.value)
     return value, status, weight, None
 
 
@@ -516,7 +535,7 @@ Outcome = tuple[float | None, str, str | None]
 
 
 def same_metrics(metric: Metric[Any], stored: Mapping[tuple[str, str], Outcome]) -> bool:
-    """Return whether a metric's numbers or error are those stored, by name and instance.
+    """Return whether a metric's numbers or error equal the stored ones, by name and instance.
 
     Examples
     --------
@@ -525,10 +544,10 @@ def same_metrics(metric: Metric[Any], stored: Mapping[tuple[str, str], Outcome])
     >>> same_metrics(mean, {("Mean", "x"): (0.3, "finite", None)}), same_metrics(mean, {})
     (True, False)
     """
-    ours = {(visible(m.name), visible(m.instance)): outcome(m) for m in flatten(metric)}
-    return ours.keys() == stored.keys() and all(
+    measured = {(visible(m.name), visible(m.instance)): outcome(m) for m in flatten(metric)}
+    return measured.keys() == stored.keys() and all(
         (status, error) == stored[name][1:] and _equal(value, stored[name][0])
-        for name, (value, status, _, error) in ours.items()
+        for name, (value, status, _, error) in measured.items()
     )
 
 
@@ -546,19 +565,19 @@ def stored_value(number: float) -> tuple[float | None, str]:
 
 
 def hashed_ids(
-    connection: Connection, table: sa.Table, column: str, texts: Mapping[str, str]
+    connection: Connection, table: sa.Table, column: str, text_by_hash: Mapping[str, str]
 ) -> dict[str, int]:
-    """Return the ids of texts by their hashes, adding missing ones."""
-    insert_missing(connection, table, ("key", column), sorted(texts.items()))
+    """Return the id of each string by its hash, adding missing ones."""
+    insert_missing(connection, table, ("key", column), sorted(text_by_hash.items()))
     ids: dict[str, int] = {}
-    for some in chunks(sorted(texts)):
-        query = sa.select(table.c.key, table.c.id).where(table.c.key.in_(some))
+    for chunk in chunks(sorted(text_by_hash)):
+        query = sa.select(table.c.key, table.c.id).where(table.c.key.in_(chunk))
         ids.update((row[0], row[1]) for row in connection.execute(query))
     return ids
 
 
 def add_partitions(
-    connection: Connection, dataset: int, found: Iterable[MeasuredPartition], now: datetime
+    connection: Connection, dataset: int, measured: Iterable[MeasuredPartition], now: datetime
 ) -> None:
     """Insert the partitions that do not exist yet."""
     columns = ("dataset_id", "key", "name", "key_values", "time", "segment", "first_seen_at")
@@ -569,7 +588,7 @@ def add_partitions(
                 *(visible(canonical_json(list(m.partition.values))), m.time),
                 *(visible(m.segment), now),
             )
-            for m in found
+            for m in measured
         ),
         key=lambda row: row[1],
     )
@@ -578,10 +597,10 @@ def add_partitions(
 
 def supersede(connection: Connection, dataset: int, partitions: Sequence[int], commit: int) -> None:
     """Supersede the current versions of partitions; user-recorded values stay current."""
-    for some in chunks(sorted(partitions)):
+    for chunk in chunks(sorted(partitions)):
         for table in (s.partition_version, s.metric):
             change = sa.update(table).values(superseded_commit_id=commit)
-            where = table.c.partition_id.in_(some) & s.holds(table)
+            where = table.c.partition_id.in_(chunk) & s.holds(table)
             if table is s.metric:
                 where &= table.c.series_id.not_in(recorded_series(dataset))
             connection.execute(change.where(where))
@@ -590,18 +609,18 @@ def supersede(connection: Connection, dataset: int, partitions: Sequence[int], c
 def rename_fingerprints(
     connection: Connection, dataset: int, fingerprints: Mapping[int, str | None]
 ) -> None:
-    """Give current versions the fingerprint of other files with the same content.
+    """Replace the fingerprints of current versions after files changed but not their content.
 
-    Verdicts on this content stay verdicts on it.
+    Verdicts on the content stay valid.
 
     Parameters
     ----------
     connection : Connection
     dataset : int
     fingerprints : mapping of int to (str or None)
-        The fingerprint of each partition from here on, by the partition's id.
+        The new fingerprint by partition id.
     """
-    for some in chunks(sorted(fingerprints)):
+    for chunk in chunks(sorted(fingerprints)):
         query = (
             sa.select(s.partition.c.id, s.partition.c.key, s.partition_version.c.fingerprint)
             .join_from(
@@ -609,19 +628,19 @@ def rename_fingerprints(
                 s.partition,
                 s.partition.c.id == s.partition_version.c.partition_id,
             )
-            .where(s.partition.c.id.in_(some), s.holds(s.partition_version))
+            .where(s.partition.c.id.in_(chunk), s.holds(s.partition_version))
         )
         renamed = {}
-        for partition, key, before in connection.execute(query).all():
-            after = fingerprints[partition]
-            if before == after:
+        for partition, key, previous in connection.execute(query).all():
+            fingerprint = fingerprints[partition]
+            if previous == fingerprint:
                 continue
             where = (s.partition_version.c.partition_id == partition) & s.holds(s.partition_version)
             connection.execute(
-                sa.update(s.partition_version).where(where).values(fingerprint=after)
+                sa.update(s.partition_version).where(where).values(fingerprint=fingerprint)
             )
-            if before is not None and after is not None:
-                renamed[key, before] = after
+            if previous is not None and fingerprint is not None:
+                renamed[key, previous] = fingerprint
         rename_content(connection, dataset, renamed)
 
 
@@ -650,7 +669,7 @@ def ledger_of(
         s.run_tag, (run_tag.run_id == partition_version.run_id) & (run_tag.key == SOURCE_VERSION)
     )
     joined = joined.outerjoin(s.table_schema, table_schema.id == partition_version.table_schema_id)
-    about = (
+    ledger_columns = (
         partition_version.version,
         partition_version.fingerprint,
         partition_version.analyzer_set_id,
@@ -662,7 +681,7 @@ def ledger_of(
         partition.key,
         partition.name,
         partition.id,
-        *about,
+        *ledger_columns,
         table_schema.key.label("schema"),
     )
     query = (
@@ -674,18 +693,18 @@ def ledger_of(
     by_key: dict[str, str] = {}
     if names is not None:
         by_key = {key_of(name): name for name in names}
-        queries = [query.where(partition.key.in_(some)) for some in chunks(sorted(by_key))]
+        queries = [query.where(partition.key.in_(chunk)) for chunk in chunks(sorted(by_key))]
     rows = [row for q in queries for row in connection.execute(q)]
     sets = _analyzer_sets(connection, {row.analyzer_set_id for row in rows} - {None})
     last_run, last_version = _last_compared(connection, dataset)
-    found = {}
+    partitions = {}
     for row in rows:
-        known = None
+        entry = None
         if row.version is not None:
             gone = row.commit_id is not None
             compared = not gone and last_run >= row.run_id
             keys = sets[row.analyzer_set_id]
-            known = LedgerEntry(
+            entry = LedgerEntry(
                 version=row.version,
                 fingerprint=row.fingerprint,
                 analyzers=keys.measured,
@@ -697,36 +716,36 @@ def ledger_of(
                 retries=keys.retries,
                 schema=row.schema,
             )
-        found[by_key.get(row.key, row.name)] = StoredPartition(row.id, known)
-    return found
+        partitions[by_key.get(row.key, row.name)] = StoredPartition(row.id, entry)
+    return partitions
 
 
 def failures_of(
     connection: Connection, dataset: int, names: Collection[str]
 ) -> dict[tuple[str, str], frozenset[str]]:
-    """Return the errors of failed analyzers in some partitions, by partition and canonical analyzer."""
+    """Return the errors of failed analyzers, by partition and canonical analyzer."""
     metric, partition, analyzer = s.metric.c, s.partition.c, s.analyzer.c
     by_key = {key_of(name): name for name in names}
-    found: dict[tuple[str, str], frozenset[str]] = {}
-    for some in chunks(sorted(by_key)):
+    errors: dict[tuple[str, str], frozenset[str]] = {}
+    for chunk in chunks(sorted(by_key)):
         query = (
             sa.select(partition.key, analyzer.canonical, metric.error)
             .join_from(s.partition, s.metric, metric.partition_id == partition.id)
             .join(s.series, s.series.c.id == metric.series_id)
             .join(s.analyzer, analyzer.id == s.series.c.analyzer_id)
-            .where(partition.dataset_id == dataset, partition.key.in_(some))
+            .where(partition.dataset_id == dataset, partition.key.in_(chunk))
             .where(metric.status == "failed", s.holds(s.metric))
         )
         for key, canonical, error in connection.execute(query):
             subject = (by_key[key], canonical)
-            found[subject] = found.get(subject, frozenset()) | {error}
-    return found
+            errors[subject] = errors.get(subject, frozenset()) | {error}
+    return errors
 
 
 def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | None]:
     """Return the last run that compared all partitions with a version of the table, and that version.
 
-    It left every partition as it is in that version, measured anew if it had changed.
+    After it, every partition was measured as of that version.
     """
     run, run_tag = s.run.c, s.run_tag.c
     query = (
@@ -743,10 +762,10 @@ def _last_compared(connection: Connection, dataset: int) -> tuple[int, str | Non
 
 def _analyzer_sets(connection: Connection, ids: set[int]) -> dict[int, AnalyzerKeys]:
     analyzer_set = s.analyzer_set.c
-    found: dict[int, AnalyzerKeys] = {}
-    for some in chunks(sorted(ids)):
-        for of, text in connection.execute(
-            sa.select(analyzer_set.id, analyzer_set.analyzers).where(analyzer_set.id.in_(some))
+    keys_by_set: dict[int, AnalyzerKeys] = {}
+    for chunk in chunks(sorted(ids)):
+        for number, analyzers in connection.execute(
+            sa.select(analyzer_set.id, analyzer_set.analyzers).where(analyzer_set.id.in_(chunk))
         ):
-            found[of] = AnalyzerKeys.from_json(text)
-    return found
+            keys_by_set[number] = AnalyzerKeys.from_json(analyzers)
+    return keys_by_set

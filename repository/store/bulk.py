@@ -14,10 +14,10 @@ from tidegauge.repository.store.schema import UtcDateTime
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_VARIABLES = 500
+_MAX_VARIABLES = 500
 """Bound parameters for each statement; older SQLite versions allow 999."""
 
-_FETCHED = 5000
+_FETCH_ROWS = 5000
 """Rows that are fetched at a time."""
 
 Row = tuple[Any, ...]
@@ -37,9 +37,9 @@ def delete_rows(
     return max(connection.execute(sa.delete(table).where(condition)).rowcount, 0)
 
 
-def chunks(values: Sequence[Any], most: int = _VARIABLES) -> Iterator[Sequence[Any]]:
-    """Split values into chunks of at most ``most``, and no more than one statement may bind."""
-    size = min(most, _VARIABLES)
+def chunks(values: Sequence[Any], limit: int = _MAX_VARIABLES) -> Iterator[Sequence[Any]]:
+    """Split values into chunks of at most ``limit``, and no more than one statement may bind."""
+    size = min(limit, _MAX_VARIABLES)
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
@@ -124,13 +124,13 @@ def fetch_columns(connection: Connection, select: sa.Select[Any]) -> list[list[A
     columns: a table of a million rows has few distinct names.
     """
     columns: list[list[Any]] = [[] for _ in select.selected_columns]
-    seen: dict[Any, Any] = {}
+    interned: dict[Any, Any] = {}
     with gc_paused():
         result: Any = connection.execute(select)
-        while rows := result.cursor.fetchmany(_FETCHED):
+        while rows := result.cursor.fetchmany(_FETCH_ROWS):
             for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-                texts = isinstance(values[0], str)
-                column.extend([seen.setdefault(v, v) for v in values] if texts else values)
+                is_text = isinstance(values[0], str)
+                column.extend([interned.setdefault(v, v) for v in values] if is_text else values)
         result.close()
     return columns
 
@@ -151,8 +151,8 @@ def insert_missing(
 ) -> None:
     """Insert rows, skipping those that exist by any unique key."""
     if rows:
-        named = [dict(zip(columns, row, strict=True)) for row in rows]
-        connection.execute(_insert(connection, table).on_conflict_do_nothing(), named)
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        connection.execute(_insert(connection, table).on_conflict_do_nothing(), records)
 
 
 def upsert(
@@ -164,5 +164,5 @@ def upsert(
     statement = _insert(connection, table)
     keys = [column.name for column in table.primary_key]
     change = {name: statement.excluded[name] for name in columns if name not in keys}
-    named = [dict(zip(columns, row, strict=True)) for row in rows]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=change), named)
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=change), records)

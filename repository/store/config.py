@@ -42,31 +42,31 @@ class Settings(TypedDict, total=False):
     private: dict[str, list[str]]
 
 
-_KEYS = tuple(Settings.__annotations__)
-_PRIVATE = tuple(field.name for field in fields(Privacy))
+_SETTING_NAMES = tuple(Settings.__annotations__)
+_PRIVACY_FIELDS = tuple(field.name for field in fields(Privacy))
 
 
 def settings(url: str | None, artifacts: str | Path | None) -> tuple[str, str | Path | None]:
     """Return the database URL and the artifacts folder.
 
     Values not given come from ``TIDEGAUGE_DB`` and ``TIDEGAUGE_ARTIFACTS``, else from ``db`` and
-    ``artifacts`` in the configuration file: the one that ``TIDEGAUGE_CONFIG`` names, else
+    ``artifacts`` in the configuration file. Its path is ``TIDEGAUGE_CONFIG``, else
     ``tidegauge.toml`` in the working directory, else ``tidegauge/tidegauge.toml`` in the user's
     configuration directory. The file's ``artifacts`` applies to the file's ``db`` only, and a
-    SQLite URL given as an argument keeps the folder beside its file.
+    SQLite URL given as an argument uses the folder next to its file.
 
     Raises
     ------
     DatabaseAccessError, UnknownNameError
         If the configuration file is unreadable, or has an invalid value or an unknown setting.
     """
-    given = os.environ.get("TIDEGAUGE_ARTIFACTS")
+    artifacts_variable = os.environ.get("TIDEGAUGE_ARTIFACTS")
     if url is not None:
-        return url, artifacts or (None if url.startswith("sqlite") else given)
+        return url, artifacts or (None if url.startswith("sqlite") else artifacts_variable)
     if url := os.environ.get("TIDEGAUGE_DB"):
-        return url, artifacts or given
+        return url, artifacts or artifacts_variable
     stored = _stored()
-    return stored.get("db", DEFAULT_URL), artifacts or given or stored.get("artifacts")
+    return stored.get("db", DEFAULT_URL), artifacts or artifacts_variable or stored.get("artifacts")
 
 
 def notify_settings() -> list[str]:
@@ -80,8 +80,8 @@ def notify_settings() -> list[str]:
     DatabaseAccessError, UnknownNameError
         If the configuration file is unreadable, or has an invalid value or an unknown setting.
     """
-    given = os.environ.get("TIDEGAUGE_NOTIFY")
-    return list(_stored().get("notify", [])) if given is None else given.split()
+    sinks = os.environ.get("TIDEGAUGE_NOTIFY")
+    return list(_stored().get("notify", [])) if sinks is None else sinks.split()
 
 
 def dashboard_url() -> str | None:
@@ -122,7 +122,9 @@ def privacy_settings() -> Privacy:
     DatabaseAccessError, UnknownNameError
         If the configuration file is unreadable, or has an invalid value or an unknown setting.
     """
-    return Privacy(**{key: tuple(some) for key, some in _stored().get("private", {}).items()})
+    return Privacy(
+        **{key: tuple(patterns) for key, patterns in _stored().get("private", {}).items()}
+    )
 
 
 def _stored() -> dict[str, Any]:
@@ -130,51 +132,55 @@ def _stored() -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        stored = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         msg = f"cannot read the configuration {file}: {error}"
         raise DatabaseAccessError(msg) from error
-    for key, value in found.items():
-        if key not in _KEYS:
+    for key, value in stored.items():
+        if key not in _SETTING_NAMES:
             kind = f"setting in {file}"
-            raise UnknownNameError(kind, key, _KEYS)
+            raise UnknownNameError(kind, key, _SETTING_NAMES)
         if key == "notify":  # may hold secrets, so it is not shown
             if not isinstance(value, list) or not all(isinstance(sink, str) for sink in value):
-                msg = f"{file}: notify is a list of texts"
+                msg = f"{file}: notify is a list of strings"
                 raise DatabaseAccessError(msg)
         elif key == "private":
             _check_private(file, value)
         elif not isinstance(value, str):
-            msg = f"{file}: {key} is text, not {value!r}"
+            msg = f"{file}: {key} is a string, not {value!r}"
             raise DatabaseAccessError(msg)
-    return found
+    return stored
 
 
 def _check_private(file: Path, value: Any) -> None:
-    given = value if isinstance(value, dict) else {}
-    for key in given:
-        if key not in _PRIVATE:
+    lists_by_key = value if isinstance(value, dict) else {}
+    for key in lists_by_key:
+        if key not in _PRIVACY_FIELDS:
             kind = f"setting of [private] in {file}"
-            raise UnknownNameError(kind, key, _PRIVATE)
-    lists = [some if isinstance(some, list) else [None] for some in given.values()]
-    if not isinstance(value, dict) or not all(isinstance(x, str) for some in lists for x in some):
-        msg = f'{file}: private is a table of lists of texts: [private] columns = ["*email*"]'
+            raise UnknownNameError(kind, key, _PRIVACY_FIELDS)
+    lists = [
+        patterns if isinstance(patterns, list) else [None] for patterns in lists_by_key.values()
+    ]
+    if not isinstance(value, dict) or not all(
+        isinstance(x, str) for patterns in lists for x in patterns
+    ):
+        msg = f'{file}: private is a table of lists of strings: [private] columns = ["*email*"]'
         raise DatabaseAccessError(msg)
 
 
 def _file() -> Path | None:
-    named = os.environ.get("TIDEGAUGE_CONFIG")
-    if named:
-        return Path(named)
+    configured = os.environ.get("TIDEGAUGE_CONFIG")
+    if configured:
+        return Path(configured)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    places = (Path(FILE), home / "tidegauge" / FILE)
-    return next((place for place in places if place.is_file()), None)
+    candidates = (Path(FILE), home / "tidegauge" / FILE)
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def artifacts_of(database: Database, folder: str | Path | None) -> Artifacts:
-    """Return the folder of a database's large states: beside a SQLite file if nobody says where.
+    """Return the folder of a database's large states (default: next to the SQLite file).
 
-    PostgreSQL has none then; what writes states asks for one by `Artifacts.require_folder`.
+    PostgreSQL has no default; code that writes states calls `Artifacts.require_folder`.
     """
     if folder is not None:
         return Artifacts(folder)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX = "Consistency."
 QUANTILES = ("min", "p5", "p25", "p50", "p75", "p95", "max")
-TOP = "_top"
-"""End of the metric of a text's distribution, after the side."""
+TOP_SUFFIX = "_top"
+"""Suffix of the metric for a string feature's distribution, after the side."""
 WRONG = "wrong"
 """First ranking key of features: the sum of `CELLS`."""
 CELLS = ("mismatch", "missing", "extra")

@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
-UNFINISHED = "copying"
+UNFINISHED_REVISION = "copying"
 """Revision of a database to which a repository is being copied."""
 COPY_OF = "copy of "
-"""Begin of the name under which an unfinished copy has a row among the leases; its source follows."""
+"""Prefix of the lease name of an unfinished copy; its source follows."""
 _RETRY_SECONDS = 60.0
 LEFTOVER_SECONDS = 3600.0
-"""Age at which an unfinished backup is one of a killed process: no copy of a file pauses for so long."""
+"""Age after which an unfinished backup counts as left by a killed process: running copies never pause this long."""
 _BY_DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors that damaged content raises: of SQLite, or where its values are read."""
 _NOT_BY_DAMAGE = {
@@ -80,10 +80,10 @@ _NOT_BY_DAMAGE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_READONLY,
 }
-"""SQLite's codes of errors that a sound file gives, too."""
+"""SQLite's codes of errors that also occur with an undamaged file."""
 _ROLLED_BACK = frozenset({"40001", "40P01", "55P03"})
 """PostgreSQL: serialization failure, deadlock, lock not available."""
-SECRETS = ("password", "sslpassword", "passfile")
+SECRET_PARAMETERS = ("password", "sslpassword", "passfile")
 
 
 class Database:
@@ -94,15 +94,15 @@ class Database:
     url : str
         ``sqlite:///file.db``, ``sqlite://`` (in memory) or ``postgresql+psycopg://...``.
     upgrade : bool
-        Back up and upgrade an older SQLite database; if False, and always for PostgreSQL, an older
-        one is refused.
+        Back up and upgrade an older SQLite database. If False, and always for PostgreSQL, an older
+        database is refused.
     read_only : bool
         Refuse writes; the database itself enforces it.
 
     Notes
     -----
-    A SQLite file that does not exist is made by the first write, not by reading, so that a mistyped
-    name leaves no file behind; until then it reads as empty, and errors tell of the missing file.
+    The first write creates a missing SQLite file. Reading does not, so that a mistyped name leaves
+    no file behind: the database reads as empty, and errors mention the missing file.
 
     Raises
     ------
@@ -146,7 +146,7 @@ class Database:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Raise errors of the driver as `RepositoryError`, with what to do about them."""
+        """Raise errors of the driver as `RepositoryError`, with the remedy."""
         try:
             yield
         except (OperationalError, sqlite3.OperationalError) as error:
@@ -156,8 +156,8 @@ class Database:
             msg = f"cannot open or write the database {self.name}: {reason_of(error)}"
             raise DatabaseAccessError(msg) from error
         except UnicodeEncodeError as error:
-            text = error.object[max(0, error.start - 20) : error.end + 20]
-            msg = f"{text!r} cannot be stored or looked for: it has half of a surrogate pair"
+            excerpt = error.object[max(0, error.start - 20) : error.end + 20]
+            msg = f"{excerpt!r} cannot be stored or looked for: it has half of a surrogate pair"
             raise RepositoryError(msg) from error
         except OverflowError as error:
             if "SQLite" not in str(error):
@@ -177,7 +177,7 @@ class Database:
     def _raise_if_damaged(self, error: Exception) -> None:
         """Raise a `DatabaseAccessError` if damage of the SQLite file has caused an error.
 
-        Where the error itself does not say so, the file is checked, which reads it once.
+        If the error itself does not prove damage, the file is checked, which reads it once.
         """
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
@@ -188,7 +188,7 @@ class Database:
             raise DatabaseAccessError(damage_message(self.file, reason)) from error
 
     def damage(self) -> str | None:
-        """Return what SQLite's check of the pages finds wrong with the file; None if it is sound, or no file."""
+        """Return the damage that SQLite's check of the pages finds; None for an undamaged or missing file."""
         if self.file is None or not self.file.exists():
             return None
         try:
@@ -205,7 +205,7 @@ class Database:
         Raises
         ------
         NotOurDatabaseError
-            If the file is no SQLite database.
+            If the file is not a SQLite database.
         """
         if self.file is None or self.damage() is None:
             return None
@@ -221,7 +221,7 @@ class Database:
     @property
     def name(self) -> str:
         """The URL without its secrets."""
-        hidden = {key: "***" for key in self.url.query if key in SECRETS}
+        hidden = {key: "***" for key in self.url.query if key in SECRET_PARAMETERS}
         return self.url.update_query_dict(hidden).render_as_string(hide_password=True)
 
     @property
@@ -230,7 +230,7 @@ class Database:
         if self.file is not None:
             return f"sqlite:///{self.file.resolve()}"
         # `URL.set` would keep the password: None means to it that nothing is given.
-        url = self.url._replace(password=None).difference_update_query(SECRETS)
+        url = self.url._replace(password=None).difference_update_query(SECRET_PARAMETERS)
         return url.render_as_string(hide_password=False)
 
     @property
@@ -240,7 +240,7 @@ class Database:
 
     @property
     def is_shared(self) -> bool:
-        """True if others can use it at the same time; False for a database in memory."""
+        """True if other processes can use the database at the same time; False in memory."""
         return not self.is_sqlite or self.file is not None
 
     @contextmanager
@@ -260,14 +260,14 @@ class Database:
 
     @cached_property
     def _snapshots(self) -> Engine:
-        """The engine of readers: one object for all, by which answers can be remembered."""
+        """The engine of readers: a single object, so that results can be cached by it."""
         if self.is_sqlite:
             return self.engine
         return self.engine.execution_options(isolation_level="REPEATABLE READ")
 
     @cached_property
     def _empty(self) -> Database:
-        """An empty database, which stands for the file while it does not exist."""
+        """An empty database, read in place of the file while it does not exist."""
         return Database("sqlite://")
 
     def _create(self) -> None:
@@ -441,8 +441,8 @@ class Database:
         return backup
 
     def require_known(self, revision: str | None) -> None:
-        """Raise a `DatabaseVersionError` if the database is at a revision from which nothing migrates it."""
-        if revision == UNFINISHED:
+        """Raise a `DatabaseVersionError` if the database cannot be migrated from its revision."""
+        if revision == UNFINISHED_REVISION:
             raise DatabaseVersionError(self.unfinished_message())
         if revision is None or revision in all_revisions():
             return
@@ -461,7 +461,7 @@ class Database:
         )
 
     def unfinished_message(self) -> str:
-        """Return what a database is that `copy_repository` has not finished, and how to finish or remove it."""
+        """Return a message about an unfinished copy, with the commands to finish or replace it."""
         with self.read() as connection:
             source = copy_source(connection)
         command = f"tidegauge db copy {source or 'SOURCE_URL'} {self.address}"
@@ -496,7 +496,7 @@ class Database:
             raise DatabaseAccessError(msg)
         if current is None:
             self.require_empty()
-        elif head < current != UNFINISHED:
+        elif head < current != UNFINISHED_REVISION:
             self._newer = self._newer_message(current)
             return
         self.require_known(current)
@@ -510,9 +510,9 @@ class Database:
             raise DatabaseVersionError(msg)
         backup = self.upgrade()
         if current is not None:
-            kept = f"; the old one is kept in {backup}" if backup else ""
+            backup_note = f"; the old one is kept in {backup}" if backup else ""
             _LOGGER.warning(
-                "%s was upgraded from revision %s to %s%s", self.name, current, head, kept
+                "%s was upgraded from revision %s to %s%s", self.name, current, head, backup_note
             )
 
     def require_empty(self) -> None:
@@ -520,17 +520,17 @@ class Database:
         with self.read() as connection:
             tables = sa.inspect(connection).get_table_names()
         if tables and VERSION_TABLE not in tables:  # else another process has just created it
-            some = ", ".join(sorted(tables)[:3])
+            examples = ", ".join(sorted(tables)[:3])
             msg = (
-                f"{self.name} is not a tidegauge repository: it holds other tables ({some}, ...);"
+                f"{self.name} is not a tidegauge repository: it holds other tables ({examples}, ...);"
                 " give an empty database"
             )
             raise NotOurDatabaseError(msg)
 
     def backup(self) -> Path | None:
-        """Copy a SQLite file beside itself and return the path; None if there is no file.
+        """Copy a SQLite file into its folder and return the path; None without a file.
 
-        What killed backups left beside it is removed.
+        Remains of killed backups are removed.
         """
         if self.file is None:
             return None
@@ -542,14 +542,14 @@ class Database:
         return target
 
     def unfinished_backups(self, seconds: float = 0.0) -> list[Path]:
-        """Return hidden files beside a SQLite file that backups and upgrades began and did not finish.
+        """Return hidden files that unfinished backups and upgrades left in the folder of a SQLite file.
 
-        Their processes were killed, or are writing them just now.
+        Their processes were killed, or are still writing.
 
         Parameters
         ----------
         seconds : float
-            Only those that nobody has written to for so long.
+            Only files that have not been written to for this long.
         """
         if self.file is None:
             return []
@@ -577,7 +577,7 @@ class Database:
         Returns
         -------
         bool
-            False if the log keeps old content, as others read it.
+            False if the log keeps old content because other processes are reading it.
         """
         if not self.is_sqlite:
             return True
@@ -590,7 +590,7 @@ class Database:
             return not busy
 
     def free_bytes(self) -> int:
-        """Return the bytes of a SQLite file that are free and used again; 0 elsewhere."""
+        """Return the free bytes of a SQLite file, which later writes reuse; 0 for other databases."""
         with self.read() as connection:
             return free_bytes(connection)
 
@@ -629,8 +629,8 @@ class Database:
                         self.is_sqlite
                         and connection.exec_driver_sql("PRAGMA foreign_key_check").first()
                     ):
-                        way = "taking down" if down else "upgrading"
-                        msg = f"{way} {self.name} would break references; nothing was changed"
+                        action = "taking down" if down else "upgrading"
+                        msg = f"{action} {self.name} would break references; nothing was changed"
                         raise RepositoryError(msg)
                 self._head = goal
             finally:
@@ -647,18 +647,18 @@ class _Attempt:
 
     def run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         with engine.connect() as connection, connection.begin() as transaction:
-            connection.info.pop(_COMMIT, None)
+            connection.info.pop(_COMMIT_KEY, None)
             self.result = work(connection)
             self.commit = connection.info.pop(
-                _COMMIT, None
+                _COMMIT_KEY, None
             )  # from here on it may have taken effect
             transaction.commit()
             return cast("T", self.result)
 
 
 _MIGRATION_LOCK = 827163
-"""PostgreSQL's advisory lock, which writers share and a migration has alone."""
-_COMMIT = "tidegauge_commit"
+"""PostgreSQL's advisory lock: shared by writers, exclusive for a migration."""
+_COMMIT_KEY = "tidegauge_commit"
 MISSING = "tidegauge_missing"
 """Key of a note in `Connection.info`: the database file does not exist yet."""
 MIGRATIONS = Path(migrations.__file__).parent
@@ -684,7 +684,7 @@ def stamp() -> str:
 
 
 def backup_beside(file: Path) -> Path:
-    """Return the default path of a SQLite file's backup: beside it, with a timestamp."""
+    """Return the default path of a SQLite file's backup: in the same folder, with a timestamp."""
     return file.with_name(f"{file.stem}.{stamp()}.backup{file.suffix}")
 
 
@@ -728,9 +728,9 @@ def read_revision(connection: Connection) -> str | None:
 
 
 def free_bytes(connection: Connection, removed: int = 0) -> int:
-    """Return the bytes of a SQLite file that are free and used again, as a transaction sees it; 0 elsewhere.
+    """Return the free bytes of a SQLite file, which later writes reuse; 0 for other databases.
 
-    They are those of whole pages, to which bytes that would be removed are added.
+    Only whole pages count, including pages freed by removing ``removed`` more bytes.
     """
     if connection.dialect.name != "sqlite":
         return 0
@@ -758,7 +758,7 @@ SELECT current_user AS role, pg_is_in_recovery() AS is_standby,
   bool_or(has_table_privilege(to_regclass(name), 'INSERT, UPDATE, DELETE')) AS may_write
 FROM unnest(%s::text[]) AS name
 """
-"""A query about the current role, and whether it may read or write any of the named tables."""
+"""Queries the current role, and whether it may read or write any of the named tables."""
 
 
 def _read_only_error(why: str, cure: str) -> ReadOnlyError:
@@ -794,12 +794,12 @@ def next_commit(connection: Connection, run: int | None) -> tuple[int, datetime]
     moment = max(now, last + timedelta(microseconds=1)) if last is not None else now
     values = {"id": row.commits, "run_id": run, "committed_at": moment}
     connection.execute(sa.insert(s.commit), values)
-    connection.info[_COMMIT] = (row.commits, moment)
+    connection.info[_COMMIT_KEY] = (row.commits, moment)
     return row.commits, moment
 
 
 class NextCommit:
-    """A lazily taken commit number and time: a transaction that changes nothing takes none."""
+    """A lazily taken commit number and time, so that a transaction without changes takes none."""
 
     def __init__(self, connection: Connection, run: int | None = None) -> None:
         self._taken: tuple[int, datetime] | None = None

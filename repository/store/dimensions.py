@@ -1,7 +1,7 @@
-"""Dimension tables: lookup and creation of the integer ids by which facts are keyed.
+"""Dimension tables: lookup and creation of the integer ids that key facts.
 
-A series belongs to an analyzer, or to its stand-in: `Recorded` for series that users record, `Watched`
-for those that detectors measure.
+A series belongs to an analyzer or a substitute: `Recorded` for series that users record, `Watched`
+for series that detectors measure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECORDED: Registry[Recorded] = Registry("recorded metric")
 @RECORDED.add
 @dataclass(frozen=True, repr=False)
 class Recorded(Description):
-    """A metric recorded by a user, not measured; it takes an analyzer's place in a series.
+    """A metric recorded by a user, not measured; it replaces the analyzer of a series.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Recorded(Description):
     entity : str
         ``Dataset``, ``Column`` or ``Multicolumn``.
     scale : str
-        The scale of its values, by which detectors compare them: ``count``, ``ratio``,
+        The scale on which detectors compare its values: ``count``, ``ratio``,
         ``positive``, ``signed``, ``distance``, ``time`` or ``flag``.
     where : str, optional
         The filter of the rows that the metric describes.
@@ -85,7 +85,7 @@ class Recorded(Description):
 
 @dataclass(frozen=True)
 class Watched:
-    """A detector's metric of whole partitions; it takes an analyzer's place in a series.
+    """A detector's metric of whole partitions; it replaces the analyzer of a series.
 
     Attributes
     ----------
@@ -117,9 +117,9 @@ class Watched:
         return Scale(self.scale)
 
 
-LONGEST_NAME = 1000
-"""Longest dataset name, in characters; partitions, segments and metrics may have longer ones."""
-UNBOUND = canonical_json(None)
+MAX_NAME_LENGTH = 1000
+"""In characters. Names of partitions, segments and metrics may be longer."""
+UNBOUND_KEYS = canonical_json(None)
 """The keys of a dataset before its first measurement; the first run sets them."""
 
 SeriesKey = tuple[int, str, str]
@@ -138,7 +138,7 @@ def visible(text: str) -> str:
 
 
 class FactMeasure(Protocol):
-    """The source of a series: an analyzer, or a stand-in such as `Recorded`."""
+    """The source of a series: an analyzer, or a substitute such as `Recorded`."""
 
     @property
     def where(self) -> str | None:
@@ -157,9 +157,9 @@ class Dimensions:
     def __init__(self, connection: Connection, dataset: int) -> None:
         self.connection, self.dataset = connection, dataset
 
-    def statistics(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+    def statistics(self, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
         """Return the id for each segment and canonical statistic, adding missing ones."""
-        keyed = {(visible(seg), key_of(text)): (seg, text) for seg, text in wanted}
+        keyed = {(visible(seg), key_of(canonical)): (seg, canonical) for seg, canonical in pairs}
         rows = [
             (self.dataset, segment, key_of(segment), key, keyed[segment, key][1])
             for segment, key in sorted(keyed.keys() - self._statistics.keys())
@@ -170,29 +170,37 @@ class Dimensions:
 
     def analyzers(
         self,
-        wanted: Mapping[tuple[str, str], FactMeasure],
+        measures: Mapping[tuple[str, str], FactMeasure],
         statistics: Mapping[tuple[str, str], int | None],
     ) -> Mapping[tuple[str, str], int]:
         """Return the id for each segment and analyzer key, adding missing ones.
 
-        ``statistics`` has the same keys. An analyzer that keeps another state than before gets its new
-        statistic, or roll-ups would look for states that are stored no more.
+        ``statistics`` has the same keys. If an analyzer's state has changed, its statistic is
+        updated. Otherwise, roll-ups would look for states that are no longer stored.
         """
-        keyed = {(visible(segment), key): (segment, key) for segment, key in wanted}
-        for known in keyed.keys() & self._analyzers.keys():
-            new = statistics[keyed[known]]
-            found, before = self._analyzers[known]
-            if new is not None and before is not None and new != before:
-                changed = sa.update(s.analyzer).where(s.analyzer.c.id == found)
+        keyed = {(visible(segment), key): (segment, key) for segment, key in measures}
+        for stored_key in keyed.keys() & self._analyzers.keys():
+            new = statistics[keyed[stored_key]]
+            number, previous = self._analyzers[stored_key]
+            if new is not None and previous is not None and new != previous:
+                changed = sa.update(s.analyzer).where(s.analyzer.c.id == number)
                 self.connection.execute(changed.values(statistic_id=new))
-                self._analyzers[known] = found, new
+                self._analyzers[stored_key] = number, new
         rows = []
         for segment, key in sorted(keyed.keys() - self._analyzers.keys()):
-            analyzer = wanted[keyed[segment, key]]
-            about = (type(analyzer).__name__, repr(analyzer), analyzer.where)
-            of = statistics[keyed[segment, key]]
+            analyzer = measures[keyed[segment, key]]
+            description = (type(analyzer).__name__, repr(analyzer), analyzer.where)
+            statistic = statistics[keyed[segment, key]]
             rows.append(
-                (self.dataset, segment, key_of(segment), key, analyzer.canonical(), *about, of)
+                (
+                    self.dataset,
+                    segment,
+                    key_of(segment),
+                    key,
+                    analyzer.canonical(),
+                    *description,
+                    statistic,
+                )
             )
         columns = (
             "dataset_id",
@@ -209,24 +217,24 @@ class Dimensions:
         return {pair: self._analyzers[key][0] for key, pair in keyed.items()}
 
     def series(
-        self, wanted: Mapping[SeriesKey, tuple[FactMeasure, Metric[float]]]
+        self, measures: Mapping[SeriesKey, tuple[FactMeasure, Metric[float]]]
     ) -> Mapping[SeriesKey, int]:
         """Return the id for each analyzer id, metric name and instance, adding missing ones.
 
-        A series whose scale an earlier version told otherwise is corrected.
+        If an earlier version of the analyzer gave another scale, the stored scale is corrected.
         """
-        keyed = {(a, visible(n), visible(i)): (a, n, i) for a, n, i in wanted}
+        keyed = {(a, visible(n), visible(i)): (a, n, i) for a, n, i in measures}
         rows = []
         for key in sorted(keyed.keys() - self._series.keys()):
-            analyzer, metric = wanted[keyed[key]]
-            of, name, instance = key
+            analyzer, metric = measures[keyed[key]]
+            analyzer_id, name, instance = key
             unique = key_of(canonical_json([name, instance]))
             scale = analyzer.scale_of(metric.name).value
-            rows.append((of, unique, metric.entity.value, instance, name, scale))
+            rows.append((analyzer_id, unique, metric.entity.value, instance, name, scale))
         columns = ("analyzer_id", "key", "entity", "instance", "name", "scale")
         self._add(s.series, columns, rows, "_series")
         for key, pair in keyed.items():
-            analyzer, metric = wanted[pair]
+            analyzer, metric = measures[pair]
             number, stored = self._series[key]
             if (scale := analyzer.scale_of(metric.name).value) != stored:
                 change = sa.update(s.series).where(s.series.c.id == number)
@@ -234,10 +242,10 @@ class Dimensions:
                 self._series[key] = number, scale
         return {pair: self._series[key][0] for key, pair in keyed.items()}
 
-    def _add(self, table: sa.Table, columns: tuple[str, ...], rows: list[Any], known: str) -> None:
+    def _add(self, table: sa.Table, columns: tuple[str, ...], rows: list[Any], cache: str) -> None:
         if rows:
             insert_missing(self.connection, table, columns, rows)
-            self.__dict__.pop(known)  # invalidates the cached property
+            self.__dict__.pop(cache)  # invalidates the cached property
 
     @cached_property
     def _statistics(self) -> dict[tuple[str, str], int]:
@@ -273,7 +281,7 @@ class Dimensions:
 def dataset_for(connection: Connection, spec: RunSpec) -> int:
     """Return the id of a run's dataset; create it if new, else check its table and keys.
 
-    Whatever is stored by partitions passes here, so keys that the configuration calls private are refused here.
+    All data stored by partition passes through this function, so it refuses private partition keys.
     """
     _check_name(spec.dataset)
     privacy_settings().refuse_names(spec.keys, PARTITIONS)
@@ -286,7 +294,7 @@ def dataset_for(connection: Connection, spec: RunSpec) -> int:
         return _add_dataset(connection, spec.dataset, spec.source, keys)
     if not is_same_source(row.source, spec.source) and not spec.rename:
         raise DatasetMismatchError(mismatch_text(spec, row.source))
-    if row[2] not in {keys, UNBOUND}:
+    if row[2] not in {keys, UNBOUND_KEYS}:
         msg = (
             f"dataset {spec.dataset!r} was measured by {row[2]}, not by {keys}: its partitions would"
             " not be comparable. To go on with its history, write partition_by:"
@@ -304,18 +312,18 @@ def dataset_named(connection: Connection, name: str) -> int:
     """Return the id of a dataset; create it if new, bound to no table and no partitioning yet."""
     _check_name(name)
     dataset = s.dataset.c
-    found = connection.execute(
+    number = connection.execute(
         sa.select(dataset.id).where(dataset.name == name)
     ).scalar_one_or_none()
-    return _add_dataset(connection, name, None, UNBOUND) if found is None else int(found)
+    return _add_dataset(connection, name, None, UNBOUND_KEYS) if number is None else int(number)
 
 
 def _check_name(name: str) -> None:
     if "\0" in name:
-        msg = f"a dataset's name has no zero character: {name!r}"
+        msg = f"a dataset's name must not contain a zero character: {name!r}"
         raise SuiteError(msg)
-    if len(name) > LONGEST_NAME:
-        msg = f"a dataset's name has at most {LONGEST_NAME} characters, not {len(name)}"
+    if len(name) > MAX_NAME_LENGTH:
+        msg = f"a dataset's name has at most {MAX_NAME_LENGTH} characters, not {len(name)}"
         raise SuiteError(msg)
 
 

@@ -1,8 +1,8 @@
-"""Engines: addresses of databases, connections to SQLite and PostgreSQL, and what their errors mean.
+"""Engines: addresses of databases, connections to SQLite and PostgreSQL, explanations of errors.
 
-Transactions of SQLite begin where SQLAlchemy says, and those that write lock the file at their start. A
-database that cannot be opened or written is explained: a missing or damaged file, a locked folder, or the
-rights that a role lacks.
+SQLAlchemy begins SQLite's transactions; writing transactions lock the file at their start. If a
+database cannot be opened or written, the error explains why: a missing or damaged file, a locked
+folder, or missing rights of a role.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ VERSION_TABLE = "tidegauge_revision"
 SQLITE_HEADER = b"SQLite format 3\0"
 """The first bytes of each SQLite file."""
 _CACHE_KIB = 16 * 1024
-"""SQLite's cache of each connection, of which a served dashboard has eight; the system caches the file, too."""
+"""Cache of each SQLite connection. A served dashboard has eight connections, and the system also caches the file."""
 BUSY_SECONDS = 60.0
-_EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
+_URL_EXAMPLES = "sqlite:///tidegauge.db or postgresql+psycopg://user@host/database"
 
 
 def parse_address(url: str) -> URL:
@@ -49,20 +49,20 @@ def parse_address(url: str) -> URL:
         backend = parsed.get_backend_name()
         parsed.get_dialect()
     except (ArgumentError, NoSuchModuleError, ValueError):
-        # Not chained: the cause quotes parts of the URL, which may be those of a password.
-        msg = f"{_without_password(url)!r} is not the URL of a database; write {_EXAMPLES}"
+        # Not chained: the cause quotes parts of the URL, which may contain a password.
+        msg = f"{_without_password(url)!r} is not the URL of a database; write {_URL_EXAMPLES}"
         raise DatabaseAccessError(msg) from None
     if "@" in (parsed.host or ""):
         msg = f"{_without_password(url)!r} has two @: write the one in the password as %40"
         raise DatabaseAccessError(msg)
     if backend not in {"sqlite", "postgresql"}:
-        msg = f"{backend} databases are not supported; use {_EXAMPLES}"
+        msg = f"{backend} databases are not supported; use {_URL_EXAMPLES}"
         raise DatabaseAccessError(msg)
     if backend == "sqlite" and parsed.host:
-        shown = _without_password(url)
-        file = shown.partition("://")[2]
+        hidden = _without_password(url)
+        file = hidden.partition("://")[2]
         msg = (
-            f"{shown!r} names a host; the URL of a SQLite file has a third slash: sqlite:///{file}"
+            f"{hidden!r} names a host; the URL of a SQLite file has a third slash: sqlite:///{file}"
         )
         raise DatabaseAccessError(msg)
     return parsed
@@ -122,13 +122,13 @@ def inspect_file(file: Path, *, must_exist: bool) -> None:
     except sqlite3.DatabaseError as error:
         raise _why_unreadable(file, error) from error
     if tables and VERSION_TABLE not in tables:
-        some = ", ".join(tables[:3])
-        msg = f"{file} is not a tidegauge repository: it holds other tables ({some}); give another file"
+        examples = ", ".join(tables[:3])
+        msg = f"{file} is not a tidegauge repository: it holds other tables ({examples}); give another file"
         raise NotOurDatabaseError(msg)
 
 
 def _why_unreadable(file: Path, error: sqlite3.DatabaseError) -> RepositoryError:
-    """Return an error that says why SQLite cannot read the list of a file's tables."""
+    """Return an error that explains why SQLite cannot list a file's tables."""
     if is_damage(error):
         if has_sqlite_header(file):
             return DatabaseAccessError(damage_message(file, str(error)))
@@ -147,7 +147,7 @@ def has_sqlite_header(file: Path) -> bool:
 
 
 def not_sqlite_message(file: Path) -> str:
-    """Return the message for a file that is no SQLite database."""
+    """Return the message for a file that is not a SQLite database."""
     return (
         f"{file} is not a SQLite database, or its first bytes are damaged; give another file for the"
         " repository"
@@ -163,7 +163,7 @@ def damage_message(file: Path, reason: str) -> str:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error of SQLite says that the file is damaged, cut off, or no database.
+    """Return whether an error of SQLite means that the file is damaged, truncated, or not a database.
 
     Examples
     --------
@@ -193,8 +193,8 @@ def make_engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
     elif read_only:
         uri = read_only_uri(file)
         # The pool hands connections from one thread to the next, also those that it creates itself.
-        wanted: dict[str, Any] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-        options = {"creator": lambda: sqlite3.connect(uri, uri=True, **wanted)}
+        arguments: dict[str, Any] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+        options = {"creator": lambda: sqlite3.connect(uri, uri=True, **arguments)}
     engine = sa.create_engine(url, **options)
     sa.event.listen(engine, "connect", _on_connect_reading if read_only else _on_connect)
     sa.event.listen(engine, "begin", _on_begin)
@@ -202,7 +202,7 @@ def make_engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
 
         @sa.event.listens_for(engine, "do_connect")
         def _create_private(*_: object) -> None:
-            # SQLite would create the file for all to read; it gives its logs the permissions of the file.
+            # SQLite would create a file that everybody can read. Its logs get the permissions of the file.
             with suppress(OSError):  # which the connection reports
                 create_file(file, PRIVATE_FILE)
 
@@ -218,12 +218,12 @@ def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
     """
     threshold = url.query.get("prepare_threshold")
     options = url.query.get("options", "")
-    given = options if isinstance(options, str) else " ".join(options)
-    settings, rest = _session_settings(given)
+    option_string = options if isinstance(options, str) else " ".join(options)
+    settings, other_options = _session_settings(option_string)
     url = url.difference_update_query(["prepare_threshold", "options"])
     arguments: dict[str, Any] = {"prepare_threshold": _prepare_threshold(threshold)}
-    if rest:
-        arguments["options"] = rest
+    if other_options:
+        arguments["options"] = other_options
     try:
         engine = sa.create_engine(url, pool_pre_ping=True, pool_size=3, connect_args=arguments)
     except ModuleNotFoundError as error:
@@ -233,7 +233,7 @@ def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
     settings = {"jit": "off", **settings}
     calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
     statement = f"SELECT {calls}"
-    values = [text for pair in settings.items() for text in pair]
+    values = [item for pair in settings.items() for item in pair]
 
     def on_connect(raw: Any, _record: object) -> None:
         raw.read_only = read_only or None
@@ -256,7 +256,7 @@ def _postgres_engine(url: URL, *, read_only: bool) -> Engine:
     return engine
 
 
-_SETTING = re.compile(r"(?:-c\s*|--)([\w.]+)=((?:[^\s\\]|\\.)*)(?:\s+|$)")
+_SETTING_OPTION = re.compile(r"(?:-c\s*|--)([\w.]+)=((?:[^\s\\]|\\.)*)(?:\s+|$)")
 """A setting among the options of a connection to PostgreSQL, as in ``-c search_path=a,b``."""
 
 
@@ -268,38 +268,42 @@ def _session_settings(options: str) -> tuple[dict[str, str], str]:
     >>> _session_settings(r"-c search_path=dq,public --work_mem=8MB -c x.y=a\ b -E")
     ({'search_path': 'dq,public', 'work_mem': '8MB', 'x.y': 'a b'}, '-E')
     """
-    settings = {match[1]: re.sub(r"\\(.)", r"\1", match[2]) for match in _SETTING.finditer(options)}
-    return settings, _SETTING.sub("", options).strip()
+    settings = {
+        match[1]: re.sub(r"\\(.)", r"\1", match[2]) for match in _SETTING_OPTION.finditer(options)
+    }
+    return settings, _SETTING_OPTION.sub("", options).strip()
 
 
-def _prepare_threshold(given: str | tuple[str, ...] | None) -> int | None:
-    """Return after how many executions psycopg prepares a statement; None for never, the default.
+def _prepare_threshold(value: str | tuple[str, ...] | None) -> int | None:
+    """Return the number of executions after which psycopg prepares a statement; None (the default) for never.
 
     Raises
     ------
     DatabaseAccessError
     """
-    if given is None or str(given).casefold() == "none":
+    if value is None or str(value).casefold() == "none":
         return None
-    if isinstance(given, str) and given.isdecimal():
-        return int(given)
-    msg = f"prepare_threshold={given} in the URL is neither None nor a whole number"
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    msg = f"prepare_threshold={value} in the URL is neither None nor a whole number"
     raise DatabaseAccessError(msg)
 
 
-_PRIVILEGE, _READ_ONLY_TRANSACTION, _NO_SCHEMA = "42501", "25006", "3F000"
+_NO_PRIVILEGE, _READ_ONLY_TRANSACTION, _NO_SCHEMA = "42501", "25006", "3F000"
 """PostgreSQL's codes: insufficient privilege, read-only transaction, no schema to create in."""
-_DENIED = re.compile(r"permission denied for (\w+) (.+)")
-_READS = re.compile(r"\s*(SELECT|WITH)\b(?!.*\bFOR (UPDATE|SHARE)\b)", re.DOTALL | re.IGNORECASE)
+_PERMISSION_DENIED = re.compile(r"permission denied for (\w+) (.+)")
+_READ_STATEMENT = re.compile(
+    r"\s*(SELECT|WITH)\b(?!.*\bFOR (UPDATE|SHARE)\b)", re.DOTALL | re.IGNORECASE
+)
 
 
 def rights_advice(error: BaseException, role: str) -> str | None:
-    """Return what cures an error of PostgreSQL about missing rights; None for other errors.
+    """Return the remedy for an error of PostgreSQL about missing rights; None for other errors.
 
     Parameters
     ----------
     error : BaseException
-        Of SQLAlchemy or of the driver.
+        An error of SQLAlchemy or the driver.
     role : str
         The role that connects.
     """
@@ -308,25 +312,25 @@ def rights_advice(error: BaseException, role: str) -> str | None:
     advice = {
         _READ_ONLY_TRANSACTION: "the server is a standby or only allows reading: connect to its primary",
         _NO_SCHEMA: f"choose a schema: ALTER ROLE {role} SET search_path = ...",
-        _PRIVILEGE: f"{role} lacks a right; the guide to operations lists the grants",
+        _NO_PRIVILEGE: f"{role} lacks a right; the guide to operations lists the grants",
     }.get(getattr(cause, "sqlstate", None) or "")
-    denied = _DENIED.search(str(cause))
+    denied = _PERMISSION_DENIED.search(str(cause))
     if advice is None or denied is None:
         return advice
     kind, name = denied[1], denied[2].strip()
-    reads = _READS.match(str(getattr(error, "statement", None) or ""))
+    reads = _READ_STATEMENT.match(str(getattr(error, "statement", None) or ""))
     rights = "SELECT" if reads else "SELECT, INSERT, UPDATE, DELETE"
     on_sequences = "USAGE, UPDATE" if "setval" in str(getattr(error, "statement", "")) else "USAGE"
     relation = f"GRANT {rights} ON ALL TABLES IN SCHEMA ... TO {role}, in the schema of {name!r}"
     return {
         # Tables are created by the first writer and by upgrades.
         "schema": f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role}",
-        "sequence": f"GRANT {on_sequences} ON ALL SEQUENCES IN SCHEMA ... TO {role}, in that of {name!r}",
+        "sequence": f"GRANT {on_sequences} ON ALL SEQUENCES IN SCHEMA ... TO {role}, in the schema of {name!r}",
     }.get(kind, relation)
 
 
 def is_read_only_error(error: OperationalError | sqlite3.OperationalError) -> bool:
-    """Return whether SQLite refuses to write to a file, as its permissions changed after it was opened."""
+    """Return whether SQLite refused a write because the file's permissions changed after it was opened."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
 
@@ -336,7 +340,7 @@ def _write_ahead_log(file: Path) -> Path:
 
 
 def is_in_locked_folder(file: Path) -> bool:
-    """Return whether a file that is there cannot be written, as on a read-only mount."""
+    """Return whether an existing file is in a folder that cannot be written, such as a read-only mount."""
     return file.is_file() and not os.access(file.parent, os.W_OK)
 
 
@@ -346,14 +350,14 @@ def is_locked(file: Path) -> bool:
 
 
 def read_only_uri(file: Path) -> str:
-    """Return the URI by which SQLite opens a file for reading only."""
+    """Return the URI that opens a SQLite file read-only."""
     # The write-ahead log needs files beside the database; in a read-only folder there are none.
     frozen = is_in_locked_folder(file) and not _write_ahead_log(file).exists()
     return f"file:{quote(str(file.absolute()))}?mode=ro{'&immutable=1' if frozen else ''}"
 
 
 def _on_connect_reading(raw: Any, _record: object) -> None:
-    raw.isolation_level = None  # transactions begin where SQLAlchemy says, with `_on_begin`
+    raw.isolation_level = None  # `_on_begin` begins transactions when SQLAlchemy does
     raw.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
 
 
@@ -370,6 +374,6 @@ def _on_begin(connection: Connection) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's message without its class, as the driver gives it."""
+    """Return the driver's error message without the class name."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
     return describe(cause).partition(": ")[2] or str(cause)

@@ -30,7 +30,16 @@ FactDimensions = tuple[list[SeriesRow], list[PartitionRow]]
 """The series and partitions that facts refer to."""
 METRIC_STATUSES = s.STATUSES
 """All statuses of a metric, in the order of their codes."""
-_FACT = ("partition_id", "series_id", "version", "value", "status", "weight", "error", "commit_id")
+_FACT_COLUMNS = (
+    "partition_id",
+    "series_id",
+    "version",
+    "value",
+    "status",
+    "weight",
+    "error",
+    "commit_id",
+)
 
 
 @dataclass(frozen=True)
@@ -75,10 +84,10 @@ class Facts:
         if name == "dataset":
             return np.full(len(self), self.dataset, dtype=object)
         if name in {"partition", "time"}:
-            return _taken(self.partitions, name, self.of_partition)
+            return _take_field(self.partitions, name, self.of_partition)
         if name in {"run_id", "analyzed_at"}:
-            return _taken(self.commits, name, self.of_commit)
-        return _taken(self.series, name, self.of_series)
+            return _take_field(self.commits, name, self.of_commit)
+        return _take_field(self.series, name, self.of_series)
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy frame with `METRIC_COLUMNS`."""
@@ -98,14 +107,18 @@ class Facts:
     def newest(self) -> Facts:
         """Return only the newest fact of each series, as `keep_newest` defines it."""
         undated = np.array([row["time"] is None for row in self.partitions], dtype=bool)
-        order = np.argsort(~undated[self.of_partition], kind="stable")  # those without a time first
+        order = np.argsort(
+            ~undated[self.of_partition], kind="stable"
+        )  # partitions without a time first
         last = np.full(len(self.series), -1, dtype=np.intp)
-        last[self.of_series[order]] = order  # of equal indices, the last assignment stays
+        last[self.of_series[order]] = order  # the last assignment to an index wins
         return self.taken(np.sort(last[last >= 0]))
 
-    def taken(self, some: npt.NDArray[np.intp]) -> Facts:
+    def taken(self, indices: npt.NDArray[np.intp]) -> Facts:
         """Return the facts at some indices."""
-        arrays = {f.name: getattr(self, f.name)[some] for f in fields(self) if f.name in _ARRAYS}
+        arrays = {
+            f.name: getattr(self, f.name)[indices] for f in fields(self) if f.name in _ARRAY_FIELDS
+        }
         return replace(self, **arrays)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -113,14 +126,14 @@ class Facts:
         for i, (series, partition) in enumerate(
             zip(self.of_series.tolist(), self.of_partition.tolist(), strict=True)
         ):
-            of, at = self.series[series], self.partitions[partition]
+            series_row, partition_row = self.series[series], self.partitions[partition]
             finite = self.status[i] == "finite"
             weight = float(self.weight[i])
             yield {
-                **of,
-                **at,
-                "series_id": of["id"],
-                "partition_id": at["id"],
+                **series_row,
+                **partition_row,
+                "series_id": series_row["id"],
+                "partition_id": partition_row["id"],
                 "value": float(self.value[i]) if finite else None,
                 "weight": None if np.isnan(weight) else weight,
                 "status": self.status[i],
@@ -128,20 +141,20 @@ class Facts:
             }
 
 
-_ARRAYS = frozenset(
+_ARRAY_FIELDS = frozenset(
     {"of_series", "of_partition", "of_commit", "value", "weight", "status", "error", "version"}
 )
 
 
-def _taken(
-    owners: Sequence[Mapping[str, Any]], name: str, of: npt.NDArray[np.intp]
+def _take_field(
+    owners: Sequence[Mapping[str, Any]], name: str, indices: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.object_]:
     values = np.empty(len(owners), dtype=object)
     values[:] = [owner[name] for owner in owners]
-    return values[of]
+    return values[indices]
 
 
-def _moments(owners: Sequence[Mapping[str, Any]], name: str, of: npt.NDArray[np.intp]) -> Any:
+def _moments(owners: Sequence[Mapping[str, Any]], name: str, indices: npt.NDArray[np.intp]) -> Any:
     """Return times in UTC, in microseconds.
 
     Nanoseconds end in 2262, and many tables have a day 9999-12-31.
@@ -150,7 +163,7 @@ def _moments(owners: Sequence[Mapping[str, Any]], name: str, of: npt.NDArray[np.
 
     naive = [None if o[name] is None else o[name].replace(tzinfo=None) for o in owners]
     moments = np.array(naive, dtype="datetime64[us]")
-    return pd.DatetimeIndex(moments[of]).tz_localize("UTC")
+    return pd.DatetimeIndex(moments[indices]).tz_localize("UTC")
 
 
 def _integers(values: npt.NDArray[np.object_]) -> Any:
@@ -167,7 +180,7 @@ def read_facts(
     query: MetricQuery,
     as_of: AsOf = None,
     partitions: Sequence[int] | None = None,
-    known: FactDimensions | None = None,
+    dimensions: FactDimensions | None = None,
 ) -> Facts:
     """Return the metrics of a dataset that match a query, current or as of a time or run.
 
@@ -178,24 +191,28 @@ def read_facts(
     query : MetricQuery
     as_of : str, date, datetime or int, optional
     partitions : sequence of int, optional
-        Only of these partitions, by id.
-    known : tuple, optional
+        Ids of the partitions to read; all if not given.
+    dimensions : tuple, optional
         The result of `dimensions_of`, to be reused by repeated reads.
     """
     commit = commit_as_of(connection, as_of)
-    of = dataset_id(connection, dataset)
+    dataset_number = dataset_id(connection, dataset)
     metric, partition = s.metric.c, s.partition.c
-    tests = [partition.dataset_id == of, query.window.condition(), s.holds(s.metric, commit)]
+    tests = [
+        partition.dataset_id == dataset_number,
+        query.window.condition(),
+        s.holds(s.metric, commit),
+    ]
     if partitions is not None:
         tests.append(partition.id.in_(partitions))
     select = (
-        sa.select(*(metric[name] for name in _FACT))
+        sa.select(*(metric[name] for name in _FACT_COLUMNS))
         .join_from(s.partition, s.metric, metric.partition_id == partition.id)
-        .where(*tests, *_of_series(metric, of, query), *_of_runs(metric, query))
+        .where(*tests, *_of_series(metric, dataset_number, query), *_of_runs(metric, query))
     )
     columns = fetch_columns(connection, select)
     return _facts_from_columns(
-        connection, dataset, columns, known or dimensions_of(connection, of, query)
+        connection, dataset, columns, dimensions or dimensions_of(connection, dataset_number, query)
     )
 
 
@@ -206,39 +223,41 @@ def dimensions_of(connection: Connection, dataset: int, query: MetricQuery) -> F
 
 def read_newest(connection: Connection, dataset: str, query: MetricQuery) -> Facts:
     """Return the metric of each series in its newest partition."""
-    of = dataset_id(connection, dataset)
+    dataset_number = dataset_id(connection, dataset)
     newest_metric, partition = s.newest_metric.c, s.partition.c
     select = (
-        sa.select(*(newest_metric[name] for name in _FACT))
+        sa.select(*(newest_metric[name] for name in _FACT_COLUMNS))
         .join_from(s.newest_metric, s.partition, partition.id == newest_metric.partition_id)
-        .where(partition.dataset_id == of, query.window.condition())
-        .where(*_of_series(newest_metric, of, query), *_of_runs(newest_metric, query))
+        .where(partition.dataset_id == dataset_number, query.window.condition())
+        .where(*_of_series(newest_metric, dataset_number, query), *_of_runs(newest_metric, query))
     )
     columns = fetch_columns(connection, select)
-    return _facts_from_columns(connection, dataset, columns, dimensions_of(connection, of, query))
+    return _facts_from_columns(
+        connection, dataset, columns, dimensions_of(connection, dataset_number, query)
+    )
 
 
 def _of_series(fact: Any, dataset: int, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
     """Return the condition on a fact's series, unless the query selects all of the dataset."""
     if not query.selects_series:
         return []
-    wanted = (
+    matching = (
         sa.select(s.series.c.id)
         .join_from(s.series, s.analyzer)
         .where(s.analyzer.c.dataset_id == dataset, query.series_condition())
     )
-    return [fact.series_id.in_(wanted)]
+    return [fact.series_id.in_(matching)]
 
 
 def _of_runs(fact: Any, query: MetricQuery) -> list[sa.ColumnElement[bool]]:
     """Return the conditions on the tags of a fact's run."""
     tests = []
     for key, value in sorted((query.tags or {}).items()):
-        t = s.run_tag.alias()
+        tag = s.run_tag.alias()
         commits = (
             sa.select(s.commit.c.id)
-            .join_from(s.commit, t, t.c.run_id == s.commit.c.run_id)
-            .where(t.c.key == key, t.c.value == str(value))
+            .join_from(s.commit, tag, tag.c.run_id == s.commit.c.run_id)
+            .where(tag.c.key == key, tag.c.value == str(value))
         )
         tests.append(fact.commit_id.in_(commits))
     return tests
@@ -248,18 +267,18 @@ def _facts_from_columns(
     connection: Connection,
     dataset: str,
     columns: Sequence[Any],
-    known: FactDimensions,
+    dimensions: FactDimensions,
 ) -> Facts:
-    series, partitions = known
-    raw = dict(zip(_FACT, columns, strict=True))
+    series, partitions = dimensions
+    raw = dict(zip(_FACT_COLUMNS, columns, strict=True))
     commits = _commits(connection, sorted(set(raw["commit_id"])))
-    of_partition = _places(partitions, raw["partition_id"])
-    of_series = _places(series, raw["series_id"])
+    of_partition = _positions(partitions, raw["partition_id"])
+    of_series = _positions(series, raw["series_id"])
     order = np.lexsort((of_series, of_partition))
     value = np.array(raw["value"], dtype=np.float64)  # None becomes NaN
     status = np.array(raw["status"], dtype=object)
-    for text, number in STATUS_VALUES.items():
-        value[status == text] = number
+    for name, number in STATUS_VALUES.items():
+        value[status == name] = number
     return Facts(
         dataset=dataset,
         series=series,
@@ -267,7 +286,7 @@ def _facts_from_columns(
         commits=commits,
         of_series=of_series[order],
         of_partition=of_partition[order],
-        of_commit=_places(commits, raw["commit_id"])[order],
+        of_commit=_positions(commits, raw["commit_id"])[order],
         value=value[order],
         weight=np.array(raw["weight"], dtype=np.float64)[order],
         status=status[order],
@@ -276,12 +295,12 @@ def _facts_from_columns(
     )
 
 
-def _places(owners: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> npt.NDArray[np.intp]:
+def _positions(owners: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> npt.NDArray[np.intp]:
     """Return the index in a list of the row of each id."""
-    known = np.array([owner["id"] for owner in owners], dtype=np.int64)
-    by_id = np.argsort(known, kind="stable")
-    wanted = np.fromiter(ids, dtype=np.int64, count=len(ids))
-    return by_id[np.searchsorted(known[by_id], wanted)]
+    owner_ids = np.array([owner["id"] for owner in owners], dtype=np.int64)
+    by_id = np.argsort(owner_ids, kind="stable")
+    requested = np.fromiter(ids, dtype=np.int64, count=len(ids))
+    return by_id[np.searchsorted(owner_ids[by_id], requested)]
 
 
 def _series(connection: Connection, dataset: int, query: MetricQuery) -> list[SeriesRow]:
@@ -328,10 +347,10 @@ def _rows(connection: Connection, select: sa.Select[Any]) -> list[dict[str, Any]
 
 def _commits(connection: Connection, ids: Sequence[int]) -> list[CommitRow]:
     commit = s.commit.c
-    found: list[CommitRow] = []
-    for some in chunks(ids):
+    commits: list[CommitRow] = []
+    for chunk in chunks(ids):
         select = sa.select(
             commit.id, commit.run_id, commit.committed_at.label("analyzed_at")
-        ).where(commit.id.in_(some))
-        found += cast("list[CommitRow]", _rows(connection, select))
-    return found
+        ).where(commit.id.in_(chunk))
+        commits += cast("list[CommitRow]", _rows(connection, select))
+    return commits

@@ -28,12 +28,12 @@ class Kind(StrEnum):
     """datetime64 in UTC. Microseconds: nanoseconds end in 2262, and 9999-12-31 is a day of many tables."""
 
     HIDDEN = "hidden"
-    """In records, but in no frame."""
+    """In records, but not in frames."""
 
 
 Columns = Mapping[Any, Kind]
 """The columns of a frame by name, in order."""
-_KINDS = {bool: Kind.FLAG, int: Kind.INTEGER, float: Kind.NUMBER, datetime: Kind.TIME}
+_KIND_BY_TYPE = {bool: Kind.FLAG, int: Kind.INTEGER, float: Kind.NUMBER, datetime: Kind.TIME}
 """Types of columns by the annotations of records; all other types are `Kind.ANY`."""
 
 
@@ -58,8 +58,8 @@ def _kind_of(hint: Any) -> Kind:
     """Return the type of a column by a field's annotation, which may be optional."""
     for kind in getattr(hint, "__metadata__", ()):
         return Kind(kind)
-    types = [one for one in (get_args(hint) or (hint,)) if one is not type(None)]
-    return _KINDS.get(types[0], Kind.ANY) if len(types) == 1 else Kind.ANY
+    types = [argument for argument in (get_args(hint) or (hint,)) if argument is not type(None)]
+    return _KIND_BY_TYPE.get(types[0], Kind.ANY) if len(types) == 1 else Kind.ANY
 
 
 def columns(declaration: str) -> dict[str, Kind]:
@@ -76,8 +76,8 @@ def columns(declaration: str) -> dict[str, Kind]:
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return a frame's rows, with None for missing values."""
-    known = frame.astype(object).where(frame.notna(), cast("Any", None))
-    return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
+    values = frame.astype(object).where(frame.notna(), cast("Any", None))
+    return [{str(name): value for name, value in row.items()} for row in values.to_dict("records")]
 
 
 def spreadsheet(frame: pd.DataFrame) -> pd.DataFrame:
@@ -104,9 +104,9 @@ def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns | type[Any]) -> pd.DataFrame:
-    """Return rows as a frame with the declared columns; it has their types when it is empty, too.
+    """Return rows as a frame with the declared columns and types, also if there are no rows.
 
-    A type of records declares the columns by its fields; see `columns_of`.
+    A record type declares the columns by its fields; see `columns_of`.
 
     Examples
     --------
@@ -130,8 +130,8 @@ def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns | type[Any]) ->
             case Kind.FLAG:
                 frame[column] = frame[column].astype("bool")
             case Kind.INTEGER:
-                whole = not any(row[column] is None for row in rows)
-                frame[column] = frame[column].astype("int64" if whole else "Int64")
+                is_complete = not any(row[column] is None for row in rows)
+                frame[column] = frame[column].astype("int64" if is_complete else "Int64")
             case Kind.ANY | Kind.HIDDEN:
                 pass
     return frame

@@ -61,46 +61,46 @@ LABEL_COLUMNS = columns(
     " label note by created_at:time"
 )
 AUTOMATIC_AUTHOR = "tidegauge"
-"""Author of automatic labels: an incident is over, is back, or lies on a holiday. No user's label has it."""
+"""Author of automatic labels: an incident is over, is back, or is on a holiday. Users' labels never have this author."""
 TRAINING_LABELS = ("expected", "bad", "ignore", "rebaseline")
 """Labels that control what detectors may learn from; ``reopened`` revokes them."""
 RANGE_LABELS = (*TRAINING_LABELS, "reopened")
 """Labels of ranges."""
 
 
-def author(by: str | None) -> str | None:
-    """Return the author of a user's label; a user who is named as the automatic one is told apart.
+def author(user: str | None) -> str | None:
+    """Return the author of a user's label; a user with the automatic author's name gets a suffix.
 
     Examples
     --------
     >>> author("ann"), author("tidegauge")
     ('ann', 'tidegauge (user)')
     """
-    return f"{by} (user)" if by == AUTOMATIC_AUTHOR else by and visible(by)
+    return f"{user} (user)" if user == AUTOMATIC_AUTHOR else user and visible(user)
 
 
 def add_label(
     database: Database,
-    of: int,
+    target: int,
     label: str,
     note: str | None,
-    by: str | None,
-    seen: int | None = None,
+    user: str | None,
+    last_seen: int | None = None,
     until: Moment = None,
 ) -> None:
     """Add a label to an anomaly or incident.
 
-    With ``seen``, the id of the last label that the caller saw, it is added only if there is no
-    newer label on the anomaly or incident, on the incident that it is in, or on another anomaly
-    there. The check runs under the clock's lock, so of two callers that saw the same label only one
-    succeeds. ``until`` is the end of ``snoozed``, and of no other label.
+    ``last_seen`` is the id of the last label that the caller saw. If given, the label is added only
+    if there is no newer label on the anomaly or incident, on the anomaly's incident, or on another
+    anomaly of it. The check runs under the clock's lock, so only one of two callers that saw the
+    same label succeeds. ``until`` is the end of ``snoozed``; other labels have none.
 
     Raises
     ------
     UnknownNameError
-        If there is no such label.
+        If the label is unknown.
     HistoryError
-        If there is no such anomaly or incident, a comment has no text, or ``snoozed`` has no end.
+        If the anomaly or incident does not exist, a comment is empty, or ``snoozed`` has no end.
     ConflictError
         If there is a newer label.
     """
@@ -111,21 +111,21 @@ def add_label(
         msg = f"until={until} has no time zone; give an aware datetime, such as datetime.now(UTC)"
         raise HistoryError(msg)
     _check_details(label, note, end)
-    of = index(of)
-    last = None if seen is None else index(seen)
-    told = {"note": note and visible(note), "by": author(by), "until": end}
+    target = index(target)
+    last_label = None if last_seen is None else index(last_seen)
+    details = {"note": note and visible(note), "by": author(user), "until": end}
 
     def work(connection: Connection) -> None:
         commit, now = next_commit(connection, None)
-        about = _anomaly(connection, of) or _incident(connection, of)
-        if about is None:
-            msg = f"there is no anomaly and no incident {of}; repo.anomalies() lists their ids"
+        subject = _anomaly(connection, target) or _incident(connection, target)
+        if subject is None:
+            msg = f"there is no anomaly and no incident {target}; repo.anomalies() lists their ids"
             raise HistoryError(msg)
-        if last is not None:
-            newer = labels_since(connection, of, last)
+        if last_label is not None:
+            newer = labels_since(connection, target, last_label)
             if newer:
                 raise ConflictError(newer[-1]["id"], newer)
-        values = {**about, "label": label, **told}
+        values = {**subject, "label": label, **details}
         connection.execute(sa.insert(s.label).values(**values, created_at=now, commit_id=commit))
 
     database.write(work)
@@ -167,14 +167,14 @@ def triage(connection: Connection, commit: int | None = None) -> dict[int, Triag
     ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_(["assigned", *ending]))
     if commit is not None:
         query = query.where(s.label.c.commit_id <= commit)
-    found: dict[int, Triage] = {}
-    for incident, label, note, until in connection.execute(query.order_by(s.label.c.id)):
-        known = found.get(incident, Triage())
+    triages: dict[int, Triage] = {}
+    for incident, label, note, end in connection.execute(query.order_by(s.label.c.id)):
+        previous = triages.get(incident, Triage())
         if label == "assigned":
-            found[incident] = replace(known, assignee=note)
-        elif label == "snoozed" or incident in found:
-            found[incident] = replace(known, snoozed_until=until)
-    return found
+            triages[incident] = replace(previous, assignee=note)
+        elif label == "snoozed" or incident in triages:
+            triages[incident] = replace(previous, snoozed_until=end)
+    return triages
 
 
 def last_label_id(connection: Connection, incident: int) -> int:
@@ -191,20 +191,20 @@ def last_labelled(connection: Connection, commit: int | None = None) -> dict[int
         .join_from(s.finding, s.anomaly, anomaly.id == finding.anomaly_id)
         .where(_same_point(label, anomaly), s.holds(s.finding, commit))
     )
-    of = sa.func.coalesce(label.incident_id, members.limit(1).scalar_subquery())
-    query = sa.select(of, label.created_at)
+    incident = sa.func.coalesce(label.incident_id, members.limit(1).scalar_subquery())
+    query = sa.select(incident, label.created_at)
     if commit is not None:
         query = query.where(label.commit_id <= commit)
-    found = connection.execute(query.order_by(label.id))  # the last one counts
-    return {of: at for of, at in found if of is not None}
+    rows = connection.execute(query.order_by(label.id))  # the last one counts
+    return {incident: time for incident, time in rows if incident is not None}
 
 
-def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str, Any]]:
-    """Return the labels newer than ``seen`` on an incident, or an anomaly's incident, in order."""
+def labels_since(connection: Connection, target: int, last_seen: int) -> list[Mapping[str, Any]]:
+    """Return the labels newer than ``last_seen`` on an incident, or an anomaly's incident, in order."""
     label, finding = s.label.c, s.finding.c
-    around = sa.select(finding.incident_id).where(finding.anomaly_id == of, s.holds(s.finding))
-    incident = connection.execute(around).scalar() or of
-    about = labels_of_incident(incident) | (label.anomaly_id == of)
+    around = sa.select(finding.incident_id).where(finding.anomaly_id == target, s.holds(s.finding))
+    incident = connection.execute(around).scalar() or target
+    is_related = labels_of_incident(incident) | (label.anomaly_id == target)
     columns = (
         label.id,
         label.anomaly_id,
@@ -214,7 +214,7 @@ def labels_since(connection: Connection, of: int, seen: int) -> list[Mapping[str
         label.by,
         label.created_at,
     )
-    query = sa.select(*columns).where(label.id > seen, about).order_by(label.id)
+    query = sa.select(*columns).where(label.id > last_seen, is_related).order_by(label.id)
     return [row._asdict() for row in connection.execute(query)]
 
 
@@ -230,21 +230,21 @@ def labels_of_incident(incident: int) -> sa.ColumnElement[bool]:
     return (label.incident_id == incident) | about_a_point
 
 
-def _anomaly(connection: Connection, of: int) -> dict[str, int] | None:
+def _anomaly(connection: Connection, number: int) -> dict[str, int] | None:
     anomaly = s.anomaly.c
     query = (
         sa.select(s.partition.c.dataset_id, anomaly.series_id, anomaly.partition_id)
         .join_from(s.anomaly, s.partition)
-        .where(anomaly.id == of)
+        .where(anomaly.id == number)
     )
     row = connection.execute(query).one_or_none()
-    return None if row is None else {**row._asdict(), "anomaly_id": of}
+    return None if row is None else {**row._asdict(), "anomaly_id": number}
 
 
-def _incident(connection: Connection, of: int) -> dict[str, int] | None:
-    query = sa.select(s.incident.c.dataset_id).where(s.incident.c.id == of)
+def _incident(connection: Connection, number: int) -> dict[str, int] | None:
+    query = sa.select(s.incident.c.dataset_id).where(s.incident.c.id == number)
     dataset = connection.execute(query).scalar_one_or_none()
-    return None if dataset is None else {"dataset_id": dataset, "incident_id": of}
+    return None if dataset is None else {"dataset_id": dataset, "incident_id": number}
 
 
 def add_range(
@@ -254,11 +254,11 @@ def add_range(
     window: Window,
     series: Mapping[str, str | None],
     note: str | None,
-    by: str | None,
+    user: str | None,
     *,
     dry_run: bool = False,
 ) -> None:
-    """Add a label to all points of some series in a time range, past or future; a dry run only checks it.
+    """Add a label to all points of matching series in a time range, past or future; a dry run only checks it.
 
     Raises
     ------
@@ -272,16 +272,16 @@ def add_range(
     if window.since is None and window.until is None:
         msg = "a range has a beginning or an end: since=, until=, or both"
         raise HistoryError(msg)
-    told = {"note": note and visible(note), "by": author(by), **series}
+    details = {"note": note and visible(note), "by": author(user), **series}
     unknown: list[str] = []
 
     def check(connection: Connection) -> int:
-        of = dataset_id(connection, dataset)
+        dataset_number = dataset_id(connection, dataset)
         unknown[:] = (
-            f"{dataset!r} has no series of {what} yet"
-            for what in _unknown_series(connection, of, series)
+            f"{dataset!r} has no series of {selector} yet"
+            for selector in _unknown_series(connection, dataset_number, series)
         )
-        if _is_empty_range(connection, of, window):
+        if _is_empty_range(connection, dataset_number, window):
             start = (
                 "the first partition"
                 if window.since is None
@@ -291,13 +291,18 @@ def add_range(
                 f"{dataset!r} has no partition between {start} and {window.until:%Y-%m-%d %H:%M} UTC:"
                 " the label applies to nothing yet"
             )
-        return of
+        return dataset_number
 
     def work(connection: Connection) -> None:
-        of = check(connection)
+        dataset_number = check(connection)
         commit, now = next_commit(connection, None)
-        about = {"dataset_id": of, "since": window.since, "until": window.until, "label": label}
-        values = {**about, **told, "created_at": now, "commit_id": commit}
+        scope = {
+            "dataset_id": dataset_number,
+            "since": window.since,
+            "until": window.until,
+            "label": label,
+        }
+        values = {**scope, **details, "created_at": now, "commit_id": commit}
         connection.execute(sa.insert(s.label).values(values))
 
     if dry_run:
@@ -305,29 +310,29 @@ def add_range(
             check(connection)
     else:
         database.write(work)
-    for text in unknown:
-        warnings.warn(text, RepositoryWarning, stacklevel=3)
+    for message in unknown:
+        warnings.warn(message, RepositoryWarning, stacklevel=3)
 
 
 def _unknown_series(
     connection: Connection, dataset: int, series: Mapping[str, str | None]
 ) -> Iterator[str]:
-    """Yield what names no series of a dataset; a label may be of future ones."""
+    """Yield the selectors that match no series yet; a label may apply to future series."""
     analyzer = s.analyzer.c
-    for what, column in (
+    for selector, column in (
         ("name", s.series.c.name),
         ("instance", s.series.c.instance),
         ("segment", analyzer.segment),
     ):
-        wanted = series.get(what)
-        if wanted is None:
+        value = series.get(selector)
+        if value is None:
             continue
         query = (
             sa.select(column).join_from(s.series, s.analyzer).where(analyzer.dataset_id == dataset)
         )
-        there = set(connection.execute(query.distinct()).scalars())
-        if wanted not in there:
-            yield f"the {what} {wanted!r}{did_you_mean(wanted, sorted(there))}"
+        names = set(connection.execute(query.distinct()).scalars())
+        if value not in names:
+            yield f"the {selector} {value!r}{did_you_mean(value, sorted(names))}"
 
 
 def _is_empty_range(connection: Connection, dataset: int, window: Window) -> bool:
@@ -343,11 +348,11 @@ def _is_empty_range(connection: Connection, dataset: int, window: Window) -> boo
 def statuses(connection: Connection, commit: int | None = None) -> dict[int, tuple[int, str]]:
     """Return label id and status for each anomaly and incident whose status is set by labels.
 
-    The label of an anomaly holds for the same point when its partition is measured again. Nothing of a
-    retired dataset is open: what no label settled is resolved.
+    The label of an anomaly holds for the same point when its partition is measured again. Anomalies
+    and incidents of retired datasets are resolved unless a label set another status.
     """
     anomaly, labelled = s.anomaly.c, s.anomaly.alias("labelled")
-    telling = [label for label, status in STATUS_OF.items() if status is not None]
+    status_labels = [label for label, status in STATUS_OF.items() if status is not None]
     same = _same_point(labelled.c, anomaly) & (anomaly.detector == labelled.c.detector)
     query = (
         sa.select(
@@ -356,14 +361,14 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
         .select_from(s.label)
         .outerjoin(labelled, labelled.c.id == s.label.c.anomaly_id)
         .outerjoin(s.anomaly, same)
-        .where(s.label.c.label.in_(telling))
+        .where(s.label.c.label.in_(status_labels))
     )
     if commit is not None:
         query = query.where(s.label.c.commit_id <= commit)
-    found: dict[int, tuple[int, str]] = {}
-    for number, of, label in connection.execute(query.order_by(s.label.c.id)):
-        if of is not None:
-            found[of] = (number, str(STATUS_OF[label]))
+    status_by_id: dict[int, tuple[int, str]] = {}
+    for number, subject, label in connection.execute(query.order_by(s.label.c.id)):
+        if subject is not None:
+            status_by_id[subject] = (number, str(STATUS_OF[label]))
     retired = retirements(connection, commit)
     if retired:
         incident, anomaly, partition = s.incident.c, s.anomaly.c, s.partition.c
@@ -374,16 +379,18 @@ def statuses(connection: Connection, commit: int | None = None) -> dict[int, tup
             sa.select(incident.id).where(incident.dataset_id.in_(retired)),
             of_anomalies.where(partition.dataset_id.in_(retired)),
         ):
-            for of in connection.execute(query).scalars():
-                number, status = found.get(of, (0, "open"))
+            for subject in connection.execute(query).scalars():
+                number, status = status_by_id.get(subject, (0, "open"))
                 if status == "open":
-                    found[of] = (number, "resolved")
-    return found
+                    status_by_id[subject] = (number, "resolved")
+    return status_by_id
 
 
-def _same_point(one: Any, other: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that labels or anomalies, of any version, are of one series and partition."""
-    return sa.and_(one.series_id == other.series_id, one.partition_id == other.partition_id)
+def _same_point(point: Any, other_point: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that two labels or anomalies, of any version, have the same series and partition."""
+    return sa.and_(
+        point.series_id == other_point.series_id, point.partition_id == other_point.partition_id
+    )
 
 
 def check_status(status: str | None) -> None:
@@ -398,10 +405,14 @@ def check_status(status: str | None) -> None:
 
 
 def status_of(
-    said: Mapping[int, tuple[int, str]], anomaly: int | None, incident: int | None
+    status_by_id: Mapping[int, tuple[int, str]], anomaly: int | None, incident: int | None
 ) -> str:
     """Return an anomaly's status by the newer of its own and its incident's label, or ``open``."""
-    return max(said.get(of, (0, "open")) for of in (anomaly, incident) if of is not None)[1]
+    return max(
+        status_by_id.get(subject, (0, "open"))
+        for subject in (anomaly, incident)
+        if subject is not None
+    )[1]
 
 
 @dataclass(frozen=True)
@@ -413,10 +424,11 @@ class LastLabels:
     label, by, at : str or None, str or None, datetime or None
         The last label that sets the status, its author, and when it was given.
     judged_at : int or None
-        The commit of the last label by which a person judged the incident: acknowledged, expected,
-        resolved or snoozed. None if they reopened it, or if detection found since that it goes beyond.
+        The commit of the last label in which a person judged the incident: acknowledged, expected,
+        resolved or snoozed. None if a person reopened it, or if it has since worsened beyond the
+        label.
     beyond_at : datetime or None
-        When detection last found that it goes beyond what a person labelled.
+        When detection last found that the incident exceeds the labelled state.
     """
 
     label: str | None = None
@@ -427,12 +439,12 @@ class LastLabels:
 
 
 BEYOND_LABEL = "beyond what was labelled"
-"""Beginning of the note of an automatic label where an incident goes beyond what a person labelled."""
+"""Beginning of the note of an automatic label on an incident that has worsened since a person labelled it."""
 
 
 def last_labels(connection: Connection, dataset: int | None = None) -> dict[int, LastLabels]:
-    """Return the last labels of each incident that has any, of a dataset or of all."""
-    telling = [label for label, status in STATUS_OF.items() if status is not None]
+    """Return the last labels of each labelled incident, in a dataset or in all datasets."""
+    status_labels = [label for label, status in STATUS_OF.items() if status is not None]
     query = sa.select(
         s.label.c.incident_id,
         s.label.c.label,
@@ -440,12 +452,12 @@ def last_labels(connection: Connection, dataset: int | None = None) -> dict[int,
         s.label.c.note,
         s.label.c.commit_id,
         s.label.c.created_at,
-    ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_([*telling, "snoozed"]))
+    ).where(s.label.c.incident_id.is_not(None), s.label.c.label.in_([*status_labels, "snoozed"]))
     if dataset is not None:
         query = query.where(s.label.c.dataset_id == dataset)
-    found: dict[int, LastLabels] = {}
+    labels_by_incident: dict[int, LastLabels] = {}
     for row in connection.execute(query.order_by(s.label.c.id)):
-        last = found.get(row.incident_id, LastLabels())
+        last = labels_by_incident.get(row.incident_id, LastLabels())
         if row.label != "snoozed":
             last = replace(last, label=row.label, by=row.by, at=row.created_at)
         if row.by != AUTOMATIC_AUTHOR:
@@ -453,8 +465,8 @@ def last_labels(connection: Connection, dataset: int | None = None) -> dict[int,
             last = replace(last, judged_at=judged)
         elif (row.note or "").startswith(BEYOND_LABEL):
             last = replace(last, judged_at=None, beyond_at=row.created_at)
-        found[row.incident_id] = last
-    return found
+        labels_by_incident[row.incident_id] = last
+    return labels_by_incident
 
 
 def last_automatic_note(connection: Connection, incident: int) -> str:
@@ -502,41 +514,41 @@ def training_labels(
         .order_by(label.id)
     )
     last: dict[tuple[str, int], Any] = {}
-    given: dict[tuple[str, int], list[int]] = {}
+    commits: dict[tuple[str, int], list[int]] = {}
     for row in connection.execute(query):
-        of = (("anomaly", row.anomaly_id), ("incident", row.incident_id), ("range", row.id))
-        about = next(pair for pair in of if pair[1] is not None)
-        last.pop(about, None)
-        last[about] = row
-        given.setdefault(about, []).append(row.commit_id)
+        subjects = (("anomaly", row.anomaly_id), ("incident", row.incident_id), ("range", row.id))
+        subject = next(pair for pair in subjects if pair[1] is not None)
+        last.pop(subject, None)
+        last[subject] = row
+        commits.setdefault(subject, []).append(row.commit_id)
     members = _members(connection, [number for kind, number in last if kind == "incident"])
-    said = []
+    effects = []
     for (kind, number), row in last.items():
         points: frozenset[tuple[int, int]] | None = None
         if kind == "anomaly":
             points = frozenset({(row.series_id, row.partition_id)})
         elif (
             kind == "incident"
-        ):  # its anomalies when it was labelled, also those that a label withdrew
-            known = members.get(number, ())
+        ):  # its anomalies at the time of a label, including anomalies that a label withdrew
+            findings = members.get(number, ())
             points = frozenset(
                 (i, p)
-                for i, p, begun, end in known
-                if any(begun <= then < end for then in given[kind, number])
+                for i, p, begun, end in findings
+                if any(begun <= then < end for then in commits[kind, number])
             )
         selectors = (row.name, row.instance, row.segment, row.since, row.until)
-        told = {"commit": row.commit_id, "about": (kind, number)}
-        said.append(LabelEffect(row.label, points, *selectors, **told))
-    return said
+        options = {"commit": row.commit_id, "subject": (kind, number)}
+        effects.append(LabelEffect(row.label, points, *selectors, **options))
+    return effects
 
 
 def _members(
     connection: Connection, incidents: Sequence[int]
 ) -> dict[int, list[tuple[int, int, int, float]]]:
-    """Return series, partition, first and end commit of every finding in some incidents."""
+    """Return series, partition, first and end commit of every finding in the incidents."""
     finding, anomaly = s.finding.c, s.anomaly.c
-    found: dict[int, list[tuple[int, int, int, float]]] = {}
-    for some in chunks(incidents):
+    members: dict[int, list[tuple[int, int, int, float]]] = {}
+    for chunk in chunks(incidents):
         query = (
             sa.select(
                 finding.incident_id,
@@ -546,12 +558,12 @@ def _members(
                 finding.superseded_commit_id,
             )
             .join_from(s.finding, s.anomaly, anomaly.id == finding.anomaly_id)
-            .where(finding.incident_id.in_(some))
+            .where(finding.incident_id.in_(chunk))
         )
         for incident, series, partition, begun, end in connection.execute(query):
-            until = math.inf if end is None else end
-            found.setdefault(incident, []).append((series, partition, begun, until))
-    return found
+            end_commit = math.inf if end is None else end
+            members.setdefault(incident, []).append((series, partition, begun, end_commit))
+    return members
 
 
 def label_rows(
@@ -560,16 +572,16 @@ def label_rows(
     as_of: AsOf = None,
     incident: int | None = None,
 ) -> list[Mapping[str, Any]]:
-    """Return all labels, or those of an incident and its anomalies, in the order in which they were given."""
+    """Return all labels, or the labels of an incident and its anomalies, oldest first."""
     label = s.label.c
-    named = {
+    expressions = {
         "dataset": s.dataset.c.name,
         "partition": s.partition.c.name,
         "name": sa.func.coalesce(s.series.c.name, label.name),
         "instance": sa.func.coalesce(s.series.c.instance, label.instance),
     }
     query = (
-        sa.select(*select_list(LABEL_COLUMNS, named, s.label))
+        sa.select(*select_list(LABEL_COLUMNS, expressions, s.label))
         .select_from(s.label)
         .join(s.dataset, s.dataset.c.id == label.dataset_id)
         .outerjoin(s.series, s.series.c.id == label.series_id)

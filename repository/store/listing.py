@@ -1,7 +1,7 @@
 """Listings of datasets, partitions and runs, and which datasets are retired.
 
-A dataset is retired, and brought back, by a label on the dataset as a whole; the last one counts. The
-history of a retired dataset stays readable, and nothing is expected of it any more.
+A label on the whole dataset retires it or brings it back; the last label counts. The history of a
+retired dataset stays readable, but no new partitions are expected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DATASET_COLUMNS = columns(
 
 
 def dataset_names(connection: Connection, *, retired: bool | None = None) -> list[str]:
-    """Return the names of all datasets, sorted; or of those that are retired, or are not."""
+    """Return the names of all, retired or active datasets, sorted."""
     query = sa.select(s.dataset.c.name).order_by(s.dataset.c.name)
     if retired is not None:
         ended = s.dataset.c.id.in_(retired_datasets())
@@ -69,10 +69,10 @@ def dataset_rows(connection: Connection) -> list[Mapping[str, Any]]:
         .order_by(dataset.name)
     )
     retired = retirements(connection)
-    found: list[Mapping[str, Any]] = []
-    for of, name, source, number, newest, status, started in connection.execute(query):
-        ended = retired.get(of)
-        found.append(
+    rows: list[Mapping[str, Any]] = []
+    for dataset_number, name, source, number, newest, status, started in connection.execute(query):
+        ended = retired.get(dataset_number)
+        rows.append(
             {
                 "dataset": name,
                 "source": source,
@@ -85,7 +85,7 @@ def dataset_rows(connection: Connection) -> list[Mapping[str, Any]]:
                 "by": ended.by if ended else None,
             }
         )
-    return found
+    return rows
 
 
 def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
@@ -98,10 +98,10 @@ def tags_of_datasets(connection: Connection) -> dict[str, dict[str, str]]:
         .join(s.dataset, s.dataset.c.id == run.dataset_id)
         .where(run.id.in_(last))
     )
-    found: dict[str, dict[str, str]] = {}
+    tags: dict[str, dict[str, str]] = {}
     for dataset, key, value in connection.execute(query):
-        found.setdefault(dataset, {})[key] = value
-    return found
+        tags.setdefault(dataset, {})[key] = value
+    return tags
 
 
 def partition_rows(
@@ -109,7 +109,7 @@ def partition_rows(
 ) -> list[Mapping[str, Any]]:
     """Return the ledger of a dataset, with the current version of each partition or every one."""
     partition, partition_version = s.partition.c, s.partition_version.c
-    of = dataset_id(connection, dataset)
+    dataset_number = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
     holds = s.holds(s.partition_version, commit)
     if every:
@@ -133,7 +133,7 @@ def partition_rows(
             s.absence, (s.absence.c.partition_id == partition.id) & s.holds(s.absence, commit)
         )
         .outerjoin(s.commit, s.commit.c.id == s.absence.c.commit_id)
-        .where(partition.dataset_id == of, holds)
+        .where(partition.dataset_id == dataset_number, holds)
         .order_by(
             partition.time.is_(None), partition.time, partition.name, partition_version.version
         )
@@ -172,7 +172,8 @@ def run_rows(connection: Connection, dataset: str | None) -> list[Mapping[str, A
 def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
     """Select the first of a dataset's last runs, up to the last that measured any partition.
 
-    Those before that one belong to them, up to the last that is complete: what they left it has measured.
+    Earlier incomplete runs are included, up to the last complete run before it, because the newest
+    run measured what they left over.
 
     Parameters
     ----------
@@ -184,12 +185,12 @@ def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
     newest = sa.select(sa.func.max(measuring.id)).where(
         measuring.dataset_id == dataset, measuring.measured > 0
     )
-    before = sa.select(sa.func.max(completed.id)).where(
+    previous = sa.select(sa.func.max(completed.id)).where(
         completed.dataset_id == dataset,
         completed.status == RunStatus.COMPLETE.value,
         completed.id < newest.correlate_except(runs[0]).scalar_subquery(),
     )
-    ended = sa.func.coalesce(before.correlate_except(runs[1]).scalar_subquery(), 0)
+    ended = sa.func.coalesce(previous.correlate_except(runs[1]).scalar_subquery(), 0)
     first = sa.select(sa.func.min(last.id)).where(last.dataset_id == dataset, last.id > ended)
     return first.correlate_except(runs[2]).scalar_subquery()
 
@@ -197,13 +198,15 @@ def first_of_last_runs(dataset: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
 def last_measuring_runs(connection: Connection, dataset: str) -> set[int]:
     """Return the newest runs of a dataset, up to the last that measured any partition."""
     run = s.run.c
-    of = sa.literal(dataset_id(connection, dataset))
-    query = sa.select(run.id).where(run.dataset_id == of, run.id >= first_of_last_runs(of))
+    dataset_number = sa.literal(dataset_id(connection, dataset))
+    query = sa.select(run.id).where(
+        run.dataset_id == dataset_number, run.id >= first_of_last_runs(dataset_number)
+    )
     return set(connection.execute(query).scalars())
 
 
-RETIRED, REVIVED = "retired", "revived"
-"""Labels of datasets. They are none of those of anomalies and ranges."""
+RETIRED_LABEL, REVIVED_LABEL = "retired", "revived"
+"""Labels of datasets; anomalies and ranges have other labels."""
 
 
 class Retirement(NamedTuple):
@@ -217,31 +220,31 @@ class Retirement(NamedTuple):
 def retired_datasets() -> sa.Select[tuple[int]]:
     """Select the ids of the datasets that are retired now."""
     label = s.label.c
-    last = sa.select(sa.func.max(label.id)).where(label.label.in_([RETIRED, REVIVED]))
+    last = sa.select(sa.func.max(label.id)).where(label.label.in_([RETIRED_LABEL, REVIVED_LABEL]))
     of_each = last.group_by(label.dataset_id)
-    return sa.select(label.dataset_id).where(label.id.in_(of_each), label.label == RETIRED)
+    return sa.select(label.dataset_id).where(label.id.in_(of_each), label.label == RETIRED_LABEL)
 
 
 def retirements(connection: Connection, commit: int | None = None) -> dict[int, Retirement]:
     """Return the retired datasets, by id, now or as of a commit."""
     query = sa.select(
         s.label.c.dataset_id, s.label.c.label, s.label.c.created_at, s.label.c.note, s.label.c.by
-    ).where(s.label.c.label.in_([RETIRED, REVIVED]))
+    ).where(s.label.c.label.in_([RETIRED_LABEL, REVIVED_LABEL]))
     if commit is not None:
         query = query.where(s.label.c.commit_id <= commit)
-    found: dict[int, Retirement] = {}
-    for dataset, label, at, note, by in connection.execute(query.order_by(s.label.c.id)):
-        found.pop(dataset, None)
-        if label == RETIRED:
-            found[dataset] = Retirement(at, note, by)
-    return found
+    retired: dict[int, Retirement] = {}
+    for dataset, label, time, note, user in connection.execute(query.order_by(s.label.c.id)):
+        retired.pop(dataset, None)
+        if label == RETIRED_LABEL:
+            retired[dataset] = Retirement(time, note, user)
+    return retired
 
 
 def set_retired(
     database: Database,
     dataset: str,
     note: str | None,
-    by: str | None,
+    user: str | None,
     *,
     retired: bool,
     dry_run: bool = False,
@@ -254,15 +257,15 @@ def set_retired(
     """
 
     def work(connection: Connection) -> None:
-        of = dataset_id(connection, dataset)
-        if (of in retirements(connection)) == retired:
+        dataset_number = dataset_id(connection, dataset)
+        if (dataset_number in retirements(connection)) == retired:
             return
         commit, now = next_commit(connection, None)
         values = {
-            "dataset_id": of,
-            "label": RETIRED if retired else REVIVED,
+            "dataset_id": dataset_number,
+            "label": RETIRED_LABEL if retired else REVIVED_LABEL,
             "note": note and visible(note),
-            "by": by and visible(by),
+            "by": user and visible(user),
             "created_at": now,
             "commit_id": commit,
         }
@@ -277,11 +280,11 @@ def set_retired(
 
 def require_active(connection: Connection, dataset: int, name: str) -> None:
     """Raise a `RetiredDatasetError` if a dataset is retired."""
-    found = retirements(connection).get(dataset)
-    if found is not None:
-        why = f" ({found.note})" if found.note else ""
+    retirement = retirements(connection).get(dataset)
+    if retirement is not None:
+        why = f" ({retirement.note})" if retirement.note else ""
         msg = (
-            f"dataset {name!r} was retired on {found.at:%Y-%m-%d}{why}: bring it back by"
+            f"dataset {name!r} was retired on {retirement.at:%Y-%m-%d}{why}: bring it back by"
             f" `tidegauge dataset revive {shlex.quote(name)}`, or remove its suite"
         )
         raise RetiredDatasetError(msg)

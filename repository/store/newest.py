@@ -1,7 +1,7 @@
 """The newest metric of each series: a small copy of facts, updated with every write.
 
-The newest partition is the last by time, then by name where times are equal or missing. One without
-a time, such as Hive's default partition, is the newest only of series that have no other.
+The newest partition is the last by time, then by name where times are equal or missing. A partition
+without a time, such as Hive's default partition, is the newest only for series without any other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegauge.repository.store.bulk import Row, chunks, insert_rows
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_COLUMNS = (
+_NEWEST_COLUMNS = (
     "series_id",
     "partition_id",
     "version",
@@ -53,27 +53,31 @@ def keep_newest(
     )
     stored = {row[0]: row[1] for row in connection.execute(query)}
     facts = list(facts)
-    places = _sort_keys(connection, {row[0] for row in facts}.union(stored.values()))
+    sort_keys = _sort_keys(connection, {row[0] for row in facts}.union(stored.values()))
     last: dict[int, Row] = {}
     for row in facts:
-        before = last.get(row[1])
-        if before is None or places[before[0]] <= places[row[0]]:
+        previous = last.get(row[1])
+        if previous is None or sort_keys[previous[0]] <= sort_keys[row[0]]:
             last[row[1]] = row
     changed = [
         (row[1], row[0], *row[2:])
         for series, row in last.items()
-        if series not in stored or places[stored[series]] <= places[row[0]]
+        if series not in stored or sort_keys[stored[series]] <= sort_keys[row[0]]
     ]
     written = {row[0] for row in changed}
     ended = set(restated)
-    left = [series for series, at in stored.items() if at in ended and series not in written]
+    orphaned = [
+        series
+        for series, partition in stored.items()
+        if partition in ended and series not in written
+    ]
     delete_newest(connection, [series for series in written if series in stored])
-    insert_rows(connection, s.newest_metric, _COLUMNS, sorted(changed))
-    find_newest(connection, left)
+    insert_rows(connection, s.newest_metric, _NEWEST_COLUMNS, sorted(changed))
+    find_newest(connection, orphaned)
 
 
 def newest_first() -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the order of partitions of which the first is the newest."""
+    """Return the order that sorts the newest partition first."""
     partition = s.partition.c
     return partition.time.is_(None), partition.time.desc(), partition.name.desc()
 
@@ -81,37 +85,37 @@ def newest_first() -> tuple[sa.ColumnElement[Any], ...]:
 def find_newest(connection: Connection, series: Sequence[int]) -> None:
     """Recompute the newest metric of some series from all facts."""
     metric, partition, order = s.metric.c, s.partition.c, newest_first()
-    for some in chunks(sorted(series)):
+    for chunk in chunks(sorted(series)):
         ranked = (
             sa.select(
-                *(metric[name] for name in _COLUMNS),
+                *(metric[name] for name in _NEWEST_COLUMNS),
                 sa.func.row_number()
                 .over(partition_by=metric.series_id, order_by=order)
                 .label("place"),
             )
             .join_from(s.metric, s.partition, partition.id == metric.partition_id)
-            .where(metric.series_id.in_(some), s.holds(s.metric))
+            .where(metric.series_id.in_(chunk), s.holds(s.metric))
             .subquery()
         )
-        found = sa.select(*(ranked.c[name] for name in _COLUMNS)).where(ranked.c.place == 1)
-        rows = [tuple(row) for row in connection.execute(found)]
-        delete_newest(connection, some)
-        insert_rows(connection, s.newest_metric, _COLUMNS, rows)
+        newest = sa.select(*(ranked.c[name] for name in _NEWEST_COLUMNS)).where(ranked.c.place == 1)
+        rows = [tuple(row) for row in connection.execute(newest)]
+        delete_newest(connection, chunk)
+        insert_rows(connection, s.newest_metric, _NEWEST_COLUMNS, rows)
 
 
 def delete_newest(connection: Connection, series: Sequence[int]) -> None:
     """Delete series from the copy."""
-    for some in chunks(sorted(series)):
-        connection.execute(sa.delete(s.newest_metric).where(s.newest_metric.c.series_id.in_(some)))
+    for chunk in chunks(sorted(series)):
+        connection.execute(sa.delete(s.newest_metric).where(s.newest_metric.c.series_id.in_(chunk)))
 
 
 def _sort_keys(connection: Connection, partitions: Iterable[int]) -> dict[int, tuple[Any, ...]]:
     """Return the sort key of some partitions by their ids."""
     partition = s.partition.c
-    found: dict[int, tuple[Any, ...]] = {}
-    for some in chunks(sorted(partitions)):
+    sort_keys: dict[int, tuple[Any, ...]] = {}
+    for chunk in chunks(sorted(partitions)):
         for id_, time, name in connection.execute(
-            sa.select(partition.id, partition.time, partition.name).where(partition.id.in_(some))
+            sa.select(partition.id, partition.time, partition.name).where(partition.id.in_(chunk))
         ):
-            found[id_] = (time is not None, time.timestamp() if time else 0.0, name)
-    return found
+            sort_keys[id_] = (time is not None, time.timestamp() if time else 0.0, name)
+    return sort_keys

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Moment = str | date | datetime | None
 AsOf = str | date | datetime | int | None
-_LONGEST_RUN_ID = 18
-"""Digits; a longer number is none of a database."""
+_MAX_RUN_ID_DIGITS = 18
+"""Longer numbers do not fit into the database's 64-bit ids."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Window:
         Raises
         ------
         HistoryError
-            If one is no moment, or they are in the wrong order.
+            If a value is not a time, or ``since`` is later than ``until``.
 
         Examples
         --------
@@ -60,16 +60,16 @@ class Window:
         """
         first, last = moment_of(since, "since"), moment_of(until, "until", end=True)
         if first is not None and last is not None and first > last:
-            msg = f"since={since!s} is later than until={until!s}: no partition lies between"
+            msg = f"since={since!s} is later than until={until!s}: the range contains no partition"
             raise HistoryError(msg)
         return cls(first, last)
 
     def holds(self, time: datetime | None) -> bool:
-        """Return whether a time lies in the window."""
+        """Return whether a time is in the window."""
         if time is None:
             return self == Window()
-        after = self.since is None or time >= self.since
-        return after and (self.until is None or time <= self.until)
+        is_after = self.since is None or time >= self.since
+        return is_after and (self.until is None or time <= self.until)
 
     def condition(self) -> sa.ColumnElement[bool]:
         """Return the condition on ``partition.time``."""
@@ -82,12 +82,12 @@ class Window:
 
 
 def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None:
-    """Return a moment as users write it, in UTC; of a date its begin, or its end.
+    """Parse a moment as users write it, in UTC; a date is its first moment, or its last with ``end``.
 
     Raises
     ------
     HistoryError
-        If it is no moment; the message names the argument.
+        If the value is not a time; the message names the argument.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None
         except ValueError as error:
             msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
             raise HistoryError(msg) from error
-    elif str(value) == "NaT" or not isinstance(value, date):  # a date of pandas that is none
+    elif str(value) == "NaT" or not isinstance(value, date):  # pandas' missing date
         msg = f"{name}={value!r} is not a time; write it as 2013-02-08 or 2013-02-08T07:00"
         raise HistoryError(msg)
     elif not isinstance(value, datetime):
@@ -118,11 +118,11 @@ def moment_of(value: Moment, name: str, *, end: bool = False) -> datetime | None
         value = value.astimezone(UTC)
         return value + timedelta(days=1, microseconds=-1) if end and whole_day else value
     except OverflowError as error:
-        msg = f"{name}={value} lies outside of the years 1 to 9999"
+        msg = f"{name}={value} is outside the years 1 to 9999"
         raise HistoryError(msg) from error
 
 
-_DATASET = sa.select(s.dataset.c.id).where(s.dataset.c.name == sa.bindparam("dataset"))
+_DATASET_QUERY = sa.select(s.dataset.c.id).where(s.dataset.c.name == sa.bindparam("dataset"))
 
 
 def dataset_id(connection: Connection, name: str) -> int:
@@ -132,11 +132,11 @@ def dataset_id(connection: Connection, name: str) -> int:
     ------
     UnknownDatasetError
     """
-    found = connection.execute(_DATASET, {"dataset": name}).scalar_one_or_none()
-    if found is None:
-        there = connection.execute(sa.select(s.dataset.c.name)).scalars()
-        raise UnknownDatasetError(name, there, connection.info.get(MISSING, ""))
-    return int(found)
+    number = connection.execute(_DATASET_QUERY, {"dataset": name}).scalar_one_or_none()
+    if number is None:
+        names = connection.execute(sa.select(s.dataset.c.name)).scalars()
+        raise UnknownDatasetError(name, names, connection.info.get(MISSING, ""))
+    return int(number)
 
 
 def partition_id(connection: Connection, dataset: str, name: str) -> int:
@@ -145,34 +145,34 @@ def partition_id(connection: Connection, dataset: str, name: str) -> int:
     Raises
     ------
     HistoryError
-        If there is no such partition; the message suggests the nearest name.
+        If the partition does not exist; the message suggests the nearest name.
     """
     partition = s.partition.c
-    of = partition.dataset_id == dataset_id(connection, dataset)
-    query = sa.select(partition.id).where(of, partition.key == key_of(name))
-    found = connection.execute(query).scalar_one_or_none()
-    if found is None:
-        there = connection.execute(sa.select(partition.name).where(of)).scalars()
-        hint = did_you_mean(name, there)
+    in_dataset = partition.dataset_id == dataset_id(connection, dataset)
+    query = sa.select(partition.id).where(in_dataset, partition.key == key_of(name))
+    number = connection.execute(query).scalar_one_or_none()
+    if number is None:
+        names = connection.execute(sa.select(partition.name).where(in_dataset)).scalars()
+        hint = did_you_mean(name, names)
         msg = f"{dataset!r} has no partition {name!r}{hint}"
         raise HistoryError(msg)
-    return int(found)
+    return int(number)
 
 
 def view_of(as_of: AsOf) -> datetime | int | None:
-    """Return the time in UTC, or the id of the run, at which the history is looked at; a date begins at midnight.
+    """Parse ``as_of``: a time in UTC, or the id of a run; a date is its midnight.
 
     Raises
     ------
     HistoryError
-        If it is neither.
+        If the value is neither.
 
     Examples
     --------
     >>> print(view_of("2026-01-31"), view_of("17"), view_of(17))
     2026-01-31 00:00:00+00:00 17 17
     """
-    if isinstance(as_of, str) and as_of.isdecimal() and len(as_of) <= _LONGEST_RUN_ID:
+    if isinstance(as_of, str) and as_of.isdecimal() and len(as_of) <= _MAX_RUN_ID_DIGITS:
         return int(as_of)
     if isinstance(as_of, SupportsIndex) and not isinstance(as_of, bool):
         return index(as_of)
@@ -194,19 +194,19 @@ def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
     Raises
     ------
     HistoryError
-        If there is no such run, ``as_of`` is neither a time nor a run, or the view lies before the
-        horizon, whose history was cleaned away.
+        If the run does not exist, ``as_of`` is neither a time nor a run, or the view is before the
+        horizon, so that its history was cleaned away.
     """
     if as_of is None:
         return None
     view = view_of(as_of)
     if isinstance(view, datetime):
-        found = _last_commit(connection, s.commit.c.committed_at <= view)
+        commit = _last_commit(connection, s.commit.c.committed_at <= view)
     else:
         assert view is not None
-        found = _last_of_run(connection, view)
+        commit = _last_of_run(connection, view)
     horizon = connection.execute(sa.select(s.clock.c.horizon)).scalar() or 0
-    if found < horizon:
+    if commit < horizon:
         query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == horizon)
         since = connection.execute(query).scalar()
         msg = (
@@ -214,7 +214,7 @@ def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
             " then was cleaned away; ask for that time or later"
         )
         raise HistoryError(msg)
-    return found
+    return commit
 
 
 def _last_commit(connection: Connection, condition: sa.ColumnElement[bool]) -> int:
@@ -228,8 +228,8 @@ def _last_of_run(connection: Connection, run: int) -> int:
         msg = f"as_of={run}: there is no such run"
         raise HistoryError(msg)
     # The view of a run that committed nothing is the view at its start.
-    own = _last_commit(connection, s.commit.c.run_id == run)
-    return own or _last_commit(connection, s.commit.c.committed_at <= started)
+    last = _last_commit(connection, s.commit.c.run_id == run)
+    return last or _last_commit(connection, s.commit.c.committed_at <= started)
 
 
 class NamedSeriesFilter(TypedDict, total=False):
@@ -240,7 +240,7 @@ class NamedSeriesFilter(TypedDict, total=False):
     analyzer : Analyzer or str, optional
         Exactly this analyzer, with all its options.
     where : str, optional
-        Exactly this row filter; the empty text for metrics without one.
+        Exactly this row filter; an empty string for metrics without one.
     segment : str, optional
         As in ``origin=EWR``.
     """
@@ -289,27 +289,32 @@ class NamedHistoryFilter(NamedSeriesFilter, TimeFilter, total=False):
     """Filters by series and time, besides name and instance."""
 
 
-_FILTERS = ("name", "instance", *NamedSeriesFilter.__annotations__, *TimeFilter.__annotations__)
+_FILTER_NAMES = (
+    "name",
+    "instance",
+    *NamedSeriesFilter.__annotations__,
+    *TimeFilter.__annotations__,
+)
 """All filters, in the order in which signatures show them."""
 
 
 def series_filter(filters: type[Any]) -> Callable[[F], F]:
-    """Show the filters of a method that takes them as ``**series`` in its signature.
+    """Show the filters that a method takes as ``**series`` in its signature.
 
-    `inspect.signature`, and so help and completion in notebooks, list each filter as a keyword; another
-    keyword is a TypeError that names the nearest.
+    `inspect.signature`, and so help and completion in notebooks, list each filter as a keyword. An
+    unknown keyword raises a TypeError that suggests the nearest one.
     """
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        known = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        keywords = [name for name in _FILTERS if name in filters.__annotations__]
+        explicit = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        keywords = [name for name in _FILTER_NAMES if name in filters.__annotations__]
         added = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
             for name in keywords
             if name not in signature.parameters
         ]
-        allowed = {p.name for p in (*known, *added)}
+        allowed = {p.name for p in (*explicit, *added)}
 
         @wraps(function)
         def checked(*args: Any, **options: Any) -> Any:
@@ -320,7 +325,7 @@ def series_filter(filters: type[Any]) -> Callable[[F], F]:
                     raise TypeError(msg)
             return function(*args, **options)
 
-        checked.__signature__ = signature.replace(parameters=[*known, *added])  # type: ignore[attr-defined]
+        checked.__signature__ = signature.replace(parameters=[*explicit, *added])  # type: ignore[attr-defined]
         return cast("F", checked)
 
     return decorate
@@ -333,7 +338,7 @@ class MetricQuery:
     Attributes
     ----------
     name : str or sequence of str, optional
-        The metric's name, or its analyzer's for all metrics that it flattens to.
+        The metric's name, or its analyzer's name for all metrics of the analyzer.
     instance, segment, where : str, optional
         An empty ``where`` matches metrics without a filter.
     analyzer : Analyzer or str, optional
@@ -356,14 +361,14 @@ class MetricQuery:
     @classmethod
     def from_filter(
         cls,
-        given: HistoryFilter | SeriesFilter,
+        filters: HistoryFilter | SeriesFilter,
         tags: Mapping[str, str] | None = None,
         *,
         since: Moment = None,
         until: Moment = None,
     ) -> tuple[MetricQuery, AsOf]:
-        """Return the query of a method's filters, and the moment that it is as of."""
-        options: dict[str, Any] = {"since": since, "until": until, **given}
+        """Return the query for a method's filters, and its ``as_of``."""
+        options: dict[str, Any] = {"since": since, "until": until, **filters}
         window = Window.between(options.pop("since"), options.pop("until"))
         as_of: AsOf = options.pop("as_of", None)
         return cls(**options, window=window, tags=tags), as_of
@@ -371,8 +376,8 @@ class MetricQuery:
     @property
     def selects_series(self) -> bool:
         """True if the query filters series."""
-        asked = (self.name, self.instance, self.segment, self.where, self.analyzer, self.series)
-        return any(value is not None for value in asked)
+        selectors = (self.name, self.instance, self.segment, self.where, self.analyzer, self.series)
+        return any(value is not None for value in selectors)
 
     def series_condition(self) -> sa.ColumnElement[bool]:
         """Return the condition on series and analyzer."""
@@ -406,7 +411,7 @@ def selected(
     tags: Mapping[str, str] | None = None,
     **window: Moment,
 ) -> Iterator[tuple[Connection, MetricQuery, AsOf]]:
-    """Open a connection and build the query of a method's filters; raise if one matches no series."""
+    """Open a connection and build the query for a method's filters; raise if a filter matches no series."""
     query, as_of = MetricQuery.from_filter(series, tags, **window)
     with database.read() as connection:
         check_selectors(connection, dataset, query)
@@ -414,16 +419,17 @@ def selected(
 
 
 def check_selectors(connection: Connection, dataset: str | None, query: MetricQuery) -> None:
-    """Refuse names that no series of a dataset has, so that a typing error is not an empty answer.
+    """Raise an error for names that no series of a dataset has, instead of returning an empty result for a typo.
 
     Raises
     ------
     UnknownDatasetError
     HistoryError
-        If no series has the name, the column, the filter, the segment or the analyzer, or no run a tag; the message
-        suggests the nearest. If there are series for each, but none for all: what there is for the others.
+        If no series has the name, the column, the filter, the segment or the analyzer, or no run
+        has a tag; the message suggests the nearest. If each selector matches alone but not
+        together, the message lists values that match the others.
     """
-    asked = (
+    selectors = (
         query.name,
         query.instance,
         query.segment,
@@ -431,96 +437,106 @@ def check_selectors(connection: Connection, dataset: str | None, query: MetricQu
         query.analyzer,
         query.tags or None,
     )
-    if all(selector is None for selector in asked):
+    if all(selector is None for selector in selectors):
         return
-    of = None if dataset is None else dataset_id(connection, dataset)
+    dataset_number = None if dataset is None else dataset_id(connection, dataset)
     where = "the repository" if dataset is None else repr(dataset)
-    if problem := _unmatched(connection, of, query) or _unmatched_together(connection, of, query):
+    if problem := _unmatched(connection, dataset_number, query) or _unmatched_together(
+        connection, dataset_number, query
+    ):
         msg = f"no series of {where} has {problem}"
         raise HistoryError(msg)
-    if problem := _unmatched_tag(connection, of, query.tags or {}):
+    if problem := _unmatched_tag(connection, dataset_number, query.tags or {}):
         msg = f"no run of {where} has {problem}"
         raise HistoryError(msg)
 
 
 def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) -> str:
-    """Return the first selector that no series matches, with the nearest name; else empty.
+    """Return the first selector that no series matches, with the nearest name; else an empty string.
 
-    A dataset without any series matches everything.
+    A dataset without series matches everything.
     """
     analyzer, series = s.analyzer.c, s.series.c
-    of = sa.true() if dataset is None else analyzer.dataset_id == dataset
+    in_dataset = sa.true() if dataset is None else analyzer.dataset_id == dataset
     columns = {
         "name": (series.name, analyzer.kind),
         "instance": (series.instance,),
         "segment": (analyzer.segment,),
         "where": (analyzer.filter,),
     }
-    for option, told in columns.items():
-        asked = getattr(query, option)
+    for option, candidates in columns.items():
+        selected = getattr(query, option)
         if option == "where":
-            asked = (asked or "").strip() or None  # the empty text is the series without a filter
-        for one in [asked] if isinstance(asked, str) else asked or ():
-            found = sa.select(series.id).join_from(s.series, s.analyzer).where(of)
-            same = found.where(sa.or_(*(column == one for column in told))).limit(1)
+            selected = (
+                selected or ""
+            ).strip() or None  # an empty string selects series without a filter
+        for value in [selected] if isinstance(selected, str) else selected or ():
+            matching = sa.select(series.id).join_from(s.series, s.analyzer).where(in_dataset)
+            same = matching.where(sa.or_(*(column == value for column in candidates))).limit(1)
             if connection.execute(same).first() is not None:
                 continue
             names = (
-                sa.select(column).join_from(s.series, s.analyzer).where(of).distinct()
-                for column in told
+                sa.select(column).join_from(s.series, s.analyzer).where(in_dataset).distinct()
+                for column in candidates
             )
-            there = {name for query_ in names for name in connection.execute(query_).scalars()}
-            if there:
-                return f"{option}={one!r}{did_you_mean(one, filter(None, there))}"
-    return _unmatched_analyzer(connection, of, query)
+            known_names = {
+                name for query_ in names for name in connection.execute(query_).scalars()
+            }
+            if known_names:
+                return f"{option}={value!r}{did_you_mean(value, filter(None, known_names))}"
+    return _unmatched_analyzer(connection, in_dataset, query)
 
 
-_SELECTORS = {
+_SELECTOR_COLUMNS = {
     "name": s.series.c.name,
     "instance": s.series.c.instance,
     "segment": s.analyzer.c.segment,
     "where": s.analyzer.c.filter,
     "analyzer": s.analyzer.c.text,
 }
-"""Selectors of series, and the column whose values a message lists for each."""
+"""Maps each selector of series to the column whose values messages list."""
 
 
 def selectors_text(query: MetricQuery) -> str:
-    """Return the selectors of series as they are written.
+    """Return the selectors of series as a user writes them.
 
     Examples
     --------
     >>> selectors_text(MetricQuery(name="Mean", instance="b"))
     "name='Mean', instance='b'"
     """
-    asked = ((option, getattr(query, option)) for option in _SELECTORS)
-    return ", ".join(f"{option}={one!r}" for option, one in asked if one is not None)
+    options = ((option, getattr(query, option)) for option in _SELECTOR_COLUMNS)
+    return ", ".join(f"{option}={value!r}" for option, value in options if value is not None)
 
 
 def _unmatched_together(connection: Connection, dataset: int | None, query: MetricQuery) -> str:
-    """Return the selectors, if no series matches all, with what there is without one; else empty."""
+    """Return the selectors if no series matches all of them, with values that match the others; else an empty string."""
     analyzer, series = s.analyzer.c, s.series.c
     query = replace(query, series=None)
-    of = sa.true() if dataset is None else analyzer.dataset_id == dataset
-    asked = [option for option in _SELECTORS if getattr(query, option) is not None]
-    of_all = sa.select(series.id).join_from(s.series, s.analyzer).where(of)
-    if len(asked) < 2 or not _exists(connection, of_all):
+    in_dataset = sa.true() if dataset is None else analyzer.dataset_id == dataset
+    selectors = [option for option in _SELECTOR_COLUMNS if getattr(query, option) is not None]
+    of_all = sa.select(series.id).join_from(s.series, s.analyzer).where(in_dataset)
+    if len(selectors) < 2 or not _exists(connection, of_all):
         return ""
     if _exists(connection, of_all.where(query.series_condition())):
         return ""
-    told = f"{selectors_text(query)} together"
-    for option in reversed(asked):
+    description = f"{selectors_text(query)} together"
+    for option in reversed(selectors):
         without: dict[str, Any] = {option: None}
-        others = replace(query, **without)
-        column = _SELECTORS[option]
-        found = sa.select(column).join_from(s.series, s.analyzer).distinct().order_by(column)
-        there = (
-            connection.execute(found.where(of, others.series_condition()).limit(6)).scalars().all()
+        relaxed = replace(query, **without)
+        column = _SELECTOR_COLUMNS[option]
+        candidates = sa.select(column).join_from(s.series, s.analyzer).distinct().order_by(column)
+        values = (
+            connection.execute(candidates.where(in_dataset, relaxed.series_condition()).limit(6))
+            .scalars()
+            .all()
         )
-        if there:
-            some = ", ".join(repr(one or "") for one in there[:5]) + ", ..." * (len(there) > 5)
-            return f"{told}; with {selectors_text(others)} there is {option}={some}"
-    return told
+        if values:
+            examples = ", ".join(repr(value or "") for value in values[:5]) + ", ..." * (
+                len(values) > 5
+            )
+            return f"{description}; with {selectors_text(relaxed)} there is {option}={examples}"
+    return description
 
 
 def _exists(connection: Connection, query: sa.Select[Any]) -> bool:
@@ -528,7 +544,7 @@ def _exists(connection: Connection, query: sa.Select[Any]) -> bool:
 
 
 def _unmatched_analyzer(
-    connection: Connection, of: sa.ColumnElement[bool], query: MetricQuery
+    connection: Connection, in_dataset: sa.ColumnElement[bool], query: MetricQuery
 ) -> str:
     if query.analyzer is None:
         return ""
@@ -536,44 +552,47 @@ def _unmatched_analyzer(
     text = query.analyzer if isinstance(query.analyzer, str) else repr(query.analyzer)
     same = (
         sa.select(analyzer.id)
-        .where(of, analyzer.key == key_of(canonical_of(query.analyzer)))
+        .where(in_dataset, analyzer.key == key_of(canonical_of(query.analyzer)))
         .limit(1)
     )
     if connection.execute(same).first() is not None:
         return ""
-    there = set(connection.execute(sa.select(analyzer.text).where(of).distinct()).scalars())
-    return f"analyzer={text}{did_you_mean(text, there)}" if there else ""
+    known_texts = set(
+        connection.execute(sa.select(analyzer.text).where(in_dataset).distinct()).scalars()
+    )
+    return f"analyzer={text}{did_you_mean(text, known_texts)}" if known_texts else ""
 
 
 def _unmatched_tag(connection: Connection, dataset: int | None, tags: Collection[str]) -> str:
-    """Return the first tag that no run has, with the nearest one; else empty.
+    """Return the first tag that no run has, with the nearest one; else an empty string.
 
-    A dataset without any run has all. Values of tags are data: one that no run has yet matches nothing.
+    A dataset without runs matches every tag. An unknown value of a known tag is not an error: it
+    matches nothing.
     """
     run_tag, run = s.run_tag.c, s.run.c
-    of = sa.true() if dataset is None else run.dataset_id == dataset
-    if not tags or connection.execute(sa.select(run.id).where(of).limit(1)).first() is None:
+    in_dataset = sa.true() if dataset is None else run.dataset_id == dataset
+    if not tags or connection.execute(sa.select(run.id).where(in_dataset).limit(1)).first() is None:
         return ""
     tagged = (
         sa.select(run_tag.key)
         .join_from(s.run_tag, s.run, run.id == run_tag.run_id)
-        .where(of)
+        .where(in_dataset)
         .distinct()
     )
-    there = list(connection.execute(tagged).scalars())
-    unknown = next((key for key in tags if key not in there), None)
-    return "" if unknown is None else f"the tag {unknown!r}{did_you_mean(unknown, there)}"
+    keys = list(connection.execute(tagged).scalars())
+    unknown = next((key for key in tags if key not in keys), None)
+    return "" if unknown is None else f"the tag {unknown!r}{did_you_mean(unknown, keys)}"
 
 
 def as_analyzer(analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
-    """Return an analyzer, parsed from its text if needed."""
+    """Return an analyzer; parse a string."""
     from tidegauge.analyzers.core.analyzer import ANALYZERS
 
     return ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
 
 
 def canonical_of(analyzer: AnyAnalyzer | Recorded | str) -> str:
-    """Return the canonical text of an analyzer or a `Recorded` metric, parsed if needed."""
+    """Return the canonical JSON of an analyzer or a `Recorded` metric; parse a string."""
     from tidegauge.analyzers.core.analyzer import ANALYZERS
 
     if isinstance(analyzer, str):
@@ -589,22 +608,22 @@ METRIC_COLUMNS = columns(
 
 
 def select_list(
-    names: Iterable[str], named: Mapping[str, Any], *tables: sa.FromClause
+    names: Iterable[str], expressions: Mapping[str, Any], *tables: sa.FromClause
 ) -> list[sa.ColumnElement[Any]]:
-    """Return the select list of a record: each field's expression, else its column in the first table with one.
+    """Return the select list of a record: each field's expression, else its column in the first table that has it.
 
     Parameters
     ----------
     names : iterable of str
         The record's fields.
-    named : mapping of str to expression
-        Of fields that are no columns, or columns of other tables, under their names.
+    expressions : mapping of str to expression
+        Expressions of fields that are not columns of the tables, by name.
     *tables : FromClause
     """
 
     def expression(name: str) -> sa.ColumnElement[Any]:
-        if name in named:
-            return cast("sa.ColumnElement[Any]", named[name])
+        if name in expressions:
+            return cast("sa.ColumnElement[Any]", expressions[name])
         return next(table.c[name] for table in tables if name in table.c)
 
     return [expression(name).label(name) for name in names]
@@ -625,36 +644,44 @@ def _statistics_of(dataset: int, analyzer: AnyAnalyzer) -> sa.ColumnElement[bool
     return (statistic.dataset_id == dataset) & (statistic.key == key_of(analyzer.statistic()))
 
 
-MOST_NAMES = 10
-"""Analyzers that a message lists."""
-_MEASURED = sa.select(s.statistic.c.id).where(
+MAX_LISTED_ANALYZERS = 10
+"""More would make the message hard to read."""
+_MEASURED_QUERY = sa.select(s.statistic.c.id).where(
     s.statistic.c.dataset_id == sa.bindparam("dataset"), s.statistic.c.key == sa.bindparam("key")
 )
 
 
 def has_measurements(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> bool:
-    """Return whether the analyzer, or one that shares its state, was measured on a dataset."""
-    own = {"dataset": dataset_id(connection, dataset), "key": key_of(analyzer.statistic())}
-    return connection.execute(_MEASURED, own).first() is not None
+    """Return whether an analyzer with the same state was measured on a dataset."""
+    parameters = {"dataset": dataset_id(connection, dataset), "key": key_of(analyzer.statistic())}
+    return connection.execute(_MEASURED_QUERY, parameters).first() is not None
 
 
 def require_measured(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> None:
-    """Raise a `HistoryError` if the analyzer was never measured, listing those that were, the most alike first."""
+    """Raise a `HistoryError` if the analyzer was never measured; the message lists measured ones, the most similar first."""
     if not has_measurements(connection, dataset, analyzer):
-        of = dataset_id(connection, dataset)
-        texts = sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == of).distinct()
-        there = connection.execute(texts).scalars().all()
-        told = ", ".join(get_close_matches(repr(analyzer), there, MOST_NAMES, cutoff=0))
-        more = f" and {len(there) - MOST_NAMES} more" if len(there) > MOST_NAMES else ""
-        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {told}{more}"
+        dataset_number = dataset_id(connection, dataset)
+        texts = (
+            sa.select(s.analyzer.c.text).where(s.analyzer.c.dataset_id == dataset_number).distinct()
+        )
+        measured = connection.execute(texts).scalars().all()
+        listed = ", ".join(
+            get_close_matches(repr(analyzer), measured, MAX_LISTED_ANALYZERS, cutoff=0)
+        )
+        remainder = (
+            f" and {len(measured) - MAX_LISTED_ANALYZERS} more"
+            if len(measured) > MAX_LISTED_ANALYZERS
+            else ""
+        )
+        msg = f"{analyzer!r} was never measured on {dataset!r}; there are: {listed}{remainder}"
         raise HistoryError(msg)
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """A reference to one partition's state in a segment; ``payload`` is None if it has none.
+    """A reference to one partition's state in a segment; ``payload`` is None without a state.
 
-    ``generation`` is that of the state, see `tidegauge.repository.store.stored_states`.
+    ``generation`` is the state's generation, see `tidegauge.repository.store.stored_states`.
     """
 
     partition: str
@@ -664,7 +691,7 @@ class StoredState:
     generation: str = ""
 
 
-_FOLDS = (
+_FOLDS_QUERY = (
     sa.select(
         s.folded_state.c.fold,
         s.input_set.c.inputs,
@@ -678,28 +705,30 @@ _FOLDS = (
         s.statistic.c.segment == "",
     )
 )
-_VERSIONS = (
+_VERSIONS_QUERY = (
     sa.select(s.partition.c.id, s.partition_version.c.version, s.partition.c.segment)
     .join_from(s.partition, s.partition_version)
     .where(s.partition.c.dataset_id == sa.bindparam("dataset"), s.holds(s.partition_version))
 )
-"""Queries that are built once: building takes longer than answering."""
+"""These queries are built once, because building takes longer than executing."""
 
 
 def stored_total(connection: Connection, dataset: str, analyzer: AnyAnalyzer) -> Payload | None:
-    """Return the stored state of all partitions together, if it is that of their current versions.
+    """Return the stored total of all partitions, if it contains exactly their current versions.
 
-    None where a partition is newer, states were cleaned away, or partition keys make segments, so that
-    no single state is the whole.
+    None if a partition is newer, states were cleaned away, or partition keys make segments, so that
+    no single state covers all rows.
     """
-    of = {"dataset": dataset_id(connection, dataset)}
-    found = connection.execute(_FOLDS, of | {"key": key_of(analyzer.statistic())}).all()
-    if [row[0] for row in found] != [TOTAL]:
+    parameters = {"dataset": dataset_id(connection, dataset)}
+    rows = connection.execute(
+        _FOLDS_QUERY, parameters | {"key": key_of(analyzer.statistic())}
+    ).all()
+    if [row[0] for row in rows] != [TOTAL]:
         return None
-    _, inputs, *payload = found[0]
-    current = connection.execute(_VERSIONS, of).all()
-    whole = {partition: version for partition, version, _ in current} == decode_inputs(inputs)
-    return Payload(*payload) if whole and not any(segment for *_, segment in current) else None
+    _, inputs, *payload = rows[0]
+    current = connection.execute(_VERSIONS_QUERY, parameters).all()
+    is_current = {partition: version for partition, version, _ in current} == decode_inputs(inputs)
+    return Payload(*payload) if is_current and not any(segment for *_, segment in current) else None
 
 
 def stored_states(
@@ -715,33 +744,34 @@ def stored_states(
     Parameters
     ----------
     segment : str, optional
-        Only this segment; if not given, all segments that partition keys make, which together are
-        the whole.
+        Only this segment; if not given, all segments that partition keys make, which together cover
+        all rows.
     """
-    of = dataset_id(connection, dataset)
+    dataset_number = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
     state, partition = s.state.c, s.partition.c
-    own = _statistics_of(of, analyzer)
+    is_statistic = _statistics_of(dataset_number, analyzer)
     current = current_versions(commit)
     of_state = (state.partition_id == partition.id) & (state.version == current.c.version)
     if commit is not None:
         of_state &= state.commit_id <= commit
-    wanted = partition.segment if segment is None else sa.literal(segment)
-    of_segment = of_state & (s.statistic.c.segment == wanted)
+    segment_value = partition.segment if segment is None else sa.literal(segment)
+    of_segment = of_state & (s.statistic.c.segment == segment_value)
     query = (
         sa.select(
             partition.name,
             partition.time,
-            wanted,
+            segment_value,
             current.c.table_schema_id,
             *(state.tag, state.payload, state.artifact, state.checksum),
         )
         .select_from(s.partition)
         .join(current, current.c.partition_id == partition.id)
         .outerjoin(
-            s.state.join(s.statistic, (s.statistic.c.id == state.statistic_id) & own), of_segment
+            s.state.join(s.statistic, (s.statistic.c.id == state.statistic_id) & is_statistic),
+            of_segment,
         )
-        .where(partition.dataset_id == of, window.condition())
+        .where(partition.dataset_id == dataset_number, window.condition())
         .order_by(partition.time.is_(None), partition.time, partition.name)
     )
     if segment is not None:
@@ -756,8 +786,8 @@ def stored_states(
             name,
             time,
             None if stored[0] is None else Payload(*stored),
-            within,
+            row_segment,
             generations[schema],
         )
-        for name, time, within, schema, *stored in rows
+        for name, time, row_segment, schema, *stored in rows
     ]

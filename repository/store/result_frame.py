@@ -11,17 +11,17 @@ from tidegauge.analyzers.core.registry import Rendered, resolve
 
 
 class ResultFrame(Rendered, pd.DataFrame):
-    """A query's result: a `pandas.DataFrame` in all but how it is shown.
+    """A query's result: a `pandas.DataFrame` with a compact display.
 
-    What keeps its columns, such as ``head``, ``frame[mask]`` or ``sort_values``, is shown alike. All else
-    that is computed of it (chosen columns, groups, joins) is a plain frame, and so is shown what has an index
-    that says more than a number.
+    Operations that keep its columns, such as ``head``, ``frame[mask]`` or ``sort_values``, return a
+    result frame. All others (chosen columns, groups, joins) return a plain frame. A frame with an
+    index other than row numbers is displayed as pandas does.
     """
 
     renderer = "tidegauge.display.frames:render_frame"
 
     def __repr__(self) -> str:
-        """Return the result as text, with the columns that matter most at the left."""
+        """Return the result as text, with the most important columns at the left."""
         if not self._is_numbered():
             return super().__repr__()
         text: str = resolve("tidegauge.display.frames:frame_text")(self)
@@ -41,6 +41,6 @@ class ResultFrame(Rendered, pd.DataFrame):
         return self._derived
 
     def _derived(self, *data: Any, **options: Any) -> pd.DataFrame:
-        """Return what pandas computed of this frame: a result if it has the same columns."""
+        """Return the frame that pandas computed from this one: a result frame if it has the same columns."""
         frame = pd.DataFrame(*data, **options)
         return ResultFrame(frame) if frame.columns.equals(self.columns) else frame

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypedDict
 from tidegauge.repository.store.frames import Kind
 
 STATUS_VALUES = {"NaN": nan, "+inf": inf, "-inf": -inf}
-"""Values of metrics that are no finite number, by status."""
+"""Values that are not finite numbers, by status."""
 
 
 class Severity(StrEnum):
@@ -38,13 +38,13 @@ def number_of(value: float | None, status: str) -> float:
 
 
 class SeriesIdentity(TypedDict):
-    """The fields by which a series is known within its dataset."""
+    """The fields that identify a series within its dataset."""
 
     segment: str
     name: str
     instance: str
     analyzer: str
-    """The analyzer's text, which reads back."""
+    """The analyzer's repr, which can be parsed."""
     kind: str
     """The analyzer's name."""
     filter: str | None
@@ -68,7 +68,7 @@ class ListedSeriesRow(SeriesRow):
 
 
 def series_key(row: SeriesIdentity) -> tuple[str, str, str, str]:
-    """Return what tells a series from the others of its dataset: segment, name, instance, analyzer."""
+    """Return the key of a series within its dataset: segment, name, instance, analyzer."""
     return row["segment"], row["name"], row["instance"], row["analyzer"]
 
 
@@ -82,7 +82,7 @@ class PartitionRow(TypedDict):
 
 
 class SelectablePartitionRow(PartitionRow):
-    """A partition with the values of its keys, by which it is selected."""
+    """A partition with the values of its keys, for selection by key."""
 
     key_values: str
     """A JSON list."""
@@ -116,7 +116,7 @@ class ScoreRow(TypedDict):
 
 
 class AnomalyRow(TypedDict):
-    """An anomaly: what was found of a point, with its status. A `SeriesIdentity`, too."""
+    """An anomaly with its status. It also has the fields of a `SeriesIdentity`."""
 
     id: int
     dataset: str
@@ -147,7 +147,7 @@ class AnomalyRow(TypedDict):
 
 
 class IncidentRow(TypedDict):
-    """An incident: anomalies of a dataset that belong together, with its status."""
+    """An incident: related anomalies of a dataset, with its status."""
 
     id: int
     dataset: str
@@ -185,7 +185,7 @@ class LedgerRow(TypedDict):
 
 
 class CalendarRow(TypedDict):
-    """A partition that is there or missing, as the calendar shows it."""
+    """An existing or missing partition, as the calendar shows it."""
 
     id: Annotated[int | None, Kind.HIDDEN]
     segment: str
@@ -257,7 +257,7 @@ class TableRow(TypedDict):
 
 
 class RateRow(TypedDict):
-    """Alarms of a detector, and the labels that they got."""
+    """Alarms of a detector, and their labels."""
 
     detector: str
     anomalies: int
@@ -303,7 +303,7 @@ class PlotRow(TypedDict):
 
 
 class BacktestRow(TypedDict):
-    """Backtest of a monitor: its reports, and what the labels say of them."""
+    """Backtest of a monitor: its anomalies and incidents, compared with labels."""
 
     detector: str
     rule: str
@@ -323,7 +323,7 @@ class BacktestRow(TypedDict):
 
 
 class BacktestDetailRow(TypedDict):
-    """An anomaly of a backtest, and what its label says of it."""
+    """An anomaly of a backtest, with the judgement of its label."""
 
     detector: str
     rule: str
@@ -361,11 +361,11 @@ class SensitivityRow(TypedDict):
 
 
 Record = Mapping[str, Any]
-"""A row of a result frame, with None for what is missing: `records` makes them of any frame."""
+"""A row of a result frame, with None for missing values; `records` converts any frame."""
 
 
 def fields_of(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return some fields of a row, as where they are sent elsewhere under the same names.
+    """Return the named fields of a row.
 
     Examples
     --------
@@ -389,7 +389,7 @@ class LabelEffect:
         Both inclusive.
     commit : int
         The commit that added the label.
-    about : pair of str and int, optional
+    subject : pair of str and int, optional
         ``anomaly``, ``incident`` or ``range``, and its id.
     """
 
@@ -401,20 +401,22 @@ class LabelEffect:
     since: datetime | None = None
     until: datetime | None = None
     commit: int = 0
-    about: tuple[str, int] | None = None
+    subject: tuple[str, int] | None = None
 
-    def speaks_of(self, series: SeriesRow | AnomalyRow) -> bool:
+    def applies_to(self, series: SeriesRow | AnomalyRow) -> bool:
         """Return whether the label applies to a series."""
         if self.points is not None:
-            return any(series["id"] == of for of, _ in self.points)
-        named = self.name is None or self.name in {series["name"], series["kind"]}
+            return any(series["id"] == number for number, _ in self.points)
+        has_name = self.name is None or self.name in {series["name"], series["kind"]}
         pairs = ((self.instance, series["instance"]), (self.segment, series["segment"]))
-        return named and all(wanted is None or wanted == given for wanted, given in pairs)
+        return has_name and all(
+            required is None or required == actual for required, actual in pairs
+        )
 
     def covers(self, partition: PartitionRow | AnomalyRow) -> bool:
         """Return whether the label applies to a partition."""
         if self.points is not None:
-            return any(partition["id"] == at for _, at in self.points)
+            return any(partition["id"] == number for _, number in self.points)
         time = partition["time"]
         if time is None:
             return self.since is None and self.until is None

@@ -1,10 +1,10 @@
 """Runs in the SQL store: leases, the partition ledger and batches of measurements.
 
 `SqlRunStore` implements `tidegauge.analyzers.runs.ledger.RunStore`. A lease lets one run at a time
-measure a dataset. It expires some time after its last renewal, so a dead holder blocks nobody for
-long, nor does one whose clock ran ahead: who waits sees that it is not renewed. Each new lease has a
-higher fencing token, the fence, which is compared in every commit of the run: a holder that was
-presumed dead and replaced can no longer commit.
+measure a dataset. It expires some time after its last renewal, so a dead holder does not block
+others for long. A waiting run also detects a missing renewal itself, in case the holder's clock ran
+ahead. Each new lease has a higher fencing token, the fence, which every commit of the run compares.
+A holder that was presumed dead and replaced can no longer commit.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def hold_lease(
     wait : float
         Seconds to wait for another holder.
     seconds : float
-        Seconds until the lease expires without renewal; it is renewed after every quarter of them.
+        Seconds until the lease expires without renewal. It is renewed four times as often.
 
     Raises
     ------
     LeaseError
-        If another still holds it after the wait.
+        If another run still holds it after the wait.
     """
     holder = uuid4().hex
     fence = _acquire(database, dataset, holder, wait, seconds)
@@ -98,10 +98,10 @@ def require_fence(connection: Connection, dataset: str, fence: int) -> None:
     query = sa.select(lease.fence, lease.host, lease.pid).where(lease.dataset == dataset)
     row = connection.execute(query).one_or_none()
     if row is None or row.fence != fence:
-        by = "another run" if row is None else f"process {row.pid} on {row.host}"
+        winner = "another run" if row is None else f"process {row.pid} on {row.host}"
         msg = (
-            f"{by} took over the measuring of {dataset!r}, because this run was not heard of for too"
-            " long; what it had committed stays, the rest is the other's"
+            f"{winner} took over measuring {dataset!r}, because this run did not renew its lease in"
+            " time. Committed batches are kept; the other run measures the rest"
         )
         raise LeaseError(msg)
 
@@ -114,18 +114,18 @@ def oldest_running_start(connection: Connection) -> datetime | None:
 
 def _acquire(database: Database, dataset: str, holder: str, wait: float, seconds: float) -> int:
     deadline = time.monotonic() + wait
-    seen, since = None, time.monotonic()
+    last_lease, since = None, time.monotonic()
     while True:
-        lapsed = seen if time.monotonic() - since > seconds else None
-        fence, other = database.write(partial(_take, dataset, holder, seconds, lapsed))
+        lapsed = last_lease if time.monotonic() - since > seconds else None
+        fence, lease = database.write(partial(_take, dataset, holder, seconds, lapsed))
         if fence is not None:
             return fence
-        if other != seen:
-            seen, since = other, time.monotonic()
+        if lease != last_lease:
+            last_lease, since = lease, time.monotonic()
         if time.monotonic() >= deadline:
-            assert other is not None
+            assert lease is not None
             msg = (
-                f"{dataset!r} is being measured by process {other.pid} on {other.host}; wait for it to end, or allow a longer"
+                f"{dataset!r} is being measured by process {lease.pid} on {lease.host}; wait for it to end, or allow a longer"
                 " wait: analyze(..., wait=seconds)"
             )
             raise LeaseError(msg)
@@ -135,8 +135,8 @@ def _acquire(database: Database, dataset: str, holder: str, wait: float, seconds
 def _take(
     dataset: str, holder: str, seconds: float, lapsed: sa.Row[Any] | None, connection: Connection
 ) -> tuple[int | None, sa.Row[Any] | None]:
-    """Take the lease if it is free or as it was when it lapsed; return its fence, or None and the lease."""
-    lock_clock(connection)  # otherwise two that find no lease would both take it
+    """Take the lease if it is free, or unchanged since it lapsed; return its fence, or None and the lease."""
+    lock_clock(connection)  # otherwise two runs without a lease row would both take it
     lease, now = s.lease.c, _now(connection)
     row = connection.execute(sa.select(s.lease).where(lease.dataset == dataset)).one_or_none()
     if row is not None and row.holder not in {"", holder}:
@@ -159,8 +159,8 @@ def _take(
 
 def _end(connection: Connection, dataset: str, fence: int) -> None:
     lease = s.lease.c
-    ours = (lease.dataset == dataset) & (lease.fence == fence)
-    connection.execute(sa.update(s.lease).where(ours).values(holder=""))
+    is_own = (lease.dataset == dataset) & (lease.fence == fence)
+    connection.execute(sa.update(s.lease).where(is_own).values(holder=""))
 
 
 def _renew(
@@ -168,9 +168,9 @@ def _renew(
 ) -> None:
     def work(connection: Connection) -> None:
         lease = s.lease.c
-        ours = (lease.dataset == dataset) & (lease.fence == fence) & (lease.holder != "")
-        until = _now(connection) + timedelta(seconds=seconds)
-        connection.execute(sa.update(s.lease).where(ours).values(expires_at=until))
+        is_own = (lease.dataset == dataset) & (lease.fence == fence) & (lease.holder != "")
+        expiry = _now(connection) + timedelta(seconds=seconds)
+        connection.execute(sa.update(s.lease).where(is_own).values(expires_at=expiry))
 
     while not stop.wait(seconds / 4):
         with suppress(RepositoryError):  # the run's next commit checks the fence anyway
@@ -178,11 +178,11 @@ def _renew(
 
 
 def _now(connection: Connection) -> datetime:
-    """Return the time by a clock that all users share: the server's, or this host's for SQLite."""
+    """Return the time of the clock that all users share: the server's, or this host's for SQLite."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
-    found: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
-    return found.astimezone(UTC)
+    moment: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+    return moment.astimezone(UTC)
 
 
 def is_process_alive(pid: int) -> bool:
@@ -237,11 +237,13 @@ class SqlRunStore:
             dataset = dataset_for(connection, spec)
             require_active(connection, dataset, spec.dataset)
             _mark_interrupted(connection, dataset)
-            # If the connection broke during the commit, it may be there already.
-            ours = (s.run.c[name].is_not_distinct_from(value) for name, value in opener.items())
-            known = sa.select(s.run.c.id).where(s.run.c.dataset_id == dataset, *ours)
-            if (found := connection.execute(known).scalar()) is not None:
-                return int(found)
+            # If the connection broke during a commit, the run may be stored already.
+            same_opener = (
+                s.run.c[name].is_not_distinct_from(value) for name, value in opener.items()
+            )
+            existing = sa.select(s.run.c.id).where(s.run.c.dataset_id == dataset, *same_opener)
+            if (stored_run := connection.execute(existing).scalar()) is not None:
+                return int(stored_run)
             values = {
                 "dataset_id": dataset,
                 "source": spec.source,
@@ -285,12 +287,14 @@ class SqlRunStore:
         return self.database.write(work)
 
     def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
-        """Add tags to a run; those that it has are kept."""
+        """Add tags to a run; existing tags are kept."""
 
         def work(connection: Connection) -> None:
             query = sa.select(s.run_tag.c.key).where(s.run_tag.c.run_id == run)
-            known = set(connection.execute(query).scalars())
-            _add_tags(connection, run, {k: v for k, v in tags.items() if visible(k) not in known})
+            stored_keys = set(connection.execute(query).scalars())
+            _add_tags(
+                connection, run, {k: v for k, v in tags.items() if visible(k) not in stored_keys}
+            )
 
         self.database.write(work)
 
@@ -306,39 +310,39 @@ class SqlRunStore:
         }
         change = sa.update(s.run).where(s.run.c.id == run).values(values)
         self.database.write(lambda connection: connection.execute(change))
-        self._subjects = SubjectCache()  # of the run's analyzers: the next one may bring its own
+        self._subjects = SubjectCache()  # the next run may have other analyzers
 
     def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
         """Record which partitions are gone from the source, and which are back."""
 
         def work(connection: Connection) -> None:
             commit = self._commit(connection, run)[0]
-            of = dataset_of(connection, run)
-            for some in chunks(sorted(map(key_of, back))):
-                ids = _partition_ids(of, some)
+            dataset = dataset_of(connection, run)
+            for chunk in chunks(sorted(map(key_of, back))):
+                ids = _partition_ids(dataset, chunk)
                 ended = sa.update(s.absence).where(
                     s.absence.c.partition_id.in_(ids), s.holds(s.absence)
                 )
                 connection.execute(ended.values(superseded_commit_id=commit))
-            for some in chunks(sorted(map(key_of, gone))):
-                missing = _partition_ids(of, some)
+            for chunk in chunks(sorted(map(key_of, gone))):
+                missing = _partition_ids(dataset, chunk)
                 absent = sa.select(s.absence.c.partition_id).where(s.holds(s.absence))
-                found = connection.execute(missing.where(s.partition.c.id.not_in(absent)))
-                rows = [(partition, commit) for partition in sorted(found.scalars())]
+                newly_gone = connection.execute(missing.where(s.partition.c.id.not_in(absent)))
+                rows = [(partition, commit) for partition in sorted(newly_gone.scalars())]
                 insert_missing(connection, s.absence, ("partition_id", "commit_id"), rows)
 
         self.database.write(work)
 
     def replace_fingerprints(self, run: int, fingerprints: Mapping[str, str]) -> None:
-        """Give current versions, by partition, the fingerprint of other files with the same content."""
+        """Replace the fingerprints of current versions, by partition, after files changed but not their content."""
         by_key = {key_of(name): fingerprint for name, fingerprint in fingerprints.items()}
 
         def work(connection: Connection) -> None:
             self._commit(connection, run)
             dataset, partition = dataset_of(connection, run), s.partition.c
-            for some in chunks(sorted(by_key)):
+            for chunk in chunks(sorted(by_key)):
                 query = sa.select(partition.id, partition.key).where(
-                    partition.dataset_id == dataset, partition.key.in_(some)
+                    partition.dataset_id == dataset, partition.key.in_(chunk)
                 )
                 rows = connection.execute(query).all()
                 rename_fingerprints(connection, dataset, {row.id: by_key[row.key] for row in rows})
@@ -347,7 +351,7 @@ class SqlRunStore:
 
     def _commit(self, connection: Connection, run: int) -> tuple[int, datetime]:
         """Take a commit number for a run; raise a `LeaseError` if its lease was taken over."""
-        taken = next_commit(connection, run)
+        commit = next_commit(connection, run)
         query = (
             sa.select(s.run.c.fence, s.dataset.c.name)
             .join_from(s.run, s.dataset)
@@ -356,7 +360,7 @@ class SqlRunStore:
         fence, name = connection.execute(query).one()
         if fence is not None:
             require_fence(connection, name, fence)
-        return taken
+        return commit
 
     # the ledger
 
@@ -364,10 +368,10 @@ class SqlRunStore:
         """Return the current ledger entry of each partition of a dataset, by name."""
         with self.database.read() as connection:
             query = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
-            found = connection.execute(query).scalar_one_or_none()
-            if found is None:
+            dataset_number = connection.execute(query).scalar_one_or_none()
+            if dataset_number is None:
                 return {}
-            return {n: p.known for n, p in ledger_of(connection, found).items() if p.known}
+            return {n: p.entry for n, p in ledger_of(connection, dataset_number).items() if p.entry}
 
     def failures(
         self, dataset: str, partitions: Collection[str]
@@ -375,8 +379,12 @@ class SqlRunStore:
         """Return the errors of failed analyzers by partition and canonical analyzer."""
         with self.database.read() as connection:
             query = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
-            found = connection.execute(query).scalar_one_or_none()
-            return {} if found is None else failures_of(connection, found, partitions)
+            dataset_number = connection.execute(query).scalar_one_or_none()
+            return (
+                {}
+                if dataset_number is None
+                else failures_of(connection, dataset_number, partitions)
+            )
 
     def newest_values(
         self, dataset: str, names: Collection[str]
@@ -393,7 +401,7 @@ class SqlRunStore:
             .group_by(series.name, series.instance)
         )
         with self.database.read() as connection:
-            return {(name, of): value for name, of, value in connection.execute(query)}
+            return {(name, instance): value for name, instance, value in connection.execute(query)}
 
     # segments
 
@@ -401,12 +409,12 @@ class SqlRunStore:
         """Return the newest segment set for each tuple of columns."""
         query = sa.select(s.dataset.c.id).where(s.dataset.c.name == dataset)
         with self.database.read() as connection:
-            of = connection.execute(query).scalar_one_or_none()
-            found = [] if of is None else stored_segment_sets(connection, of)
-        return {segments.columns: segments for segments in found}
+            dataset_number = connection.execute(query).scalar_one_or_none()
+            sets = [] if dataset_number is None else stored_segment_sets(connection, dataset_number)
+        return {segments.columns: segments for segments in sets}
 
     def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
-        """Store segment sets; one of the same generation that another writer stored stays."""
+        """Store segment sets; a stored set of the same generation is kept."""
 
         def work(connection: Connection) -> None:
             _, now = self._commit(connection, run)
@@ -442,14 +450,16 @@ class SqlRunStore:
 
 
 def stored_segment_sets(connection: Connection, dataset: int) -> list[SegmentSet]:
-    """Return all segment sets of a dataset, those of a higher generation later."""
+    """Return all segment sets of a dataset, ordered by generation."""
     segment_set = s.segment_set.c
     query = sa.select(segment_set["columns"], segment_set.kept, segment_set.generation).where(
         segment_set.dataset_id == dataset
     )
     return [
-        SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(kept))), generation)
-        for columns, kept, generation in connection.execute(query.order_by(segment_set.generation))
+        SegmentSet(tuple(json.loads(columns)), tuple(map(tuple, json.loads(values))), generation)
+        for columns, values, generation in connection.execute(
+            query.order_by(segment_set.generation)
+        )
     ]
 
 
@@ -468,8 +478,8 @@ def _partition_ids(dataset: int, keys: Sequence[str]) -> sa.Select[tuple[int]]:
 
 def _mark_interrupted(connection: Connection, dataset: int) -> None:
     run = s.run.c
-    ours = (run.dataset_id == dataset) & (run.host == socket.gethostname())
-    query = sa.select(run.id, run.pid).where(ours, run.status == RunStatus.RUNNING.value)
+    of_this_host = (run.dataset_id == dataset) & (run.host == socket.gethostname())
+    query = sa.select(run.id, run.pid).where(of_this_host, run.status == RunStatus.RUNNING.value)
     dead = [row.id for row in connection.execute(query) if not is_process_alive(row.pid)]
     if dead:
         values = {

@@ -126,14 +126,14 @@ def holds(table: Any, commit: int | None = None) -> ColumnElement[bool]:
 
 
 def _outcome() -> list[Any]:
-    others = ", ".join(f"'{status}'" for status in STATUSES[1:])
+    other_statuses = ", ".join(f"'{status}'" for status in STATUSES[1:])
     return [
         _number("value"),
         _text("status"),
         _number("weight"),
         _text("error", null=True),
         # The most common status comes first: searching the list takes as long as writing the row.
-        CheckConstraint(f"status = 'finite' OR status IN ({others})", name="status"),
+        CheckConstraint(f"status = 'finite' OR status IN ({other_statuses})", name="status"),
         CheckConstraint("(value IS NOT NULL) = (status = 'finite')", name="value"),
     ]
 

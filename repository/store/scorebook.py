@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from tidegauge.repository.numerics.arrays import Floats
 
-BLOCK = 256
-_FEW = 64
+BLOCK_SERIES = 256
+_MAX_LISTED_BLOCKS = 64
 """The most blocks that a query lists; beyond that, all blocks are read."""
 NUMBERS = ("score", "expected", "lower", "upper")
-_BLOBS = ("members", *NUMBERS, "reason")
-_DOUBLE = np.dtype("<f8")
+_BLOB_COLUMNS = ("members", *NUMBERS, "reason")
+_FLOAT_TYPE = np.dtype("<f8")
 
 _Key = tuple[int, str, int, int]
 """Partition, detector, block, version."""
@@ -68,34 +68,34 @@ class Points:
         """Probability of a value at least as extreme under the model; 0 for the highest score."""
         return np.where(self.score >= CAP, 0.0, 10.0**-self.score)
 
-    def taken(self, places: NDArray[Any]) -> Self:
+    def taken(self, indices: NDArray[Any]) -> Self:
         """Return the points at some indices."""
-        return replace(self, **{f.name: getattr(self, f.name)[places] for f in fields(self)})
+        return replace(self, **{f.name: getattr(self, f.name)[indices] for f in fields(self)})
 
     @classmethod
     def concatenate(cls, parts: Sequence[Points]) -> Points:
         """Concatenate points."""
         if not parts:
-            whole, numbers = np.empty(0, dtype=np.int64), np.empty(0)
+            integers, numbers = np.empty(0, dtype=np.int64), np.empty(0)
             nothing = np.empty(0, dtype=np.uint8)
-            return cls(whole, whole, whole, numbers, numbers, numbers, numbers, nothing)
+            return cls(integers, integers, integers, numbers, numbers, numbers, numbers, nothing)
         arrays = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls))
         return cls(*arrays)
 
 
 def pack(points: Points, detector: str) -> Iterator[tuple[_Key, tuple[bytes, ...]]]:
     """Yield points as rows of the table: key and blobs."""
-    block = points.series // BLOCK
+    block = points.series // BLOCK_SERIES
     order = np.lexsort((points.series, points.version, block, points.partition))
     points, block = points.taken(order), block[order]
     keys = np.stack([points.partition, block, points.version])
     ends = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1
-    numbers = [getattr(points, name).astype(_DOUBLE) for name in NUMBERS]
-    place = points.series % BLOCK
+    numbers = [getattr(points, name).astype(_FLOAT_TYPE) for name in NUMBERS]
+    positions = points.series % BLOCK_SERIES
     bounds = [0, *ends.tolist(), len(points)] if len(points) else []
     for first, last in pairwise(bounds):
-        members = np.zeros(BLOCK, dtype=bool)
-        members[place[first:last]] = True
+        members = np.zeros(BLOCK_SERIES, dtype=bool)
+        members[positions[first:last]] = True
         partition, number, version = (int(n) for n in keys[:, first])
         blobs = (
             np.packbits(members, bitorder="little").tobytes(),
@@ -109,15 +109,17 @@ def unpack(rows: Sequence[Any]) -> Points:
     """Decode rows of the table (key without detector, then blobs) into points."""
     parts = []
     for partition, block, version, members, score, expected, lower, upper, reason in rows:
-        places = np.flatnonzero(
+        positions = np.flatnonzero(
             np.unpackbits(np.frombuffer(members, dtype=np.uint8), bitorder="little")
         )
-        numbers = [np.frombuffer(blob, dtype=_DOUBLE) for blob in (score, expected, lower, upper)]
+        numbers = [
+            np.frombuffer(blob, dtype=_FLOAT_TYPE) for blob in (score, expected, lower, upper)
+        ]
         parts.append(
             Points(
-                np.full(len(places), partition, dtype=np.int64),
-                block * BLOCK + places,
-                np.full(len(places), version, dtype=np.int64),
+                np.full(len(positions), partition, dtype=np.int64),
+                block * BLOCK_SERIES + positions,
+                np.full(len(positions), version, dtype=np.int64),
                 *(numbers[0], numbers[1], numbers[2], numbers[3]),
                 np.frombuffer(reason, dtype=np.uint8),
             )
@@ -127,8 +129,8 @@ def unpack(rows: Sequence[Any]) -> Points:
 
 def in_blocks(series: Iterable[int]) -> sa.ColumnElement[bool]:
     """Return a condition on rows that may hold any of some series, by id; true beyond 64 blocks."""
-    blocks = sorted({number // BLOCK for number in series})
-    return s.score.c.block.in_(blocks) if len(blocks) <= _FEW else sa.true()
+    blocks = sorted({number // BLOCK_SERIES for number in series})
+    return s.score.c.block.in_(blocks) if len(blocks) <= _MAX_LISTED_BLOCKS else sa.true()
 
 
 def read(
@@ -154,17 +156,19 @@ def read(
     """
     score = s.score.c
     query = sa.select(
-        score.partition_id, score.block, score.version, *(score[name] for name in _BLOBS)
+        score.partition_id, score.block, score.version, *(score[name] for name in _BLOB_COLUMNS)
     ).where(score.detector == detector, s.holds(s.score, commit))
     if series is not None:
         query = query.where(in_blocks(series))
     if partitions is None:
-        of = query.join_from(s.score, s.partition, s.partition.c.id == score.partition_id)
-        return unpack(connection.execute(of.where(s.partition.c.dataset_id == dataset)).all())
-    found: list[Any] = []
-    for some in chunks(partitions):
-        found += connection.execute(query.where(score.partition_id.in_(some))).all()
-    return unpack(found)
+        in_dataset = query.join_from(s.score, s.partition, s.partition.c.id == score.partition_id)
+        return unpack(
+            connection.execute(in_dataset.where(s.partition.c.dataset_id == dataset)).all()
+        )
+    rows: list[Any] = []
+    for chunk in chunks(partitions):
+        rows += connection.execute(query.where(score.partition_id.in_(chunk))).all()
+    return unpack(rows)
 
 
 def detectors(connection: Connection, dataset: int) -> list[str]:
@@ -197,15 +201,20 @@ def write(
     """
     score = s.score.c
     stored: dict[_Key, tuple[bytes, ...]] = {}
-    columns = (score.partition_id, score.block, score.version, *(score[name] for name in _BLOBS))
-    for some in chunks(partitions):
+    columns = (
+        score.partition_id,
+        score.block,
+        score.version,
+        *(score[name] for name in _BLOB_COLUMNS),
+    )
+    for chunk in chunks(partitions):
         query = sa.select(*columns).where(
-            score.partition_id.in_(some), score.detector == detector, s.holds(s.score)
+            score.partition_id.in_(chunk), score.detector == detector, s.holds(s.score)
         )
         for row in connection.execute(query):
             stored[row[0], detector, row[1], row[2]] = tuple(map(bytes, row[3:]))
-    said = dict(pack(points, detector))
-    ended = [key for key in stored if said.get(key) != stored[key]]
+    packed = dict(pack(points, detector))
+    ended = [key for key in stored if packed.get(key) != stored[key]]
     for partition, name, block, version in ended:
         change = sa.update(s.score).where(
             score.partition_id == partition,
@@ -215,6 +224,6 @@ def write(
             s.holds(s.score),
         )
         connection.execute(change.values(superseded_commit_id=commit.id))
-    new = [(*key, commit.id, *blobs) for key, blobs in said.items() if stored.get(key) != blobs]
+    new = [(*key, commit.id, *blobs) for key, blobs in packed.items() if stored.get(key) != blobs]
     key_columns = ("partition_id", "detector", "block", "version", "commit_id")
-    insert_rows(connection, s.score, (*key_columns, *_BLOBS), new)
+    insert_rows(connection, s.score, (*key_columns, *_BLOB_COLUMNS), new)

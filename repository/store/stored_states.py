@@ -1,14 +1,14 @@
 """Stored states: their payloads, in the database or as files, and folded states.
 
 Small payloads are in the database, large ones are files in an artifacts folder, which may be a prefix
-of an object store. Payloads in the database are compressed where it pays: sketches of numbers with few
-digits take a quarter of their bytes.
+of an object store. Payloads in the database are compressed if that saves space: sketches of numbers
+with few digits shrink to a quarter.
 
 A folded state is the sum of the states of several partition versions. These inputs of a fold are
 stored as ranges: most are consecutive. States that depend on a column's type are merged only with
-their like. If a column is text for one day, that day's frequencies cannot be added to those of the
-numbers around it. The types of a partition's columns are in the ledger, so the generation of each
-state follows from them, whatever was measured first.
+states of the same type. If a column is text for one day, that day's frequencies cannot be added to
+the frequencies of numbers on other days. The ledger has the types of each partition's columns,
+which determine the generation of each state.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 
 
-LARGEST_IN_DATABASE = 256 * 1024
-SMALLEST_COMPRESSED = 256
+MAX_DATABASE_BYTES = 256 * 1024
+MIN_COMPRESSED_BYTES = 256
 """Bytes below which compression saves too little to be tried."""
-_WORTHWHILE = 0.9
-"""The share of its bytes that a payload has to shrink to, to be kept compressed."""
-_UNFINISHED = re.compile(r"[0-9a-f]{2}/\.[0-9a-f]{40}-[0-9a-f]{16}")
+_MAX_COMPRESSED_SHARE = 0.9
+"""A compressed payload is stored only if it shrinks at least to this share of its bytes."""
+_UNFINISHED_PATH = re.compile(r"[0-9a-f]{2}/\.[0-9a-f]{40}-[0-9a-f]{16}")
 """Paths of payload files before `write_file` renames them."""
-_READABLE = 0o444
-_ZLIB = "+zlib"
+_READ_MODE = 0o444
+_ZLIB_SUFFIX = "+zlib"
 """End of the tags of compressed payloads."""
 
 
@@ -96,7 +96,7 @@ class Payload:
 
 
 def _inside(relative: str) -> str:
-    """Return a path that stays in the folder: the names stand in a database that others may write."""
+    """Return the path if it stays in the folder: others may have written the names in the database."""
     if relative.startswith("/") or ".." in relative.split("/"):
         msg = f"the path {relative!r} of a state leads out of the artifacts' folder"
         raise CorruptStateError(msg)
@@ -116,7 +116,7 @@ class Artifacts:
         The folder, as a path or a URI that Arrow or fsspec can reach, created on first write; None
         if there is none.
     database : str, optional
-        Name of a shared database whose large states lie in the folder, for errors if there is none.
+        Name of a shared database with large states in the folder, for the error if there is no folder.
 
     Raises
     ------
@@ -133,7 +133,7 @@ class Artifacts:
     def require_folder(self) -> None:
         """Raise a `DatabaseAccessError` if a shared database has no folder for large states.
 
-        Looking back at metrics and labelling need none; measuring, merging large states, clean-up and
+        Reading metrics and labelling need no folder; measuring, merging large states, cleaning and
         backups do.
         """
         if self.root is None and self._database:
@@ -154,7 +154,9 @@ class Artifacts:
         if self.root is None:
             return
         is_new = isinstance(self.root, Path) and not self.root.exists()
-        trial = f"00/.{0:040}-{os.urandom(8).hex()}"  # which a cleanup removes if we are killed
+        trial = (
+            f"00/.{0:040}-{os.urandom(8).hex()}"  # a cleanup removes it if this process is killed
+        )
         try:
             self.write(trial, b"")
         except DatabaseAccessError:
@@ -173,7 +175,7 @@ class Artifacts:
         """Pack a state; a large one is written to a file atomically."""
         payload = state.pack()
         checksum = hashlib.sha256(payload).hexdigest()
-        if len(payload) <= LARGEST_IN_DATABASE:
+        if len(payload) <= MAX_DATABASE_BYTES:
             return Payload(*_compressed(state.tag, payload), None, checksum)
         if self.root is None:
             self.require_folder()
@@ -195,7 +197,7 @@ class Artifacts:
             If the bytes are missing or differ from those that were stored.
         """
         payload = stored.payload if stored.artifact is None else self._read(stored.artifact)
-        tag = stored.tag.removesuffix(_ZLIB)
+        tag = stored.tag.removesuffix(_ZLIB_SUFFIX)
         if payload is not None and tag != stored.tag:
             payload = _decompressed(payload)
         if payload is None or hashlib.sha256(payload).hexdigest() != stored.checksum:
@@ -209,20 +211,20 @@ class Artifacts:
         return {path for path in self._paths() if path.endswith(".parquet")}
 
     def unfinished(self) -> set[str]:
-        """Return files that a writer began: it was killed, or is writing just now."""
-        return {path for path in self._paths() if _UNFINISHED.fullmatch(path)}
+        """Return files that writers have not finished: they were killed, or are still writing."""
+        return {path for path in self._paths() if _UNFINISHED_PATH.fullmatch(path)}
 
     def _paths(self) -> set[str]:
         if self.root is None:
             return set()
         if isinstance(self.root, Path):
-            found = (path for path in self.root.rglob("*") if path.is_file())
-            return {path.relative_to(self.root).as_posix() for path in found}
+            entries = (path for path in self.root.rglob("*") if path.is_file())
+            return {path.relative_to(self.root).as_posix() for path in entries}
         from pyarrow import fs
 
         system, base = file_system(self.root)
-        found = system.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
-        return {info.path.removeprefix(base).lstrip("/") for info in found if info.is_file}
+        entries = system.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=True))
+        return {info.path.removeprefix(base).lstrip("/") for info in entries if info.is_file}
 
     def modified(self, relative: str) -> datetime:
         """Return a file's time of last modification, in UTC."""
@@ -249,7 +251,7 @@ class Artifacts:
         return read_file(self._place(relative))
 
     def write(self, relative: str, payload: bytes) -> None:
-        """Write a file atomically; one that exists only becomes recent.
+        """Write a file atomically; if it exists, only update its modification time.
 
         Raises
         ------
@@ -263,28 +265,31 @@ class Artifacts:
                 with suppress(OSError):  # missing, or another user's
                     os.utime(target)  # a recent file is not cleaned up as an orphan
                     return
-                # Who may enter the folder may read its files: nobody else, unless its owner lets them in.
+                # Whoever may enter the folder may read its files.
                 create_folder(self.root, PRIVATE_FOLDER)
                 create_folder(self.root / Path(relative).parent, permissions(self.root))
-                mode = permissions(self.root) & _READABLE | PRIVATE_FILE
+                mode = permissions(self.root) & _READ_MODE | PRIVATE_FILE
             write_file(target, payload, mode)
         except OSError as error:
             msg = f"cannot write to the artifacts' folder {self.root}: {error}"
             raise DatabaseAccessError(msg) from error
 
     def _place(self, relative: str) -> str:
-        """Return where a file is: within the folder, also where a link in the folder leads elsewhere."""
+        """Return the path of a file; raise an error if it is outside the folder, also by a link."""
         assert self.root is not None
-        place = child(self.root, _inside(relative))
-        if isinstance(self.root, Path) and not _is_within(Path(place), self.root):
+        path = child(self.root, _inside(relative))
+        if isinstance(self.root, Path) and not _is_within(Path(path), self.root):
             msg = f"the path {relative!r} of a state leads out of the artifacts' folder by a link"
             raise CorruptStateError(msg)
-        return place
+        return path
 
     def _read(self, relative: str) -> bytes:
         if self.root is None:
             self.require_folder()
-            msg = f"the state in {relative} needs the folder it lies in: --artifacts, or Repository(url, artifacts=...)"
+            msg = (
+                f"the state in {relative} needs the folder of large states: --artifacts, or"
+                " Repository(url, artifacts=...)"
+            )
             raise CorruptStateError(msg)
         try:
             return self.read(relative)
@@ -295,20 +300,24 @@ class Artifacts:
 
 def _compressed(tag: str, payload: bytes) -> tuple[str, bytes]:
     """Return the tag and the bytes to store: compressed ones if they are clearly fewer."""
-    if len(payload) < SMALLEST_COMPRESSED:
+    if len(payload) < MIN_COMPRESSED_BYTES:
         return tag, payload
     smaller = zlib.compress(payload)
-    return (tag + _ZLIB, smaller) if len(smaller) < _WORTHWHILE * len(payload) else (tag, payload)
+    return (
+        (tag + _ZLIB_SUFFIX, smaller)
+        if len(smaller) < _MAX_COMPRESSED_SHARE * len(payload)
+        else (tag, payload)
+    )
 
 
 def _decompressed(payload: bytes) -> bytes | None:
-    """Return the original bytes; None if they are damaged, or more than are ever compressed."""
+    """Return the original bytes; None if they are damaged, or exceed the limit for the database."""
     stream = zlib.decompressobj()
     try:
-        found = stream.decompress(payload, LARGEST_IN_DATABASE + 1)
+        content = stream.decompress(payload, MAX_DATABASE_BYTES + 1)
     except zlib.error:
         return None
-    return found if stream.eof else None
+    return content if stream.eof else None
 
 
 TOTAL = "total"
@@ -334,7 +343,7 @@ def encode_inputs(versions: Mapping[int, int]) -> str:
 
 
 def decode_inputs(text: str) -> dict[int, int]:
-    """Decode the text that `encode_inputs` wrote.
+    """Decode the string that `encode_inputs` returned.
 
     Examples
     --------
@@ -360,11 +369,11 @@ class Generations:
 
     def find(self, analyzer: AnyAnalyzer | None, schemas: Iterable[int]) -> dict[int, str]:
         """Return the generation for each id of a table schema; see `Analyzer.generation`."""
-        wanted = set(schemas)
+        schema_ids = set(schemas)
         if analyzer is None or not analyzer.state_type.depends_on_types:
-            return dict.fromkeys(wanted, "")
-        self._load(wanted)
-        return {number: self._generation(analyzer, number) for number in wanted}
+            return dict.fromkeys(schema_ids, "")
+        self._load(schema_ids)
+        return {number: self._generation(analyzer, number) for number in schema_ids}
 
     def _generation(self, analyzer: AnyAnalyzer, number: int) -> str:
         key = (analyzer, number)
@@ -373,18 +382,18 @@ class Generations:
             self._known[key] = "" if schema is None else analyzer.generation(schema)
         return self._known[key]
 
-    def _load(self, wanted: set[int]) -> None:
+    def _load(self, schema_ids: set[int]) -> None:
         table_schema = s.table_schema.c
-        for some in chunks(sorted(wanted - self._schemas.keys())):
+        for chunk in chunks(sorted(schema_ids - self._schemas.keys())):
             query = sa.select(table_schema.id, table_schema["columns"]).where(
-                table_schema.id.in_(some)
+                table_schema.id.in_(chunk)
             )
             for number, text in self._connection.execute(query):
                 self._schemas[number] = parsed_schema(text)
 
 
 def parsed_schema(text: str) -> Schema | None:
-    """Return the schema that `Schema.canonical` wrote; None for another text.
+    """Parse the output of `Schema.canonical`; return None for other strings.
 
     Examples
     --------
@@ -463,14 +472,14 @@ def partitions_text(count: int) -> str:
 
 
 def mixed_types_text(generations: Sequence[str], partitions: Sequence[str] = ()) -> str:
-    """Return why states are not merged: the generations of the partitions, the most frequent first.
+    """Return the reason why states are not merged: the generations of the partitions, most frequent first.
 
     Parameters
     ----------
     generations : sequence of str
         The generation of each partition's state.
     partitions : sequence of str
-        Names of the partitions, to name the first one of each rarer generation.
+        Names of the partitions; the first of each rarer generation is reported.
 
     Examples
     --------
@@ -480,9 +489,9 @@ def mixed_types_text(generations: Sequence[str], partitions: Sequence[str] = ())
     """
     counts = Counter(generations).most_common()
     parts = []
-    for place, (generation, count) in enumerate(counts):
-        text = f"{generation} in {partitions_text(count) if place == 0 else count}"
-        if place and partitions:
+    for rank, (generation, count) in enumerate(counts):
+        text = f"{generation} in {partitions_text(count) if rank == 0 else count}"
+        if rank and partitions:
             first = partitions[generations.index(generation)]
             text += f" ({first})" if count == 1 else f" (first {first})"
         parts.append(text)
@@ -497,15 +506,15 @@ def fold_generation(
 ) -> str | None:
     """Return the generation of a state that was added up from partition versions.
 
-    None if no version of its partitions is in the ledger any more.
+    None if the ledger no longer has any of the versions.
     """
     partition_version = s.partition_version.c
-    for some in chunks(sorted(inputs)):
+    for chunk in chunks(sorted(inputs)):
         query = sa.select(
             partition_version.partition_id,
             partition_version.version,
             partition_version.table_schema_id,
-        ).where(partition_version.partition_id.in_(some))
+        ).where(partition_version.partition_id.in_(chunk))
         for partition, version, schema in connection.execute(query):
             if inputs[partition] == version:
                 return generations.find(analyzer, [schema])[schema]

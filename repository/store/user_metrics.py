@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.privacy import SEGMENTS
 from tidegauge.analyzers.core.registry import key_of
 from tidegauge.analyzers.runs.ledger import MeasuredPartition, RunSpec
 from tidegauge.repository.store import schema as s
-from tidegauge.repository.store.batch import METRIC, add_partitions, stored_value
+from tidegauge.repository.store.batch import METRIC_ROW_COLUMNS, add_partitions, stored_value
 from tidegauge.repository.store.bulk import Row, chunks, insert_rows
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.repository.store.database import Database, next_commit
@@ -29,8 +29,8 @@ from tidegauge.repository.store.newest import find_newest, keep_newest
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-_LISTED = 450
-"""Most series that a query filters by id; with more, all are read."""
+_MAX_LISTED_SERIES = 450
+"""With more series, all are read: a statement binds at most 500 parameters."""
 
 
 Values = float | Mapping[str, float] | Mapping[Partition, float]
@@ -45,7 +45,7 @@ def values_by_partition_name(
     Raises
     ------
     HistoryError
-        If a value is no number, or a partition is not given by its name.
+        If a value is not a number, or a partition is not given by name.
     """
     if not isinstance(value, Mapping):
         if not hasattr(value, "items"):  # which a pandas Series has
@@ -55,9 +55,9 @@ def values_by_partition_name(
         if not isinstance(key, str | Partition):
             msg = f"partitions are given by name, such as 'ds=2026-01-05', not as {key!r}"
             raise HistoryError(msg)
-    known = {p.name: p for p in value if isinstance(p, Partition)}
+    partitions = {p.name: p for p in value if isinstance(p, Partition)}
     names = {p: p.name if isinstance(p, Partition) else p for p in value}
-    return {names[p]: _number(v, names[p]) for p, v in value.items()}, known
+    return {names[p]: _number(v, names[p]) for p, v in value.items()}, partitions
 
 
 def _number(value: Any, partition: str | None) -> float:
@@ -76,25 +76,25 @@ class Record:
     Attributes
     ----------
     dataset : str
-    what : Recorded
+    metric : Recorded
     segment : str
     numbers : mapping of str to float
         Values by partition name.
     times : mapping of str to datetime
-        Times of partitions whose names do not give them, including partitions without a value.
+        Times of partitions that cannot be derived from their names, including partitions without a value.
     weight : float, mapping of str to float, or None
-        Of all values, or by partition name; None, or a name left out, where it is not known.
-    known : mapping of str to Partition
+        The weight of all values, or weights by partition name; None or a missing name if unknown.
+    partition_keys : mapping of str to Partition
         Partitions that were given as `Partition` objects, by name.
     """
 
     dataset: str
-    what: Recorded
+    metric: Recorded
     segment: str
     numbers: Mapping[str, float]
     times: Mapping[str, datetime | None]
     weight: float | Mapping[str, float] | None = None
-    known: Mapping[str, Partition] = field(default_factory=dict)
+    partition_keys: Mapping[str, Partition] = field(default_factory=dict)
 
     def weight_of(self, partition: str) -> float | None:
         """Return the weight of a partition's value."""
@@ -108,20 +108,22 @@ class Record:
         HistoryError
             If a name is not written as ``key=value/...``, or the partitions' keys differ.
         """
-        found = [self.known.get(name) or Partition.from_name(name) for name in self.numbers]
-        keys = {partition.keys for partition in found}
-        if len(keys) > 1 or any(p.name != n for p, n in zip(found, self.numbers, strict=True)):
+        parsed = [
+            self.partition_keys.get(name) or Partition.from_name(name) for name in self.numbers
+        ]
+        keys = {partition.keys for partition in parsed}
+        if len(keys) > 1 or any(p.name != n for p, n in zip(parsed, self.numbers, strict=True)):
             msg = (
                 "partitions are written ds=2013-02-08 or ds=2013-02-08/hr=07, all with the same"
                 f" keys; not {', '.join(map(repr, self.numbers))}"
             )
             raise HistoryError(msg)
-        time_format = recognise_time(found[0].keys) if found else None
+        time_format = recognise_time(parsed[0].keys) if parsed else None
         return [
             MeasuredPartition.from_measurements(
                 partition, time_format=time_format, time=self.times.get(partition.name)
             )
-            for partition in found
+            for partition in parsed
         ]
 
 
@@ -132,8 +134,8 @@ def write_record(database: Database, record: Record) -> int:
 
 def write_records(database: Database, records: Sequence[Record]) -> int:
     """Store values of several series of a dataset in one commit; return the number of new ones."""
-    for what in {id(record.what): record.what for record in records}.values():
-        what.check_parameters()
+    for metric in {id(record.metric): record.metric for record in records}.values():
+        metric.check_parameters()
     times = {name: time for record in records for name, time in record.times.items()}
     names = dict.fromkeys(name for record in records for name in (*record.numbers, *record.times))
     if not names:
@@ -150,30 +152,30 @@ def write_records(database: Database, records: Sequence[Record]) -> int:
         dataset = dataset_for(connection, spec)
         add_partitions(connection, dataset, measured, now)
         ids = _partition_ids(connection, dataset, list(names))
-        given = {ids[name]: time for name, time in times.items() if time}
-        moved, told = _timed(connection, given)
+        time_by_partition = {ids[name]: time for name, time in times.items() if time}
+        moved, messages = _set_times(connection, time_by_partition)
         series = _series(connection, dataset, records)
         stored = _stored(connection, set(series), sorted(ids.values()))
         rows, ended = _new_versions(records, series, ids, stored, commit)
-        for of, partitions in ended.items():
-            for some in chunks(sorted(partitions)):
-                these = (
-                    s.metric.c.partition_id.in_(some)
-                    & (s.metric.c.series_id == of)
+        for number, partitions in ended.items():
+            for chunk in chunks(sorted(partitions)):
+                ended_rows = (
+                    s.metric.c.partition_id.in_(chunk)
+                    & (s.metric.c.series_id == number)
                     & s.holds(s.metric)
                 )
                 connection.execute(
-                    sa.update(s.metric).where(these).values(superseded_commit_id=commit)
+                    sa.update(s.metric).where(ended_rows).values(superseded_commit_id=commit)
                 )
-        insert_rows(connection, s.metric, METRIC, sorted(rows))
+        insert_rows(connection, s.metric, METRIC_ROW_COLUMNS, sorted(rows))
         keep_newest(connection, dataset, rows)
         if moved:
-            _look_again(connection, dataset, moved)
-        return len(rows), told
+            _reset_newest(connection, dataset, moved)
+        return len(rows), messages
 
-    count, told = database.write(work)
-    for text in told:
-        warnings.warn(text, RepositoryWarning, stacklevel=4)
+    count, messages = database.write(work)
+    for message in messages:
+        warnings.warn(message, RepositoryWarning, stacklevel=4)
     return count
 
 
@@ -184,57 +186,65 @@ def _new_versions(
     stored: Mapping[tuple[int, int], Any],
     commit: int,
 ) -> tuple[list[Row], dict[int, list[int]]]:
-    """Return the rows of values that are not stored yet, and the partitions, by series, of those they end."""
+    """Return the rows of values that are not stored yet, and the partitions whose values they supersede, by series."""
     rows: list[Row] = []
     ended: dict[int, list[int]] = {}
-    for record, of in zip(records, series, strict=True):
+    for record, series_number in zip(records, series, strict=True):
         for name, number in record.numbers.items():
             value, status = stored_value(float(number))
-            version, *known = stored.get((ids[name], of), (0, None, None, None))
+            version, *previous = stored.get((ids[name], series_number), (0, None, None, None))
             weight = record.weight_of(name)
-            if known == [value, status, weight]:
+            if previous == [value, status, weight]:
                 continue
             if version:
-                ended.setdefault(of, []).append(ids[name])
-            rows.append((ids[name], of, version + 1, value, status, weight, None, commit))
+                ended.setdefault(series_number, []).append(ids[name])
+            rows.append(
+                (ids[name], series_number, version + 1, value, status, weight, None, commit)
+            )
     return rows, ended
 
 
-def _timed(connection: Connection, times: Mapping[int, datetime]) -> tuple[list[int], list[str]]:
-    """Set the times of partitions that have none; return these, and what is to be told of the others."""
-    partition, moved, told = s.partition.c, list[int](), list[str]()
-    for some in chunks(sorted(times)):
+def _set_times(
+    connection: Connection, times: Mapping[int, datetime]
+) -> tuple[list[int], list[str]]:
+    """Set the times of partitions without one; return their ids, and warnings for partitions with another time."""
+    partition, moved, messages = s.partition.c, list[int](), list[str]()
+    for chunk in chunks(sorted(times)):
         query = sa.select(partition.id, partition.name, partition.time).where(
-            partition.id.in_(some)
+            partition.id.in_(chunk)
         )
-        for of, name, known in connection.execute(query).all():
-            if known is None:
-                change = sa.update(s.partition).where(partition.id == of).values(time=times[of])
-                connection.execute(change)
-                moved.append(of)
-            elif known != times[of]:
-                told.append(
-                    f"partition {name!r} has the time {known:%Y-%m-%d %H:%M:%S}, and keeps it"
+        for number, name, stored_time in connection.execute(query).all():
+            if stored_time is None:
+                change = (
+                    sa.update(s.partition).where(partition.id == number).values(time=times[number])
                 )
-    return moved, told
+                connection.execute(change)
+                moved.append(number)
+            elif stored_time != times[number]:
+                messages.append(
+                    f"partition {name!r} keeps its stored time {stored_time:%Y-%m-%d %H:%M:%S}"
+                )
+    return moved, messages
 
 
-def _look_again(connection: Connection, dataset: int, partitions: Sequence[int]) -> None:
-    """Find the newest metrics of partitions that have another place now, and let detection begin anew."""
+def _reset_newest(connection: Connection, dataset: int, partitions: Sequence[int]) -> None:
+    """Find the newest metrics again after partitions got times, and restart detection."""
     metric = s.metric.c
-    for some in chunks(sorted(partitions)):
-        held = sa.select(metric.series_id).where(metric.partition_id.in_(some), s.holds(s.metric))
-        find_newest(connection, list(connection.execute(held.distinct()).scalars()))
-    again = sa.update(s.scored).where(s.scored.c.dataset_id == dataset)
-    connection.execute(again.values(monitors=""))
+    for chunk in chunks(sorted(partitions)):
+        affected = sa.select(metric.series_id).where(
+            metric.partition_id.in_(chunk), s.holds(s.metric)
+        )
+        find_newest(connection, list(connection.execute(affected.distinct()).scalars()))
+    change = sa.update(s.scored).where(s.scored.c.dataset_id == dataset)
+    connection.execute(change.values(monitors=""))
 
 
 def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> dict[str, int]:
     partition, ids = s.partition.c, {}
     keys = {key_of(name): name for name in names}
-    for some in chunks(sorted(keys)):
+    for chunk in chunks(sorted(keys)):
         query = sa.select(partition.key, partition.id).where(
-            partition.dataset_id == dataset, partition.key.in_(some)
+            partition.dataset_id == dataset, partition.key.in_(chunk)
         )
         ids.update({keys[row[0]]: row[1] for row in connection.execute(query)})
     return ids
@@ -243,28 +253,28 @@ def _partition_ids(connection: Connection, dataset: int, names: list[str]) -> di
 def _series(connection: Connection, dataset: int, records: Sequence[Record]) -> list[int]:
     """Return the id of each record's series."""
     dimensions = Dimensions(connection, dataset)
-    keys = [(record.segment, key_of(record.what.canonical())) for record in records]
-    measures = {key: record.what for key, record in zip(keys, records, strict=True)}
+    keys = [(record.segment, key_of(record.metric.canonical())) for record in records]
+    measures = {key: record.metric for key, record in zip(keys, records, strict=True)}
     analyzers = dimensions.analyzers(measures, dict.fromkeys(measures))
-    wanted: dict[SeriesKey, tuple[Recorded, Metric[float]]] = {}
-    found = []
+    series_measures: dict[SeriesKey, tuple[Recorded, Metric[float]]] = {}
+    series_keys = []
     for key, record in zip(keys, records, strict=True):
-        what = record.what
-        of = (analyzers[key], what.metric, what.instance)
-        wanted[of] = (
-            what,
-            Metric(Entity(what.entity), what.instance, what.metric, Success(0.0)),
+        recorded = record.metric
+        series_key = (analyzers[key], recorded.metric, recorded.instance)
+        series_measures[series_key] = (
+            recorded,
+            Metric(Entity(recorded.entity), recorded.instance, recorded.metric, Success(0.0)),
         )
-        found.append(of)
-    ids = dimensions.series(wanted)
-    return [ids[of] for of in found]
+        series_keys.append(series_key)
+    ids = dimensions.series(series_measures)
+    return [ids[series_key] for series_key in series_keys]
 
 
 def _stored(
     connection: Connection, series: set[int], partitions: list[int]
 ) -> dict[tuple[int, int], tuple[int, float | None, str, float | None]]:
     """Return the current version, value, status and weight by partition and series."""
-    metric, found = s.metric.c, {}
+    metric, values = s.metric.c, {}
     columns = (
         metric.partition_id,
         metric.series_id,
@@ -274,10 +284,10 @@ def _stored(
         metric.weight,
     )
     query = sa.select(*columns).where(s.holds(s.metric))
-    if len(series) <= _LISTED:
+    if len(series) <= _MAX_LISTED_SERIES:
         query = query.where(metric.series_id.in_(sorted(series)))
-    for some in chunks(partitions):
-        for row in connection.execute(query.where(metric.partition_id.in_(some))):
+    for chunk in chunks(partitions):
+        for row in connection.execute(query.where(metric.partition_id.in_(chunk))):
             if row[1] in series:
-                found[row[0], row[1]] = tuple(row[2:])
-    return found
+                values[row[0], row[1]] = tuple(row[2:])
+    return values

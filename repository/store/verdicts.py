@@ -1,6 +1,6 @@
 """Verdicts of rules on data: writing, lookup, listing, and the condition for superseded ones.
 
-Verdicts are append-only. A verdict's key is the hash of all that it depends on; the newest of a key
+Verdicts are append-only. A verdict's key is the hash of its inputs; the newest verdict of a key
 counts.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 SETTLING_LABELS = ("expected", "bad", "ignore")
-"""Labels of a time range by which failures in it are known."""
+"""Labels of a time range that mark failures in it as known."""
 VERDICT_COLUMNS = columns(
     "id:integer dataset name partition time:time fingerprint specification passed:flag"
     " checked_at:time run_id:integer result"
@@ -58,19 +58,19 @@ class Verdict:
             raise HistoryError(msg)
         _check_text("result", self.result)
         try:
-            json.loads(self.result, parse_constant=_no_number)
+            json.loads(self.result, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             msg = f"the result of a verdict is JSON text: {error}"
             raise HistoryError(msg) from error
 
 
 def checked(case: Case) -> Case:
-    """Return a case as every database takes it.
+    """Return a case with strings that every database can store.
 
     Raises
     ------
     HistoryError
-        If a field is not text, or is empty and must not be.
+        If a field is not a string, or a required field is empty.
     """
     for field in fields(case):
         text = getattr(case, field.name)
@@ -90,17 +90,17 @@ def hash_of(case: Case) -> str:
 def rename_content(
     connection: Connection, dataset: int, fingerprints: Mapping[tuple[str, str], str]
 ) -> None:
-    """Let verdicts on a partition's content be found by another fingerprint of the same content.
+    """Replace the fingerprints in verdicts after files changed but not their content.
 
     Parameters
     ----------
     connection : Connection
     dataset : int
     fingerprints : mapping of (str, str) to str
-        The new fingerprint, by the partition's key and the fingerprint before.
+        The new fingerprint, by the partition's key and the previous fingerprint.
     """
-    for some in chunks(sorted({key for key, _ in fingerprints})):
-        where = (s.verdict.c.dataset_id == dataset) & s.verdict.c.partition_key.in_(some)
+    for chunk in chunks(sorted({key for key, _ in fingerprints})):
+        where = (s.verdict.c.dataset_id == dataset) & s.verdict.c.partition_key.in_(chunk)
         columns = (
             s.verdict.c.id,
             s.verdict.c.name,
@@ -111,26 +111,26 @@ def rename_content(
         for row in connection.execute(
             sa.select(*columns, s.verdict.c.specification).where(where)
         ).all():
-            after = fingerprints.get((row.partition_key, row.fingerprint))
-            if after is not None:
-                key = hash_of(Case(row.name, row.specification, after, row.partition))
+            fingerprint = fingerprints.get((row.partition_key, row.fingerprint))
+            if fingerprint is not None:
+                key = hash_of(Case(row.name, row.specification, fingerprint, row.partition))
                 change = sa.update(s.verdict).where(s.verdict.c.id == row.id)
-                connection.execute(change.values(fingerprint=after, key=key))
+                connection.execute(change.values(fingerprint=fingerprint, key=key))
 
 
-def _check_text(what: str, text: object) -> None:
+def _check_text(field_name: str, text: object) -> None:
     if not isinstance(text, str):
-        msg = f"the {what} of a verdict is text, not {type(text).__name__}"
+        msg = f"the {field_name} of a verdict is text, not {type(text).__name__}"
         raise HistoryError(msg)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        msg = f"the {what} of a verdict is not Unicode text that can be stored: {text!r}"
+        msg = f"the {field_name} of a verdict is not Unicode text that can be stored: {text!r}"
         raise HistoryError(msg) from error
 
 
-def _no_number(constant: str) -> NoReturn:
-    msg = f"{constant} is no JSON; write null"
+def _refuse_constant(constant: str) -> NoReturn:
+    msg = f"{constant} is not JSON; write null"
     raise ValueError(msg)
 
 
@@ -139,7 +139,8 @@ def add_verdict(
 ) -> int:
     """Store a verdict and return its id, or the id of an identical current one.
 
-    Newer is a verdict of the same check on the same partition, with whatever rules and content.
+    An identical verdict is not current if the check has a later verdict on the partition, with any
+    rules and content.
 
     Raises
     ------
@@ -149,35 +150,35 @@ def add_verdict(
     case = checked(case)
     verdict.check()
     of_run = None if run is None else index(run)
-    told = {"passed": int(verdict.passed), "result": verdict.result}
+    outcome = {"passed": int(verdict.passed), "result": verdict.result}
 
     def work(connection: Connection) -> int:
-        lock_clock(connection)  # of two identical verdicts, the second writer finds the first
-        of = dataset_named(connection, dataset)
+        lock_clock(connection)  # the second writer of two identical verdicts finds the first
+        dataset_number = dataset_named(connection, dataset)
         if of_run is not None:
-            _check_run(connection, dataset, of, of_run)
-        known = connection.execute(_newest(of, case)).one_or_none()
+            _check_run(connection, dataset, dataset_number, of_run)
+        previous = connection.execute(_newest(dataset_number, case)).one_or_none()
         if (
-            known is not None
-            and told == {"passed": known.passed, "result": known.result}
-            and not _is_outdated(connection, of, case, known.commit_id)
+            previous is not None
+            and outcome == {"passed": previous.passed, "result": previous.result}
+            and not _is_outdated(connection, dataset_number, case, previous.commit_id)
         ):
-            return int(known.id)
+            return int(previous.id)
         commit, now = next_commit(connection, None)
-        about = {field.name: getattr(case, field.name) for field in fields(case)}
+        case_values = {field.name: getattr(case, field.name) for field in fields(case)}
         keys = {"key": hash_of(case), "partition_key": key_of(case.partition)}
-        values = {"dataset_id": of, **about, **keys, **told, "run_id": of_run}
+        values = {"dataset_id": dataset_number, **case_values, **keys, **outcome, "run_id": of_run}
         insert = sa.insert(s.verdict).values(**values, checked_at=now, commit_id=commit)
         return int(connection.execute(insert.returning(s.verdict.c.id)).scalar_one())
 
     return database.write(work)
 
 
-def _is_outdated(connection: Connection, of: int, case: Case, commit: int) -> bool:
+def _is_outdated(connection: Connection, dataset: int, case: Case, commit: int) -> bool:
     """Return whether the check has a later verdict on the partition."""
     verdict = s.verdict.c
     newer = sa.select(verdict.id).where(
-        verdict.dataset_id == of,
+        verdict.dataset_id == dataset,
         verdict.partition_key == key_of(case.partition),
         verdict.name == case.name,
         verdict.commit_id > commit,
@@ -185,13 +186,13 @@ def _is_outdated(connection: Connection, of: int, case: Case, commit: int) -> bo
     return connection.execute(newer.limit(1)).first() is not None
 
 
-def _check_run(connection: Connection, dataset: str, of: int, run: int) -> None:
-    found = connection.execute(
+def _check_run(connection: Connection, dataset: str, dataset_number: int, run: int) -> None:
+    owner = connection.execute(
         sa.select(s.run.c.dataset_id).where(s.run.c.id == run)
     ).scalar_one_or_none()
-    if found != of:
-        what = "there is no such run" if found is None else f"that run is not of {dataset!r}"
-        msg = f"run={run}: {what}; repo.runs({dataset!r}) lists their ids"
+    if owner != dataset_number:
+        problem = "there is no such run" if owner is None else f"that run is not of {dataset!r}"
+        msg = f"run={run}: {problem}; repo.runs({dataset!r}) lists their ids"
         raise HistoryError(msg)
 
 
@@ -202,11 +203,11 @@ def find_verdict(
     case = checked(case)
     commit = commit_as_of(connection, as_of)
     try:
-        of = dataset_id(connection, dataset)
+        dataset_number = dataset_id(connection, dataset)
     except UnknownDatasetError:
         return None
-    found = connection.execute(_newest(of, case, commit)).one_or_none()
-    return None if found is None else found.result
+    row = connection.execute(_newest(dataset_number, case, commit)).one_or_none()
+    return None if row is None else row.result
 
 
 def _newest(dataset: int, case: Case, commit: int | None = None) -> sa.Select[Any]:
@@ -229,9 +230,9 @@ def verdict_rows(
 ) -> list[Mapping[str, Any]]:
     """Return the newest verdict of each case, newest first."""
     verdict = s.verdict.c
-    named = {"dataset": s.dataset.c.name, "time": s.partition.c.time}
+    expressions = {"dataset": s.dataset.c.name, "time": s.partition.c.time}
     query = (
-        sa.select(*select_list(VERDICT_COLUMNS, named, s.verdict))
+        sa.select(*select_list(VERDICT_COLUMNS, expressions, s.verdict))
         .select_from(s.verdict)
         .join(s.dataset, s.dataset.c.id == verdict.dataset_id)
         .outerjoin(
@@ -247,9 +248,9 @@ def verdict_rows(
         query = query.where(verdict.commit_id <= commit)
     # Superseded verdicts never count, whatever the filters.
     query = query.where(~superseded(commit))
-    for column, wanted in ((verdict.name, name), (verdict.partition, partition)):
-        if wanted is not None:
-            query = query.where(column == visible(wanted))
+    for column, value in ((verdict.name, name), (verdict.partition, partition)):
+        if value is not None:
+            query = query.where(column == visible(value))
     if passed is not None:
         query = query.where(verdict.passed == int(passed))
     rows = (row._asdict() for row in connection.execute(query))
@@ -257,7 +258,7 @@ def verdict_rows(
 
 
 def check_judged_partition(connection: Connection, dataset: str, partition: str) -> None:
-    """Refuse a partition that was neither judged nor measured, so that a typing error is not an empty answer.
+    """Raise an error for a partition that was neither judged nor measured, instead of returning an empty result for a typo.
 
     Raises
     ------
@@ -265,18 +266,18 @@ def check_judged_partition(connection: Connection, dataset: str, partition: str)
     HistoryError
         The message suggests the nearest name.
     """
-    verdict, of = s.verdict.c, dataset_id(connection, dataset)
-    judged = sa.select(verdict.partition).where(verdict.dataset_id == of)
-    measured = sa.select(s.partition.c.name).where(s.partition.c.dataset_id == of)
-    there = set(connection.execute(sa.union(judged, measured)).scalars())
-    if visible(partition) not in there:
-        hint = did_you_mean(partition, filter(None, there))
+    verdict, dataset_number = s.verdict.c, dataset_id(connection, dataset)
+    judged = sa.select(verdict.partition).where(verdict.dataset_id == dataset_number)
+    measured = sa.select(s.partition.c.name).where(s.partition.c.dataset_id == dataset_number)
+    names = set(connection.execute(sa.union(judged, measured)).scalars())
+    if visible(partition) not in names:
+        hint = did_you_mean(partition, filter(None, names))
         msg = f"{dataset!r} has no partition {partition!r}{hint}"
         raise HistoryError(msg)
 
 
 def check_judged_name(connection: Connection, dataset: str, name: str) -> None:
-    """Refuse a name under which nothing was judged, where other names are known.
+    """Raise an error for a check's name without verdicts, if other checks have verdicts.
 
     Raises
     ------
@@ -285,28 +286,28 @@ def check_judged_name(connection: Connection, dataset: str, name: str) -> None:
         The message suggests the nearest name.
     """
     verdict = s.verdict.c
-    known = (
+    judged = (
         sa.select(verdict.name)
         .where(verdict.dataset_id == dataset_id(connection, dataset))
         .distinct()
     )
-    there = set(connection.execute(known).scalars())
-    if there and visible(name) not in there:
-        msg = f"nothing of {dataset!r} was judged as {name!r}{did_you_mean(name, there)}"
+    names = set(connection.execute(judged).scalars())
+    if names and visible(name) not in names:
+        msg = f"nothing of {dataset!r} was judged as {name!r}{did_you_mean(name, names)}"
         raise HistoryError(msg)
 
 
 def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
     """Select the newest verdict of each check on the current content of each partition.
 
-    Verdicts on what the repository has not measured, such as a DataFrame's, have no content to compare
-    with: the newest stands. Partitions that are gone have none that stands.
+    Verdicts on data that the repository has not measured, such as a DataFrame, have no content to
+    compare with; their newest verdict is selected. Partitions that are gone are excluded.
 
     Parameters
     ----------
     datasets : collection of int, optional
-        Ids; all datasets if not given. They are chosen before verdicts are ranked: a database ranks all
-        that there are, whatever is asked of the ranked ones.
+        Ids; all datasets if not given. Filtering before the ranking is faster, because databases
+        rank all rows of the subquery.
     """
     verdict, partition, partition_version, gone = (
         s.verdict.c,
@@ -318,13 +319,13 @@ def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
         partition_version.fingerprint,
         sa.literal("version/1:") + sa.cast(partition_version.version, sa.Text),
     )
-    place = sa.func.row_number().over(
+    rank = sa.func.row_number().over(
         partition_by=(verdict.dataset_id, verdict.name, verdict.partition_key),
         order_by=verdict.commit_id.desc(),
     )
     current = gone.partition_id.is_(None) & (content == verdict.fingerprint)
     ranked = (
-        sa.select(verdict.id, partition.time, place.label("place"))
+        sa.select(verdict.id, partition.time, rank.label("place"))
         .select_from(s.verdict)
         .outerjoin(
             s.partition,
@@ -340,101 +341,104 @@ def standing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
     if datasets is not None:
         ranked = ranked.where(verdict.dataset_id.in_(datasets))
     best = ranked.subquery()
-    # Results are long, and are not ranked.
+    # Results are long, so they are joined after the ranking.
     query = sa.select(*s.verdict.c, best.c.time).join_from(s.verdict, best, best.c.id == verdict.id)
     return query.where(best.c.place == 1).subquery()
 
 
 def failing_verdicts(datasets: Collection[int] | None = None) -> sa.Subquery:
-    """Select the standing verdicts by which current data fails, each with ``is_known`` and ``is_labelled``.
+    """Select the current failed verdicts, each with ``is_known`` and ``is_labelled``.
 
-    Known is a failure that need not be told again: it was told before the dataset's last runs, and a newer
-    partition came since; or somebody labelled the partition since.
+    A known failure need not be reported again: it was reported before the dataset's last runs, and
+    a newer partition has arrived since; or somebody has labelled the partition since.
     """
     standing = standing_verdicts(datasets)
-    v = standing.c
-    labelled = _is_labelled(v)
-    known = _was_told(v) | labelled
-    query = sa.select(standing, known.label("is_known"), labelled.label("is_labelled"))
-    return query.where(v.passed == 0).subquery()
+    verdict = standing.c
+    is_labelled = _is_labelled(verdict)
+    is_known = _was_reported(verdict) | is_labelled
+    query = sa.select(standing, is_known.label("is_known"), is_labelled.label("is_labelled"))
+    return query.where(verdict.passed == 0).subquery()
 
 
-def _was_told(v: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that a failure was stored before the last runs, and a newer partition came since."""
-    run, before, passed = (
+def _was_reported(verdict: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that a failure was stored before the last runs, and a newer partition has arrived since."""
+    run, failed, passed = (
         s.run.alias("began"),
         s.verdict.alias("before"),
         s.verdict.alias("passing"),
     )
     newer, gone = s.partition.alias("newer"), s.absence.alias("gone")
-    began = sa.select(run.c.started_at).where(run.c.id == first_of_last_runs(v.dataset_id))
+    began = sa.select(run.c.started_at).where(run.c.id == first_of_last_runs(verdict.dataset_id))
     passed_since = sa.exists().where(
-        passed.c.dataset_id == before.c.dataset_id,
-        passed.c.partition_key == before.c.partition_key,
-        passed.c.name == before.c.name,
+        passed.c.dataset_id == failed.c.dataset_id,
+        passed.c.partition_key == failed.c.partition_key,
+        passed.c.name == failed.c.name,
         passed.c.passed == 1,
-        passed.c.commit_id > before.c.commit_id,
+        passed.c.commit_id > failed.c.commit_id,
     )
     missing = sa.exists().where(gone.c.partition_id == newer.c.id, s.holds(gone))
     came_since = sa.exists().where(
-        newer.c.dataset_id == v.dataset_id,
-        v.time.is_(None) | (newer.c.time > v.time),
-        newer.c.first_seen_at > before.c.checked_at,
+        newer.c.dataset_id == verdict.dataset_id,
+        verdict.time.is_(None) | (newer.c.time > verdict.time),
+        newer.c.first_seen_at > failed.c.checked_at,
         ~missing.correlate_except(gone),
     )
-    told = sa.exists().where(
-        before.c.dataset_id == v.dataset_id,
-        before.c.key == v.key,
-        before.c.passed == 0,
-        before.c.checked_at < began.correlate_except(run).scalar_subquery(),
+    reported = sa.exists().where(
+        failed.c.dataset_id == verdict.dataset_id,
+        failed.c.key == verdict.key,
+        failed.c.passed == 0,
+        failed.c.checked_at < began.correlate_except(run).scalar_subquery(),
         ~passed_since.correlate_except(passed),
         came_since.correlate_except(newer),
     )
-    return sa.and_(v.partition != "", told.correlate_except(before))
+    return sa.and_(verdict.partition != "", reported.correlate_except(failed))
 
 
-def _is_labelled(v: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that the newest label of the partition's time says that it is known."""
-    b = s.label.alias("range_label")
-    covering = sa.select(b.c.label).where(
-        b.c.dataset_id == v.dataset_id,
-        *(b.c[name].is_(None) for name in ("anomaly_id", "incident_id", "name", "instance")),
-        b.c.segment.is_(None),
-        b.c.created_at > v.checked_at,
-        b.c.label.in_([*SETTLING_LABELS, "reopened"]),
-        v.time.is_not(None),
-        b.c.since.is_(None) | (b.c.since <= v.time),
-        b.c.until.is_(None) | (b.c.until >= v.time),
+def _is_labelled(verdict: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that the newest label of the partition's time marks the failure as known."""
+    range_label = s.label.alias("range_label")
+    covering = sa.select(range_label.c.label).where(
+        range_label.c.dataset_id == verdict.dataset_id,
+        *(
+            range_label.c[name].is_(None)
+            for name in ("anomaly_id", "incident_id", "name", "instance")
+        ),
+        range_label.c.segment.is_(None),
+        range_label.c.created_at > verdict.checked_at,
+        range_label.c.label.in_([*SETTLING_LABELS, "reopened"]),
+        verdict.time.is_not(None),
+        range_label.c.since.is_(None) | (range_label.c.since <= verdict.time),
+        range_label.c.until.is_(None) | (range_label.c.until >= verdict.time),
     )
-    newest = covering.order_by(b.c.id.desc()).limit(1)
-    label = newest.correlate_except(b).scalar_subquery()
+    newest = covering.order_by(range_label.c.id.desc()).limit(1)
+    label = newest.correlate_except(range_label).scalar_subquery()
     return sa.func.coalesce(label, "").in_(SETTLING_LABELS)
 
 
 def failing_counts(since: datetime | None = None) -> sa.Subquery:
-    """Count by dataset the verdicts by which current data fails: those that count, and the known ones.
+    """Count failed verdicts on current data by dataset: new failures and known failures.
 
     Parameters
     ----------
     since : datetime, optional
-        Only those on partitions of this time or later.
+        Only verdicts on partitions of this time or later.
     """
-    v = failing_verdicts().c
+    verdict = failing_verdicts().c
     query = sa.select(
-        v.dataset_id.label("of"),
-        sa.func.sum(sa.case((v.is_known, 0), else_=1)).label("failing"),
-        sa.func.sum(sa.case((v.is_known, 1), else_=0)).label("failing_known"),
-    ).group_by(v.dataset_id)
-    return (query if since is None else query.where(v.time >= since)).subquery()
+        verdict.dataset_id.label("of"),
+        sa.func.sum(sa.case((verdict.is_known, 0), else_=1)).label("failing"),
+        sa.func.sum(sa.case((verdict.is_known, 1), else_=0)).label("failing_known"),
+    ).group_by(verdict.dataset_id)
+    return (query if since is None else query.where(verdict.time >= since)).subquery()
 
 
 def passing_checks(connection: Connection) -> dict[str, int]:
-    """Count by dataset the checks that pass on all current data; none of a dataset without verdicts."""
-    v = standing_verdicts().c
+    """Count the checks that pass on all current data, by dataset; datasets without verdicts are left out."""
+    verdict = standing_verdicts().c
     passing = (
-        sa.select(v.dataset_id.label("of"))
-        .group_by(v.dataset_id, v.name)
-        .having(sa.func.min(v.passed) == 1)
+        sa.select(verdict.dataset_id.label("of"))
+        .group_by(verdict.dataset_id, verdict.name)
+        .having(sa.func.min(verdict.passed) == 1)
         .subquery()
     )
     query = (
@@ -442,17 +446,17 @@ def passing_checks(connection: Connection) -> dict[str, int]:
         .join_from(s.dataset, passing, passing.c.of == s.dataset.c.id)
         .group_by(s.dataset.c.name)
     )
-    return {name: count for name, count in connection.execute(query)}  # noqa: C416 - a row is no pair to mypy
+    return {name: count for name, count in connection.execute(query)}  # noqa: C416 - mypy does not treat a row as a pair
 
 
 def superseded(commit: int | None = None) -> sa.ColumnElement[bool]:
     """Return the condition that a newer verdict on the same case exists, now or as of a commit."""
-    verdict, n = s.verdict.c, s.verdict.alias("newer")
+    verdict, newer_verdict = s.verdict.c, s.verdict.alias("newer")
     newer = sa.exists().where(
-        n.c.dataset_id == verdict.dataset_id,
-        n.c.key == verdict.key,
-        n.c.commit_id > verdict.commit_id,
+        newer_verdict.c.dataset_id == verdict.dataset_id,
+        newer_verdict.c.key == verdict.key,
+        newer_verdict.c.commit_id > verdict.commit_id,
     )
     if commit is not None:
-        newer = newer.where(n.c.commit_id <= commit)
+        newer = newer.where(newer_verdict.c.commit_id <= commit)
     return newer.correlate(s.verdict)

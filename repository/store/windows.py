@@ -1,4 +1,4 @@
-"""Time windows over partitions: rolling, calendar and total; and the states that are merged over them.
+"""Time windows over partitions (rolling, calendar and total), and states merged over them.
 
 Windows are half-open, in UTC: a window contains the partitions with start <= time < end. Weeks
 begin on Monday. `WindowScheme` and `WindowSpan` are pure. `HistoricStates` loads the states of a
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 
 
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
-"""End of the total window, and stand-in for the time of partitions without one."""
+"""End of the total window, and the time of partitions without one."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MONDAY = datetime(1969, 12, 29, tzinfo=UTC)
-_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_ALIASES = {"mo": "month", "q": "quarter", "y": "year", "w": "week", "d": "day", "h": "hour"}
-_TOTAL = "total"
-_LONGEST = 10_000
+_DAY_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_WEEK_ORIGIN = datetime(1969, 12, 29, tzinfo=UTC)
+_ONE_DAY, _ONE_HOUR = timedelta(days=1), timedelta(hours=1)
+_MONTHS_BY_UNIT = {"month": 1, "quarter": 3, "year": 12}
+_UNIT_ALIASES = {"mo": "month", "q": "quarter", "y": "year", "w": "week", "d": "day", "h": "hour"}
+_TOTAL_NAME = "total"
+_MAX_COUNT = 10_000
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,11 @@ class WindowScheme:
         (True, False)
         """
         text = name.strip().casefold()
-        if text == _TOTAL:
+        if text == _TOTAL_NAME:
             return cls(text, 1, text, rolling=False)
-        count, unit = _read(text, name, "7d, 24h, 2w, day, week, month, quarter, year or total")
+        count, unit = _parse_count_and_unit(
+            text, name, "7d, 24h, 2w, day, week, month, quarter, year or total"
+        )
         rolls = text[0].isdigit() and unit in {"hour", "day", "week"}
         if unit == "week" and rolls:
             count, unit = 7 * count, "day"
@@ -119,7 +121,9 @@ class WindowScheme:
         >>> WindowScheme.from_interval("2w").count
         2
         """
-        count, unit = _read(text.strip().casefold(), text, "1w, 7d, 12h, 1mo, month, 1q or 1y")
+        count, unit = _parse_count_and_unit(
+            text.strip().casefold(), text, "1w, 7d, 12h, 1mo, month, 1q or 1y"
+        )
         return cls(text.strip(), count, unit, rolling=False)
 
     def spans(self, times: Sequence[datetime]) -> list[WindowSpan]:
@@ -133,7 +137,7 @@ class WindowScheme:
         """
         if not times:
             return []
-        if self.unit == _TOTAL:
+        if self.unit == _TOTAL_NAME:
             return [WindowSpan(None, END_OF_TIME, 0, len(times))]
         bounds = dict.fromkeys(map(self._last_of if self.rolling else self._around, times))
         return [
@@ -142,27 +146,27 @@ class WindowScheme:
         ]
 
     def _last_of(self, time: datetime) -> tuple[datetime, datetime]:
-        step = _HOUR if self.unit == "hour" else _DAY
-        last = _floor(time, _EPOCH, step)
-        return _moved(last, -(self.count - 1) * step), _moved(last, step)
+        step = _ONE_HOUR if self.unit == "hour" else _ONE_DAY
+        last = _floor(time, _DAY_ORIGIN, step)
+        return _shift(last, -(self.count - 1) * step), _shift(last, step)
 
     def _around(self, time: datetime) -> tuple[datetime, datetime]:
-        if self.unit in _MONTHS:
-            months = _MONTHS[self.unit] * self.count
-            place = (time.year * 12 + time.month - 1) // months * months
-            return _month(place), _month(place + months)
-        origin = _MONDAY if self.unit == "week" else _EPOCH
-        step = {"hour": _HOUR, "day": _DAY, "week": 7 * _DAY}[self.unit] * self.count
+        if self.unit in _MONTHS_BY_UNIT:
+            months = _MONTHS_BY_UNIT[self.unit] * self.count
+            first_month = (time.year * 12 + time.month - 1) // months * months
+            return _month(first_month), _month(first_month + months)
+        origin = _WEEK_ORIGIN if self.unit == "week" else _DAY_ORIGIN
+        step = {"hour": _ONE_HOUR, "day": _ONE_DAY, "week": 7 * _ONE_DAY}[self.unit] * self.count
         start = _floor(time, origin, step)
-        return start, _moved(start, step)
+        return start, _shift(start, step)
 
 
-def _read(text: str, given: str, examples: str) -> tuple[int, str]:
+def _parse_count_and_unit(text: str, name: str, examples: str) -> tuple[int, str]:
     match = re.fullmatch(r"(\d*)\s*([a-z]+?)s?", text)
-    unit = match and _ALIASES.get(match[2], match[2])
+    unit = match and _UNIT_ALIASES.get(match[2], match[2])
     count = int(match[1] or 1) if match else 0
-    if unit not in _ALIASES.values() or not 0 < count <= _LONGEST:
-        msg = f"{given!r} is no window; write {examples}"
+    if unit not in _UNIT_ALIASES.values() or not 0 < count <= _MAX_COUNT:
+        msg = f"{name!r} is not a window; write {examples}"
         raise HistoryError(msg)
     return count, str(unit)
 
@@ -171,19 +175,21 @@ def _floor(time: datetime, origin: datetime, step: timedelta) -> datetime:
     return origin + (time - origin) // step * step
 
 
-def _moved(time: datetime, by: timedelta) -> datetime:
+def _shift(time: datetime, offset: timedelta) -> datetime:
     """Shift a time, clamped to the range of datetime: tables have days like 9999-12-31."""
     try:
-        return time + by
+        return time + offset
     except OverflowError:
-        return END_OF_TIME if by > timedelta() else datetime.min.replace(tzinfo=UTC)
+        return END_OF_TIME if offset > timedelta() else datetime.min.replace(tzinfo=UTC)
 
 
-def _month(place: int) -> datetime:
-    year = place // 12
+def _month(months: int) -> datetime:
+    year = months // 12
     if year < 1:
         return datetime.min.replace(tzinfo=UTC)
-    return END_OF_TIME if year > END_OF_TIME.year else datetime(year, place % 12 + 1, 1, tzinfo=UTC)
+    return (
+        END_OF_TIME if year > END_OF_TIME.year else datetime(year, months % 12 + 1, 1, tzinfo=UTC)
+    )
 
 
 @dataclass(frozen=True)
@@ -244,15 +250,14 @@ class HistoricStates:
     def load(self, analyzer: Analyzer[Any, Any]) -> State | None:
         """Return the analyzer's states merged into one, or None if it was never measured.
 
-        The state of the whole that the last roll-up has stored is returned as it is, unless a partition
-        has changed since. Sums of floating-point numbers depend on the order of addition in their last
-        digits.
+        The total that the last roll-up stored is returned, unless a partition has changed since.
+        The last digits of floating-point sums depend on the order of addition.
 
         Raises
         ------
         HistoryError
-            If there are no partitions, or some have no state, and ``allow_missing`` is not set; or if
-            states do not fit together for another reason than types.
+            If there are no partitions, or some have no state, and ``allow_missing`` is not set; or
+            if states cannot be merged for a reason other than types.
         MixedTypesError
             If the column had different types, and ``allow_missing`` is not set. With it, only states of
             the newest type are merged, with a warning.
@@ -261,10 +266,12 @@ class HistoricStates:
         """
         if self.window == Window() and self.segment is None and self.as_of is None:
             with self.database.read() as connection:
-                whole = stored_total(connection, self.dataset, analyzer)
-            if whole is not None:
-                with suppress(StateError):  # damaged; the states of the partitions may be sound
-                    return self.artifacts.unpack(whole)
+                total = stored_total(connection, self.dataset, analyzer)
+            if total is not None:
+                with suppress(
+                    StateError
+                ):  # the total is damaged, but the partitions' states may not be
+                    return self.artifacts.unpack(total)
         stored = self.stored(analyzer)
         if stored is None:
             return None
@@ -274,7 +281,7 @@ class HistoricStates:
         return self.total(analyzer, stored)
 
     def _selection(self) -> str:
-        """Return what the partitions are selected by, in words."""
+        """Return the filters on partitions, in words."""
         chosen: dict[str, object] = {"since": self.window.since, "until": self.window.until}
         chosen |= {"in segment": self.segment, "known as of": self.as_of}
         return "".join(f" {name} {value}" for name, value in chosen.items() if value is not None)
@@ -289,8 +296,8 @@ class HistoricStates:
             )
 
     def total(self, analyzer: Analyzer[Any, Any], stored: Sequence[StoredState]) -> State:
-        """Merge some of the states, reading them one at a time; see `load` for what it raises."""
-        missing = [found.partition for found in stored if found.payload is None]
+        """Merge states, reading them one at a time; see `load` for its errors."""
+        missing = [state.partition for state in stored if state.payload is None]
         if missing and not self.allow_missing:
             msg = (
                 f"{analyzer!r} has no state for {len(missing)} of {plural(len(stored), 'partition')},"
@@ -328,13 +335,13 @@ class HistoricStates:
         return [state for state in measured if state.generation == generations[-1]]
 
     def _read(self, stored: Sequence[StoredState]) -> Iterator[State]:
-        for found in stored:
-            if found.payload is None:
+        for state in stored:
+            if state.payload is None:
                 continue
             try:
-                yield self.artifacts.unpack(found.payload)
+                yield self.artifacts.unpack(state.payload)
             except StateError as error:
-                text = f"{self.dataset!r}, {found.partition!r}: {error}"
+                text = f"{self.dataset!r}, {state.partition!r}: {error}"
                 if not self.allow_missing:
                     raise type(error)(text) from error
                 warnings.warn(f"{text}; it was left out", RepositoryWarning, stacklevel=2)
@@ -349,19 +356,19 @@ def window_rows(
     states: HistoricStates, analyzer: Analyzer[Any, Any], windows: WindowScheme
 ) -> list[dict[str, Any]]:
     """Return an analyzer's metric, flattened, for each window that contains a partition."""
-    timed = [found for found in states.stored(analyzer) or () if found.time is not None]
+    timed = [state for state in states.stored(analyzer) or () if state.time is not None]
     rows = []
-    for span in windows.spans([found.time for found in timed if found.time is not None]):
+    for span in windows.spans([state.time for state in timed if state.time is not None]):
         members = timed[span.first : span.last]
         try:
             metric = analyzer.compute_metric_from(states.total(analyzer, members))
         except MixedTypesError as mixed:
             metric = analyzer.to_failure_metric(mixed)
-        about = {"start": span.start, "end": span.end, "partitions": len(members)}
+        span_values = {"start": span.start, "end": span.end, "partitions": len(members)}
         for flat in flatten(metric):
             value, status, weight, error = outcome(flat)
-            told = {"entity": flat.entity.value, "name": flat.name, "instance": flat.instance}
+            identity = {"entity": flat.entity.value, "name": flat.name, "instance": flat.instance}
             number = number_of(value, status)
-            rest = {"value": number, "weight": weight, "status": status, "error": error}
-            rows.append({**about, **told, **rest})
+            result = {"value": number, "weight": weight, "status": status, "error": error}
+            rows.append({**span_values, **identity, **result})
     return rows

@@ -1,4 +1,4 @@
-"""Contract tests of a repository, for those who write or change an implementation.
+"""Contract tests for implementations of a repository.
 
 Subclass `RepositoryContract` in a test and give it a fixture ``repository``::
 
@@ -72,9 +72,9 @@ class RepositoryContract:
         """Version, fingerprint, rows and analyzers."""
         run = repository.store.open_run(spec())
         assert changes(repository, run, day(1), day(2)) == [Change.NEW, Change.NEW]
-        known = repository.store.ledger("d")
-        assert set(known) == {"ds=2013-01-01", "ds=2013-01-02"}
-        entry = known["ds=2013-01-01"]
+        ledger = repository.store.ledger("d")
+        assert set(ledger) == {"ds=2013-01-01", "ds=2013-01-02"}
+        entry = ledger["ds=2013-01-01"]
         assert (entry.version, entry.fingerprint, entry.gone, entry.rows) == (1, "a", False, 10)
         assert (len(entry.analyzers), len(entry.retries)) == (5, 1)
         assert analyzer_key(SIZE) in entry.analyzers
@@ -82,12 +82,12 @@ class RepositoryContract:
     def test_the_same_again_writes_nothing(self, repository: Any) -> None:
         """Writing is idempotent."""
         commit(repository, day(1))
-        before = dict(repository.store.ledger("d"))
+        previous = dict(repository.store.ledger("d"))
         assert changes(repository, repository.store.open_run(spec()), day(1)) == [Change.UNCHANGED]
-        assert dict(repository.store.ledger("d")) == before
+        assert dict(repository.store.ledger("d")) == previous
 
     def test_other_files_or_other_content_make_a_new_version(self, repository: Any) -> None:
-        """A rounding difference does not."""
+        """A rounding difference does not make a new version."""
         run = repository.store.open_run(spec())
         assert changes(repository, run, day(1)) == [Change.NEW]
         assert changes(repository, run, day(1, "b", rows=5)) == [Change.RESTATED]
@@ -102,17 +102,17 @@ class RepositoryContract:
     def test_other_files_with_the_same_content_keep_the_version(self, repository: Any) -> None:
         """The fingerprint is replaced, so that the next run finds the files unchanged."""
         commit(repository, day(1), day(2))
-        before = repository.metrics("d")
+        previous = repository.metrics("d")
         run = repository.store.open_run(spec())
         assert changes(repository, run, day(1, "b", total=10.0 + 1e-12)) == [Change.UNCHANGED]
         ledger = repository.store.ledger("d")
-        entry, other = ledger["ds=2013-01-01"], ledger["ds=2013-01-02"]
-        assert (entry.version, entry.fingerprint, other.fingerprint) == (1, "b", "a")
-        assert repository.metrics("d").equals(before)
+        entry, unchanged = ledger["ds=2013-01-01"], ledger["ds=2013-01-02"]
+        assert (entry.version, entry.fingerprint, unchanged.fingerprint) == (1, "b", "a")
+        assert repository.metrics("d").equals(previous)
         assert repository.restatements("d").empty
 
     def test_added_analyzers_join_the_version_of_the_same_content(self, repository: Any) -> None:
-        """One that other files can be compared by is needed."""
+        """At least one analyzer must be common to both."""
         run = repository.store.open_run(spec())
         changes(repository, run, day(1, only=[SIZE, COMPLETE]))
         assert changes(repository, run, day(1, "b", only=[SIZE, COMPLETE, MEAN])) == [Change.ADDED]
@@ -133,7 +133,7 @@ class RepositoryContract:
     def test_other_files_of_which_anything_differs_are_restated(
         self, repository: Any, other: MeasuredPartition
     ) -> None:
-        """Or of which not everything that is known was measured again."""
+        """So are files for which not every known analyzer was measured again."""
         commit(repository, day(1))
         run = repository.store.open_run(spec())
         assert changes(repository, run, other) == [Change.RESTATED]
@@ -141,35 +141,35 @@ class RepositoryContract:
         assert (entry.version, entry.fingerprint) == (2, "b")
 
     def test_failures_say_nothing_about_the_content_of_other_files(self, repository: Any) -> None:
-        """The same values keep the version, and failures are replaced; failures alone are no values."""
+        """Equal values keep the version, and failures are replaced; failures alone do not count as values."""
         nope, name = Mean("nope"), "ds=2013-01-01"
         run = repository.store.open_run(spec())
         changes(repository, run, day(1), day(2, only=[nope]))
         assert changes(repository, run, day(1, "b")) == [Change.UNCHANGED]
         assert changes(repository, run, day(2, "b", only=[nope])) == [Change.RESTATED]
 
-        def other(fingerprint: str, outcome: Any) -> MeasuredPartition:
+        def rewritten(fingerprint: str, outcome: Any) -> MeasuredPartition:
             """Return the same values in other files, with another outcome of the failed analyzer."""
-            kept = tuple(m for m in day(1).measurements if m.analyzer != nope)
-            measurements = (*kept, measurement(nope, outcome))
+            values_only = tuple(m for m in day(1).measurements if m.analyzer != nope)
+            measurements = (*values_only, measurement(nope, outcome))
             return replace(day(1, fingerprint), measurements=measurements)
 
         late = MetricEnvironmentError("late")
-        assert changes(repository, run, other("c", late)) == [Change.UNCHANGED]
+        assert changes(repository, run, rewritten("c", late)) == [Change.UNCHANGED]
         entry = repository.store.ledger("d")[name]
         assert (entry.version, entry.fingerprint) == (1, "c")
         stored = repository.store.failures("d", [name])
         assert stored == {(name, nope.canonical()): {"MetricEnvironmentError: late"}}
-        assert changes(repository, run, other("d", SumAndCount(3.0, 2))) == [Change.ADDED]
+        assert changes(repository, run, rewritten("d", SumAndCount(3.0, 2))) == [Change.ADDED]
         entry = repository.store.ledger("d")[name]
         assert (entry.version, entry.fingerprint, entry.retries) == (1, "d", frozenset())
         assert values(repository, "Mean", instance="nope")[0] == 1.5
         # Now that it has a value, other files must give the same one.
-        fails = other("e", MetricEnvironmentError("no time"))
+        fails = rewritten("e", MetricEnvironmentError("no time"))
         assert changes(repository, run, fails) == [Change.RESTATED]
 
     def test_repaired_data_is_new_content(self, repository: Any) -> None:
-        """So is content of which the suite no longer has an analyzer that failed."""
+        """So is content without a failed analyzer that the suite has removed."""
         bad = measurement(Mean("y"), MetricRuntimeError("no number"))
         good = measurement(Mean("y"), SumAndCount(3.0, 2))
         run = repository.store.open_run(spec())
@@ -188,14 +188,14 @@ class RepositoryContract:
         judged(repository, partition="ds=2013-01-01", passed=False, result='{"n": 1}')
         judged(repository, "other", partition="ds=2013-01-01", specification="s2")
         commit(repository, day(1, "b"))
-        of = {"name": "c", "specification": "s", "partition": "ds=2013-01-01"}
-        assert repository.verdict("d", fingerprint="b", **of) == '{"n": 1}'
-        assert repository.verdict("d", fingerprint="a", **of) is None
+        case = {"name": "c", "specification": "s", "partition": "ds=2013-01-01"}
+        assert repository.verdict("d", fingerprint="b", **case) == '{"n": 1}'
+        assert repository.verdict("d", fingerprint="a", **case) is None
         assert sorted(repository.verdicts("d")["fingerprint"]) == ["b", "other"]
         run = repository.store.open_run(spec())
         repository.store.replace_fingerprints(run, {"ds=2013-01-01": "c", "ds=1999-01-01": "x"})
         assert repository.store.ledger("d")["ds=2013-01-01"].fingerprint == "c"
-        assert repository.verdict("d", fingerprint="c", **of) == '{"n": 1}'
+        assert repository.verdict("d", fingerprint="c", **case) == '{"n": 1}'
 
     def test_a_run_that_compared_all_partitions_is_their_newest_source_version(
         self, repository: Any
@@ -203,11 +203,14 @@ class RepositoryContract:
         """A run that failed, or that compared a part of them, is not; nor for partitions that were gone."""
 
         def run(
-            number: int, *found: MeasuredPartition, status: Any = RunStatus.COMPLETE, **options: Any
+            number: int,
+            *partitions: MeasuredPartition,
+            status: Any = RunStatus.COMPLETE,
+            **options: Any,
         ) -> None:
             tags = {"source_version": f"delta {number}"}
             opened = repository.store.open_run(spec(tags=tags, **options))
-            repository.store.commit_batch(opened, found)
+            repository.store.commit_batch(opened, partitions)
             repository.store.close_run(opened, status, {})
 
         def versions() -> list[str | None]:
@@ -237,14 +240,14 @@ class RepositoryContract:
         assert changes(repository, run, day(2, "given/2")) == [Change.RESTATED]
 
     def test_an_analyzer_added_later_joins_the_version_that_is_there(self, repository: Any) -> None:
-        """Including one whose state is stored already, and one that fails."""
+        """Analyzers whose state is already stored, and failing analyzers, also join."""
         run = repository.store.open_run(spec())
         changes(repository, run, day(1, only=[SIZE, COMPLETE, UNIQUE]))
         assert changes(repository, run, day(1, only=[MEAN])) == [Change.ADDED]
         assert changes(repository, run, day(1, only=[HIST])) == [Change.ADDED]
-        known = repository.store.ledger("d")["ds=2013-01-01"]
-        assert known.version == 1
-        assert known.analyzers == {analyzer_key(a) for a in (SIZE, COMPLETE, UNIQUE, MEAN, HIST)}
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        assert entry.version == 1
+        assert entry.analyzers == {analyzer_key(a) for a in (SIZE, COMPLETE, UNIQUE, MEAN, HIST)}
         assert changes(repository, run, day(1)) == [Change.ADDED]
         assert changes(repository, run, day(1)) == [Change.UNCHANGED]
 
@@ -302,8 +305,8 @@ class RepositoryContract:
         first = commit(repository, fails(MetricEnvironmentError("no function")))
         run = repository.store.open_run(spec())
         for error in ("no function", "no package", "no table"):
-            again = fails(MetricEnvironmentError(error))
-            assert changes(repository, run, again) == [Change.UNCHANGED]
+            repeated = fails(MetricEnvironmentError(error))
+            assert changes(repository, run, repeated) == [Change.UNCHANGED]
         assert repository.metrics("d")["error"].tolist() == ["MetricEnvironmentError: no table"]
         assert repository.metrics("d", as_of=first)["status"].tolist() == ["failed"]
         name = "ds=2013-01-01"
@@ -330,7 +333,7 @@ class RepositoryContract:
     def test_a_failure_by_the_environment_keeps_the_values_of_the_same_files(
         self, repository: Any
     ) -> None:
-        """A timeout says nothing about the content."""
+        """A timeout does not depend on the content."""
         commit(repository, day(1, only=[SIZE]))
         fails = replace(
             day(1, only=[SIZE]),
@@ -348,8 +351,8 @@ class RepositoryContract:
         changes(repository, run, day(1, None, only=[SIZE, COMPLETE]))
         added = replace(day(1, None, only=[MEAN]), added_to=1)
         assert changes(repository, run, added) == [Change.ADDED]
-        known = repository.store.ledger("d")["ds=2013-01-01"]
-        assert (known.version, len(known.analyzers)) == (1, 3)
+        entry = repository.store.ledger("d")["ds=2013-01-01"]
+        assert (entry.version, len(entry.analyzers)) == (1, 3)
         changes(repository, run, day(1, None))
         late = replace(added, measurements=day(1, only=[HIST]).measurements)
         assert changes(repository, run, late) == [Change.UNCHANGED]
@@ -361,7 +364,7 @@ class RepositoryContract:
         run = repository.store.open_run(spec())
         for _ in range(2):
             repository.store.mark_gone(run, ["ds=2013-01-02"])
-        gone = {name: known.gone for name, known in repository.store.ledger("d").items()}
+        gone = {name: ledger.gone for name, ledger in repository.store.ledger("d").items()}
         assert gone == {"ds=2013-01-01": False, "ds=2013-01-02": True}
         repository.store.mark_gone(run, [], ["ds=2013-01-02"])
         assert not repository.store.ledger("d")["ds=2013-01-02"].gone
@@ -496,7 +499,7 @@ class RepositoryContract:
     def test_a_partition_without_a_time_is_the_latest_of_series_without_others(
         self, repository: Any
     ) -> None:
-        """Whatever came first; Hive's default partition is that of rows without a key."""
+        """The order of writing does not matter; Hive's default partition contains rows without a key."""
         undated = replace(day(1), partition=Partition(("ds",), (NULL,)), time=None)
         commit(repository, replace(undated, measurements=day(1, only=[SIZE]).measurements))
         assert set(repository.latest("d")["partition"]) == {f"ds={NULL}"}
@@ -509,11 +512,11 @@ class RepositoryContract:
         assert latest["Mean('x')"] == f"ds={NULL}"
 
     def test_newest_values_by_name_and_instance(self, repository: Any) -> None:
-        """Of all series without a filter; failures and empty metrics have no value."""
+        """Only series without a filter count; failures and empty metrics have no value."""
         filtered = measurement(Mean("y", where="x > 1"), SumAndCount(3.0, 3))
         commit(repository, day(2), day(1, extra=[filtered]), day(3, only=[MEAN]))
-        found = repository.store.newest_values("d", ["Mean", "Size", "CountDistinct"])
-        assert found == {("Mean", "x"): 3, ("Size", "*"): 10}  # of the third day, of the second
+        newest = repository.store.newest_values("d", ["Mean", "Size", "CountDistinct"])
+        assert newest == {("Mean", "x"): 3, ("Size", "*"): 10}  # of the third day, of the second
         commit(repository, day(2, "b", rows=0))
         assert repository.store.newest_values("d", ["Size"]) == {("Size", "*"): 0}
         assert repository.store.newest_values("other", ["Size"]) == {}
@@ -521,7 +524,7 @@ class RepositoryContract:
     # states
 
     def test_merging_windows(self, repository: Any) -> None:
-        """From states, for any analyzer that reads one that is stored."""
+        """Windows are merged from states, for any analyzer that reads a stored state."""
         commit(repository, *(day(n, rows=10 * n) for n in (1, 2, 3)))
         assert repository.merge("d", SIZE).value == 60
         assert repository.merge("d", "Size()", since="2013-01-02").value == 50
@@ -596,35 +599,35 @@ class RepositoryContract:
         """Old and new values of the metrics that differ."""
         commit(repository, day(1, groups={("a",): 9, ("b",): 1}))
         commit(repository, day(1, "b", groups={("a",): 10}))
-        found = repository.restatements("d").set_index("name")[["old", "new"]]
-        assert tuple(found.loc["Histogram.abs.a"]) == (9.0, 10.0)
-        assert found.loc["Histogram.abs.b", "old"] == 1.0
-        assert isnan(found.loc["Histogram.abs.b", "new"])
-        assert "Size" not in found.index
-        assert "Completeness" not in found.index
+        changed = repository.restatements("d").set_index("name")[["old", "new"]]
+        assert tuple(changed.loc["Histogram.abs.a"]) == (9.0, 10.0)
+        assert changed.loc["Histogram.abs.b", "old"] == 1.0
+        assert isnan(changed.loc["Histogram.abs.b", "new"])
+        assert "Size" not in changed.index
+        assert "Completeness" not in changed.index
 
     # verdicts
 
     def test_a_verdict_is_found_by_all_that_it_depends_on(self, repository: Any) -> None:
-        """By the whole case; the newest counts, and an identical one is not written again."""
-        of = {"name": "c", "specification": "s", "fingerprint": "a"}
+        """The whole case is the key; the newest verdict counts, and an identical verdict is not written again."""
+        case = {"name": "c", "specification": "s", "fingerprint": "a"}
         failed = judged(repository, passed=False, result='{"n": 1}')
         assert judged(repository, passed=False, result='{"n": 1}') == failed
-        assert repository.verdict("d", **of) == '{"n": 1}'
+        assert repository.verdict("d", **case) == '{"n": 1}'
         for option in ("name", "specification", "fingerprint", "partition"):
-            assert repository.verdict("d", **{**of, option: "other"}) is None
+            assert repository.verdict("d", **{**case, option: "other"}) is None
         run = commit(repository, day(1))
         assert judged(repository) > failed
-        assert repository.verdict("d", **of) == "{}"
-        assert repository.verdict("d", **of, as_of=run) == '{"n": 1}'
+        assert repository.verdict("d", **case) == "{}"
+        assert repository.verdict("d", **case, as_of=run) == '{"n": 1}'
 
     def test_a_verdict_that_returns_is_the_newest_again(self, repository: Any) -> None:
-        """After a verdict by other rules on the same partition, an identical one is written anew."""
+        """After a verdict by other rules on the same partition, an identical verdict is written again."""
         first = judged(repository, passed=False)
         judged(repository, specification="weaker")
-        again = judged(repository, passed=False)
-        assert again > first
-        assert judged(repository, passed=False) == again
+        third = judged(repository, passed=False)
+        assert third > first
+        assert judged(repository, passed=False) == third
         assert repository.verdicts("d")["passed"].tolist() == [False, True]
 
     def test_the_last_verdicts_as_a_frame(self, repository: Any) -> None:
@@ -659,8 +662,8 @@ class RepositoryContract:
         second = commit(repository, day(1, "b", rows=20))
         now = repository.metrics("d")
         repository.clean(versions=dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
-        after = repository.metrics("d")
-        assert after.equals(now)
+        remaining = repository.metrics("d")
+        assert remaining.equals(now)
         assert values(repository, "Size", as_of=second) == [20, 10]
         with pytest.raises(HistoryError, match="horizon"):
             values(repository, "Size", as_of=first)

@@ -76,7 +76,7 @@ def day(
     if groups is None:
         groups = {("a",): rows - 1, ("b",): 1} if rows else {}
     summed = float(rows * number) if total is None else total
-    found = [
+    measurements = [
         measurement(SIZE, NumMatches(rows)),
         measurement(COMPLETE, NumMatchesAndCount(max(rows - 1, 0), rows)),
         measurement(MEAN, SumAndCount(summed, rows) if rows else SumAndCount()),
@@ -92,31 +92,31 @@ def day(
         arrived_at=date + dt.timedelta(hours=26),
         schema=f'[["x","long"],["s","{kind}"]]',
         rows=rows,
-        measurements=tuple(m for m in found if only is None or m.analyzer in only),
+        measurements=tuple(m for m in measurements if only is None or m.analyzer in only),
     )
 
 
-def commit(repository: Any, *found: MeasuredPartition, **options: Any) -> int:
+def commit(repository: Any, *partitions: MeasuredPartition, **options: Any) -> int:
     """Store measured partitions in a new run and return its id."""
     run = repository.store.open_run(spec(**options))
-    repository.store.commit_batch(run, found)
-    repository.store.close_run(run, RunStatus.COMPLETE, {"measured": len(found)})
+    repository.store.commit_batch(run, partitions)
+    repository.store.close_run(run, RunStatus.COMPLETE, {"measured": len(partitions)})
     return int(run)
 
 
 def judged(repository: Any, fingerprint: str = "a", **options: Any) -> int:
-    """Store a verdict of check ``c``, passed unless ``options`` say otherwise; return its id."""
-    given = {"name": "c", "specification": "s", "passed": True, "result": "{}", **options}
-    dataset = given.pop("dataset", "d")
-    return int(repository.keep_verdict(dataset, fingerprint=fingerprint, **given))
+    """Store a verdict of check ``c`` (default: passed) and return its id."""
+    values = {"name": "c", "specification": "s", "passed": True, "result": "{}", **options}
+    dataset = values.pop("dataset", "d")
+    return int(repository.keep_verdict(dataset, fingerprint=fingerprint, **values))
 
 
-def changes(repository: Any, run: int, *found: MeasuredPartition) -> list[Change]:
+def changes(repository: Any, run: int, *partitions: MeasuredPartition) -> list[Change]:
     """Store measured partitions and return the change of each."""
-    return [decision.change for decision in repository.store.commit_batch(run, found)]
+    return [decision.change for decision in repository.store.commit_batch(run, partitions)]
 
 
 def values(repository: Any, name: str, **options: Any) -> list[float]:
     """Return the values of a metric in order, including NaN."""
-    found: list[float] = repository.metrics("d", name=name, **options)["value"].tolist()
-    return found
+    numbers: list[float] = repository.metrics("d", name=name, **options)["value"].tolist()
+    return numbers

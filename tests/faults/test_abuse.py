@@ -435,8 +435,8 @@ def test_check_names_triggers_and_tables_that_a_foreign_file_brings(tmp_path):
                 "CREATE TRIGGER spy AFTER INSERT ON label BEGIN INSERT INTO other VALUES (1); END"
             )
         assert check(repo.database, repo.artifacts) == [
-            "a table 'other' is not of Tidegauge",
-            "a trigger 'spy' of label is not of Tidegauge, and runs when that table is written to",
+            "a table 'other' does not belong to Tidegauge",
+            "a trigger 'spy' of label does not belong to Tidegauge, and runs when that table is written to",
         ]
 
 

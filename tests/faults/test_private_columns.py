@@ -159,8 +159,8 @@ def test_recorded_values_have_no_private_partitions_and_segments(configured, rep
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[private]\ncolumns = 'email'\n", "private is a table of lists of texts"),
-        ("private = ['email']\n", "private is a table of lists of texts"),
+        ("[private]\ncolumns = 'email'\n", "private is a table of lists of strings"),
+        ("private = ['email']\n", "private is a table of lists of strings"),
         ("[private]\ncolums = ['email']\n", "did you mean 'columns'"),
     ],
 )

@@ -15,8 +15,8 @@ from tidegauge.analyzers.core.analyzer import AnyAnalyzer
 from tidegauge.analyzers.core.errors import HistoryError, UnknownNameError, did_you_mean
 from tidegauge.analyzers.core.metric import Metric, flatten
 from tidegauge.analyzers.core.registry import key_of
-from tidegauge.repository.maintenance.retention import UNSETTLED, Age, Cleaned, since
-from tidegauge.repository.rollups.compute import merged, within
+from tidegauge.repository.maintenance.retention import UNSETTLED_STATUSES, Age, Cleaned, since
+from tidegauge.repository.rollups.compute import is_in_segment, merged
 from tidegauge.repository.store.batch import outcome
 from tidegauge.repository.store.dimensions import Recorded
 from tidegauge.repository.store.facts import Facts
@@ -127,7 +127,7 @@ class MemoryRepository(MemoryVerdicts):
         for version in self._versions(data, commit):
             own = version.measured.segment
             wanted = own if segment is None else segment
-            if bounds.holds(version.measured.time) and within(wanted, own):
+            if bounds.holds(version.measured.time) and is_in_segment(wanted, own):
                 key = (wanted, asked.statistic())
                 states.append(None if key in version.removed else version.states.get(key))
         if not states and not allow_missing:
@@ -212,7 +212,7 @@ class MemoryRepository(MemoryVerdicts):
                 unsettled = {
                     key[:3]
                     for key, anomaly in data.anomalies.items()
-                    if anomaly.found and anomaly.status in UNSETTLED
+                    if anomaly.found and anomaly.status in UNSETTLED_STATUSES
                 }
                 kept = {(partition, version) for _, partition, version in unsettled}
                 data.verdicts = [k for k in data.verdicts if not _ended(k, horizon)]
@@ -394,7 +394,7 @@ class MemoryRepository(MemoryVerdicts):
         if windows.name == TOTAL:
             times = [END_OF_TIME] * len(versions)
         for (segment, _), measure in data.measures.items():
-            own = [within(segment, v.measured.segment) for v in versions]
+            own = [is_in_segment(segment, v.measured.segment) for v in versions]
             for span in windows.spans(times):
                 some = zip(versions, own, strict=True)
                 members = [v for v, of in list(some)[span.first : span.last] if of]

@@ -362,12 +362,12 @@ def downgrade(
 @db_app.command()
 def current(db: Db = None) -> None:
     """Print the database's revision, and the newest one."""
-    from tidegauge.repository.store.database import UNFINISHED, head_revision
+    from tidegauge.repository.store.database import UNFINISHED_REVISION, head_revision
 
     with _at_any_revision(db, new=True) as database:
         missing = database.file is not None and not database.file.exists()  # connecting makes it
         revision = None if missing else database.revision()
-        if revision == UNFINISHED:
+        if revision == UNFINISHED_REVISION:
             print(database.unfinished_message())
             return
         print(f"{revision or 'empty'} (newest: {head_revision()})")

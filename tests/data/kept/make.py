@@ -118,7 +118,7 @@ def nowhere(clock: Clock) -> Iterator[None]:
     patches += [
         mock.patch("socket.gethostname", return_value=HOST),
         mock.patch("os.getpid", return_value=DEAD),
-        mock.patch("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", LARGEST),
+        mock.patch("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", LARGEST),
     ]
     for patch in patches:
         patch.start()

@@ -294,7 +294,7 @@ def test_a_label_of_a_range_warns_of_series_that_are_not_there(repo):
         repo.label_range("r", "ignore", since="2013-01-01", name="rowz")
 
 
-def test_a_label_speaks_of_the_points_that_its_incident_had(repo):
+def test_a_label_applies_to_the_points_that_its_incident_had(repo):
     recorded(repo, x=[500 if n in {5, 10} else 1 for n in range(1, 13)])
     repo.detect("r", [LIMIT])
     first = int(repo.incidents("r")["id"].min())

@@ -152,7 +152,7 @@ def test_results_of_one_date_are_told_apart_by_tags(repo, tmp_path):
     file = tmp_path / "deequ.json"
     file.write_text(json.dumps(results))
     with pytest.raises(
-        tg.SourceError, match="nothing tells apart; name the tags that do: .*region"
+        tg.SourceError, match="no tag in by= distinguishes; name the tags that do: .*region"
     ):
         import_deequ(repo, file, "orders")
     assert repo.datasets() == []

@@ -66,7 +66,7 @@ def test_windows_by_the_calendar(every, spans):
 
 @pytest.mark.parametrize("text", ["", "7", "d7", "0d", "7 fortnights", "-1d", "total2"])
 def test_what_is_no_window_says_what_is(text):
-    with pytest.raises(tg.HistoryError, match="is no window; write 7d"):
+    with pytest.raises(tg.HistoryError, match="is not a window; write 7d"):
         WindowScheme.from_name(text)
 
 
@@ -95,7 +95,7 @@ def test_merging_by_week_and_by_month(shared):
     by_name = months[months["name"] == "Histogram.abs.b"]
     assert by_name["value"].tolist() == [31, 3]
     assert str(by_name["start"].iloc[1]) == "2013-02-01 00:00:00+00:00"
-    with pytest.raises(tg.HistoryError, match="is no window"):
+    with pytest.raises(tg.HistoryError, match="is not a window"):
         shared.merge("d", SIZE, every="sometimes")
 
 
@@ -103,7 +103,7 @@ def test_large_frequencies_are_merged_one_file_after_the_other(repo, monkeypatch
     """No more are held at a time than the sum has."""
     from tidegauge.analyzers.measures import frequencies
 
-    monkeypatch.setattr("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", 100)
+    monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 100)
     monkeypatch.setattr(frequencies, "_HELD_ROWS", 500)
     counted = tg.CountDistinct("k")
 
@@ -411,7 +411,7 @@ def test_cleaning_runs_removes_those_that_left_nothing(shared):
 
 
 def test_orphans_go_when_nobody_can_be_about_to_use_them(repo, monkeypatch):
-    monkeypatch.setattr("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", 10)
+    monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 10)
     commit(repo, day(1))
     used = repo.artifacts.files()
     state = FrequenciesAndNumRows.from_groups([(("orphan",), 1)])
@@ -432,7 +432,7 @@ def test_orphans_go_when_nobody_can_be_about_to_use_them(repo, monkeypatch):
 
 
 def test_files_of_killed_writers_go_and_those_of_others_stay(repo, monkeypatch):
-    monkeypatch.setattr("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", 10)
+    monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 10)
     commit(repo, day(1))
     names = {"young": f".{'c' * 40}-{'1' * 16}", "old": f".{'c' * 40}-{'2' * 16}", "other": ".keep"}
     (repo.artifacts.root / "cc").mkdir()
@@ -449,7 +449,7 @@ def test_files_of_killed_writers_go_and_those_of_others_stay(repo, monkeypatch):
 
 @pytest.mark.parametrize("age", ["soon", "90", "d", "-1d", ""])
 def test_what_is_no_age_says_what_is(repo, age):
-    with pytest.raises(tg.HistoryError, match="is no age; write 90d"):
+    with pytest.raises(tg.HistoryError, match="invalid age .* such as 90d"):
         repo.clean(versions=age)
 
 
@@ -518,7 +518,7 @@ def test_settings_come_from_argument_environment_and_file(tmp_path, monkeypatch)
     assert used("sqlite:///argument.db") == "argument.db"
     monkeypatch.delenv("TIDEGAUGE_DB")
     for text, says in (
-        ("db = 7", "db is text, not 7"),
+        ("db = 7", "db is a string, not 7"),
         ("url = ''", "did you mean"),
         ("db =", "cannot read the configuration"),
         ("db = " + "[" * 100_000, "cannot read the configuration"),
@@ -672,7 +672,7 @@ def test_no_statement_is_put_together_from_values():
 
 @pytest.mark.parametrize("place", ["folder", pytest.param("S3", marks=pytest.mark.soak)])
 def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
-    monkeypatch.setattr("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", 100)
+    monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 100)
     monkeypatch.chdir(tmp_path)
     artifacts = tmp_path / "artifacts"
     if place == "S3":
@@ -707,14 +707,14 @@ def test_backup_and_restore(url, place, tmp_path, monkeypatch, request):
             empty.commit()
         with pytest.raises((tg.NotOurDatabaseError, tg.DatabaseAccessError)):
             restore(repository.database, repository.artifacts, tmp_path / "empty")
-        with pytest.raises(tg.DatabaseAccessError, match="there is no backup"):
+        with pytest.raises(tg.DatabaseAccessError, match="the backup .* does not exist"):
             restore(repository.database, repository.artifacts, tmp_path / "none")
         assert len(repository.metrics("d", name="Size")) == 2
 
 
 def test_a_backup_that_breaks_off_is_none(repo, tmp_path, monkeypatch):
     """It appears when its files are there; a restore brings the files before what refers to them."""
-    monkeypatch.setattr("tidegauge.repository.store.stored_states.LARGEST_IN_DATABASE", 10)
+    monkeypatch.setattr("tidegauge.repository.store.stored_states.MAX_DATABASE_BYTES", 10)
     commit(repo, day(1))
     copy = back_up(repo.database, repo.artifacts, tmp_path / "copy.db")
     commit(repo, day(1, "b", rows=7))
@@ -762,7 +762,7 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     said("restore", copy, *db)
     assert "0007" in said("current", "--db", url)
     assert "sound" in said("check", *db)
-    assert "is no age" in said("clean", "--states", "soon", *db, status=1)
+    assert "invalid age" in said("clean", "--states", "soon", *db, status=1)
 
 
 # views

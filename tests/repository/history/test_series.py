@@ -81,7 +81,7 @@ def test_a_recorded_value_may_give_its_partition_a_time(repo):
     assert repo.metrics("r")["time"].isna().all()
     repo.record("r", "m", 1.0, partition="x=1", time="2026-01-01")
     assert repo.metrics("r")["time"].dt.strftime("%Y-%m-%d").tolist() == ["2026-01-01"] * 2
-    with pytest.warns(tg.RepositoryWarning, match="has the time 2026-01-01 00:00:00, and keeps it"):
+    with pytest.warns(tg.RepositoryWarning, match="keeps its stored time 2026-01-01 00:00:00"):
         repo.record("r", "o", 1.0, partition="x=1", time=dt.date(2027, 1, 1))
     # The newest partition is another one, and detection looks again at all.
     repo.record("q", "n", {"batch=a": 1.0, "batch=b": 2.0})

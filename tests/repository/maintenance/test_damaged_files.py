@@ -129,7 +129,7 @@ def test_a_truncated_backup_is_no_backup(sound, tmp_path, capsys):
     command = ["db", "restore", str(tmp_path / "cut.db"), "--db", f"sqlite:///{tmp_path}/r.db"]
     assert run_command(command) == 1
     err = capsys.readouterr().err
-    assert "cut.db is damaged" in err or "cut.db is no backup" in err
+    assert "cut.db is damaged" in err or "cut.db is not a backup" in err
     assert (tmp_path / "r.db").read_bytes() == (sound / "r.db").read_bytes()
 
 

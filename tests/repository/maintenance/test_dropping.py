@@ -306,7 +306,7 @@ def test_a_renamed_dataset_keeps_its_history(repo):
     metrics, incidents = repo.metrics("d"), repo.incidents("d")
     with pytest.raises(tg.HistoryError, match="there is a dataset 'other' already"):
         repo.rename("d", "other")
-    with pytest.raises(tg.HistoryError, match="no name of a dataset"):
+    with pytest.raises(tg.HistoryError, match="not a valid name of a dataset"):
         repo.rename("d", " ")
     with pytest.raises(tg.UnknownDatasetError):
         repo.rename("nope", "e")

@@ -48,7 +48,7 @@ def held(folder):
 
 def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
     """From states in the database and in files, series, errors and verdicts, of all versions."""
-    monkeypatch.setattr(stored_states, "LARGEST_IN_DATABASE", 400)  # frequencies go to files
+    monkeypatch.setattr(stored_states, "MAX_DATABASE_BYTES", 400)  # frequencies go to files
     folder = tmp_path / "large"
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url, artifacts=folder) as repository:
@@ -79,7 +79,7 @@ def test_a_value_is_gone_and_the_numbers_stay(tmp_path, monkeypatch):
 
 def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
     """Pages end within a statistic and a partition, and at the end of the table."""
-    monkeypatch.setattr("tidegauge.repository.maintenance.forgetting._PAGE", 3)
+    monkeypatch.setattr("tidegauge.repository.maintenance.forgetting._PAGE_ROWS", 3)
     with tg.Repository(url, artifacts=tmp_path / "large") as repository:
         commit(repository, *(person(number) for number in range(1, 8)))
         commit(repository, person(7, fingerprint="b", rows=11))
@@ -91,7 +91,7 @@ def test_states_are_read_page_by_page(url, tmp_path, monkeypatch):
 
 def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
     """One whose run was killed before its commit, and one that was not written to its end."""
-    monkeypatch.setattr(stored_states, "LARGEST_IN_DATABASE", 10)
+    monkeypatch.setattr(stored_states, "MAX_DATABASE_BYTES", 10)
     folder = tmp_path / "large"
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}", artifacts=folder) as repository:
         commit(repository, day(1))
@@ -99,7 +99,7 @@ def test_files_that_nothing_refers_to_are_told(tmp_path, monkeypatch):
         (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").parent.mkdir(exist_ok=True)
         (folder / "ab" / f".{'ab' * 20}-{'0' * 16}").write_bytes(PERSON.encode())
         (left,) = repository.forget(PERSON).left
-        assert left.startswith("2 files to which nothing refers may hold it")
+        assert left.startswith("2 unreferenced files may hold it")
 
 
 def test_groups_by_numbers_are_left_out():
@@ -180,8 +180,8 @@ WITHOUT_VALUES = {
 
 def test_every_text_is_changed_or_told_or_holds_no_value():
     """So that a new column of text is thought of here, too."""
-    known = {f"{column.table.name}.{column.name}" for column in forgetting._MESSAGES}
-    known |= {f"{column.table.name}.{column.name}" for column, _ in forgetting._IDENTITIES}
+    known = {f"{column.table.name}.{column.name}" for column in forgetting._MESSAGE_COLUMNS}
+    known |= {f"{column.table.name}.{column.name}" for column, _ in forgetting._IDENTITY_COLUMNS}
     known |= {name for names in WITHOUT_VALUES.values() for name in names if "." in name}
     for_all = {name for names in WITHOUT_VALUES.values() for name in names if "." not in name}
     texts = {

@@ -264,7 +264,7 @@ def test_a_damaged_state_is_found(repo):
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        ("DELETE FROM metric WHERE series_id = 1", "the ledger says"),
+        ("DELETE FROM metric WHERE series_id = 1", "the ledger lists"),
         ("DELETE FROM newest_metric WHERE series_id = 1", "missing from the newest"),
         ("UPDATE newest_metric SET value = value + 7 WHERE value IS NOT NULL", "newest metrics"),
         (

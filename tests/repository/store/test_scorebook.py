@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store import scorebook
 from tidegauge.repository.store.database import NextCommit
-from tidegauge.repository.store.scorebook import BLOCK, NUMBERS, Points, pack, unpack
+from tidegauge.repository.store.scorebook import BLOCK_SERIES, NUMBERS, Points, pack, unpack
 
 IDS = ("partition", "series", "version")
 number = st.one_of(st.floats(), st.just(math.nan))
@@ -20,7 +20,7 @@ point = st.tuples(
     number, number, number, number, st.integers(0, 13),
 )  # fmt: skip
 near = st.tuples(
-    st.integers(1, 2), st.integers(0, 3 * BLOCK), st.integers(1, 2),
+    st.integers(1, 2), st.integers(0, 3 * BLOCK_SERIES), st.integers(1, 2),
     number, number, number, number, st.integers(0, 13),
 )  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_a_row_holds_256_series_of_a_partition_and_version():
     some = points((1, 255, 1, *[0] * 5), (1, 256, 1, *[0] * 5), (1, 257, 2, *[0] * 5))
     assert [key for key, _ in pack(some, "d")] == [(1, "d", 0, 1), (1, "d", 1, 1), (1, "d", 1, 2)]
     ((_, blobs),) = pack(points((3, 511, 1, 1.5, 2, 3, 4, 5)), "d")
-    assert [len(blob) for blob in blobs] == [BLOCK // 8, 8, 8, 8, 8, 1]
+    assert [len(blob) for blob in blobs] == [BLOCK_SERIES // 8, 8, 8, 8, 8, 1]
     assert blobs[0][-1] == 0x80
 
 

@@ -112,7 +112,7 @@ def test_a_partition_that_does_not_exist_is_refused(shared):
         ({"result": {"passed": True}}, "the result of a verdict is text, not dict"),
         ({"result": "passed"}, "the result of a verdict is JSON text: Expecting value"),
         ({"result": ""}, "the result of a verdict is JSON text"),
-        ({"result": '{"mean": NaN}'}, "NaN is no JSON; write null"),
+        ({"result": '{"mean": NaN}'}, "NaN is not JSON; write null"),
         ({"result": "[" * 100_000}, "the result of a verdict is JSON text"),
         ({"run": 1}, "run=1: there is no such run"),
     ],
@@ -270,7 +270,9 @@ def test_check_tells_of_a_verdict_that_somebody_changed(repo):
     assert check(repo.database, repo.artifacts) == []
     with repo.database.transaction() as connection:
         connection.execute(sa.update(s.verdict).values(fingerprint="b"))
-    assert check(repo.database, repo.artifacts) == ["verdict 1 is not found by what it is about"]
+    assert check(repo.database, repo.artifacts) == [
+        "verdict 1 has a key that does not match its content"
+    ]
 
 
 def test_verdicts_of_one_dataset_are_ranked_without_those_of_others():

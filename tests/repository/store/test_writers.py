@@ -295,7 +295,7 @@ def test_who_was_replaced_commits_nothing_any_more(url, folder):
                 )
             with store.hold("d", 0) as second:
                 assert second > fence
-                with pytest.raises(tg.LeaseError, match="took over the measuring of 'd'"):
+                with pytest.raises(tg.LeaseError, match="took over measuring 'd'"):
                     store.commit_batch(run, [day(2)])
                 with pytest.raises(tg.LeaseError):
                     store.mark_gone(run, ["ds=2013-01-01"])

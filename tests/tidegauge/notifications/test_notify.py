@@ -457,7 +457,7 @@ def test_where_sinks_are_given(monkeypatch, tmp_path):
     monkeypatch.delenv("TIDEGAUGE_NOTIFY")
     for wrong in (f'"{SECRET}"', f'["{SECRET}", 7]'):
         file.write_text(f"notify = {wrong}\n")
-        with pytest.raises(DatabaseAccessError, match="notify is a list of texts") as caught:
+        with pytest.raises(DatabaseAccessError, match="notify is a list of strings") as caught:
             notify_settings()
         assert SECRET not in str(caught.value)
     file.write_text('db = "sqlite://"\nnotify = []\n')
