@@ -647,7 +647,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If there is no such partition.
+            If the partition does not exist.
 
         Examples
         --------
@@ -928,7 +928,7 @@ class Repository(Rendered):
 
         Distinct counts, histograms, top values and first and last times depend on the type of their
         columns. Their states are merged only within a generation: a roll-up that holds several has no
-        value, and the total is that of the newest partition's generation. Types of numbers are one
+        value, and the total covers the newest partition's generation. Types of numbers are one
         generation, and so are types of text.
 
         Returns
@@ -1365,7 +1365,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If nothing suitable is stored; the message says what to add.
+            If nothing suitable is stored; the message names the analyzer to add.
 
         Examples
         --------
@@ -1627,7 +1627,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If there is no such incident.
+            If the incident does not exist.
 
         Examples
         --------
@@ -1983,12 +1983,12 @@ class Repository(Rendered):
         IncidentDetails
             With ``row``, ``anomalies``, ``labels``, ``started``, ``firsts``, ``peaks`` (the highest score of
             each series), ``causes``, ``timeline``, ``context`` (run, runbook, downstream datasets),
-            ``revision`` (for `label`), and ``explain()``, a text.
+            ``revision`` (for `label`), and ``explain()``, which returns a summary.
 
         Raises
         ------
         HistoryError
-            If there is no such incident, or all its anomalies were withdrawn.
+            If the incident does not exist, or all its anomalies were withdrawn.
 
         Examples
         --------
@@ -2024,7 +2024,7 @@ class Repository(Rendered):
         Raises
         ------
         HistoryError
-            If there is no such anomaly or incident.
+            If the anomaly or incident does not exist.
 
         Examples
         --------

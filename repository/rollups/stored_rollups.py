@@ -392,7 +392,7 @@ def rolled_windows(connection: Connection, dataset: str) -> list[str]:
 def rollup_rows(
     connection: Connection, dataset: str, window: str, query: MetricQuery, as_of: AsOf = None
 ) -> list[Mapping[str, Any]]:
-    """Return roll-ups as rows like those of `Repository.metrics`.
+    """Return roll-ups as rows with the columns of `Repository.metrics`.
 
     Raises
     ------

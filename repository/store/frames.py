@@ -104,7 +104,7 @@ def _as_texts(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def frame_of(rows: Sequence[Mapping[Any, Any]], columns: Columns | type[Any]) -> pd.DataFrame:
-    """Return rows as a frame with the declared columns and types, also if there are no rows.
+    """Return rows as a frame with the declared columns and types, even without rows.
 
     A record type declares the columns by its fields; see `columns_of`.
 

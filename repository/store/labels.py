@@ -90,9 +90,9 @@ def add_label(
 ) -> None:
     """Add a label to an anomaly or incident.
 
-    ``last_seen`` is the id of the last label that the caller saw. If given, the label is added only
-    if there is no newer label on the anomaly or incident, on the anomaly's incident, or on another
-    anomaly of it. The check runs under the clock's lock, so only one of two callers that saw the
+    ``last_seen`` is the id of the last label that the caller saw. If given, a newer label on the
+    anomaly or incident, on the anomaly's incident, or on another anomaly of it is a conflict. The
+    check runs under the clock's lock, so only one of two callers that saw the
     same label succeeds. ``until`` is the end of ``snoozed``; other labels have none.
 
     Raises
@@ -133,7 +133,7 @@ def add_label(
 
 def _check_details(label: str, note: str | None, until: datetime | None) -> None:
     if label == "comment" and not note:
-        msg = "a comment needs a text: note=, or --note on the command line"
+        msg = "a comment needs a note: note=, or --note on the command line"
         raise HistoryError(msg)
     if (label == "snoozed") != (until is not None):
         msg = (
@@ -527,9 +527,8 @@ def training_labels(
         points: frozenset[tuple[int, int]] | None = None
         if kind == "anomaly":
             points = frozenset({(row.series_id, row.partition_id)})
-        elif (
-            kind == "incident"
-        ):  # its anomalies at the time of a label, including anomalies that a label withdrew
+        elif kind == "incident":
+            # Its anomalies at the time of a label, including anomalies that a label withdrew.
             findings = members.get(number, ())
             points = frozenset(
                 (i, p)

@@ -210,8 +210,8 @@ def commit_as_of(connection: Connection, as_of: AsOf) -> int | None:
         query = sa.select(s.commit.c.committed_at).where(s.commit.c.id == horizon)
         since = connection.execute(query).scalar()
         msg = (
-            f"as_of={as_of!s} lies before the horizon {since:%Y-%m-%dT%H:%M:%S.%fZ}: what was known"
-            " then was cleaned away; ask for that time or later"
+            f"as_of={as_of!s} is before the horizon {since:%Y-%m-%dT%H:%M:%S.%fZ}: older history"
+            " was cleaned away; use that time or later"
         )
         raise HistoryError(msg)
     return commit
@@ -465,12 +465,11 @@ def _unmatched(connection: Connection, dataset: int | None, query: MetricQuery) 
         "where": (analyzer.filter,),
     }
     for option, candidates in columns.items():
-        selected = getattr(query, option)
+        chosen = getattr(query, option)
         if option == "where":
-            selected = (
-                selected or ""
-            ).strip() or None  # an empty string selects series without a filter
-        for value in [selected] if isinstance(selected, str) else selected or ():
+            # An empty string selects series without a filter.
+            chosen = (chosen or "").strip() or None
+        for value in [chosen] if isinstance(chosen, str) else chosen or ():
             matching = sa.select(series.id).join_from(s.series, s.analyzer).where(in_dataset)
             same = matching.where(sa.or_(*(column == value for column in candidates))).limit(1)
             if connection.execute(same).first() is not None:

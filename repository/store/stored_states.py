@@ -116,7 +116,7 @@ class Artifacts:
         The folder, as a path or a URI that Arrow or fsspec can reach, created on first write; None
         if there is none.
     database : str, optional
-        Name of a shared database with large states in the folder, for the error if there is no folder.
+        Name of a shared database with large states in the folder, for the error message without a folder.
 
     Raises
     ------
@@ -154,9 +154,8 @@ class Artifacts:
         if self.root is None:
             return
         is_new = isinstance(self.root, Path) and not self.root.exists()
-        trial = (
-            f"00/.{0:040}-{os.urandom(8).hex()}"  # a cleanup removes it if this process is killed
-        )
+        # If this process is killed, a cleanup removes the file.
+        trial = f"00/.{0:040}-{os.urandom(8).hex()}"
         try:
             self.write(trial, b"")
         except DatabaseAccessError:

@@ -364,7 +364,7 @@ def _was_reported(verdict: Any) -> sa.ColumnElement[bool]:
     """Return the condition that a failure was stored before the last runs, and a newer partition has arrived since."""
     run, failed, passed = (
         s.run.alias("began"),
-        s.verdict.alias("before"),
+        s.verdict.alias("failed"),
         s.verdict.alias("passing"),
     )
     newer, gone = s.partition.alias("newer"), s.absence.alias("gone")

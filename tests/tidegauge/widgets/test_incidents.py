@@ -220,7 +220,7 @@ def test_wrong_actions_are_refused(repo, number):
     asked = {"incident": number, "seen": 0}
     with pytest.raises(tg.UnknownNameError, match="did you mean 'acknowledge'"):
         inbox.say(repo, {**asked, "action": "acknowledged"}, "ann")
-    with pytest.raises(tg.HistoryError, match="a comment needs a text"):
+    with pytest.raises(tg.HistoryError, match="a comment needs a note"):
         inbox.say(repo, {**asked, "action": "comment", "note": " "}, "ann")
     with pytest.raises(tg.HistoryError, match="snoozed needs an end"):
         inbox.say(repo, {**asked, "action": "snooze"}, "ann")
