@@ -436,7 +436,7 @@ class MemoryRunStore:
 
     def write_record(self, record: Record) -> int:
         """Store values, each as a new version unless unchanged; return the number of new ones."""
-        measured, what = record.partitions(), record.what
+        measured, what = record.partitions(), record.metric
         if not measured:
             return 0
         keys = measured[0].partition.keys
