@@ -1,9 +1,8 @@
-"""The protocols between runs and a store: the ledger of measured partitions, and verdicts on them.
+"""Protocols between runs and a store: the ledger of measured partitions, and verdicts on them.
 
-The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` implements it. The
-decision whether a measured partition is new, restated, added to or unchanged is made here, in `decide`,
-for all stores. Verdicts of rules on data have a
-key, and a `VerdictStore` keeps them.
+The runner accesses stores only through `RunStore`; `tidegauge.repository.store.runs` implements it. For
+all stores, `decide` decides whether a measured partition is new, restated, added to or unchanged. A
+`VerdictStore` stores the verdicts of rules on data, each under a `Case` as its key.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class RunStatus(StrEnum):
 
 
 FAILED_RUNS = frozenset({RunStatus.FAILED, RunStatus.INTERRUPTED})
-"""Statuses of runs that ended before they were complete."""
+"""Statuses of runs that ended before completion."""
 
 
 class Change(StrEnum):
@@ -63,6 +62,7 @@ class RunSpec:
     Attributes
     ----------
     dataset : str
+        Name of the dataset.
     source : str or None
         The table or path; None for a DataFrame.
     keys : tuple of str
@@ -72,6 +72,7 @@ class RunSpec:
     selection : str
         The requested partitions.
     tags : mapping of str to str
+        Names and values that are stored with the run.
     rename : bool
         True to allow the dataset's history to continue with another table.
     """
@@ -92,25 +93,26 @@ class LedgerEntry:
     Attributes
     ----------
     version : int
+        Number of the version, from 1.
     fingerprint : str or None
+        Fingerprint of the partition's files; None if it has none.
     analyzers : frozenset of str
-        Keys of all analyzers that are not measured on it again while its files are the same
-        (`analyzer_key`).
+        Keys (`analyzer_key`) of all analyzers that are not measured again while the files are the same.
     gone : bool
-        True if it was missing from the table when last listed.
+        True if the partition was missing from the table when last listed.
     source_version : str or None
-        The newest version of the table in which its rows are known to be those that were measured, where
-        the table has versions.
+        For a table with versions: its newest version in which the partition is known to have the measured
+        rows.
     rows : int or None
-        Its number of rows; None if that was not measured.
+        Number of rows; None if it was not measured.
     commit : int
-        The commit by which this version was stored: a higher one is later.
+        The commit that stored this version. Later commits have higher numbers.
     failed : frozenset of str
-        Keys, among the analyzers, of those that failed because of the data.
+        The keys in ``analyzers`` whose analyzers failed because of the data.
     retries : frozenset of str
-        Keys of analyzers that failed for another reason: the next run measures them again.
+        Keys of analyzers that failed for another reason; the next run measures them again.
     schema : str or None
-        The hash of its columns (`key_of` the canonical JSON); None if that was not stored.
+        Hash of the columns (`key_of` their canonical JSON); None if it was not stored.
     """
 
     version: int
@@ -132,9 +134,11 @@ class Measurement:
     Attributes
     ----------
     analyzer : Analyzer
+        The analyzer.
     outcome : Success or Failure
         The state, or the error.
     metric : Metric
+        The metric of the state, or of the error.
     segment : str
         The segment's name, from non-time partition keys and column values; empty for all rows.
     segments : SegmentSet or None
@@ -167,18 +171,23 @@ class MeasuredPartition:
     Attributes
     ----------
     partition : Partition
+        The partition.
     time : datetime or None
         The partition's time, parsed from its keys.
     fingerprint : str or None
+        Fingerprint of the partition's files; None if it has none.
     arrived_at : datetime or None
+        The time at which the newest data of the partition was written.
     schema : str
         Names and types of the columns, as canonical JSON.
     rows : int
+        Number of rows.
     measurements : tuple of Measurement
+        The results of the analyzers.
     segment : str
         The segment's name from the non-time partition keys; empty if there are none.
     added_to : int or None
-        For a backfill of missing analyzers only: the version they are added to.
+        For a backfill of missing analyzers: the version to which they are added. Otherwise None.
     """
 
     partition: Partition
@@ -206,19 +215,22 @@ class MeasuredPartition:
         rows: int = 0,
         added_to: int | None = None,
     ) -> MeasuredPartition:
-        """Return a partition with its time and segment, which its measurements get as well.
+        """Return a partition with its time and segment. The measurements get the segment as well.
 
         Parameters
         ----------
         partition : Partition
+            The partition.
         measurements : iterable of Measurement
-            Their segments are those of column values alone.
+            The measurements. Their ``segment`` names column values only.
         time_format : TimeFormat or None
-            The keys that hold the time; None if none does.
-        time, segment : datetime and str, optional
-            In place of those that the keys give.
+            Format of the keys with the time; None if the keys have no time.
+        time : datetime, optional
+            Overrides the time that is parsed from the keys.
+        segment : str, optional
+            Overrides the segment that is formed from the keys.
         fingerprint, arrived_at, schema, rows, added_to
-            As the attributes.
+            See the attributes.
 
         Examples
         --------
@@ -253,11 +265,11 @@ class AnalyzerKeys:
     Attributes
     ----------
     measured : frozenset of str
-        Those that are not measured again while the files are the same.
+        Analyzers that are not measured again while the files are the same.
     failed : frozenset of str
-        Those among the measured that failed because of the data.
+        The measured analyzers that failed because of the data.
     retries : frozenset of str
-        Those that failed for another reason.
+        Analyzers that failed for another reason.
 
     Examples
     --------
@@ -272,45 +284,45 @@ class AnalyzerKeys:
 
     @classmethod
     def from_measurements(cls, measurements: Sequence[Measurement]) -> AnalyzerKeys:
-        """Return the keys of measurements; a key fails if it fails in any segment."""
+        """Return the keys of measurements. A key counts as failed if it failed in any segment."""
         keys = frozenset(m.key for m in measurements)
         errors = [(m.key, m.error) for m in measurements if m.error is not None]
         retries = frozenset(key for key, error in errors if error.is_retriable)
         return cls(keys - retries, frozenset(key for key, _ in errors) - retries, retries)
 
     @classmethod
-    def from_json(cls, text: str) -> AnalyzerKeys:
+    def from_json(cls, keys_json: str) -> AnalyzerKeys:
         """Read the keys as `to_json` writes them."""
-        stored = json.loads(text)
-        failed = frozenset(key[1:] for key in stored if key[0] == _FAILED)
-        retries = frozenset(key[1:] for key in stored if key[0] == _RETRIED)
-        measured = frozenset(key for key in stored if key[0] not in {_FAILED, _RETRIED})
+        stored = json.loads(keys_json)
+        failed = frozenset(key[1:] for key in stored if key[0] == _FAILED_MARK)
+        retries = frozenset(key[1:] for key in stored if key[0] == _RETRY_MARK)
+        measured = frozenset(key for key in stored if key[0] not in {_FAILED_MARK, _RETRY_MARK})
         return cls(measured | failed, failed, retries)
 
     def to_json(self) -> str:
-        """Return the keys as canonical JSON; a mark tells those that failed."""
-        failed = {_FAILED + key for key in self.failed}
-        retries = {_RETRIED + key for key in self.retries}
+        """Return the keys as canonical JSON; a prefix marks the keys of failed analyzers."""
+        failed = {_FAILED_MARK + key for key in self.failed}
+        retries = {_RETRY_MARK + key for key in self.retries}
         return canonical_json(sorted((self.measured - self.failed) | failed | retries))
 
     def updated(self, later: AnalyzerKeys) -> AnalyzerKeys:
         """Return these keys after later measurements of some analyzers."""
-        again = later.measured | later.retries
+        remeasured = later.measured | later.retries
         return AnalyzerKeys(
             (self.measured - later.retries) | later.measured,
-            (self.failed - again) | later.failed,
-            (self.retries - again) | later.retries,
+            (self.failed - remeasured) | later.failed,
+            (self.retries - remeasured) | later.retries,
         )
 
     def without(self, keys: Collection[str]) -> AnalyzerKeys:
-        """Return these keys without some."""
+        """Return these keys without the given keys."""
         gone = frozenset(keys)
         return AnalyzerKeys(self.measured - gone, self.failed - gone, self.retries - gone)
 
 
-_FAILED = "~"
-_RETRIED = "!"
-"""Marks of stored keys; those of analyzers are hexadecimal hashes."""
+_FAILED_MARK = "~"
+_RETRY_MARK = "!"
+"""Prefixes of stored keys. They cannot begin a key, since keys are hexadecimal hashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,15 +332,16 @@ class Decision:
     Attributes
     ----------
     change : Change
+        How the partition changed.
     version : int
-        The partition's version from here on.
+        The partition's new version, or its current version if that stays.
     measurements : tuple of Measurement
-        The measurements to store under this version. An unchanged partition has some if analyzers
+        The measurements to store under this version. For an unchanged partition, these are analyzers that
         failed again, perhaps with another error.
     fingerprint : str or None
-        The fingerprint of this version from here on.
+        The fingerprint to store with this version.
     restored : tuple of Measurement
-        The measurements whose states were cleaned away: only these are to be stored again.
+        Repeated measurements whose stored states were cleaned away: only the states are stored again.
     """
 
     change: Change
@@ -339,7 +352,7 @@ class Decision:
 
 
 def analyzer_key(analyzer: AnyAnalyzer, segments: SegmentSet | None = None) -> str:
-    """Return the ledger's key of an analyzer, measured on the whole partition or by a segment set."""
+    """Return the ledger's key of an analyzer on whole partitions, or on the segments of a set."""
     return ledger_key(analyzer.canonical(), segments)
 
 
@@ -347,100 +360,117 @@ def ledger_key(canonical: str, segments: SegmentSet | None = None) -> str:
     """Return the ledger's key for an analyzer's canonical JSON; see `analyzer_key`."""
     if segments is None:
         return key_of(canonical)
-    of = {"analyzer": canonical, "segments": segments.columns, "generation": segments.generation}
-    return key_of(canonical_json(of))
+    identity = {
+        "analyzer": canonical,
+        "segments": segments.columns,
+        "generation": segments.generation,
+    }
+    return key_of(canonical_json(identity))
 
 
 class StoredResults(Protocol):
     """The stored results of a partition's current version."""
 
     def state(self, measurement: Measurement) -> State | None:
-        """Return the stored state; None if the measurement failed, or if the state was cleaned away."""
+        """Return the stored state; None if the measurement failed or the state was cleaned away."""
 
     def is_cleaned(self, measurement: Measurement) -> bool:
         """Return whether the state was stored and later cleaned away."""
 
     def has_metrics_of(self, measurement: Measurement) -> bool:
-        """Return whether the stored metrics, or errors, are those of the measurement."""
+        """Return whether the stored metrics or errors equal the measurement's."""
 
 
-def decide(known: LedgerEntry | None, found: MeasuredPartition, stored: StoredResults) -> Decision:
+def decide(
+    previous: LedgerEntry | None, measured: MeasuredPartition, stored: StoredResults
+) -> Decision:
     """Decide whether a measured partition is new, restated, added to or unchanged.
 
-    The version stays if the content is the same: if the files are, or if other files gave the same
-    number of rows, columns, states and metrics. Analyzers that were not measured before, or failed, are
-    then added to it. If a repeated measurement disagrees with the stored state, the content has changed,
-    even if the files have not, and the partition gets a new version. A failure that a retry can cure says
-    nothing about the content of the same files, so the stored state stays.
+    The version stays if the content is the same: the files are the same, or different files gave the same
+    number of rows, columns, states and metrics. Analyzers that are new, or failed before, are then added
+    to the version. If a repeated measurement disagrees with the stored state, the content has changed even
+    if the files have not, and the partition gets a new version. After a retriable failure on the same
+    files, the stored state stays, since such a failure does not depend on the content.
 
     Parameters
     ----------
-    known : LedgerEntry or None
-        The ledger entry, read in the same transaction.
-    found : MeasuredPartition
+    previous : LedgerEntry or None
+        The ledger entry, read in the same transaction; None for a new partition.
+    measured : MeasuredPartition
+        The new measurements.
     stored : StoredResults
+        The stored results of the current version.
     """
-    if known is None:
-        return Decision(Change.NEW, 1, found.measurements, found.fingerprint)
-    if found.added_to is not None and found.added_to != known.version:
-        # It was superseded meanwhile; the next run measures it.
-        return Decision(Change.UNCHANGED, known.version, (), known.fingerprint)
-    settled = known.analyzers - known.failed
-    again = [m for m in found.measurements if m.key in settled]
-    if found.added_to is not None or _same_files(found, known):
-        is_same = all(_agrees(m, stored) for m in again)
+    if previous is None:
+        return Decision(Change.NEW, 1, measured.measurements, measured.fingerprint)
+    if measured.added_to is not None and measured.added_to != previous.version:
+        # Another writer has superseded the version; the next run measures the new one.
+        return Decision(Change.UNCHANGED, previous.version, (), previous.fingerprint)
+    succeeded_before = previous.analyzers - previous.failed
+    remeasured = [m for m in measured.measurements if m.key in succeeded_before]
+    if measured.added_to is not None or _same_files(measured, previous):
+        is_same = all(_agrees(m, stored) for m in remeasured)
     else:
-        is_same = _same_content(found, known, again, stored)
+        is_same = _same_content(measured, previous, remeasured, stored)
     if not is_same:
-        return Decision(Change.RESTATED, known.version + 1, found.measurements, found.fingerprint)
-    added = tuple(m for m in found.measurements if m.key not in settled)
-    restored = tuple(m for m in again if isinstance(m.outcome, Success) and stored.is_cleaned(m))
+        return Decision(
+            Change.RESTATED, previous.version + 1, measured.measurements, measured.fingerprint
+        )
+    added = tuple(m for m in measured.measurements if m.key not in succeeded_before)
+    restored = tuple(
+        m for m in remeasured if isinstance(m.outcome, Success) and stored.is_cleaned(m)
+    )
     keys = AnalyzerKeys.from_measurements(added)
-    failed_again = (known.failed | known.retries) & (keys.failed | keys.retries)
+    failed_again = (previous.failed | previous.retries) & (keys.failed | keys.retries)
     is_added = bool((keys.measured | keys.retries) - failed_again)
     change = Change.ADDED if is_added else Change.UNCHANGED
-    fingerprint = merge_fingerprints(known.fingerprint, found.fingerprint)
-    return Decision(change, known.version, added, fingerprint, restored)
+    fingerprint = merge_fingerprints(previous.fingerprint, measured.fingerprint)
+    return Decision(change, previous.version, added, fingerprint, restored)
 
 
-def _same_files(found: MeasuredPartition, known: LedgerEntry) -> bool:
-    return found.fingerprint is not None and not differ(found.fingerprint, known.fingerprint)
+def _same_files(measured: MeasuredPartition, previous: LedgerEntry) -> bool:
+    return measured.fingerprint is not None and not differ(
+        measured.fingerprint, previous.fingerprint
+    )
 
 
 def _same_content(
-    found: MeasuredPartition,
-    known: LedgerEntry,
-    again: Sequence[Measurement],
+    measured: MeasuredPartition,
+    previous: LedgerEntry,
+    remeasured: Sequence[Measurement],
     stored: StoredResults,
 ) -> bool:
-    """Return whether other files gave the same results, by the analyzers that did not fail before.
+    """Return whether different files gave the same results, judged by analyzers that succeeded before.
 
-    All analyzers of the version must be measured again: the results of the others would be those of
-    other files. An analyzer that failed because of the data must fail again: if it has a value, somebody
-    repaired the data. Data without files to compare, such as a DataFrame, is new content each time.
+    All analyzers of the version must be measured again; otherwise the version would keep results of the
+    old files. An analyzer that failed because of the data must fail again: a value means that the data was
+    repaired. Data without files to compare, such as a DataFrame, is new content each time.
     """
-    fingerprints = (found.fingerprint, known.fingerprint)
-    if any(text is None or text.startswith(UNTRACKED_PREFIX) for text in fingerprints):
+    fingerprints = (measured.fingerprint, previous.fingerprint)
+    if any(
+        fingerprint is None or fingerprint.startswith(UNTRACKED_PREFIX)
+        for fingerprint in fingerprints
+    ):
         return False
     return (
-        known.analyzers <= {m.key for m in found.measurements}
-        and known.rows in {None, found.rows}
-        and known.schema in {None, key_of(found.schema)}
-        and any(isinstance(m.outcome, Success) for m in again)
-        and all(_agrees_without_files(m, stored) for m in again)
-        and all(m.error is not None for m in found.measurements if m.key in known.failed)
+        previous.analyzers <= {m.key for m in measured.measurements}
+        and previous.rows in {None, measured.rows}
+        and previous.schema in {None, key_of(measured.schema)}
+        and any(isinstance(m.outcome, Success) for m in remeasured)
+        and all(_agrees_without_files(m, stored) for m in remeasured)
+        and all(m.error is not None for m in measured.measurements if m.key in previous.failed)
     )
 
 
 ALL_PARTITIONS = ("new", "all")
-"""Selections by which a run compares all partitions of a table with the ledger."""
+"""Selections that make a run compare all partitions of a table with the ledger."""
 
 SOURCE_VERSION = "source_version"
-"""The tag of runs that names the version of the table."""
+"""Name of the run tag whose value is the version of the table."""
 
 
 def own_part(fingerprint: str | None) -> str | None:
-    """Return a partition's fingerprint without those of referenced tables."""
+    """Return a partition's fingerprint without the fingerprints of referenced tables."""
     return None if fingerprint is None else fingerprint.partition(_REFERENCE_SEPARATOR)[0]
 
 
@@ -460,59 +490,67 @@ def table_fingerprints(fingerprint: str | None) -> dict[str, str]:
 def differ(a: str | None, b: str | None) -> bool:
     """Return whether fingerprints differ; referenced tables are compared only if both include them.
 
-    So an analyzer that reads another table can be added without measuring everything again.
+    Therefore, if you add an analyzer that reads another table, the partitions are not measured again.
 
     Examples
     --------
-    >>> one, other = with_references("p", {"r": "1"}), with_references("p", {"r": "2", "s": "1"})
-    >>> differ(one, other), differ(one, "p"), differ("p", "q"), differ(None, "p")
+    >>> old, new = with_references("p", {"r": "1"}), with_references("p", {"r": "2", "s": "1"})
+    >>> differ(old, new), differ(old, "p"), differ("p", "q"), differ(None, "p")
     (True, False, True, True)
     """
     if a is None or b is None:
         return a is not b
-    ours, theirs = table_fingerprints(a), table_fingerprints(b)
+    tables_a, tables_b = table_fingerprints(a), table_fingerprints(b)
     return own_part(a) != own_part(b) or any(
-        ours[table] != theirs[table] for table in ours.keys() & theirs.keys()
+        tables_a[table] != tables_b[table] for table in tables_a.keys() & tables_b.keys()
     )
 
 
-def merge_fingerprints(known: str | None, found: str | None) -> str | None:
-    """Merge the fingerprints of a remeasured version: the new files, and all referenced tables."""
-    if found is None or known is None:
-        return known if found is None else found
+def merge_fingerprints(stored: str | None, measured: str | None) -> str | None:
+    """Merge the fingerprints of a remeasured version: the new files, and all referenced tables.
+
+    Parameters
+    ----------
+    stored : str or None
+        The fingerprint in the ledger.
+    measured : str or None
+        The fingerprint of the new measurement.
+    """
+    if measured is None or stored is None:
+        return stored if measured is None else measured
     return with_references(
-        own_part(found),
-        table_fingerprints(known) | table_fingerprints(found),
+        own_part(measured),
+        table_fingerprints(stored) | table_fingerprints(measured),
     )
 
 
 _REFERENCE_SEPARATOR = "+"
 
 
-def _agrees(found: Measurement, stored: StoredResults) -> bool:
-    """Return whether a repeated measurement agrees with what is stored of the same files."""
-    state = stored.state(found)
-    match found.outcome:
+def _agrees(measurement: Measurement, stored: StoredResults) -> bool:
+    """Return whether a repeated measurement agrees with the stored results of the same files."""
+    state = stored.state(measurement)
+    match measurement.outcome:
         case Success(value):
-            # A state that was cleaned away is taken to agree: equal files have equal content.
-            return stored.is_cleaned(found) if state is None else value.agrees_with(state)
+            # A state that was cleaned away counts as equal, since equal files have equal content.
+            return stored.is_cleaned(measurement) if state is None else value.agrees_with(state)
         case Failure(error):
             return state is None or error.is_retriable
 
 
-def _agrees_without_files(found: Measurement, stored: StoredResults) -> bool:
-    """Return whether a measurement of other files shows the content that is stored.
+def _agrees_without_files(measurement: Measurement, stored: StoredResults) -> bool:
+    """Return whether a measurement of different files agrees with the stored results.
 
-    It does by its state; where there is none, as of a failure, by its metrics.
+    The states are compared or, if a state is missing (as for a failure), the metrics.
     """
-    state = stored.state(found)
-    if isinstance(found.outcome, Success) and state is not None:
-        return found.outcome.value.agrees_with(state)
-    return stored.has_metrics_of(found)
+    state = stored.state(measurement)
+    if isinstance(measurement.outcome, Success) and state is not None:
+        return measurement.outcome.value.agrees_with(state)
+    return stored.has_metrics_of(measurement)
 
 
 def stored_error(error: MetricError) -> str:
-    """Return an error as a store keeps it: with its class.
+    """Return an error in its stored form: the name of its class, and the message.
 
     Examples
     --------
@@ -522,7 +560,7 @@ def stored_error(error: MetricError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def error_reason(text: str) -> str:
+def error_reason(error: str) -> str:
     """Return a stored error without Spark's suggestions, whose order differs from plan to plan.
 
     Examples
@@ -530,31 +568,31 @@ def error_reason(text: str) -> str:
     >>> error_reason("no column `e_mail`. Did you mean one of the following? [`ds`, `age`]. SQLSTATE: 42703")
     'no column `e_mail`.'
     """
-    return text.partition(" Did you mean")[0]
+    return error.partition(" Did you mean")[0]
 
 
-def is_same_source(stored: str | None, given: str | None) -> bool:
-    """Return whether two names are of one table; an unknown one is of any.
+def is_same_source(stored: str | None, current: str | None) -> bool:
+    """Return whether two names mean the same table. A missing name matches any table.
 
-    A folder may be named from another working directory: of an absolute and a relative name, or one that
-    leads out of the folder, the shorter has to be the end of the longer.
+    A folder can be named relative to different working directories. So if one name is relative or
+    contains ``..``, the names match if the shorter path is the end of the longer one.
 
     Examples
     --------
     >>> is_same_source("data/orders/", "/srv/shop/data/orders"), is_same_source("/a/orders", "/b/orders")
     (True, False)
     """
-    if not stored or not given or stored == given:
+    if not stored or not current or stored == current:
         return True
-    if not (is_folder(stored) and is_folder(given)):
+    if not (is_folder(stored) and is_folder(current)):
         return False
-    places = [PurePosixPath(name) for name in (stored, given)]
-    if all(place.is_absolute() or "://" in str(place) for place in places):
-        return places[0] == places[1]
-    if not any(place.is_absolute() or ".." in place.parts for place in places):
-        return places[0] == places[1]
+    paths = [PurePosixPath(name) for name in (stored, current)]
+    if all(path.is_absolute() or "://" in str(path) for path in paths):
+        return paths[0] == paths[1]
+    if not any(path.is_absolute() or ".." in path.parts for path in paths):
+        return paths[0] == paths[1]
     short, long = sorted(
-        ([part for part in place.parts if part not in ("..", "/")] for place in places), key=len
+        ([part for part in path.parts if part not in ("..", "/")] for path in paths), key=len
     )
     return bool(short) and long[-len(short) :] == short
 
@@ -563,7 +601,7 @@ def mismatch_text(spec: RunSpec, source: str) -> str:
     """Return the message of a `DatasetMismatchError`."""
     return (
         f"dataset {spec.dataset!r} holds the history of {source!r}, not of {spec.source!r};"
-        " choose another name; if the table was renamed or moved, go on with its history by"
+        " choose another name or, if the table was renamed or moved, continue its history with"
         " --rename (in Python: rename=True)"
     )
 
@@ -574,7 +612,7 @@ class RunStore(Protocol):
     def hold(self, dataset: str, wait: float) -> AbstractContextManager[int]:
         """Acquire the dataset's exclusive lease for the duration of a context.
 
-        The context value is a fencing token for `open_run`, higher than that of any earlier holder.
+        The context value is a fencing token for `open_run`, higher than all earlier tokens.
 
         Raises
         ------
@@ -594,11 +632,11 @@ class RunStore(Protocol):
     def fail_run(self, spec: RunSpec, error: str) -> int:
         """Store a run that failed before it could be opened, and return its id.
 
-        A dataset that is new is bound to no table and no partition columns yet.
+        If the dataset is new, its table and partition columns stay undecided.
         """
 
     def tag_run(self, run: int, tags: Mapping[str, str]) -> None:
-        """Add tags to a run; those that it has are kept."""
+        """Add tags to a run; existing tags are kept."""
 
     def ledger(self, dataset: str) -> Mapping[str, LedgerEntry]:
         """Return the ledger: the current entry of each partition, by name."""
@@ -606,30 +644,30 @@ class RunStore(Protocol):
     def failures(
         self, dataset: str, partitions: Collection[str]
     ) -> Mapping[tuple[str, str], frozenset[str]]:
-        """Return the errors of failed analyzers by partition and canonical analyzer, of all segments."""
+        """Return the errors of failed analyzers in all segments, by partition and canonical analyzer."""
 
     def newest_values(
         self, dataset: str, names: Collection[str]
     ) -> Mapping[tuple[str, str], float]:
-        """Return the newest values of metrics of these names, by name and instance.
+        """Return the newest values of the named metrics, by name and instance.
 
-        Of several segments the greatest value. Metrics with a filter, and those without a value, are
-        left out.
+        If a metric has several segments, the greatest value is returned. Metrics with a filter, and
+        metrics without a value, are left out.
         """
 
     def segment_sets(self, dataset: str) -> Mapping[tuple[str, ...], SegmentSet]:
         """Return the latest segment set for each set of columns that has one."""
 
     def keep_segments(self, run: int, chosen: Sequence[SegmentSet]) -> None:
-        """Store segment sets; one that another writer stored in the meantime is kept."""
+        """Store segment sets; keep a set if another writer has stored it in the meantime."""
 
-    def commit_batch(self, run: int, found: Sequence[MeasuredPartition]) -> list[Decision]:
+    def commit_batch(self, run: int, batch: Sequence[MeasuredPartition]) -> list[Decision]:
         """Commit a batch atomically and return the decision for each partition."""
 
     def replace_fingerprints(self, run: int, fingerprints: Mapping[str, str]) -> None:
-        """Give current versions, by partition, the fingerprint of other files with the same content."""
+        """Replace the fingerprints of current versions whose files changed but not their content."""
 
-    def mark_gone(self, run: int, gone: Sequence[str], back: Sequence[str] = ()) -> None:
+    def mark_gone(self, run: int, gone: Sequence[str], returned: Sequence[str] = ()) -> None:
         """Mark partitions as gone from the table, and others as present again."""
 
     def close_run(
@@ -649,18 +687,18 @@ class VerdictKey(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The key of a verdict: everything that it depends on.
+    """The key of a verdict: everything that the verdict depends on.
 
     Attributes
     ----------
     name : str
-        Of the check.
+        Name of the check.
     specification : str
-        Hash of the rules, fixes and policies, and of the source of users' functions.
+        Hash of the rules, fixes and policies, and of the source code of users' functions.
     fingerprint : str
-        Of the data.
+        Fingerprint of the data.
     partition : str
-        Its name; empty for all of the data.
+        Name of the partition; empty for all of the data.
     """
 
     name: str
@@ -690,7 +728,7 @@ class VerdictStore(Protocol):
         run: int | None = None,
         **key: Unpack[VerdictKey],
     ) -> int:
-        """Store a verdict, which supersedes the last one of its case; return its id."""
+        """Store a verdict and return its id. It supersedes the last verdict of the same case."""
 
     def verdict(self, dataset: str, **key: Unpack[VerdictKey]) -> str | None:
         """Return the last verdict of a case, or None."""

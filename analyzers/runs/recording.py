@@ -1,6 +1,6 @@
-"""The lifecycle of a run: hold the lease, open the run, commit batches, close it with its status.
+"""Lifecycle of a run: hold the lease, open the run, commit batches, close the run with its status.
 
-A run reports its progress to a `Progress`; the progress bars are in `tidegauge.display.progress`.
+A run reports its progress to a `Progress`; `tidegauge.display.progress` has the progress bars.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def measured_states(
     Parameters
     ----------
     outcomes : mapping of Analyzer to Success or Failure
+        The state or the error of each analyzer.
     analyzers : iterable of Analyzer
-        Those whose outcomes are stored.
+        The analyzers whose outcomes are stored.
     segment : str
         The segment's name by column values; empty for all rows.
     segments : SegmentSet or None
@@ -98,23 +99,26 @@ class RunReport:
     Attributes
     ----------
     run : int
-        Its id in the repository.
+        The run's id in the repository.
     dataset : str
+        Name of the dataset.
     status : RunStatus
+        Status of the run.
     changes : mapping of str to Change
-        The change of each partition that was scanned.
+        The change of each scanned partition.
     skipped : int
-        Partitions that exist and were not scanned.
+        Number of partitions that exist and were not scanned.
     uncompared : int
-        How many of the skipped were measured before, and have no files that tell whether they changed.
+        Number of skipped partitions that were measured before but have no files to compare, so that
+        changes go unnoticed.
     gone : tuple of str
-        Partitions that the ledger knows and the table no longer has.
+        Partitions in the ledger that the table no longer has.
     failed : mapping of Analyzer to MetricError
-        Analyzers that failed in some partition, with the first error. Failures of earlier runs count
-        as long as they stand, in partitions that this run was to measure: see `StandingError`.
+        Analyzers that failed in a partition, with the first error. A failure of an earlier run is included
+        if it is unresolved and this run was to measure its partition: see `StandingError`.
     unreadable : mapping of str to str
-        Partitions with files that cannot be read, and why. They are not in the ledger, so the next run
-        tries them again.
+        Partitions with files that cannot be read, and the reason. They are not in the ledger, so the next
+        run tries them again.
     """
 
     run: int
@@ -134,7 +138,7 @@ class RunReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts that a repository keeps with the run."""
+        """The counts that a repository stores with the run."""
         return {
             "measured": self.scanned,
             "skipped": self.skipped,
@@ -144,7 +148,7 @@ class RunReport:
 
 
 class Recorder(VerdictStore, Protocol):
-    """A repository, as far as runs write to it."""
+    """The part of a repository that runs write to."""
 
     @property
     def store(self) -> RunStore:
@@ -159,7 +163,7 @@ class Recorder(VerdictStore, Protocol):
         instance: str = "*",
         segment: str = "",
     ) -> int:
-        """Store a custom metric by partition."""
+        """Store the values of a custom metric, one per partition."""
 
 
 @dataclass
@@ -169,10 +173,11 @@ class Recording:
     Attributes
     ----------
     store : RunStore
+        The store that the run writes to.
     report : RunReport
-        What the run did so far; its counts are stored when the run is closed.
+        The report so far; its counts are stored when the run is closed.
     errors : list of str
-        Failures that did not stop the run; with any, it is closed as failed.
+        Failures that did not stop the run. If there are any, the run is closed as failed.
     """
 
     store: RunStore
@@ -189,15 +194,15 @@ class Recording:
         return self.store.ledger(self.report.dataset)
 
     def leave_out(self, unreadable: Mapping[Partition, str]) -> None:
-        """Report partitions that cannot be read; the run is closed as failed if there are any."""
-        found = {partition.name: why for partition, why in unreadable.items()}
+        """Report partitions that cannot be read. If there are any, the run is closed as failed."""
+        reasons = {partition.name: reason for partition, reason in unreadable.items()}
         self.errors += [
-            f"{name or 'the table'} cannot be read: {why}" for name, why in found.items()
+            f"{name or 'the table'} cannot be read: {reason}" for name, reason in reasons.items()
         ]
-        self.report = replace(self.report, unreadable={**self.report.unreadable, **found})
+        self.report = replace(self.report, unreadable={**self.report.unreadable, **reasons})
 
     def commit(self, batch: Sequence[MeasuredPartition]) -> list[Decision]:
-        """Commit a batch, all or nothing, and add its changes and failures to the report."""
+        """Commit a batch atomically, and add its changes and failures to the report."""
         decisions = self.store.commit_batch(self.run, batch)
         names = [measured.partition.name for measured in batch]
         changes = dict(zip(names, (d.change for d in decisions), strict=True))
@@ -210,7 +215,7 @@ class Recording:
         return decisions
 
     def report_rest(self, names: set[str], failures: Mapping[AnyAnalyzer, MetricError]) -> None:
-        """Report which of all partitions were skipped, and failures of earlier runs that still stand."""
+        """Add the skipped partitions and the unresolved failures of earlier runs to the report."""
         scanned = self.report.changes.keys() | self.report.unreadable.keys()
         failed = {**failures, **self.report.failed}
         self.report = replace(self.report, skipped=len(names - scanned), failed=failed)
@@ -218,22 +223,24 @@ class Recording:
 
 @contextmanager
 def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Iterator[Recording]:
-    """Hold the dataset's lease and a run that is closed whatever happens.
+    """Hold the dataset's lease and an open run. The run is closed in every case.
 
-    The run is closed as complete at the end of the block; as failed if the block raises or left
-    errors; as interrupted on KeyboardInterrupt and SystemExit.
+    At the end of the block, the run is closed as complete. It is closed as failed if the block raised or
+    recorded errors, and as interrupted on KeyboardInterrupt and SystemExit.
 
     Parameters
     ----------
     store : RunStore
+        The store to open the run in.
     spec : RunSpec
+        The dataset, and the settings to store with the run.
     wait : float
         Seconds to wait for another run of the dataset.
 
     Raises
     ------
     LeaseError
-        If another run still holds the dataset then.
+        If another run still holds the lease after ``wait`` seconds.
     """
     with store.hold(spec.dataset, wait) as fence:
         try:
@@ -241,63 +248,69 @@ def recording(store: RunStore, spec: RunSpec, wait: float = WAIT_SECONDS) -> Ite
         except DatasetMismatchError as error:
             setattr(error, _RECORDED_BY, store.fail_run(spec, _message(error)))
             raise
-        found = Recording(store, RunReport(run, spec.dataset, RunStatus.RUNNING))
+        open_run = Recording(store, RunReport(run, spec.dataset, RunStatus.RUNNING))
         try:
-            yield found
+            yield open_run
         except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
-            status = RunStatus.INTERRUPTED if interrupted else RunStatus.FAILED
-            found.report = replace(found.report, status=status)
-            store.close_run(run, status, found.report.counts, _message(error))
+            is_interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+            status = RunStatus.INTERRUPTED if is_interrupted else RunStatus.FAILED
+            open_run.report = replace(open_run.report, status=status)
+            store.close_run(run, status, open_run.report.counts, _message(error))
             setattr(error, _RECORDED_BY, run)
             raise
-        status = RunStatus.FAILED if found.errors else RunStatus.COMPLETE
-        found.report = replace(found.report, status=status)
-        counts = found.report.counts
-        if found.errors:
-            counts["failed"] = len(found.errors)
-        store.close_run(run, status, counts, "\n".join(found.errors) or None)
+        status = RunStatus.FAILED if open_run.errors else RunStatus.COMPLETE
+        open_run.report = replace(open_run.report, status=status)
+        counts = open_run.report.counts
+        if open_run.errors:
+            counts["failed"] = len(open_run.errors)
+        store.close_run(run, status, counts, "\n".join(open_run.errors) or None)
 
 
 @contextmanager
 def recording_failed_start(store: RunStore, spec: RunSpec) -> Iterator[None]:
     """Store a failed run if the block raises, unless a run within it has recorded the error.
 
-    If the table was measured before, the error suggests no other one.
+    Parameters
+    ----------
+    store : RunStore
+        The store to write to.
+    spec : RunSpec
+        The dataset, and the settings to store with the run.
 
     Raises
     ------
     NoSuchTableError
+        If the table does not exist. If it was measured before, the message does not suggest other tables.
     RetiredDatasetError
-        If the dataset is retired: whether its table can be opened does not matter then.
+        If the dataset is retired, whether or not its table can be opened.
     """
     try:
         yield
-    except SuiteError:  # nothing was asked for that could fail
+    except SuiteError:  # the suite is invalid, so no run was requested
         raise
     except Exception as error:
         if hasattr(error, _RECORDED_BY):
             raise
-        found = error
+        reported = error
         if isinstance(error, NoSuchTableError) and store.ledger(spec.dataset):
-            found = NoSuchTableError(
+            reported = NoSuchTableError(
                 error.problem,
-                f"; {spec.dataset!r} was measured before: restore the table, or retire the dataset by"
+                f"; {spec.dataset!r} was measured before: restore the table, or retire the dataset with"
                 f" `tidegauge dataset retire {shlex.quote(spec.dataset)}`",
             )
         try:
-            store.fail_run(spec, _message(found))
+            store.fail_run(spec, _message(reported))
         except RetiredDatasetError as retired:
-            found = retired
+            reported = retired
         except RepositoryError:
-            pass  # the repository cannot be written; the error of the source is the one to report
-        if found is error:
+            pass  # the repository is not writable; report the error of the source
+        if reported is error:
             raise
-        raise found from error
+        raise reported from error
 
 
 _RECORDED_BY = "_tidegauge_run"
-"""Attribute of an error: the id of the run that was closed with it."""
+"""Name of the error attribute that holds the id of the run that recorded the error."""
 
 
 def _message(error: BaseException) -> str:

@@ -85,22 +85,22 @@ class Segmentation:
     ----------
     columns : tuple of tuple of str
         Sets of columns to segment by.
-    most : int
+    max_values : int
         Maximum number of values per set that are segments of their own.
-    again : bool
+    rechoose : bool
         True to choose the values again, from the partitions of this run.
     """
 
     columns: tuple[tuple[str, ...], ...] = ()
-    most: int = MAX_SEGMENTS
-    again: bool = False
+    max_values: int = MAX_SEGMENTS
+    rechoose: bool = False
 
 
 @dataclass(frozen=True)
 class _Task:
     """A partition to scan, and the analyzers to run on it.
 
-    ``is_retry`` is set if all of them failed in it before.
+    ``is_retry`` is set if all analyzers failed on the partition before.
     """
 
     listed: ListedPartition
@@ -128,16 +128,21 @@ def run_incremental(
     Parameters
     ----------
     source : Source
+        The table to measure.
     spec : RunSpec
+        The dataset, and the settings to store with the run.
     analyzers : sequence of Analyzer
+        The analyzers to run.
     store : RunStore
+        The store to commit to.
     partitions : str or sequence of str
-        ``new`` for new and changed partitions, and on the others a backfill of missing analyzers and
-        a retry of those that failed for a reason outside the data;
-        ``all``; a partition filter; or partition names.
+        ``new``, ``all``, a partition filter, or partition names. With ``new``, the run measures new and
+        changed partitions. On unchanged partitions it runs only analyzers that are missing, or that
+        failed for a reason outside the data.
     time : TimeFormat, optional
         Format of the partition time; detected from the keys' names by default.
     progress : Progress, optional
+        Receives the start, the batches and the end of the run.
     batch_partitions : int
         Maximum number of partitions in one pass.
     segmentation : Segmentation
@@ -145,7 +150,7 @@ def run_incremental(
     wait : float
         Seconds to wait for the lease while another run measures the dataset.
     private : Privacy
-        Columns of which no values are stored; see `scan`.
+        Columns whose values are never stored; see `scan`.
 
     Returns
     -------
@@ -155,8 +160,8 @@ def run_incremental(
     Raises
     ------
     SourceError
-        If none of the partitions to scan can be read. If some cannot, the others are measured, and
-        these are tried again by the next run.
+        If none of the partitions to scan can be read. If only some cannot be read, the run measures the
+        others, and the next run retries the unreadable ones.
     """
     time = time.among(source.keys) if time else _time_of(source)
     progress = progress or Silent()
@@ -169,9 +174,9 @@ def run_incremental(
             _tag_version(store, run.run, source)
             ledger = _settled_ledger(source, listed, run)
             listed = _with_references(source, listed, analyzers)
-            here = {entry.partition.name for entry in listed}
+            present = {entry.partition.name for entry in listed}
             complete = getattr(source, "lists_all", True)
-            gone = tuple(sorted(name for name in ledger if complete and name not in here))
+            gone = tuple(sorted(name for name in ledger if complete and name not in present))
             segments = _segment_sets(store, spec.dataset, segmentation)
             keys = _ledger_keys(tuple(dict.fromkeys(analyzers)), segments)
             tasks = _tasks(listed, ledger, keys, chosen, time)
@@ -182,40 +187,46 @@ def run_incremental(
                 uncompared=_uncompared(() if chosen else listed, tasks),
                 gone=gone,
             )
-            _mark_gone(store, run.run, ledger, gone, here)
+            _mark_gone(store, run.run, ledger, gone, present)
             progress.start(spec.dataset, len(tasks))
 
-            def read(some: Sequence[_Task]) -> DataFrame:
-                whole = len(some) == len(listed) > 1
-                return source.read(None if whole else [t.listed.partition for t in some])
+            def read(batch_tasks: Sequence[_Task]) -> DataFrame:
+                is_all = len(batch_tasks) == len(listed) > 1
+                return source.read(None if is_all else [t.listed.partition for t in batch_tasks])
 
             if tasks and not all(chosen for _, chosen in segments):
                 new = [s for s, chosen in segments if not chosen]
-                store.keep_segments(run.run, _choose(read(tasks), new, segmentation.most))
-                segments = _segment_sets(store, spec.dataset, replace(segmentation, again=False))
+                store.keep_segments(run.run, _choose(read(tasks), new, segmentation.max_values))
+                segments = _segment_sets(store, spec.dataset, replace(segmentation, rechoose=False))
             # If there were no rows to choose from, the next run chooses and backfills the segments.
             sets = tuple(s for s, chosen in segments if chosen)
 
             large = sum(task.listed.size for task in tasks) > SMALL_BYTES
             expected = _expectation(store, spec.dataset, analyzers, ledger) if large else UNKNOWN
 
-            def measure(some: Sequence[_Task]) -> list[MeasuredPartition]:
-                data = read(some)
-                with progress.batch(data.sparkSession, len(some)):
+            def measure(batch_tasks: Sequence[_Task]) -> list[MeasuredPartition]:
+                data = read(batch_tasks)
+                with progress.batch(data.sparkSession, len(batch_tasks)):
                     schema = Schema.from_spark(data.schema).without(set(source.keys)).canonical()
-                    told = expected if expected.distinct and plan_cost(data).plain else UNKNOWN
-                    return list(_measure(source, data, some, schema, time, sets, private, told))
+                    expectation = (
+                        expected if expected.distinct and plan_cost(data).plain else UNKNOWN
+                    )
+                    return list(
+                        _measure(
+                            source, data, batch_tasks, schema, time, sets, private, expectation
+                        )
+                    )
 
             read_keys = _read_keys(source, tasks)
             batches = _batches(tasks, batch_partitions, sum(s.size for s in sets), read_keys)
             for batch in filter(None, map(standing.without_hopeless, batches)):
-                found, unreadable = measure_readable(batch, _partition_of, measure)
+                measured, unreadable = measure_readable(batch, _partition_of, measure)
                 run.leave_out(unreadable)
-                found = standing.settled(batch, _without_vanished(source, batch, found))
-                if found:
-                    run.commit(found)
-            selected = here if chosen is None else chosen(listed)
-            run.report_rest(here, standing.errors(listed, selected, time))
+                measured = standing.settled(batch, _without_vanished(source, batch, measured))
+                if measured:
+                    run.commit(measured)
+            selected = present if chosen is None else chosen(listed)
+            run.report_rest(present, standing.errors(listed, selected, time))
             if run.errors and not run.report.changes:
                 raise SourceError("; ".join(run.errors[:3]))
         finally:
@@ -234,22 +245,22 @@ def _mark_gone(
     run: int,
     ledger: Mapping[str, LedgerEntry],
     gone: Sequence[str],
-    here: Collection[str],
+    present: Collection[str],
 ) -> None:
-    """Mark partitions that left the table since the last run, and those that came back."""
-    left = [name for name in gone if not ledger[name].gone]
-    back = [name for name, known in ledger.items() if known.gone and name in here]
-    if left or back:
-        store.mark_gone(run, left, back)
+    """Mark partitions that disappeared from the table since the last run, or came back."""
+    vanished = [name for name in gone if not ledger[name].gone]
+    returned = [name for name, entry in ledger.items() if entry.gone and name in present]
+    if vanished or returned:
+        store.mark_gone(run, vanished, returned)
 
 
 def _time_of(source: Source) -> TimeFormat | None:
-    """Return how a source's partitions tell their time: by itself, or by the usual names of keys."""
+    """Return the time format that the source declares, or else the one its key names suggest."""
     return getattr(source, "time_format", None) or recognise_time(source.keys)
 
 
 def _uncompared(listed: Sequence[ListedPartition], tasks: Sequence[_Task]) -> int:
-    """Return how many partitions are skipped of which no fingerprint tells whether they changed."""
+    """Return the number of skipped partitions without a fingerprint, which cannot be compared."""
     scanned = {task.listed.partition for task in tasks}
     return sum(entry.fingerprint is None and entry.partition not in scanned for entry in listed)
 
@@ -259,38 +270,41 @@ def _partition_of(task: _Task) -> Partition:
 
 
 def _without_vanished(
-    source: Source, batch: Sequence[_Task], found: list[MeasuredPartition]
+    source: Source, batch: Sequence[_Task], measured: list[MeasuredPartition]
 ) -> list[MeasuredPartition]:
     """Leave out partitions that had files when they were listed, but no rows when they were read.
 
-    Their files may have been dropped or replaced meanwhile. If so, the next run decides what became of
-    them. A table with versions is read as it was listed.
+    Their files may have been dropped or replaced in the meantime. If so, the next run compares them again.
+    A table with versions is always read in the version that was listed.
     """
     sizes = {task.listed.partition: task.listed for task in batch if task.listed.size}
-    empty = [m.partition for m in found if not m.rows and m.partition in sizes and _was_read(m)]
+    empty = [m.partition for m in measured if not m.rows and m.partition in sizes and _was_read(m)]
     if not empty or getattr(source, "version", None) is not None:
-        return found
+        return measured
     now = {entry.partition: entry.fingerprint for entry in source.list_partitions()}
     gone = {p for p in empty if now.get(p) != own_part(sizes[p].fingerprint)}
-    return [m for m in found if m.partition not in gone]
+    return [m for m in measured if m.partition not in gone]
 
 
-def _was_read(found: MeasuredPartition) -> bool:
-    """Return whether data was read: nothing is if no analyzer fits the schema."""
-    return found.added_to is None or any(m.error is None for m in found.measurements)
+def _was_read(measured: MeasuredPartition) -> bool:
+    """Return whether data was read. If no analyzer fits the schema, nothing is read."""
+    return measured.added_to is None or any(m.error is None for m in measured.measurements)
 
 
 def _list_partitions(source: Source) -> list[ListedPartition]:
-    """List the partitions of a source; refuse two of one name, as of bytes that are no text."""
+    """List the partitions of a source; raise if two have the same name.
+
+    Values that are not valid text, such as arbitrary bytes, can give two partitions the same name.
+    """
     listed = source.list_partitions()
-    seen: dict[str, Partition] = {}
+    partition_by_name: dict[str, Partition] = {}
     for partition in (entry.partition for entry in listed):
-        other = seen.setdefault(partition.name, partition)
-        if other is not partition:
-            values = " and ".join(str(one.values) for one in (other, partition))
+        namesake = partition_by_name.setdefault(partition.name, partition)
+        if namesake is not partition:
+            values = " and ".join(str(p.values) for p in (namesake, partition))
             msg = (
-                f"two partitions have the name {partition.name!r} (values {values}): choose other keys"
-                " (partition_by=[...]), or none (partition_by=[])"
+                f"two partitions have the name {partition.name!r} (values {values}): partition by other"
+                " columns (partition_by=[...]), or do not partition (partition_by=[])"
             )
             raise PartitionColumnError(msg)
     return listed
@@ -301,8 +315,8 @@ def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
     for column in (c for columns in segmentation.columns for c in columns):
         if column.casefold() in by_name:
             msg = (
-                f"{column!r} is a partition key: its values are series of their own already, and need"
-                " no segments"
+                f"cannot segment by {column!r}: it is a partition key, so each of its values already"
+                " has its own series; remove it from the segments"
             )
             raise SuiteError(msg)
 
@@ -310,12 +324,12 @@ def _refuse_keys(segmentation: Segmentation, keys: Sequence[str]) -> None:
 def _refuse_private(
     segmentation: Segmentation, source: Source, time: TimeFormat | None, private: Privacy
 ) -> None:
-    """Refuse partitions and segments that would be named by values of private columns."""
+    """Raise if names of partitions or segments would contain values of private columns."""
     if not private:
         return
     time_keys = time.keys if time and private.covers_all else ()
     hidden = {field.name: field.column for field in getattr(source, "fields", ())}
-    # Reading the schema may take a Spark job: names need it only if it may tell what is private.
+    # Reading the schema can start a Spark job, so read it only if its tags can make a column private.
     columns = [column for columns in segmentation.columns for column in columns]
     schema = None
     if columns or (private.tags and source.keys):
@@ -331,21 +345,21 @@ def _segment_sets(
     store: RunStore, dataset: str, segmentation: Segmentation
 ) -> list[tuple[SegmentSet, bool]]:
     """Return the segment sets, each with a flag for whether its values have been chosen."""
-    known = store.segment_sets(dataset)
-    found = []
+    stored = store.segment_sets(dataset)
+    sets = []
     for columns in segmentation.columns:
-        before = known.get(columns)
-        if before is not None and not segmentation.again:
-            found.append((before, True))
+        previous = stored.get(columns)
+        if previous is not None and not segmentation.rechoose:
+            sets.append((previous, True))
         else:
-            generation = before.generation + 1 if before else 1
-            found.append((SegmentSet(columns, (), generation), False))
-    return found
+            generation = previous.generation + 1 if previous else 1
+            sets.append((SegmentSet(columns, (), generation), False))
+    return sets
 
 
-def _choose(data: DataFrame, sets: Sequence[SegmentSet], most: int) -> list[SegmentSet]:
+def _choose(data: DataFrame, sets: Sequence[SegmentSet], max_values: int) -> list[SegmentSet]:
     """Choose the most frequent values as segments; one extra Spark action, once per dataset."""
-    values = most_frequent_values(data, [s.columns for s in sets], most)
+    values = most_frequent_values(data, [s.columns for s in sets], max_values)
     return [replace(s, kept=values[s.columns]) for s in sets if values[s.columns]]
 
 
@@ -357,9 +371,18 @@ def partition_filter(
 ) -> PartitionFilter | None:
     """Return a partition filter for an explicit selection, or None for ``new``.
 
-    Partitions that it selects are scanned even if the ledger has them; for ``new`` the ledger decides.
-    The filter raises a `PartitionSelectionError` if a name does not exist, or if conditions match no
-    partition.
+    Selected partitions are scanned even if the ledger has them. With ``new``, the ledger decides which
+    partitions are scanned. The filter raises a `PartitionSelectionError` if a name does not exist, or if
+    conditions match no partition.
+
+    Parameters
+    ----------
+    partitions : str or sequence of str
+        ``new``, ``all``, a condition on the partition keys, or partition names.
+    keys : sequence of str
+        The partition keys.
+    time : TimeFormat, optional
+        Format of the partition time, which orders the names in error messages.
     """
     if partitions == "new":
         return None
@@ -395,19 +418,21 @@ def _tasks(
     tasks = []
     for entry in listed:
         name = entry.partition.name
-        known = ledger.get(name)
+        previous = ledger.get(name)
         if chosen is None:
-            wanted = _analyzers_to_run(entry, known, keys)
+            analyzers = _analyzers_to_run(entry, previous, keys)
         else:
-            wanted = tuple(keys) if name in chosen else ()
-        if wanted:
+            analyzers = tuple(keys) if name in chosen else ()
+        if analyzers:
             moment = time.time_of(entry.partition) if time else None
-            lacking = known is not None and chosen is None and not changed(entry, known)
-            version = known.version if known is not None and lacking else None
-            retries = known.retries if known is not None and version is not None else frozenset()
-            is_retry = all(keys[a] & retries for a in wanted)
-            tasks.append(_Task(entry, moment, wanted, version, is_retry))
-    tasks.sort(key=lambda t: _place(t.listed.partition, t.time))
+            is_backfill = previous is not None and chosen is None and not changed(entry, previous)
+            version = previous.version if previous is not None and is_backfill else None
+            retries = (
+                previous.retries if previous is not None and version is not None else frozenset()
+            )
+            is_retry = all(keys[a] & retries for a in analyzers)
+            tasks.append(_Task(entry, moment, analyzers, version, is_retry))
+    tasks.sort(key=lambda t: _sort_key(t.listed.partition, t.time))
     return tasks
 
 
@@ -422,24 +447,25 @@ def _ledger_keys(
     return {a: frozenset(analyzer_key(a, s) for s in sets) for a in analyzers}
 
 
-def _place(partition: Partition, time: datetime | None) -> tuple[bool, float, str]:
-    """Return the sort key of a partition: by time, those without one last, then by name."""
+def _sort_key(partition: Partition, time: datetime | None) -> tuple[bool, float, str]:
+    """Return the sort key of a partition: time, then name. Partitions without a time come last."""
     return time is None, time.timestamp() if time else 0.0, partition.name
 
 
 @dataclass
 class _StandingFailures:
-    """Failures of earlier runs: which analyzers are worth another try, and which failures still stand.
+    """Failures of earlier runs: decides which analyzers to retry, and reports unresolved failures.
 
     A retry begins with the newest partition. If an analyzer fails there with the same error as before,
-    partitions in which it failed with this error are not tried. So a function that nobody registers
-    does not cost a scan of the history in each run.
+    the run does not retry it on other partitions where it failed with this error. Otherwise an
+    unregistered function would cost a scan of the whole history in each run.
 
     Attributes
     ----------
     ledger : mapping of str to LedgerEntry
         The ledger at the start of the run.
     keys : mapping of Analyzer to frozenset of str
+        The ledger keys of each analyzer.
     stored : mapping of (str, str) to frozenset of str
         The stored errors by partition and canonical analyzer.
     standing : dict of str to set of Analyzer
@@ -462,34 +488,36 @@ class _StandingFailures:
         standing = {}
         for name, entry in ledger.items():
             failed = entry.failed | entry.retries
-            if failed and (analyzers := {a for a, own in keys.items() if own & failed}):
+            if failed and (
+                analyzers := {a for a, analyzer_keys in keys.items() if analyzer_keys & failed}
+            ):
                 standing[name] = analyzers
         stored = store.failures(dataset, standing.keys()) if standing else {}
         return cls(ledger, keys, stored, standing)
 
     def without_hopeless(self, batch: list[_Task]) -> list[_Task]:
-        """Return a batch without retries that would fail for a reason that stands."""
+        """Return a batch without retries whose cause of failure has not changed."""
         return [task for task in batch if not (task.is_retry and self._is_hopeless(task))]
 
     def _is_hopeless(self, task: _Task) -> bool:
         return all(
             {
-                (analyzer, error_reason(text))
-                for text in self._errors(task.listed.partition.name, analyzer)
+                (analyzer, error_reason(error))
+                for error in self._errors(task.listed.partition.name, analyzer)
             }
             <= self.hopeless
             for analyzer in task.analyzers
         )
 
     def settled(
-        self, batch: Sequence[_Task], found: Sequence[MeasuredPartition]
+        self, batch: Sequence[_Task], measured_partitions: Sequence[MeasuredPartition]
     ) -> list[MeasuredPartition]:
-        """Return the measured partitions to store: not retries in which all failed as before.
+        """Return the measured partitions to store: all but retries that repeat every earlier failure.
 
-        The new outcomes of the analyzers in them count from here on.
+        The new outcomes replace the earlier failures of the same analyzers.
         """
-        kept = []
-        for measured in found:
+        to_store = []
+        for measured in measured_partitions:
             name = measured.partition.name
             repeated = {
                 (m.analyzer, reason)
@@ -504,60 +532,66 @@ class _StandingFailures:
                 if analyzers == {analyzer for analyzer, _ in repeated}:
                     continue
             self.standing.get(name, set()).difference_update(analyzers)
-            kept.append(measured)
-        return kept
+            to_store.append(measured)
+        return to_store
 
     def errors(
         self, listed: Sequence[ListedPartition], selected: Collection[str], time: TimeFormat | None
     ) -> dict[AnyAnalyzer, MetricError]:
-        """Return the failures that stand in selected partitions, by analyzer: the newest of each.
+        """Return the newest unresolved failure in the selected partitions, by analyzer.
 
-        A column that came later is not missing from the partitions before it.
+        A missing column is not a failure in partitions that are older than the column.
         """
         values = {
-            name: {a for a, own in self.keys.items() if own <= entry.analyzers - entry.failed}
+            name: {
+                a
+                for a, analyzer_keys in self.keys.items()
+                if analyzer_keys <= entry.analyzers - entry.failed
+            }
             for name, entry in (self.ledger.items() if any(self.standing.values()) else ())
         }
         order = sorted(
             (entry.partition for entry in listed),
-            key=lambda p: _place(p, time.time_of(p) if time else None),
+            key=lambda p: _sort_key(p, time.time_of(p) if time else None),
         )
-        found: dict[AnyAnalyzer, MetricError] = {}
-        # Analyzers that have values only in later partitions.
-        coming: set[AnyAnalyzer] = set().union(*values.values())
+        errors: dict[AnyAnalyzer, MetricError] = {}
+        # Analyzers that have values in later partitions.
+        measured_later: set[AnyAnalyzer] = set().union(*values.values())
         for name in (partition.name for partition in order):
             for analyzer in self.standing.get(name, ()) if name in selected else ():
-                text = min(self._errors(name, analyzer), default="failed")
-                if analyzer in coming and text.startswith(f"{NoSuchColumnError.__name__}:"):
+                error = min(self._errors(name, analyzer), default="failed")
+                if analyzer in measured_later and error.startswith(
+                    f"{NoSuchColumnError.__name__}:"
+                ):
                     continue
                 retried = bool(self.keys[analyzer] & self.ledger[name].retries)
-                said = text.partition(": ")[2] or text  # without the class
-                found[analyzer] = StandingError(said, name, is_retriable=retried)
-            coming -= values.get(name, set())
-        return found
+                message = error.partition(": ")[2] or error  # without the class
+                errors[analyzer] = StandingError(message, name, is_retriable=retried)
+            measured_later -= values.get(name, set())
+        return errors
 
     def _errors(self, partition: str, analyzer: AnyAnalyzer) -> frozenset[str]:
         return self.stored.get((partition, analyzer.canonical()), frozenset())
 
 
 def _analyzers_to_run(
-    entry: ListedPartition, known: LedgerEntry | None, keys: Mapping[AnyAnalyzer, frozenset[str]]
+    entry: ListedPartition, previous: LedgerEntry | None, keys: Mapping[AnyAnalyzer, frozenset[str]]
 ) -> tuple[AnyAnalyzer, ...]:
     """Return the analyzers to run on a partition: all, the missing ones, or none."""
-    if known is None or changed(entry, known):
+    if previous is None or changed(entry, previous):
         return tuple(keys)
-    return tuple(a for a, made in keys.items() if not made <= known.analyzers)
+    return tuple(a for a, analyzer_keys in keys.items() if not analyzer_keys <= previous.analyzers)
 
 
-def changed(entry: ListedPartition, known: LedgerEntry) -> bool:
+def changed(entry: ListedPartition, previous: LedgerEntry) -> bool:
     """Return whether a partition has changed since it was measured; False without a fingerprint."""
-    return entry.fingerprint is not None and differ(entry.fingerprint, known.fingerprint)
+    return entry.fingerprint is not None and differ(entry.fingerprint, previous.fingerprint)
 
 
 def _settled_ledger(
     source: Source, listed: Sequence[ListedPartition], run: Recording
 ) -> Mapping[str, LedgerEntry]:
-    """Return the ledger, with the new fingerprints of partitions whose files were only rewritten."""
+    """Return the ledger with new fingerprints for partitions whose files were only rewritten."""
     ledger = dict(run.ledger())
     same = _only_rewritten(source, listed, ledger)
     if same:
@@ -568,22 +602,26 @@ def _settled_ledger(
 def _only_rewritten(
     source: Source, listed: Sequence[ListedPartition], ledger: Mapping[str, LedgerEntry]
 ) -> dict[str, str]:
-    """Return the new fingerprints of partitions with other files than before, but the same rows.
+    """Return the new fingerprints of partitions with different files but the same rows as before.
 
-    A partition has the same rows if the version of the table is that in which it was last compared, or if
-    the table's log tells that files were only rewritten since.
+    A partition has the same rows if the table still has the version in which the partition was last
+    compared, or if the table's log shows that its files were only rewritten since.
     """
     version = getattr(source, "version", None)
     rewritten = getattr(source, "only_rewritten", None)
     since: dict[str, str] = {}
     for entry in listed:
-        known = ledger.get(entry.partition.name)
-        if known and known.source_version and own_part(known.fingerprint) != entry.fingerprint:
-            since[entry.partition.name] = known.source_version
-    same = {name for name, before in since.items() if before == version}
-    others = {name: before for name, before in since.items() if name not in same}
-    if others and rewritten is not None:
-        same |= rewritten(others)
+        previous = ledger.get(entry.partition.name)
+        if (
+            previous
+            and previous.source_version
+            and own_part(previous.fingerprint) != entry.fingerprint
+        ):
+            since[entry.partition.name] = previous.source_version
+    same = {name for name, old_version in since.items() if old_version == version}
+    undecided = {name: old_version for name, old_version in since.items() if name not in same}
+    if undecided and rewritten is not None:
+        same |= rewritten(undecided)
     return {
         name: new
         for entry in listed
@@ -597,14 +635,14 @@ def _only_rewritten(
 def _with_references(
     source: Source, listed: Sequence[ListedPartition], analyzers: Sequence[AnyAnalyzer]
 ) -> list[ListedPartition]:
-    """Add the fingerprints of tables that analyzers reference to those of the partitions."""
+    """Add the fingerprints of the tables that analyzers reference to the partitions' fingerprints."""
     tables = {table for a in analyzers for table in a.reads}
-    # A query reads the measured data by a name that hides a table; a filter does not.
+    # In a query, the name of the measured data hides a table of that name; in a filter it does not.
     nested = [
-        (text, None if text == a.where else a.data_name)
+        (sql, None if sql == a.where else a.data_name)
         for a in analyzers
-        for text in a.expressions()
-        if reads_tables(text)
+        for sql in a.expressions()
+        if reads_tables(sql)
     ]
     if not tables and not nested:
         return list(listed)
@@ -612,29 +650,39 @@ def _with_references(
         return []
     data = source.read([listed[-1].partition])
     tables |= tables_read(data, nested)
-    prints: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for table in sorted(tables):
         try:
-            found = whole_fingerprint(open_table(data.sparkSession, table, None))
+            fingerprint = whole_fingerprint(open_table(data.sparkSession, table, None))
         except TableFormatError:
             raise  # Spark would read files that the table no longer has
         except SourceError:
             continue  # the analyzer fails with this error
-        if found is not None:
-            prints[table] = found
-    return [replace(e, fingerprint=with_references(e.fingerprint, prints)) for e in listed]
+        if fingerprint is not None:
+            fingerprints[table] = fingerprint
+    return [replace(e, fingerprint=with_references(e.fingerprint, fingerprints)) for e in listed]
 
 
 def batch_sizes(
     listed: Sequence[ListedPartition], analyzers: tuple[AnyAnalyzer, ...], segments: int
 ) -> tuple[int, ...]:
-    """Return the number of partitions in each batch of a scan of all partitions."""
+    """Return the number of partitions in each batch of a scan of all partitions.
+
+    Parameters
+    ----------
+    listed : sequence of ListedPartition
+        The partitions of the table.
+    analyzers : tuple of Analyzer
+        The analyzers to run on each partition.
+    segments : int
+        The number of segments in addition to each whole partition.
+    """
     tasks = [_Task(entry, None, analyzers) for entry in listed]
     return tuple(map(len, _batches(tasks, BATCH_PARTITIONS, segments)))
 
 
 def _read_keys(source: Source, tasks: Sequence[_Task]) -> Mapping[Partition, Hashable]:
-    """Return a key for each partition: partitions with equal keys have the same columns."""
+    """Return a key for each partition. Partitions with equal keys have the same columns."""
     read_keys = getattr(source, "read_keys", None)
     if read_keys is None or not tasks:
         return {}
@@ -644,13 +692,13 @@ def _read_keys(source: Source, tasks: Sequence[_Task]) -> Mapping[Partition, Has
 
 def _batches(
     tasks: Sequence[_Task],
-    most: int,
+    max_partitions: int,
     segments: int,
     read_keys: Mapping[Partition, Hashable] = MappingProxyType({}),
 ) -> Iterator[list[_Task]]:
-    """Split tasks into batches with the same analyzers and columns, in order, within the limits.
+    """Split tasks, in order, into batches with equal analyzers and columns, within the limits.
 
-    The newest partition of retries comes first, alone.
+    Retries begin with a batch of their newest partition alone.
     """
     tasks_alike: dict[tuple[tuple[AnyAnalyzer, ...], bool, Hashable], list[_Task]] = {}
     for task in tasks:
@@ -663,20 +711,20 @@ def _batches(
         grouping = (GroupingAnalyzer, HistogramOfSums)
         columns = {a.grouping_columns for a in analyzers if isinstance(a, grouping)}
         batch: list[_Task] = []
-        held = 0
+        batch_bytes = 0
         for task in same:
-            # Frequencies are bounded by the data's size, and once more by it for the segments.
-            need = fixed + len(columns) * task.listed.size * (2 if segments else 1)
-            if batch and (len(batch) == most or held + need > BATCH_BYTES):
+            # Frequencies take at most the size of the data, and as much again for the segments.
+            task_bytes = fixed + len(columns) * task.listed.size * (2 if segments else 1)
+            if batch and (len(batch) == max_partitions or batch_bytes + task_bytes > BATCH_BYTES):
                 yield batch
-                batch, held = [], 0
+                batch, batch_bytes = [], 0
             batch.append(task)
-            held += need
+            batch_bytes += task_bytes
         yield batch
 
 
 DISTINCT_COUNTS = ("ApproxCountDistinct", "CountDistinct", "Histogram.bins")
-"""Metrics that tell how many distinct values a column has."""
+"""Metrics whose value is the number of distinct values of a column."""
 
 
 def _expectation(
@@ -685,18 +733,18 @@ def _expectation(
     analyzers: Sequence[AnyAnalyzer],
     ledger: Mapping[str, LedgerEntry],
 ) -> Expectation:
-    """Expect partitions like those that are known, by the analyzers that this run measures again.
+    """Return the expected rows and distinct values per partition, from the stored history.
 
-    So an expectation that is wrong is mended by the run that it misled.
+    Only metrics that this run measures again count, so that the run corrects a wrong expectation.
     """
     rows = [entry.rows for entry in ledger.values() if entry.rows]
     if not rows:
         return UNKNOWN
     newest = store.newest_values(dataset, DISTINCT_COUNTS)
-    asked = {(name, a.instance) for a in analyzers for name in (a.name, f"{a.name}.bins")}
+    measured = {(name, a.instance) for a in analyzers for name in (a.name, f"{a.name}.bins")}
     distinct: dict[str, float] = {}
     for (name, column), values in newest.items():
-        if (name, column) in asked:
+        if (name, column) in measured:
             distinct[column.casefold()] = max(values, distinct.get(column.casefold(), 0.0))
     return Expectation(median(rows), median(rows), distinct)
 
@@ -711,36 +759,38 @@ def _measure(
     private: Privacy,
     expected: Expectation,
 ) -> Iterator[MeasuredPartition]:
+    """Scan one batch and yield the measurements of each of its partitions."""
     analyzers = batch[0].analyzers
-    wanted = {task.listed.partition for task in batch}
-    alone = len(batch) == 1 and getattr(source, "reads_exactly", False)
+    partitions = {task.listed.partition for task in batch}
+    is_single = len(batch) == 1 and getattr(source, "reads_exactly", False)
     sizes = [task.listed.size for task in batch]
-    found = scan(
+    result = scan(
         data,
         analyzers,
-        () if alone else source.keys,  # without keys, an aggregation takes a sixth less time
-        lambda key: alone or source.partition_of(key) in wanted,
+        # An aggregation without keys takes a sixth less time.
+        () if is_single else source.keys,
+        lambda key: is_single or source.partition_of(key) in partitions,
         sets,
         private,
         small=all(sizes) and sum(sizes) <= SMALL_BYTES,
-        # Each segment would have the groups of all rows once more.
+        # With segments, the groups of all rows would repeat in each segment.
         expected=UNKNOWN if sets else replace(expected, rows=expected.group_rows * len(batch)),
         needs_rows=any(task.added_to is None for task in batch),
     )
     if hasattr(source, "read_keys"):
-        _keep_column_failures(found.nothing.states.values())
+        _keep_column_failures(result.nothing.states.values())
     groups: dict[Partition | None, Group] = {
-        batch[0].listed.partition if alone else source.partition_of(key): group
-        for key, group in found.groups.items()
+        batch[0].listed.partition if is_single else source.partition_of(key): group
+        for key, group in result.groups.items()
         if group.rows
     }
     names = {name: s for s in sets for name in s.names()}
     for task in batch:
         partition = task.listed.partition
-        group = groups.get(partition, found.nothing)
+        group = groups.get(partition, result.nothing)
         measurements = measured_states(group.states, analyzers)
         for name, segments in names.items():  # segments without rows get the state of no data
-            states = group.segments.get(name, found.nothing).states
+            states = group.segments.get(name, result.nothing).states
             measurements += measured_states(states, analyzers, name, segments)
         yield MeasuredPartition.from_measurements(
             partition,
@@ -755,9 +805,10 @@ def _measure(
 
 
 def _keep_column_failures(outcomes: Iterable[Outcome]) -> None:
-    """Let errors about columns stay until the files change, as the files have their own columns.
+    """Mark errors about columns as not retriable until the files change.
 
-    A catalog table may get a column later; in files that lack it, it is missing for good.
+    A catalog table can get a column later. For a table of files, a column that a file lacks stays missing
+    as long as the file is the same.
     """
     for error in (outcome.error for outcome in outcomes if isinstance(outcome, Failure)):
         is_unresolved = isinstance(error, UnresolvedExpressionError)

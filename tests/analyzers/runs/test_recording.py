@@ -102,7 +102,7 @@ def test_a_run_that_fails_before_it_starts_is_stored(store):
     with pytest.raises(NoSuchTableError) as found, recording_failed_start(store, spec()):
         raise error
     assert str(found.value) == (
-        "no folder 't02'; 'd' was measured before: restore the table, or retire the dataset by"
+        "no folder 't02'; 'd' was measured before: restore the table, or retire the dataset with"
         " `tidegauge dataset retire d`"
     )
     assert list(store.statuses.values())[-2:] == [RunStatus.COMPLETE, RunStatus.FAILED]

@@ -212,7 +212,7 @@ def test_a_first_run_without_rows_leaves_the_choice_to_the_next(spark, rows, rep
 
 
 def test_what_cannot_be_a_segment_is_told(spark, rows, repo):
-    with pytest.raises(tg.SuiteError, match="'ds' is a partition key"):
+    with pytest.raises(tg.SuiteError, match="cannot segment by 'ds': it is a partition key"):
         tg.analyze(rows, suite(segments=[["origin", "ds"]]), repository=repo)
     binary = spark.createDataFrame([(bytearray(b"\xff"),)], "b binary")
     with pytest.raises(tg.WrongColumnTypeError, match="print as text"):
