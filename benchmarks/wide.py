@@ -26,7 +26,7 @@ from rich.table import Table
 import tidegauge as tg
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.plan import plan
-from tidegauge.analyzers.scan.scan import JOBS_AT_ONCE, scan
+from tidegauge.analyzers.scan.scan import MAX_CONCURRENT_JOBS, scan
 
 COLUMNS_BY_HAND = 10
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -116,7 +116,7 @@ def main():
                 [t for some in by_pair[i : i + step] for t in some]
                 for i in range(0, asked.pairs, step)
             ]
-            with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+            with ThreadPoolExecutor(MAX_CONCURRENT_JOBS) as pool:
                 list(pool.map(lambda pack: aggregate(data, pack), packs))
 
         ways = {

@@ -1,8 +1,8 @@
-"""Capabilities of a Spark session, and the cost of reading a DataFrame, both asked of Spark before a scan.
+"""Capabilities of a Spark session, and the cost of reading a DataFrame, both found out before a scan.
 
-Platforms run Spark 3.5 to 4.3, with functions of their own and without some of Spark's. So nothing
-here is concluded from a version: the session is asked, once, what it has natively; the rest is computed in
-another way. Costs are estimated from Spark's plan of a DataFrame and from its first rows.
+Platforms run Spark 3.5 to 4.3 with additional functions, or without some of Spark's functions. So the
+version does not decide: each session is probed once for native functions, and fallbacks replace missing
+ones. Costs are estimated from Spark's plan of a DataFrame and from its first rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-OLDEST = "3.5"
-"""Oldest release line of Spark whose functions suffice."""
+MIN_SPARK_VERSION = "3.5"
+"""Oldest release line of Spark that has all required functions."""
 
 
 @dataclass(frozen=True)
@@ -56,42 +56,44 @@ class Capabilities:
         return sketch.kind in self.sketches and not sketch.elements
 
     def fallbacks(self) -> dict[str, str]:
-        """Return what is computed in another way, by what it is used for."""
-        workers = "in Python workers, by datasketches"
-        found = {
+        """Return the fallbacks for missing functions, by the purpose of the function."""
+        workers = "in Python workers, with datasketches"
+        fallbacks = {
             NATIVE_SKETCHES[kind].purpose: workers
             for kind in NATIVE_SKETCHES
             if kind not in self.sketches
         }
         if not self.smallest_rows:
-            found["samples of rejected records"] = "by sorting"
-        return found
+            fallbacks["samples of rejected records"] = "by sorting"
+        return fallbacks
 
 
-RANK, SET = "__tidegauge_rank", "__tidegauge_set"
-_KNOWN: WeakKeyDictionary[SparkSession, Capabilities] = WeakKeyDictionary()
+RANK_COLUMN, SET_COLUMN = "__tidegauge_rank", "__tidegauge_set"
+_CAPABILITIES_BY_SESSION: WeakKeyDictionary[SparkSession, Capabilities] = WeakKeyDictionary()
 
 
 def capabilities(spark: SparkSession) -> Capabilities:
-    """Return what a session can do; it is asked once.
+    """Return the capabilities of a session; each session is probed once.
 
     Raises
     ------
     UnsupportedSparkError
-        If its Spark is older than 3.5.
+        If the session's Spark is older than 3.5.
     """
-    found = _KNOWN.get(spark)
-    if found is None:
-        found = _KNOWN[spark] = _ask(spark)
-    return found
+    result = _CAPABILITIES_BY_SESSION.get(spark)
+    if result is None:
+        result = _CAPABILITIES_BY_SESSION[spark] = _detect_capabilities(spark)
+    return result
 
 
-def _ask(spark: SparkSession) -> Capabilities:
+def _detect_capabilities(spark: SparkSession) -> Capabilities:
     exists = spark.catalog.functionExists
-    native = frozenset(kind for kind, own in NATIVE_SKETCHES.items() if exists(own.function))
+    native = frozenset(
+        kind for kind, native_sketch in NATIVE_SKETCHES.items() if exists(native_sketch.function)
+    )
     if "hll" not in native:
         msg = (
-            f"Spark {spark.version} is too old: tidegauge needs {OLDEST} or later; "
+            f"Spark {spark.version} is too old: tidegauge needs {MIN_SPARK_VERSION} or later; "
             "run it on a cluster with a later Spark, or pip install 'tidegauge[spark]'"
         )
         raise UnsupportedSparkError(msg)
@@ -113,11 +115,11 @@ def _resolves(spark: SparkSession, query: str) -> bool:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread.
+    """Make a session the active session of this thread.
 
-    Before Spark 4, expressions are bound to the settings of the thread's active session when they are
-    written: without one, ANSI mode was off and a division by zero was null. Creating a DataFrame is
-    the public call that sets it.
+    Before Spark 4, expressions take the settings of the thread's active session when they are created.
+    Without an active session, ANSI mode is off and a division by zero returns null. Creating a DataFrame is
+    the public call that sets the active session.
     """
     if not hasattr(_frame_class(), "groupingSets"):
         spark.createDataFrame([], "x int")
@@ -126,61 +128,86 @@ def activate(spark: SparkSession) -> None:
 def aggregate_by_sets(
     data: DataFrame, sets: Sequence[Sequence[str]], columns: Sequence[str], cells: Sequence[Column]
 ) -> DataFrame:
-    """Aggregate by grouping sets; the grouping columns come first, null where a set lacks them.
+    """Aggregate by grouping sets.
 
-    Before Spark 4, a row is repeated for each set, which is what Spark's own operator does.
+    The grouping columns come first in the result; a column is null in the rows of sets without it. Before
+    Spark 4, each row is repeated for each set, as Spark's own operator does.
+
+    Parameters
+    ----------
+    data : DataFrame
+        The data.
+    sets : sequence of sequence of str
+        The columns of each grouping set.
+    columns : sequence of str
+        All grouping columns.
+    cells : sequence of Column
+        The aggregates.
     """
     if hasattr(data, "groupingSets"):
         return data.groupingSets(sets, *columns).agg(*cells)
-    number = f"explode(array({', '.join(map(str, range(len(sets))))})) AS {SET}"
+    number = f"explode(array({', '.join(map(str, range(len(sets))))})) AS {SET_COLUMN}"
     cased = []
     for column in columns:
-        there = ", ".join(str(i) for i, some in enumerate(sets) if column in some)
-        cased.append(f"CASE WHEN {SET} IN ({there}) THEN {column} END AS {column}")
-    others = [quote(column) for column in data.columns if column not in columns]
-    spread = data.selectExpr("*", number).selectExpr(*others, SET, *cased)
-    return spread.groupBy(SET, *columns).agg(*cells).drop(SET)
+        numbers = ", ".join(str(i) for i, members in enumerate(sets) if column in members)
+        cased.append(f"CASE WHEN {SET_COLUMN} IN ({numbers}) THEN {column} END AS {column}")
+    other_columns = [quote(column) for column in data.columns if column not in columns]
+    spread = data.selectExpr("*", number).selectExpr(*other_columns, SET_COLUMN, *cased)
+    return spread.groupBy(SET_COLUMN, *columns).agg(*cells).drop(SET_COLUMN)
 
 
-def smallest(data: DataFrame, key: str, value: str, by: str, number: int) -> DataFrame:
-    """Return a row for each key, with an array of the values of the rows that are smallest by a column.
+def smallest(data: DataFrame, key: str, value: str, order_column: str, number: int) -> DataFrame:
+    """Return one row per key, with an array of the values of the first rows in the order of a column.
 
-    Where ``min_by`` returns one row only, rows are sorted, so that memory stays bounded.
+    If ``min_by`` cannot return several rows, the rows are sorted, so that memory stays bounded.
+
+    Parameters
+    ----------
+    data : DataFrame
+        The data.
+    key : str
+        The column to group by.
+    value : str
+        The column whose values are returned.
+    order_column : str
+        The column that decides which rows are first.
+    number : int
+        Maximum number of values per key.
     """
     from pyspark.sql import functions as F
 
     if capabilities(data.sparkSession).smallest_rows:
-        return data.groupBy(key).agg(F.expr(f"min_by({value}, {by}, {number})"))
-    rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {by}) AS {RANK}"
-    ranked = data.selectExpr(key, value, rank).where(f"{RANK} <= {number}")
-    pairs = F.expr(f"array_sort(collect_list(struct({RANK}, {value} AS v)))")
-    return ranked.groupBy(key).agg(pairs.alias(RANK)).selectExpr(key, f"{RANK}.v")
+        return data.groupBy(key).agg(F.expr(f"min_by({value}, {order_column}, {number})"))
+    rank = f"row_number() OVER (PARTITION BY {key} ORDER BY {order_column}) AS {RANK_COLUMN}"
+    ranked = data.selectExpr(key, value, rank).where(f"{RANK_COLUMN} <= {number}")
+    pairs = F.expr(f"array_sort(collect_list(struct({RANK_COLUMN}, {value} AS v)))")
+    return ranked.groupBy(key).agg(pairs.alias(RANK_COLUMN)).selectExpr(key, f"{RANK_COLUMN}.v")
 
 
-_PACKAGES = ("pyarrow", "numpy", "datasketches")
+_WORKER_PACKAGES = ("pyarrow", "numpy", "datasketches")
 """Packages that Python workers import to build sketches."""
-_NOT_THERE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 
 def worker_error(error: BaseException) -> UnsupportedSparkError | None:
-    """Return the error that says which package Spark's Python workers lack; None if it is another."""
-    found = _NOT_THERE.search(str(error))
-    if found is None:
+    """Return an error that names the package that Spark's Python workers lack; None for other errors."""
+    match = _MISSING_MODULE.search(str(error))
+    if match is None:
         return None
     return UnsupportedSparkError(
-        f"Spark's Python workers have no {found[1]}. On a cluster, ship an environment that has it by"
+        f"Spark's Python workers have no {match[1]}. On a cluster, ship an environment that has it with"
         " spark.archives, or install it on every worker (docs/deployment.md). In local mode, set"
         f" PYSPARK_PYTHON={sys.executable} before Spark starts."
     )
 
 
 def worker_versions(spark: SparkSession) -> dict[str, str | None]:
-    """Return the versions of the packages in Spark's Python workers; None for those that are missing."""
+    """Return the versions of packages in Spark's Python workers; None for a missing package."""
     from pyspark.sql import functions as F
 
-    packages = _PACKAGES
+    packages = _WORKER_PACKAGES
 
-    def version(name):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - Spark would read them
+    def version(name):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - Spark reads annotations
         from importlib import metadata
 
         try:
@@ -189,24 +216,24 @@ def worker_versions(spark: SparkSession) -> dict[str, str | None]:
             return None
 
     frame = spark.createDataFrame([(name,) for name in packages], "name string")
-    asked = frame.select("name", F.udf(version, "string")("name")).collect()
-    return {name: found for name, found in asked}  # noqa: C416 - rows are tuples
+    rows = frame.select("name", F.udf(version, "string")("name")).collect()
+    return {name: installed for name, installed in rows}  # noqa: C416 - rows are tuples
 
 
-_EQUIPPED: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+_EQUIPPED_BY_SESSION: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
 
 
 @handled_errors()
 def workers_are_equipped(spark: SparkSession) -> bool:
-    """Return whether a session has Python workers with all packages; they are asked once."""
-    found = _EQUIPPED.get(spark)
-    if found is None:
+    """Return whether a session has Python workers with all packages; each session is probed once."""
+    is_equipped = _EQUIPPED_BY_SESSION.get(spark)
+    if is_equipped is None:
         try:
-            found = all(worker_versions(spark).values())
+            is_equipped = all(worker_versions(spark).values())
         except Exception:  # noqa: BLE001 - no Python, another version, functions that are forbidden
-            found = False
-        _EQUIPPED[spark] = found
-    return found
+            is_equipped = False
+        _EQUIPPED_BY_SESSION[spark] = is_equipped
+    return is_equipped
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -216,12 +243,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     options: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )
-    found: pa.Schema = to_arrow_schema(schema, **options)
-    return found
+    result: pa.Schema = to_arrow_schema(schema, **options)
+    return result
 
 
 def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Make a DataFrame of an Arrow table without maps; before Spark 4, row by row."""
+    """Create a DataFrame from an Arrow table without maps; before Spark 4, row by row."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     if hasattr(_frame_class(), "toArrow"):
@@ -238,7 +265,7 @@ def _frame_class() -> type[DataFrame]:
 
 
 def to_arrow(frame: DataFrame) -> pa.Table:
-    """Collect a DataFrame as an Arrow table; before Spark 4, its batches travel as bytes."""
+    """Collect a DataFrame as an Arrow table; before Spark 4, its batches are sent as bytes."""
     import pyarrow as pa
 
     if hasattr(frame, "toArrow"):
@@ -269,56 +296,62 @@ def _batch_packer() -> Any:
     return pack
 
 
-_SET: WeakKeyDictionary[SparkSession, dict[str, tuple[str | None, int]]] = WeakKeyDictionary()
-"""Settings that are set temporarily: the value before, and the number of threads that rely on them."""
-_SETTING = Lock()
+_SAVED_SETTINGS: WeakKeyDictionary[SparkSession, dict[str, tuple[str | None, int]]] = (
+    WeakKeyDictionary()
+)
+"""Temporarily changed settings: the original value, and the number of threads that use the setting."""
+_SETTINGS_LOCK = Lock()
 
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Context manager: set session settings temporarily, and restore them on exit.
 
-    Threads may set the same ones: the last to leave restores what was there before the first.
+    Several threads can change the same settings: the last thread to leave restores the original values.
     """
-    held, entered = _SET.setdefault(spark, {}), []
+    saved, entered = _SAVED_SETTINGS.setdefault(spark, {}), []
     try:
-        with _SETTING:
+        with _SETTINGS_LOCK:
             for key, value in settings.items():
-                before, users = held.get(key) or (spark.conf.get(key, None), 0)
+                previous, users = saved.get(key) or (spark.conf.get(key, None), 0)
                 spark.conf.set(key, value)
-                held[key] = before, users + 1
+                saved[key] = previous, users + 1
                 entered.append(key)
         yield
     finally:
-        with _SETTING:
+        with _SETTINGS_LOCK:
             for key in entered:
-                before, users = held.pop(key)
+                previous, users = saved.pop(key)
                 if users > 1:
-                    held[key] = before, users - 1
-                elif before is None:
+                    saved[key] = previous, users - 1
+                elif previous is None:
                     spark.conf.unset(key)
                 else:
-                    spark.conf.set(key, before)
+                    spark.conf.set(key, previous)
 
 
 SMALL_BYTES = 2**20
-"""Size of files up to which data is small: then the number of jobs matters, not their speed."""
+"""Maximum size of small data, for which the number of jobs matters more than their speed."""
 SAMPLE_ROWS = 10_000
 SAMPLE_VALUES = 8 * SAMPLE_ROWS
-"""Most rows, and values of all columns, that are read beforehand."""
+"""Maximum number of rows, and of values in all columns, that are read beforehand."""
 COLUMN_BYTES = 5
-"""Bytes of a value in Parquet, roughly: between one of few texts and a double."""
+"""Rough size of a value in Parquet, between a dictionary-encoded string and a double."""
 _UNKNOWN_SIZE = 2.0**60
-"""Size from which on Spark knows none: rows of the driver are said to take eight exabytes."""
+"""Sizes from here on mean that the size is unknown: Spark reports eight exabytes for rows of the driver."""
 
-_SIZE = re.compile(r"Statistics\(sizeInBytes=(\d+(?:\.\d+)?(?:E\+?\d{1,2})?) ((?:[KMGTPE]i)?)B\b")
-"""Names of columns stand in the same text, so it is strict; one that looks like a size costs only time."""
-_COLUMNAR = re.compile(r"Scan (?:parquet|orc)\b|\(branch=", re.IGNORECASE)
-_COMPUTED = re.compile(
+_SIZE_IN_PLAN = re.compile(
+    r"Statistics\(sizeInBytes=(\d+(?:\.\d+)?(?:E\+?\d{1,2})?) ((?:[KMGTPE]i)?)B\b"
+)
+"""The same string contains column names, so the pattern is strict. A false match only costs time."""
+_COLUMNAR_SCAN = re.compile(r"Scan (?:parquet|orc)\b|\(branch=", re.IGNORECASE)
+_COMPUTED_STEP = re.compile(
     r"(?:Aggregate|Exchange|Generate|Join|Python|Window)\b|\bFilter\b|Scan (?:csv|json|text|hive)\b"
 )
-"""Parts of a physical plan. A name of a column that looks like one only costs time."""
-_FACTORS = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)} | {"": 1.0}
+"""Steps of a physical plan. A column name that looks like a step only costs time."""
+_BYTES_BY_UNIT = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)} | {
+    "": 1.0
+}
 
 
 @dataclass(frozen=True)
@@ -328,11 +361,12 @@ class PlanCost:
     Attributes
     ----------
     size : float
-        Bytes; infinite if Spark gives none.
+        Size in bytes; infinite if Spark reports none.
     shuffles : bool
-        Whether reading the first rows computes more than those rows: the plan has a shuffle.
+        Whether the plan has a shuffle, so that reading the first rows computes more than these rows.
     plain : bool
-        Whether columns and first rows are read alone: the data are files of columns, as they are.
+        Whether the plan only reads columnar files, so that single columns and the first rows can be read
+        without the rest.
     """
 
     size: float
@@ -341,23 +375,23 @@ class PlanCost:
 
     @property
     def small(self) -> bool:
-        """Whether the data are so small that fewer jobs are better than faster ones."""
+        """Whether the data is so small that fewer jobs are better than faster jobs."""
         return self.size <= SMALL_BYTES
 
     @property
     def sampled(self) -> bool:
-        """Whether the first rows cost little beside all rows."""
+        """Whether reading the first rows costs little compared with reading all rows."""
         return not self.small and not self.shuffles
 
     def rows(self, columns: int) -> float:
-        """Return a rough number of rows; zero if Spark knows no size."""
+        """Return a rough number of rows; zero if the size is unknown."""
         return self.size / (COLUMN_BYTES * columns) if self.size < _UNKNOWN_SIZE else 0.0
 
 
 def plan_cost(data: DataFrame) -> PlanCost:
-    """Estimate the cost of reading a DataFrame, without a job: Spark explains its plan.
+    """Estimate the cost of reading a DataFrame from Spark's explained plan, without running a job.
 
-    Its text is the only interface to its statistics that Spark Connect has, too.
+    The explained plan is the only source of statistics that also works with Spark Connect.
     """
     from pyspark.errors import AnalysisException
 
@@ -365,26 +399,26 @@ def plan_cost(data: DataFrame) -> PlanCost:
     try:
         views.add("data", data)
         sql = f"EXPLAIN COST SELECT * FROM {views.view('data')}"  # noqa: S608 - a name of ours
-        ((text,),) = data.sparkSession.sql(sql).collect()
-    except AnalysisException:  # such as files that are gone: the scan tells of it
+        ((explained,),) = data.sparkSession.sql(sql).collect()
+    except AnalysisException:  # such as deleted files, which the scan reports
         return PlanCost(inf, shuffles=True)
     finally:
         views.drop()
-    logical, _, physical = text.partition("== Physical Plan ==")
-    found = _SIZE.search(logical)
-    size = float(found[1]) * _FACTORS[found[2]] if found else inf
-    scans, other = _COLUMNAR.search(physical), _COMPUTED.search(physical)
-    return PlanCost(size, "Exchange" in physical, bool(scans) and not other)
+    logical, _, physical = explained.partition("== Physical Plan ==")
+    size_match = _SIZE_IN_PLAN.search(logical)
+    size = float(size_match[1]) * _BYTES_BY_UNIT[size_match[2]] if size_match else inf
+    scans, computed = _COLUMNAR_SCAN.search(physical), _COMPUTED_STEP.search(physical)
+    return PlanCost(size, "Exchange" in physical, bool(scans) and not computed)
 
 
 def mostly_distinct(data: DataFrame, columns: Sequence[str]) -> bool:
-    """Return whether most of the first rows differ in some columns."""
+    """Return whether most of the first rows differ in the given columns."""
     head = data.selectExpr(f"xxhash64({', '.join(columns)})").limit(SAMPLE_ROWS).collect()
     return 2 * len(set(head)) > len(head)
 
 
 def distinct_in_first_rows(data: DataFrame, columns: Sequence[str]) -> tuple[int, list[int]]:
-    """Return how many of the first rows were read, and the number of distinct values in each column."""
+    """Return the number of first rows read, and the number of distinct values of each column in them."""
     rows = min(SAMPLE_ROWS, SAMPLE_VALUES // len(columns))
     hashes = [f"xxhash64({column})" for column in columns]
     head = data.selectExpr(*hashes).limit(rows).collect()

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
 Key = tuple[Values, str]
-"""A partition's values as text and a segment name; the empty name stands for the whole partition."""
+"""A partition's values as text, and a segment name; the name is empty for the whole partition."""
 
-SEPARATOR, _ALL = "\x01", "\x03"
-KEY, SEGMENT = "__tidegauge_k", "__tidegauge_s"
-"""Prefixes of the grouping columns; reserved, no table may have such columns."""
+VALUE_SEPARATOR, _NULL_FILL = "\x01", "\x03"
+KEY_PREFIX, SEGMENT_PREFIX = "__tidegauge_k", "__tidegauge_s"
+"""Prefixes of the grouping columns. They are reserved: a table must not have such columns."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Groups:
     Attributes
     ----------
     by : tuple of str
+        The partition columns.
     segments : tuple of SegmentSet
+        Segment sets to group by within each partition.
     """
 
     by: tuple[str, ...] = ()
@@ -42,56 +44,78 @@ class Groups:
     @property
     def names(self) -> list[str]:
         """Names of the grouping columns, which `with_keys` adds and `aggregated` puts first."""
-        keys = [f"{KEY}{i}" for i in range(len(self.by))]
-        return keys + [f"{SEGMENT}{i}" for i in range(len(self.segments))]
+        keys = [f"{KEY_PREFIX}{i}" for i in range(len(self.by))]
+        return keys + [f"{SEGMENT_PREFIX}{i}" for i in range(len(self.segments))]
 
-    def with_keys(self, data: DataFrame, *more: str, as_text: bool = False) -> DataFrame:
+    def with_keys(self, data: DataFrame, *expressions: str, as_text: bool = False) -> DataFrame:
         """Add the grouping columns and further expressions to the data.
 
-        Grouping by the text of a value costs as much as several aggregates, so it is done only for
-        types of which two values may print alike, as hours do when clocks go back, or on request.
+        Grouping by the text of a value costs as much as several aggregates. It is used on request, and for
+        types in which different values can print as the same text, such as hours when clocks go back.
+
+        Parameters
+        ----------
+        data : DataFrame
+            The data.
+        *expressions : str
+            Further SQL expressions to add.
+        as_text : bool
+            Whether to add all partition columns as text.
         """
         schema = Schema.from_frame(data)
         keys = []
         for i, column in enumerate(self.by):
             sql, kind = quote(column), _kind(data, column)
             plain = f"nullif({sql}, '')" if kind == "string" else sql
-            text = as_text or kind not in DISTINCT_AS_TEXT
-            keys.append(f"{hive_text(sql) if text else plain} AS {KEY}{i}")
+            is_text = as_text or kind not in DISTINCT_AS_TEXT
+            keys.append(f"{hive_text(sql) if is_text else plain} AS {KEY_PREFIX}{i}")
         for i, segments in enumerate(self.segments):
             value = _segment_text(schema, segments.columns)
-            kept = [SEPARATOR.join(values) for values in segments.kept]
-            known = one_of(value, kept) if kept else "false"
-            # The prefix keeps every value distinct from '', which stands for all other values.
-            keys.append(f"CASE WHEN {known} THEN concat('=', {value}) ELSE '' END AS {SEGMENT}{i}")
-        return data.selectExpr("*", *keys, *more) if keys or more else data
+            set_values = [VALUE_SEPARATOR.join(values) for values in segments.kept]
+            is_segment = one_of(value, set_values) if set_values else "false"
+            # The prefix keeps every value distinct from '', which means all other values.
+            keys.append(
+                f"CASE WHEN {is_segment} THEN concat('=', {value}) ELSE '' END AS {SEGMENT_PREFIX}{i}"
+            )
+        return data.selectExpr("*", *keys, *expressions) if keys or expressions else data
 
     def aggregated(
-        self, keyed: DataFrame, cells: Sequence[Column], more: Sequence[str] = ()
+        self, keyed: DataFrame, cells: Sequence[Column], columns: Sequence[str] = ()
     ) -> DataFrame:
         """Aggregate by partition, by each segment set within it, and by further columns.
 
-        The result has the `names` as text first, then the further columns, then the cells.
+        The result has the columns `names` as text, then the further columns, then the cells.
+
+        Parameters
+        ----------
+        keyed : DataFrame
+            The result of `with_keys`.
+        cells : sequence of Column
+            The aggregates.
+        columns : sequence of str
+            Further columns to group by.
         """
-        keys = [f"{KEY}{i}" for i in range(len(self.by))]
-        by = [*keys, *more]
-        segments = [f"{SEGMENT}{i}" for i in range(len(self.segments))]
-        sets = [by, *([*by, segment] for segment in segments)]
-        texts = [f"{hive_text(key)} AS {key}" for key in keys]
+        keys = [f"{KEY_PREFIX}{i}" for i in range(len(self.by))]
+        partition_columns = [*keys, *columns]
+        segments = [f"{SEGMENT_PREFIX}{i}" for i in range(len(self.segments))]
+        sets = [partition_columns, *([*partition_columns, segment] for segment in segments)]
+        key_texts = [f"{hive_text(key)} AS {key}" for key in keys]
         if segments:
-            found = aggregate_by_sets(keyed, sets, [*by, *segments], cells)
+            aggregates = aggregate_by_sets(keyed, sets, [*partition_columns, *segments], cells)
         else:
-            found = keyed.groupBy(*by).agg(*cells)
-        width = len(by) + len(segments)
-        return found.selectExpr(*texts, *segments, *more, *map(quote, found.columns[width:]))
+            aggregates = keyed.groupBy(*partition_columns).agg(*cells)
+        width = len(partition_columns) + len(segments)
+        return aggregates.selectExpr(
+            *key_texts, *segments, *columns, *map(quote, aggregates.columns[width:])
+        )
 
     def key_of(self, row: Row | Sequence[str | None]) -> Key:
-        """Return the key from the leading values of a row; at most one segment is not null."""
+        """Return the key from the first values of a row. At most one segment value is not null."""
         width = len(self.by)
         values = tuple(str(value) for value in row[:width])
-        for segments, text in zip(self.segments, row[width:], strict=False):
-            if text is not None:
-                return values, self.segment_name(segments, text)
+        for segments, segment_value in zip(self.segments, row[width:], strict=False):
+            if segment_value is not None:
+                return values, self.segment_name(segments, segment_value)
         return values, ""
 
     def segment_name(self, segments: SegmentSet, text: str) -> str:
@@ -109,7 +133,7 @@ def split_by_groups(
     table = table.sort_by([(name, "ascending") for name in names]) if names else table
     changes = np.zeros(max(table.num_rows - 1, 0), dtype=bool)
     for name in names:
-        column = pc.fill_null(table[name].combine_chunks(), _ALL)
+        column = pc.fill_null(table[name].combine_chunks(), _NULL_FILL)
         changes |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
     for start, end in pairwise(starts):
@@ -119,31 +143,33 @@ def split_by_groups(
 
 
 def most_frequent_values(
-    data: DataFrame, columns: Sequence[tuple[str, ...]], most: int
+    data: DataFrame, columns: Sequence[tuple[str, ...]], max_values: int
 ) -> dict[tuple[str, ...], tuple[Values, ...]]:
-    """Return each column set's most frequent values, in descending order; one Spark action."""
+    """Return the most frequent values of each column set, in descending order, in one Spark action."""
     from pyspark.sql import functions as F
 
     schema = Schema.from_frame(data)
-    texts = [_segment_text(schema, some) for some in columns]
-    names = [f"{SEGMENT}{i}" for i in range(len(columns))]
-    keyed = data.selectExpr(*(f"{t} AS {n}" for t, n in zip(texts, names, strict=True)))
+    segment_texts = [_segment_text(schema, column_set) for column_set in columns]
+    names = [f"{SEGMENT_PREFIX}{i}" for i in range(len(columns))]
+    keyed = data.selectExpr(*(f"{t} AS {n}" for t, n in zip(segment_texts, names, strict=True)))
     sets = [[name] for name in names]
     counts = aggregate_by_sets(keyed, sets, names, [F.expr("count(1)").alias("_n")])
     numbers = " ".join(f"WHEN {name} IS NOT NULL THEN {i}" for i, name in enumerate(names))
     counts = counts.selectExpr("*", f"CASE {numbers} END AS _set")
-    text = f"coalesce({', '.join(names)})"
-    rank = F.expr(f"row_number() OVER (PARTITION BY _set ORDER BY _n DESC, {text})")
-    largest = counts.withColumn("_rank", rank).where(f"_rank <= {most}").orderBy("_set", "_rank")
-    found: dict[tuple[str, ...], list[Values]] = {some: [] for some in columns}
+    segment_text = f"coalesce({', '.join(names)})"
+    rank = F.expr(f"row_number() OVER (PARTITION BY _set ORDER BY _n DESC, {segment_text})")
+    largest = (
+        counts.withColumn("_rank", rank).where(f"_rank <= {max_values}").orderBy("_set", "_rank")
+    )
+    values_by_set: dict[tuple[str, ...], list[Values]] = {column_set: [] for column_set in columns}
     for row in largest.collect():
         i = next(i for i, name in enumerate(names) if row[name] is not None)
-        found[columns[i]].append(_split(columns[i], row[names[i]]))
-    return {some: tuple(values) for some, values in found.items()}
+        values_by_set[columns[i]].append(_split(columns[i], row[names[i]]))
+    return {column_set: tuple(values) for column_set, values in values_by_set.items()}
 
 
 def _split(columns: tuple[str, ...], text: str) -> Values:
-    return (text,) if len(columns) == 1 else tuple(text.split(SEPARATOR))
+    return (text,) if len(columns) == 1 else tuple(text.split(VALUE_SEPARATOR))
 
 
 def filter_partitions(
@@ -151,25 +177,34 @@ def filter_partitions(
 ) -> DataFrame:
     """Filter to the rows of the given partitions.
 
-    The exact condition compares the values as text, and Spark prunes partitions by it. In front of it
-    goes the range of each key's values, for pruning in the metastore, which is fast on a range but was
-    measured to take minutes on a list of a thousand values. The metastore's filters know plain names only.
+    The exact condition compares the values as text, and Spark uses it to prune partitions. A condition on
+    the range of each key's values precedes it, for pruning in the metastore: this is fast for a range, but
+    took minutes for a list of a thousand values. The metastore's filters support only plain names.
+
+    Parameters
+    ----------
+    data : DataFrame
+        The data.
+    keys : sequence of str
+        The partition columns.
+    values : collection of tuple of str
+        The values of each partition, as text.
     """
     for i, key in enumerate(keys):
-        if not _FILTERABLE.fullmatch(key):
+        if not _FILTERABLE_NAME.fullmatch(key):
             continue
-        found = _range({value[i] for value in values}, _kind(data, key))
-        if found is not None:
-            low, high = (literal(value) for value in found)
+        bounds = _range({value[i] for value in values}, _kind(data, key))
+        if bounds is not None:
+            low, high = (literal(value) for value in bounds)
             data = data.where(f"{quote(key)} >= {low} AND {quote(key)} <= {high}")
-    together = _joined([hive_text(quote(key)) for key in keys])
-    return data.where(one_of(together, sorted(SEPARATOR.join(value) for value in values)))
+    joined_keys = _concatenated([hive_text(quote(key)) for key in keys])
+    return data.where(one_of(joined_keys, sorted(VALUE_SEPARATOR.join(value) for value in values)))
 
 
-_FILTERABLE = re.compile(
+_FILTERABLE_NAME = re.compile(
     r"(?!(?:and|or|not|in|like|between)$)[a-z][a-z0-9_]*", re.ASCII | re.IGNORECASE
 )
-"""Names of columns in the grammar of Hive's filters of partitions."""
+"""Column names that the grammar of Hive's partition filters accepts."""
 DISTINCT_AS_TEXT = {"string", "date", "boolean", *INTEGRAL}
 """Types whose distinct values print as distinct text, except for the empty string and null."""
 
@@ -178,39 +213,44 @@ def _kind(data: DataFrame, column: str) -> str:
     return next(f.dataType.typeName() for f in data.schema.fields if f.name == column)
 
 
-def _joined(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"concat_ws('\\u0001', {', '.join(texts)})"
+def _concatenated(expressions: Sequence[str]) -> str:
+    return (
+        expressions[0]
+        if len(expressions) == 1
+        else f"concat_ws('\\u0001', {', '.join(expressions)})"
+    )
 
 
 def hive_text(sql: str) -> str:
-    """Return SQL for a value as Hive names it; the empty string and null are the same partition."""
+    """Return SQL for a value as Hive names it. The empty string and null have the same name."""
     return f"coalesce(nullif(CAST({sql} AS STRING), ''), {literal(NULL)})"
 
 
 def _segment_text(schema: Schema, columns: Sequence[str]) -> str:
-    """Return SQL for the values of several columns as one text; null as Hive names it.
+    """Return SQL that joins the values of several columns into one string, with null as Hive names it.
 
     Raises
     ------
     NoSuchColumnError
+        If a column does not exist.
     WrongColumnTypeError
-        If a column is binary or nested, so its values have no text.
+        If a column is binary or nested, so that its values cannot be printed as text.
     """
-    texts = []
+    expressions = []
     for column in columns:
         field = schema.plain(column)
         if field.kind == "binary":
             raise WrongColumnTypeError(column, field.kind, "a type whose values print as text")
-        text = f"coalesce(CAST({field.zero_normalized_sql} AS STRING), {literal(NULL)})"
+        expression = f"coalesce(CAST({field.zero_normalized_sql} AS STRING), {literal(NULL)})"
         single = len(columns) == 1
-        texts.append(text if single else f"replace({text}, '\\u0001', '\\ufffd')")
-    return _joined(texts)
+        expressions.append(expression if single else f"replace({expression}, '\\u0001', '\\ufffd')")
+    return _concatenated(expressions)
 
 
 def _range(values: set[str], kind: str) -> tuple[str, str] | None:
-    """Return the minimum and maximum value; None if one is null or the type's order is unknown.
+    """Return the minimum and maximum value; None if a value is null or the type's order is unknown.
 
-    None, too, if a text has quotation marks, which Hive's filters do not escape.
+    None is also returned if a string has quotation marks, which Hive's filters do not escape.
     """
     if NULL in values:
         return None

@@ -1,7 +1,7 @@
 """Spark jobs of a scan. Each kind of job computes similar requests in one pass.
 
-`jobs_for` packs the requests into jobs. Two kinds come from requests that name their own job: `Comparing`
-compares the data of a scan with another table, by key and column; `Querying` runs queries of users over it.
+`jobs_for` packs the requests into jobs. Two kinds belong to requests that name their own job: `Comparing`
+compares the scanned data with another table, by key and column; `Querying` runs users' queries over it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRow
 from tidegauge.analyzers.measures.histogram import ADDENDS, SUM
 from tidegauge.analyzers.scan.capabilities import Capabilities, mostly_distinct, to_arrow
 from tidegauge.analyzers.scan.grouping import Groups, Key, filter_partitions, split_by_groups
-from tidegauge.analyzers.scan.sketch_worker import PARTIAL, sketch_builder, sketch_merger
+from tidegauge.analyzers.scan.sketch_worker import PARTIAL_SCHEMA, sketch_builder, sketch_merger
 from tidegauge.analyzers.scan.user_sql import Views
 
 if TYPE_CHECKING:
@@ -49,24 +49,24 @@ R = TypeVar("R")
 Answers = dict[Request, dict[Key, Any]]
 
 COLUMN_PREFIX = "__tidegauge_"
-PLAIN_BUFFERS = 60
-"""Number of buffer fields up to which a job of plain aggregates takes further columns. The JIT
+TARGET_BUFFERS = 60
+"""Number of buffer fields up to which a job of plain aggregates is filled with further columns. The JIT
 compiles smaller programs better: on a wide table, jobs of 60 took a fifth less CPU than jobs of 90."""
-MOST_BUFFERS = 90
-"""Number up to which it takes aggregates of the columns that it reads anyway: on a narrow table a
-second pass costs more. At about a hundred, Spark's code becomes too large to be compiled, and the job
-takes 2 to 7 times the CPU."""
-NARROW = 8
-"""Number of columns up to which one job of `MOST_BUFFERS` reads them all: it was measured on 8, where a
+MAX_BUFFERS = 90
+"""Number of buffer fields up to which a job takes further aggregates of columns that it already reads. On a
+narrow table a second pass costs more. At about a hundred fields, Spark's code becomes too large to be
+compiled, and the job takes 2 to 7 times the CPU."""
+MAX_NARROW_COLUMNS = 8
+"""Up to this number of columns, a single job of `MAX_BUFFERS` reads them all. Measured: on 8 columns a
 second pass costs more than the larger program; on 40 columns two jobs took a sixth less CPU than one."""
-SMALL_REQUESTS = 150
-"""Maximum number of aggregates and sketches in the one job for small data."""
-SKETCHES = 24
-"""Maximum number of sketches in one job, bounded for executor memory: they hold objects, not buffer
-fields."""
+MAX_SMALL_REQUESTS = 150
+"""Maximum number of aggregates and sketches in the single job for small data."""
+MAX_JOB_SKETCHES = 24
+"""Maximum number of sketches in one job. It bounds executor memory, since sketches hold objects rather
+than buffer fields."""
 
-_FUNCTION = re.compile(r"\(*(?:(?:CAST|unix_micros|unix_date)\(+)*(\w+)\(")
-_BUFFERS = {
+_OUTER_FUNCTION = re.compile(r"\(*(?:(?:CAST|unix_micros|unix_date)\(+)*(\w+)\(")
+_BUFFERS_BY_FUNCTION = {
     "avg": 2, "count": 1, "count_if": 1, "max": 1, "min": 1, "sum": 1, "try_sum": 2, "var_pop": 3,
     "skewness": 4, "kurtosis": 5, "regr_count": 1, "regr_sxx": 3, "regr_sxy": 4, "regr_syy": 3,
 }  # fmt: skip
@@ -80,6 +80,9 @@ class ScanJob(ABC):
     Attributes
     ----------
     requests : tuple of Request
+        The requests.
+    kind : str
+        Name of the kind of job, for display.
     """
 
     requests: tuple[Any, ...]
@@ -91,10 +94,13 @@ class ScanJob(ABC):
 
     @abstractmethod
     def run(self, data: DataFrame, groups: Groups) -> Answers:
-        """Compute all requests by group; Spark's errors are raised."""
+        """Compute all requests by group. Errors of Spark are raised unchanged."""
 
     def check(self, data: DataFrame) -> None:  # noqa: B027 - most requests are checked together
-        """Raise Spark's error if the requests cannot be resolved, without reading data; no-op here."""
+        """Raise Spark's error if the requests cannot be resolved, without reading data.
+
+        The base class does nothing.
+        """
 
 
 @dataclass(frozen=True)
@@ -106,10 +112,11 @@ class Aggregation(ScanJob):
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Compute the aggregates by group."""
         filters = {r.rows for r in self.requests if isinstance(r, Aggregate)}
-        rows = filters.pop() if filters else None  # sketches share the job of unfiltered ones only
+        # Sketches share a job only with unfiltered aggregates.
+        rows = filters.pop() if filters else None
         data = data if rows is None else data.where(rows)
-        texts = [request.text for request in self.requests]
-        return aggregated(groups.with_keys(data), groups, self.requests, texts)
+        expressions = [request.text for request in self.requests]
+        return aggregated(groups.with_keys(data), groups, self.requests, expressions)
 
 
 @dataclass(frozen=True)
@@ -121,38 +128,52 @@ class NativeSketching(ScanJob):
     def run(self, data: DataFrame, groups: Groups) -> Answers:
         """Build the sketches by group.
 
-        Their values are columns of a projection below, for which Spark generates code: it interprets
-        expressions inside of such functions, and took up to half as long again.
+        Their values are computed as columns of a projection, for which Spark generates code. Expressions
+        inside the functions would be interpreted, which took up to half as long again.
         """
         values = list(dict.fromkeys(request.values for request in self.requests))
         names = {value: f"{COLUMN_PREFIX}v{i}" for i, value in enumerate(values)}
         columns = (f"{value} AS {name}" for value, name in names.items())
-        texts = [replace(request, values=names[request.values]).text for request in self.requests]
-        return aggregated(groups.with_keys(data, *columns), groups, self.requests, texts)
+        expressions = [
+            replace(request, values=names[request.values]).text for request in self.requests
+        ]
+        return aggregated(groups.with_keys(data, *columns), groups, self.requests, expressions)
 
 
 def aggregated(
     keyed: DataFrame,
     groups: Groups,
     requests: Sequence[Aggregate | Sketch],
-    texts: Sequence[str],
+    expressions: Sequence[str],
 ) -> Answers:
-    """Compute the aggregates that answer requests by group, in one action."""
+    """Compute the aggregates that answer requests by group, in one action.
+
+    Parameters
+    ----------
+    keyed : DataFrame
+        The data, with the grouping columns of ``groups``.
+    groups : Groups
+        The grouping.
+    requests : sequence of Aggregate or Sketch
+        The requests.
+    expressions : sequence of str
+        For each request, the SQL aggregate that answers it.
+    """
     from pyspark.sql import functions as F
 
-    cells = [F.expr(text).alias(f"{COLUMN_PREFIX}c{i}") for i, text in enumerate(texts)]
-    found = groups.aggregated(keyed, cells).collect()
-    keys = [groups.key_of(row) for row in found]
+    cells = [F.expr(sql).alias(f"{COLUMN_PREFIX}c{i}") for i, sql in enumerate(expressions)]
+    rows = groups.aggregated(keyed, cells).collect()
+    keys = [groups.key_of(row) for row in rows]
     width = len(groups.names)
-    columns = zip(*(row[width:] for row in found), strict=True)
+    columns = zip(*(row[width:] for row in rows), strict=True)
     answers: Answers = {request: {} for request in requests}
     for request, column in zip(requests, columns, strict=False):
-        values = map(_listed, column) if isinstance(request, Sketch) else column
+        values = map(_sketch_list, column) if isinstance(request, Sketch) else column
         answers[request] = dict(zip(keys, values, strict=True))
     return answers
 
 
-def _listed(sketch: Any) -> list[bytes]:
+def _sketch_list(sketch: Any) -> list[bytes]:
     return [] if sketch is None else [bytes(sketch)]
 
 
@@ -172,32 +193,33 @@ class Grouping(ScanJob):
             data, *(f"{e} AS {n}" for e, n in zip(expressions, columns, strict=True))
         )
         cells = [
-            F.expr(text).alias(f"{COLUMN_PREFIX}{name}{i}")
+            F.expr(sql).alias(f"{COLUMN_PREFIX}{name}{i}")
             for i, request in enumerate(self.requests)
-            for name, text in _group_cells(request).items()
+            for name, sql in _group_cells(request).items()
         ]
         table = to_arrow(groups.aggregated(keyed, cells, columns))
         parts = [(groups.key_of(key), rows) for key, rows in split_by_groups(table, groups.names)]
         return {
-            request: {key: _of_groups(rows, request, i) for key, rows in parts}
+            request: {key: _read_frequencies(rows, request, i) for key, rows in parts}
             for i, request in enumerate(self.requests)
         }
 
 
 @dataclass(frozen=True)
 class SizeCounting(ScanJob):
-    """Sizes of the groups by some expressions and by subsets of them.
+    """Sizes of the groups by some expressions, and by subsets of these expressions.
 
-    The groups are counted by their size before they leave Spark, however many there are; groups by a
-    subset are made of the others, of a shuffle that Spark reuses, so the data are read once. Where
-    nearly all rows differ, they are shuffled before they are grouped: grouping each task's rows first
-    makes them no fewer, and took 1.7 times the CPU for a key of 6M rows.
+    Spark counts the groups by their size, so that few rows leave it however many groups there are. Groups
+    by a subset are derived from the full groups, in a shuffle that Spark reuses, so the data is read once.
+    If nearly all rows differ, they are shuffled before they are grouped: grouping within each task first
+    would not reduce them, and took 1.7 times the CPU for a key of 6M rows.
 
     Attributes
     ----------
     requests : tuple of Frequencies
+        The requests.
     sampled : bool
-        Whether the first rows may be read to find out whether most differ.
+        Whether to read the first rows beforehand to find out whether most rows differ.
     """
 
     sampled: bool = False
@@ -207,8 +229,10 @@ class SizeCounting(ScanJob):
         """Count the groups by size."""
         from pyspark.sql import functions as F
 
-        every = dict.fromkeys(e for request in self.requests for e in request.expressions)
-        columns = {e: f"{COLUMN_PREFIX}g{i}" for i, e in enumerate(every)}
+        distinct_expressions = dict.fromkeys(
+            e for request in self.requests for e in request.expressions
+        )
+        columns = {e: f"{COLUMN_PREFIX}g{i}" for i, e in enumerate(distinct_expressions)}
         filters = dict.fromkeys(request.where for request in self.requests)
         sizes = {where: f"{COLUMN_PREFIX}c{i}" for i, where in enumerate(filters)}
         keyed = groups.with_keys(data, *(f"{e} AS {name}" for e, name in columns.items()))
@@ -217,31 +241,33 @@ class SizeCounting(ScanJob):
             keyed = keyed.repartition(*columns.values())
         counts = [F.expr(count_rows(where)).alias(size) for where, size in sizes.items()]
         counted = groups.aggregated(keyed, counts, list(columns.values()))
-        # Each part has all counts, though it may not need them: other aggregates share no shuffle.
+        # Each part has all counts, needed or not: parts with different aggregates would not share a shuffle.
         sums = [F.sum(size).alias(size) for size in sizes.values()]
         parts: dict[tuple[str, ...], DataFrame] = {}
-        for wanted in dict.fromkeys(request.expressions for request in self.requests):
-            names = [columns[e] for e in wanted]
+        for expressions in dict.fromkeys(request.expressions for request in self.requests):
+            names = [columns[e] for e in expressions]
             part = counted
             if len(names) < len(columns):
                 part = part.where(_not_all_null(names)).groupBy(*groups.names, *names).agg(*sums)
             by_size = part.groupBy(*groups.names, *sizes.values())
-            place = F.lit(len(parts)).alias(_PART)
-            parts[wanted] = by_size.agg(F.expr("count(1)").alias(COUNT)).select("*", place)
-        rows = reduce(lambda one, other: one.unionAll(other), parts.values()).collect()
-        numbers = {wanted: i for i, wanted in enumerate(parts)}
+            part_number = F.lit(len(parts)).alias(_PART_COLUMN)
+            parts[expressions] = by_size.agg(F.expr("count(1)").alias(COUNT)).select(
+                "*", part_number
+            )
+        rows = reduce(lambda a, b: a.unionAll(b), parts.values()).collect()
+        numbers = {expressions: i for i, expressions in enumerate(parts)}
         answers: Answers = {}
         for request in self.requests:
             number, size = numbers[request.expressions], sizes[request.where]
             cells: dict[Key, Counter[int]] = {}
             for row in rows:
-                if row[_PART] == number and row[size]:
+                if row[_PART_COLUMN] == number and row[size]:
                     cells.setdefault(groups.key_of(row), Counter())[row[size]] += row[COUNT]
             answers[request] = {key: GroupSizes.from_counts(cell) for key, cell in cells.items()}
         return answers
 
 
-_PART = f"{COLUMN_PREFIX}part"
+_PART_COLUMN = f"{COLUMN_PREFIX}part"
 
 
 def _not_all_null(columns: Iterable[str]) -> str:
@@ -249,24 +275,26 @@ def _not_all_null(columns: Iterable[str]) -> str:
 
 
 def nested(requests: Iterable[Frequencies]) -> list[tuple[Frequencies, ...]]:
-    """Group requests whose expressions are contained in those of one among them."""
-    found: list[list[Frequencies]] = []
+    """Group requests so that the expressions of the first in each group contain all others' expressions."""
+    nests: list[list[Frequencies]] = []
     for request in sorted(requests, key=lambda r: len(r.expressions), reverse=True):
-        own = set(request.expressions)
-        wider = next((some for some in found if own <= set(some[0].expressions)), None)
+        expressions = set(request.expressions)
+        wider = next(
+            (members for members in nests if expressions <= set(members[0].expressions)), None
+        )
         if wider is None:
-            found.append([request])
+            nests.append([request])
         else:
             wider.append(request)
-    return [tuple(some) for some in found]
+    return [tuple(members) for members in nests]
 
 
 @dataclass(frozen=True)
 class WorkerSketching(ScanJob):
     """Sketches that Python workers build. The results are lists of bytes.
 
-    Each task makes one of each group; they are shuffled by group and merged, so that the driver
-    receives one of each, however many tasks there are.
+    Each task builds one sketch per group and request. The sketches are shuffled by group and merged, so that
+    the driver receives one of each, however many tasks there are.
     """
 
     kind: ClassVar[str] = "Python sketches"
@@ -281,8 +309,8 @@ class WorkerSketching(ScanJob):
         keyed = keyed.select(*names, *(f"{COLUMN_PREFIX}v{i}" for i in range(len(values))))
         parameters = [(request.kind, request.size) for request in self.requests]
         build = sketch_builder(len(groups.by), len(groups.segments), parameters)
-        made = keyed.mapInArrow(build, PARTIAL).repartition("key", "request")
-        merged = made.mapInArrow(sketch_merger(parameters), PARTIAL)
+        partial = keyed.mapInArrow(build, PARTIAL_SCHEMA).repartition("key", "request")
+        merged = partial.mapInArrow(sketch_merger(parameters), PARTIAL_SCHEMA)
         answers: Answers = {request: {} for request in self.requests}
         for key, number, sketch in merged.collect():
             answers[self.requests[number]][groups.key_of(key)] = [bytes(sketch)]
@@ -291,7 +319,7 @@ class WorkerSketching(ScanJob):
 
 @dataclass(frozen=True)
 class Joining(ScanJob):
-    """A lookup of keys in another table. The result is the number of rows found, and of all rows."""
+    """A lookup of keys in another table. The result is the number of rows found, and of rows with a key."""
 
     kind: ClassVar[str] = "join"
 
@@ -305,14 +333,14 @@ class Joining(ScanJob):
 
         (request,) = self.requests
         joined = self.joined(data, groups)
-        known = f"{COLUMN_PREFIX}known"
+        has_key = f"{COLUMN_PREFIX}known"
         counts = [
-            f"count_if({where_holds(request.where, f'{COLUMN_PREFIX}found AND {known}')})",
-            f"count_if({where_holds(request.where, known)})",
+            f"count_if({where_holds(request.where, f'{COLUMN_PREFIX}found AND {has_key}')})",
+            f"count_if({where_holds(request.where, has_key)})",
         ]
         cells = [F.expr(count).alias(f"{COLUMN_PREFIX}c{i}") for i, count in enumerate(counts)]
-        found = groups.aggregated(joined, cells).collect()
-        return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+        rows = groups.aggregated(joined, cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-2:]) for row in rows}}
 
     def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
         """Return the data with flags for whether each row has a key and whether it was found."""
@@ -320,12 +348,14 @@ class Joining(ScanJob):
 
         (request,) = self.requests
         n = len(request.expressions)
-        other = [f"{column} AS {COLUMN_PREFIX}r{i}" for i, column in enumerate(request.columns)]
-        reference = data.sparkSession.table(request.table).selectExpr(*other).distinct()
-        own = [f"{e} AS {COLUMN_PREFIX}x{i}" for i, e in enumerate(request.expressions)]
-        there = " AND ".join(f"{e} IS NOT NULL" for e in request.expressions)
-        known = "true" if request.nulls else there
-        keyed = groups.with_keys(data, *own, f"({known}) AS {COLUMN_PREFIX}known")
+        reference_columns = [
+            f"{column} AS {COLUMN_PREFIX}r{i}" for i, column in enumerate(request.columns)
+        ]
+        reference = data.sparkSession.table(request.table).selectExpr(*reference_columns).distinct()
+        key_columns = [f"{e} AS {COLUMN_PREFIX}x{i}" for i, e in enumerate(request.expressions)]
+        not_null = " AND ".join(f"{e} IS NOT NULL" for e in request.expressions)
+        has_key = "true" if request.nulls else not_null
+        keyed = groups.with_keys(data, *key_columns, f"({has_key}) AS {COLUMN_PREFIX}known")
         same = "<=>" if request.nulls else "="
         condition = " AND ".join(
             f"{COLUMN_PREFIX}x{i} {same} {COLUMN_PREFIX}r{i}" for i in range(n)
@@ -339,8 +369,8 @@ class Joining(ScanJob):
 class Matching(ScanJob):
     """Rows that match a row of another table. The result is the number of matches, and of all rows.
 
-    It uses ``EXISTS``, so duplicates in the other table count once. Of Spark's equivalent forms this
-    takes the least CPU, and it sorts, so tables may exceed memory.
+    The job uses ``EXISTS``, so duplicates in the other table count once. Among Spark's equivalent forms it
+    takes the least CPU. It sorts, so tables can exceed memory.
     """
 
     kind: ClassVar[str] = "match"
@@ -356,8 +386,8 @@ class Matching(ScanJob):
         (request,) = self.requests
         counts = (f"count_if({COLUMN_PREFIX}found)", "count(1)")
         cells = [F.expr(count).alias(f"{COLUMN_PREFIX}c{i}") for i, count in enumerate(counts)]
-        found = groups.aggregated(self.joined(data, groups), cells).collect()
-        return {request: {groups.key_of(row): tuple(row[-2:]) for row in found}}
+        rows = groups.aggregated(self.joined(data, groups), cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-2:]) for row in rows}}
 
     def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
         """Return the data with a flag for whether each row has a match."""
@@ -365,16 +395,16 @@ class Matching(ScanJob):
         other = data.sparkSession.table(request.table)
         condition = request.condition(Schema.from_frame(data), Schema.from_frame(other))
         condition = condition.replace("{", "{{").replace("}", "}}")  # sql() formats braces
-        own, others = SIDES
+        data_alias, other_alias = SIDES
         sql = (
-            f"SELECT {own}.*, EXISTS (SELECT 1 FROM {{other}} AS {others} WHERE {condition})"  # noqa: S608 - the condition is quoted
-            f" AS {COLUMN_PREFIX}found FROM {{data}} AS {own}"
+            f"SELECT {data_alias}.*, EXISTS (SELECT 1 FROM {{other}} AS {other_alias} WHERE {condition})"  # noqa: S608 - the condition is quoted
+            f" AS {COLUMN_PREFIX}found FROM {{data}} AS {data_alias}"
         )
         return data.sparkSession.sql(sql, data=groups.with_keys(data), other=other)
 
 
 def own_job(request: Request) -> ScanJob | None:
-    """Return the job of a request that shares none with others; None for all other requests."""
+    """Return the job of a request that needs a job of its own; None for all other requests."""
     match request:
         case WorkerRequest():
             return None
@@ -398,20 +428,22 @@ def jobs_for(
 ) -> list[ScanJob]:
     """Group requests into jobs that the session can run.
 
-    Plain aggregates are packed by columns; sketches are kept separate, because Spark generates no code
-    for a job that has one; frequencies of the same expressions share a shuffle. On small data a job
-    costs more to plan than to run, so plain aggregates and sketches share one.
+    Plain aggregates are packed by columns. Sketches are kept separate, because Spark generates no code for a
+    job with a sketch. Frequencies of the same expressions share a shuffle. On small data a job costs more to
+    plan than to run, so plain aggregates and sketches share a job.
 
     Parameters
     ----------
     requests : iterable of Request
+        The requests; equal ones are computed once.
     session : Capabilities
+        Capabilities of the Spark session.
     columns : frozenset of str
         Names of the data's columns, in lower case.
     small : bool
-        Whether the data has no more than about `SMALL_BYTES`.
+        Whether the data has at most about `SMALL_BYTES`.
     sampled : bool
-        Whether jobs may read the first rows beforehand.
+        Whether jobs can read the first rows beforehand.
     """
     plain: dict[str | None, list[Aggregate]] = {}
     frequencies: dict[tuple[str, ...], list[Frequencies]] = {}
@@ -421,9 +453,9 @@ def jobs_for(
     workers: dict[type[WorkerRequest], list[WorkerRequest]] = {}
     jobs: list[ScanJob] = []
     for request in dict.fromkeys(requests):
-        own = own_job(request)
-        if own is not None:
-            jobs.append(own)
+        own_request_job = own_job(request)
+        if own_request_job is not None:
+            jobs.append(own_request_job)
         match request:
             case WorkerRequest():
                 workers.setdefault(type(request), []).append(request)
@@ -436,27 +468,27 @@ def jobs_for(
                     sizes.append(request)
             case Sketch():
                 (native if session.is_native(request) else python).append(request)
-    made: list[ScanJob] = []
-    if small and len(plain.get(None, ())) + len(native) <= SMALL_REQUESTS:
-        made.append(Aggregation((*plain.pop(None, ()), *native)))
+    packed: list[ScanJob] = []
+    if small and len(plain.get(None, ())) + len(native) <= MAX_SMALL_REQUESTS:
+        packed.append(Aggregation((*plain.pop(None, ()), *native)))
         native = []
-    made += [
+    packed += [
         Aggregation(tuple(pack))
-        for some in plain.values()
-        for pack in packed_by_columns(some, columns)
+        for members in plain.values()
+        for pack in packed_by_columns(members, columns)
     ]
-    made += map(NativeSketching, _chunks(native, SKETCHES))
-    made += [Grouping(tuple(some)) for some in frequencies.values()]
-    made += [SizeCounting(some, sampled) for some in nested(sizes)]
-    made += map(WorkerSketching, _chunks(python, SKETCHES))
-    for of, asked in workers.items():
-        made += map(resolve(of.job), _chunks(asked, of.most))
-    return made + jobs
+    packed += map(NativeSketching, _chunks(native, MAX_JOB_SKETCHES))
+    packed += [Grouping(tuple(members)) for members in frequencies.values()]
+    packed += [SizeCounting(members, sampled) for members in nested(sizes)]
+    packed += map(WorkerSketching, _chunks(python, MAX_JOB_SKETCHES))
+    for worker_type, worker_requests in workers.items():
+        packed += map(resolve(worker_type.job), _chunks(worker_requests, worker_type.most))
+    return packed + jobs
 
 
 @dataclass
 class _Pack:
-    """Aggregates of one job, the columns that it reads, and its buffer fields."""
+    """Aggregates of one job, the columns that it reads, and its number of buffer fields."""
 
     requests: list[Aggregate]
     columns: frozenset[str]
@@ -471,41 +503,45 @@ class _Pack:
 def packed_by_columns(
     requests: Sequence[Aggregate], columns: frozenset[str]
 ) -> list[list[Aggregate]]:
-    """Pack aggregates into jobs, those of the same columns together, so that few are read twice.
+    """Pack aggregates into jobs, grouped by their columns, so that few columns are read twice.
 
-    A narrow table is read once. Otherwise jobs share the aggregates evenly, each no more than
-    `PLAIN_BUFFERS`; up to `MOST_BUFFERS` a job takes those that read none but its columns. Jobs of whole columns
-    also tend to have the same layout, so that Spark generates, and the JIT compiles, a single program:
-    measured to take a third less CPU.
+    A narrow table is read once. Otherwise the aggregates are spread evenly over jobs of at most
+    `TARGET_BUFFERS`. A job takes up to `MAX_BUFFERS` if the additional aggregates read only columns that it
+    already reads. Jobs of whole columns tend to have the same layout, so that Spark generates, and the JIT
+    compiles, a single program; this took a third less CPU.
 
     Parameters
     ----------
     requests : sequence of Aggregate
+        The aggregates.
     columns : frozenset of str
         Names of the data's columns, in lower case.
     """
+    # Bundle the aggregates that read the same columns.
     bundles: dict[frozenset[str], list[Aggregate]] = {}
     for request in requests:
         bundles.setdefault(columns & names_in(request.text), []).append(request)
     total = sum(map(buffer_count, requests))
-    if total <= MOST_BUFFERS and len(frozenset().union(*bundles)) <= NARROW:
+    if total <= MAX_BUFFERS and len(frozenset().union(*bundles)) <= MAX_NARROW_COLUMNS:
         return [list(requests)] if requests else []
-    limit = ceil(total / ceil(total / PLAIN_BUFFERS)) if total else 0
+    limit = ceil(total / ceil(total / TARGET_BUFFERS)) if total else 0
+    # Fill the packs: first one that already reads the columns, else the last one, else a new one.
     packs: list[_Pack] = []
     for read, bundle in bundles.items():
-        for part in _parts(bundle, read, limit):
-            knowing = (p for p in packs if read <= p.columns and _fits(p, part, MOST_BUFFERS))
-            pack = next(knowing, None)
+        for part in _split_bundle(bundle, read, limit):
+            same_columns = (p for p in packs if read <= p.columns and _fits(p, part, MAX_BUFFERS))
+            pack = next(same_columns, None)
             if pack is None and packs and _fits(packs[-1], part, limit):
                 pack = packs[-1]
             if pack is None:
                 packs.append(part)
             else:
                 pack.add(part)
+    # Merge a small last pack into the one before, to save a pass over the data.
     if len(packs) > 1:
-        *_, wide, rest = packs
-        if rest.buffers < limit / 2 and _fits(wide, rest, MOST_BUFFERS):
-            wide.add(packs.pop())  # a pass for what little is left
+        *_, wide, last_pack = packs
+        if last_pack.buffers < limit / 2 and _fits(wide, last_pack, MAX_BUFFERS):
+            wide.add(packs.pop())
     return [pack.requests for pack in packs]
 
 
@@ -513,47 +549,49 @@ def _fits(pack: _Pack, other: _Pack, limit: int) -> bool:
     return pack.buffers + other.buffers <= limit
 
 
-def _parts(bundle: Sequence[Aggregate], columns: frozenset[str], limit: int) -> Iterator[_Pack]:
-    """Split a bundle into parts within a number of buffer fields; most have one."""
+def _split_bundle(
+    bundle: Sequence[Aggregate], columns: frozenset[str], limit: int
+) -> Iterator[_Pack]:
+    """Split a bundle into parts of at most ``limit`` buffer fields; most bundles fit into one part."""
     part = _Pack([], columns, 0)
     for request in bundle:
-        need = buffer_count(request)
-        if part.requests and part.buffers + need > limit:
+        buffers = buffer_count(request)
+        if part.requests and part.buffers + buffers > limit:
             yield part
             part = _Pack([], columns, 0)
-        part.add(_Pack([request], columns, need))
+        part.add(_Pack([request], columns, buffers))
     yield part
 
 
 def buffer_count(request: Aggregate) -> int:
     """Return the number of buffer fields of an aggregate; a high estimate if it is unknown."""
-    function = _FUNCTION.match(request.text)
-    return _BUFFERS.get(function[1], _UNKNOWN_BUFFERS) if function else _UNKNOWN_BUFFERS
+    function = _OUTER_FUNCTION.match(request.text)
+    return _BUFFERS_BY_FUNCTION.get(function[1], _UNKNOWN_BUFFERS) if function else _UNKNOWN_BUFFERS
 
 
 def _chunks(requests: Sequence[R], size: int) -> Iterator[tuple[R, ...]]:
-    return (tuple(requests[at : at + size]) for at in range(0, len(requests), size))
+    return (tuple(requests[start : start + size]) for start in range(0, len(requests), size))
 
 
 def _group_cells(request: Frequencies) -> dict[str, str]:
-    """Return the aggregates of each group, by the letter of their columns."""
+    """Return the aggregates to compute for each group, by the letter in their column names."""
     cells = {"c": count_rows(request.where)}
     if request.numbers is not None:
-        held = where_holds(request.where, request.numbers)
-        cells |= {"s": f"try_sum({held})", "a": f"count({held})"}
+        numbers = where_holds(request.where, request.numbers)
+        cells |= {"s": f"try_sum({numbers})", "a": f"count({numbers})"}
     return cells
 
 
-def _of_groups(rows: pa.Table, request: Frequencies, number: int) -> Any:
-    """Return the frequencies of groups; with numbers, a table for `GroupSums.from_spark`."""
+def _read_frequencies(rows: pa.Table, request: Frequencies, number: int) -> Any:
+    """Return the frequencies of groups or, if the request has numbers, a table for `GroupSums.from_spark`."""
     import pyarrow.compute as pc
 
     count, total, addends = (f"{COLUMN_PREFIX}{name}{number}" for name in "csa")
     if request.numbers is None:
         return _frequencies(rows, len(request.expressions), count)
-    kept = rows.filter(pc.greater(rows[count], 0)).combine_chunks()
-    found = kept.select([f"{COLUMN_PREFIX}g0", total, count, addends])
-    return found.rename_columns(["0", SUM, COUNT, ADDENDS])
+    counted = rows.filter(pc.greater(rows[count], 0)).combine_chunks()
+    columns = counted.select([f"{COLUMN_PREFIX}g0", total, count, addends])
+    return columns.rename_columns(["0", SUM, COUNT, ADDENDS])
 
 
 def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRows:
@@ -576,7 +614,7 @@ def _frequencies(rows: pa.Table, width: int, count: str) -> FrequenciesAndNumRow
 
 @dataclass(frozen=True)
 class Comparing(ScanJob):
-    """A join by key with another table. The result counts the equal rows by column, and all joined."""
+    """A join by key with another table. The result is the number of equal rows by column, and of joined rows."""
 
     requests: tuple[KeyedComparison, ...]
     kind: ClassVar[str] = "comparison"
@@ -594,14 +632,14 @@ class Comparing(ScanJob):
         flags = [*(f"{COLUMN_PREFIX}e{i}" for i in range(width)), "true"]
         counts = [f"count_if({where_holds(request.where, flag)})" for flag in flags]
         cells = [F.expr(count).alias(f"{COLUMN_PREFIX}c{i}") for i, count in enumerate(counts)]
-        found = groups.aggregated(self.joined(data, groups), cells).collect()
-        return {request: {groups.key_of(row): tuple(row[-width - 1 :]) for row in found}}
+        rows = groups.aggregated(self.joined(data, groups), cells).collect()
+        return {request: {groups.key_of(row): tuple(row[-width - 1 :]) for row in rows}}
 
     def joined(self, data: DataFrame, groups: Groups) -> DataFrame:
-        """Return the rows whose key was found, with a flag for each column that is equal.
+        """Return the rows whose key exists in the other table, with a flag per column for equal values.
 
-        The other table has one row for each key then: the least value of each column, and whether all
-        its values are equal, null being a value. So no row is counted twice.
+        The other table is first reduced to one row per key: the minimum of each column, and whether all its
+        values are equal (null counts as a value). So no row is counted twice.
         """
         from pyspark.sql import functions as F
 
@@ -609,37 +647,41 @@ class Comparing(ScanJob):
         width = range(len(request.columns))
         keys = [f"{k} AS {COLUMN_PREFIX}r{i}" for i, k in enumerate(request.reference_keys)]
         values = [f"{c} AS {COLUMN_PREFIX}o{i}" for i, c in enumerate(request.reference_columns)]
-        others = [f"{COLUMN_PREFIX}o{i}" for i in width]
-        least = [F.expr(f"min({o})").alias(o) for o in others]
-        alike = [
+        other_columns = [f"{COLUMN_PREFIX}o{i}" for i in width]
+        least = [F.expr(f"min({o})").alias(o) for o in other_columns]
+        all_equal = [
             F.expr(f"min({o}) <=> max({o}) AND count({o}) IN (0, count(1))").alias(f"{o}_alike")
-            for o in others
+            for o in other_columns
         ]
         reference = (
             data.sparkSession.table(request.table)
             .selectExpr(*keys, *values)
             .groupBy(*(f"{COLUMN_PREFIX}r{i}" for i in range(len(keys))))
-            .agg(*least, *alike)
+            .agg(*least, *all_equal)
         )
-        own = [f"{k} AS {COLUMN_PREFIX}x{i}" for i, k in enumerate(request.keys)]
-        mine = [f"{c} AS {COLUMN_PREFIX}v{i}" for i, c in enumerate(request.columns)]
-        same = " AND ".join(f"{COLUMN_PREFIX}x{i} = {COLUMN_PREFIX}r{i}" for i in range(len(own)))
+        key_columns = [f"{k} AS {COLUMN_PREFIX}x{i}" for i, k in enumerate(request.keys)]
+        value_columns = [f"{c} AS {COLUMN_PREFIX}v{i}" for i, c in enumerate(request.columns)]
+        same_key = " AND ".join(
+            f"{COLUMN_PREFIX}x{i} = {COLUMN_PREFIX}r{i}" for i in range(len(key_columns))
+        )
         equal = [
             f"({COLUMN_PREFIX}v{i} <=> {o} AND {o}_alike) AS {COLUMN_PREFIX}e{i}"
-            for i, o in enumerate(others)
+            for i, o in enumerate(other_columns)
         ]
-        joined = groups.with_keys(data, *own, *mine).join(reference, F.expr(same))
+        joined = groups.with_keys(data, *key_columns, *value_columns).join(
+            reference, F.expr(same_key)
+        )
         return joined.selectExpr("*", *equal)
 
 
-_SEGMENTED = Failure(
-    MetricRuntimeError("a query is not measured by segments: filter the data with where= instead")
+_SEGMENTED_QUERY_FAILURE = Failure(
+    MetricRuntimeError("a query cannot be measured by segment: filter the data with where= instead")
 )
 
 
 @dataclass(frozen=True)
 class Querying(ScanJob):
-    """A query, run once for each partition. The result is its number, and the number of rows."""
+    """A query, run once per partition. The result is the query's number, and the number of rows."""
 
     requests: tuple[CustomQuery, ...]
     kind: ClassVar[str] = "query"
@@ -653,25 +695,25 @@ class Querying(ScanJob):
             views.drop()
 
     def run(self, data: DataFrame, groups: Groups) -> Answers:
-        """Count the rows of all partitions, then query those that have any, one by one."""
+        """Count the rows of all partitions, then query each partition that has rows."""
         from pyspark.sql import functions as F
 
         (request,) = self.requests
         cells = [F.expr(count_rows(request.where)).alias("rows")]
         counted = groups.aggregated(groups.with_keys(data), cells).collect()
-        found: dict[Any, Any] = {}
+        answers: dict[Any, Any] = {}
         for row in counted:
             key, rows = groups.key_of(row), row[-1]
             if key[1]:
-                found[key] = _SEGMENTED
+                answers[key] = _SEGMENTED_QUERY_FAILURE
             elif rows:
-                own = filter_partitions(data, groups.by, [key[0]]) if groups.by else data
-                number = self._number(own)
-                found[key] = number if isinstance(number, Failure) else (number, rows)
-        return {request: found}
+                partition_data = filter_partitions(data, groups.by, [key[0]]) if groups.by else data
+                number = self._number(partition_data)
+                answers[key] = number if isinstance(number, Failure) else (number, rows)
+        return {request: answers}
 
     def _number(self, data: DataFrame) -> Any:
-        """Return the query's number, or the failure of one that answers with something else."""
+        """Return the query's number, or a failure if the result is not a single number."""
         views = Views(data.sparkSession)
         try:
             result = self._result(views, data)
@@ -682,7 +724,9 @@ class Querying(ScanJob):
             return rows[0][0]
         size = f"{width} columns" if len(rows) == 1 else f"{len(rows) or 'no'} rows"
         size = size if len(rows) < 2 else "more than one row"
-        return Failure(MetricRuntimeError(f"a query answers with one number, this one with {size}"))
+        return Failure(
+            MetricRuntimeError(f"a query must return one number, but it returned {size}")
+        )
 
     def _result(self, views: Views, data: DataFrame) -> DataFrame:
         (request,) = self.requests

@@ -1,10 +1,10 @@
 """Scan planning: check analyzers against the schema and group their requests into Spark jobs.
 
 Some aggregates are planned over distinct values and their counts. Patterns, data types, lengths and
-conditions look at one value at a time. Where a column has few values, the rows are grouped by it first, and
-each value is looked at once; the answers are the same to the bit. (Sketches are not: what they estimate
-depends on how many of them were merged.) How many values there are is expected from the history of the
-table, or from its first rows. An expectation that is wrong costs time and changes no answer.
+conditions depend on one value at a time. If a column has few distinct values, the rows are first grouped by
+it, and each value is evaluated once. The results are equal to the bit. (Sketches are excluded, since their
+estimates depend on the number of merged sketches.) The number of distinct values is estimated from the
+table's history, or from its first rows. A wrong estimate costs time but does not change results.
 """
 
 from __future__ import annotations
@@ -57,51 +57,51 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-GROUPS = 5_000
-"""Most groups that the rows of a partition are grouped into: so many stay in the processor's cache."""
-ROWS_FOR_A_GROUP = 20
-"""Fewest rows of a group: with fewer, the groups that are shuffled are as much work as the rows."""
-FIRST_ROWS_FOR_A_VALUE = 20
-"""Fewest of the first rows for each of their values, by which a column has few."""
-MOST_ASKED = 80
-"""Most columns of which the first rows are asked."""
+MAX_GROUPS = 5_000
+"""Maximum number of groups per partition: this many fit into the processor's cache."""
+MIN_ROWS_PER_GROUP = 20
+"""Minimum expected rows per group: with fewer, shuffling the groups costs as much as the rows."""
+MIN_FIRST_ROWS_PER_VALUE = 20
+"""A column has few values if each occurs at least this often, on average, in the first rows."""
+MAX_SAMPLED_COLUMNS = 80
+"""Maximum number of columns whose first rows are read to count distinct values."""
 COLUMN_NANOSECONDS = 60
-"""CPU time to group a row by one more column, the first one counting twice; by `benchmarks.few_values`,
-as are the `_COSTS`."""
+"""CPU time to group a row by one more column; the first column counts twice. Measured, as are the
+`_EXPRESSION_NANOSECONDS`, by `benchmarks.few_values`."""
 JOB_NANOSECONDS = 2e8
-"""CPU time of one more job, but for what it does with the rows."""
+"""CPU time of one more job, without its work on the rows."""
 
-_KINDS = frozenset({"string", "boolean", "date", *INTEGRAL})
-"""Types whose values are one group if and only if nothing tells them apart. Zeros, NaN and text with a
-collation are not such; decimals are, and have no analyzers that would gain."""
+_GROUPABLE_KINDS = frozenset({"string", "boolean", "date", *INTEGRAL})
+"""Types in which values form one group if and only if they are indistinguishable. This excludes floats (0.0
+and -0.0, NaN) and strings with a collation. Decimals would qualify, but no analyzer of decimals would gain."""
 
-_COSTS = (
+_EXPRESSION_NANOSECONDS = (
     (re.compile(rf"\bRLIKE\s+(?:{NAMELESS})", re.DOTALL), 250),
     (re.compile(rf"\bLIKE\s+(?:{NAMELESS})", re.DOTALL), 60),
     (re.compile(r"\b(?:char|octet)_length\([^()]*\)"), 20),
 )
-"""Expressions, and the CPU time in nanoseconds to evaluate one on a row. Equal ones are evaluated once."""
-_OTHER_COST = 3
+"""Expensive expressions, and the CPU time to evaluate one on a row. Spark evaluates equal expressions once."""
+_DEFAULT_NANOSECONDS = 3
 
-_CALL = re.compile(r"(count|count_if|min|max)\((.*)\)", re.DOTALL)
-_TOKEN = re.compile(
+_AGGREGATE_CALL = re.compile(r"(count|count_if|min|max)\((.*)\)", re.DOTALL)
+_SQL_TOKEN = re.compile(
     rf"(?P<nameless>{NAMELESS})|`(?P<quoted>(?:[^`]|``)*)`|(?P<number>\d+(?:\.\d+)?\w*)"
     r"|(?P<bare>\w+)(?P<called>(?=\s*\())?|(?P<mark>[\s(),=<>!+*/%|-])",
     re.DOTALL,
 )
-_FUNCTIONS = frozenset({
+_PURE_FUNCTIONS = frozenset({
     "abs", "btrim", "cast", "char_length", "coalesce", "concat", "contains", "endswith", "if",
     "ifnull", "isnotnull", "isnull", "len", "length", "lower", "ltrim", "nullif", "nvl",
     "octet_length", "regexp_like", "replace", "reverse", "rtrim", "startswith", "substr",
     "substring", "trim", "try_cast", "upper", "xxhash64",
 })  # fmt: skip
-"""Functions of which equal arguments have equal results, unlike ``rand`` and unlike aggregates."""
-_WORDS = frozenset({
+"""Functions that return equal results for equal arguments, unlike ``rand`` and aggregates."""
+_SQL_WORDS = frozenset({
     "and", "as", "between", "bigint", "boolean", "case", "date", "double", "else", "end", "escape",
     "false", "in", "int", "is", "like", "not", "null", "or", "rlike", "string", "then", "true",
     "when",
 })  # fmt: skip
-"""Words of conditions and types; one that is a column's name counts as the column."""
+"""Words of conditions and types. A word that is also a column's name counts as the column."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Expectation:
     Attributes
     ----------
     rows : float
-        Number of rows in all.
+        Total number of rows.
     group_rows : float
         Number of rows in each partition.
     distinct : mapping of str to float
@@ -124,7 +124,7 @@ class Expectation:
 
 
 UNKNOWN = Expectation()
-"""The expectation where nothing is known: all requests are answered row by row."""
+"""The expectation without any information: all requests are answered row by row."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,9 @@ class CountedAggregation(ScanJob):
     Attributes
     ----------
     requests : tuple of Aggregate
-        Those that `weighted` has a form for.
+        The aggregates, each of a form that `weighted` supports.
     columns : tuple of str
+        The columns to group by.
     """
 
     columns: tuple[str, ...] = ()
@@ -147,17 +148,19 @@ class CountedAggregation(ScanJob):
 
         values = map(quote, self.columns)
         counted = groups.with_keys(data).groupBy(*groups.names, *values)
-        few = counted.agg(F.expr("count(1)").alias(_COUNT))
-        return aggregated(few, groups, self.requests, list(map(weighted, self.requests)))
+        distinct_values = counted.agg(F.expr("count(1)").alias(_COUNT_COLUMN))
+        return aggregated(
+            distinct_values, groups, self.requests, list(map(weighted, self.requests))
+        )
 
 
-_COUNT = f"{COLUMN_PREFIX}n"
+_COUNT_COLUMN = f"{COLUMN_PREFIX}n"
 
 
 def weighted(request: Aggregate) -> str:
-    """Return the aggregate over distinct values, each with its count, that gives a request's answer.
+    """Return the SQL aggregate over distinct values and their counts that answers a request.
 
-    Minima and maxima are those of the rows, however often a value is there.
+    Minima and maxima do not depend on the counts, so their SQL stays the same.
 
     Examples
     --------
@@ -166,99 +169,115 @@ def weighted(request: Aggregate) -> str:
     >>> weighted(Aggregate("count(`s`)"))
     'coalesce(sum(CASE WHEN (`s`) IS NOT NULL THEN __tidegauge_n END), 0)'
     """
-    call = _CALL.fullmatch(request.text)
+    call = _AGGREGATE_CALL.fullmatch(request.text)
     match call and call.groups():
         case ("count", counted):
-            held = f"({counted}) IS NOT NULL"
-        case ("count_if", condition):  # casts, as a condition of CASE does not
-            held = f"CAST(({condition}) AS BOOLEAN)"
+            is_counted = f"({counted}) IS NOT NULL"
+        case (
+            "count_if",
+            condition,
+        ):  # count_if casts its argument; a condition of CASE is not cast
+            is_counted = f"CAST(({condition}) AS BOOLEAN)"
         case _:
             return request.text
-    return f"coalesce(sum(CASE WHEN {held} THEN {_COUNT} END), 0)"
+    return f"coalesce(sum(CASE WHEN {is_counted} THEN {_COUNT_COLUMN} END), 0)"
 
 
 def candidates(requests: Iterable[Request], schema: Schema) -> dict[Aggregate, frozenset[str]]:
-    """Return the requests that distinct values can answer, with all columns that they read, in lower case."""
-    every = frozenset(name.casefold() for name in schema.names)
+    """Return the requests that distinct values can answer, each with the columns it reads, in lower case."""
+    all_columns = frozenset(name.casefold() for name in schema.names)
     columns = _columns(schema)
-    found: dict[Aggregate, frozenset[str]] = {}
+    columns_by_request: dict[Aggregate, frozenset[str]] = {}
     for request in dict.fromkeys(requests):
         match request:
-            case Aggregate(text, None) if call := _CALL.fullmatch(text):
-                read = _read_by(call[2], every)
+            case Aggregate(text, None) if call := _AGGREGATE_CALL.fullmatch(text):
+                read = _columns_read(call[2], all_columns)
                 if read and read <= columns.keys():
-                    found[request] = read
-    return found
+                    columns_by_request[request] = read
+    return columns_by_request
 
 
 def worthwhile(
     requests: Mapping[Aggregate, frozenset[str]], rows: float
 ) -> dict[str, list[Aggregate]]:
-    """Return the columns that save time if they have few values, with the requests that read only them."""
-    own: dict[str, list[Aggregate]] = {}
+    """Return the columns that save time if they have few values, each with the requests that read only it."""
+    by_column: dict[str, list[Aggregate]] = {}
     for request, read in requests.items():
         if len(read) == 1:
-            own.setdefault(min(read), []).append(request)
-    return {c: some for c, some in own.items() if _saved(some, rows, 1) > 0}
+            by_column.setdefault(min(read), []).append(request)
+    return {
+        c: column_requests
+        for c, column_requests in by_column.items()
+        if _saved_nanoseconds(column_requests, rows, 1) > 0
+    }
 
 
 def counted_jobs(
     requests: Iterable[Request], schema: Schema, expected: Expectation
 ) -> list[CountedAggregation]:
-    """Return the jobs that look at each distinct value once, where that is expected to save time.
+    """Return the jobs that evaluate each distinct value once, if that is expected to save time.
 
-    Columns are grouped by together as long as there are few groups. The requests that no job has are
-    answered row by row.
+    Columns share a job as long as their combinations form few groups. Requests that are in none of the jobs
+    are answered row by row.
     """
     if not expected.distinct:
         return []
-    found = candidates(requests, schema)
-    packs = list(_packs(worthwhile(found, expected.rows), expected))
-    place = {column: i for i, pack in enumerate(packs) for column in pack}
-    own: list[list[Aggregate]] = [[] for _ in packs]
-    for request, read in found.items():
-        places = {place.get(column, -1) for column in read}
-        if len(places) == 1 and -1 not in places:
-            own[min(places)].append(request)
+    by_request = candidates(requests, schema)
+    packs = list(_packs(worthwhile(by_request, expected.rows), expected))
+    pack_by_column = {column: i for i, pack in enumerate(packs) for column in pack}
+    pack_requests: list[list[Aggregate]] = [[] for _ in packs]
+    for request, read in by_request.items():
+        pack_numbers = {pack_by_column.get(column, -1) for column in read}
+        if len(pack_numbers) == 1 and -1 not in pack_numbers:
+            pack_requests[min(pack_numbers)].append(request)
     columns = _columns(schema)
     return [
-        CountedAggregation(tuple(some), tuple(columns[c] for c in pack))
-        for some, pack in zip(own, packs, strict=True)
-        if _saved(some, expected.rows, len(pack)) > 0
+        CountedAggregation(tuple(members), tuple(columns[c] for c in pack))
+        for members, pack in zip(pack_requests, packs, strict=True)
+        if _saved_nanoseconds(members, expected.rows, len(pack)) > 0
     ]
 
 
 @handled_errors()
 def expected_by_first_rows(
-    data: DataFrame, found: Mapping[Aggregate, frozenset[str]], cost: PlanCost
+    data: DataFrame, columns_by_request: Mapping[Aggregate, frozenset[str]], cost: PlanCost
 ) -> Expectation:
-    """Expect the columns of `candidates` to have as many values as in the first rows, if those are few.
+    """Return the distinct values of the columns of `candidates` in the first rows, where they are few.
 
-    Nothing is expected where the first rows cannot be read: the jobs themselves find out why.
+    If the first rows cannot be read, return `UNKNOWN`. The jobs then raise the reason.
+
+    Parameters
+    ----------
+    data : DataFrame
+        The data.
+    columns_by_request : mapping of Aggregate to frozenset of str
+        The result of `candidates`.
+    cost : PlanCost
+        Spark's estimate of the data.
     """
     schema = Schema.from_frame(data)
     rows = cost.rows(len(schema.names))
     columns = _columns(schema)
-    asked = list(worthwhile(found, rows))[:MOST_ASKED]
-    if not asked:
+    sampled = list(worthwhile(columns_by_request, rows))[:MAX_SAMPLED_COLUMNS]
+    if not sampled:
         return UNKNOWN
     try:
-        read, distinct = distinct_in_first_rows(data, [quote(columns[c]) for c in asked])
+        read, distinct = distinct_in_first_rows(data, [quote(columns[c]) for c in sampled])
     except Exception as error:
         if is_data_error(error):
             return UNKNOWN
         raise
-    few = {
+    few_values = {
         column: values
-        for column, values in zip(asked, distinct, strict=True)
-        if 0 < values * FIRST_ROWS_FOR_A_VALUE <= read
+        for column, values in zip(sampled, distinct, strict=True)
+        if 0 < values * MIN_FIRST_ROWS_PER_VALUE <= read
     }
-    return Expectation(rows, rows, few)
+    return Expectation(rows, rows, few_values)
 
 
 def _packs(columns: Iterable[str], expected: Expectation) -> Iterator[tuple[str, ...]]:
-    """Yield columns to group by together, those of the fewest values first."""
-    limit = min(GROUPS, expected.group_rows / ROWS_FOR_A_GROUP)
+    """Yield the columns of each job, beginning with the columns that have the fewest values."""
+    limit = min(MAX_GROUPS, expected.group_rows / MIN_ROWS_PER_GROUP)
     pack: list[str] = []
     product = 1.0
     for column in sorted(columns, key=lambda c: (expected.distinct.get(c, inf), c)):
@@ -274,35 +293,36 @@ def _packs(columns: Iterable[str], expected: Expectation) -> Iterator[tuple[str,
         yield tuple(sorted(pack))
 
 
-def _saved(requests: Sequence[Aggregate], rows: float, columns: int) -> float:
-    """Return the CPU time in nanoseconds that is saved when rows are grouped by some columns first."""
-    each = _OTHER_COST * len(requests)
-    for expression, cost in _COSTS:
-        each += cost * len({m[0] for r in requests for m in expression.finditer(r.text)})
-    return rows * (each - COLUMN_NANOSECONDS * (columns + 1)) - JOB_NANOSECONDS
+def _saved_nanoseconds(requests: Sequence[Aggregate], rows: float, columns: int) -> float:
+    """Return the CPU time in nanoseconds that is saved by first grouping rows by a number of columns."""
+    row_nanoseconds = _DEFAULT_NANOSECONDS * len(requests)
+    for expression, cost in _EXPRESSION_NANOSECONDS:
+        row_nanoseconds += cost * len({m[0] for r in requests for m in expression.finditer(r.text)})
+    return rows * (row_nanoseconds - COLUMN_NANOSECONDS * (columns + 1)) - JOB_NANOSECONDS
 
 
 def _columns(schema: Schema) -> dict[str, str]:
-    """Return the columns whose values can stand for their rows, by their names in lower case."""
+    """Return the names of the columns that can be grouped by, by their names in lower case."""
     count = Counter(name.casefold() for name in schema.names)
     return {
         name.casefold(): name
         for name in schema.names
         if count[name.casefold()] == 1
         and not name.casefold().startswith(COLUMN_PREFIX)
-        and (of := schema.field(quote(name))).kind in _KINDS
-        and not of.collated
+        and (field := schema.field(quote(name))).kind in _GROUPABLE_KINDS
+        and not field.collated
     }
 
 
-def _read_by(sql: str, columns: Collection[str]) -> frozenset[str] | None:
-    """Return all columns that SQL reads, in lower case, if it is one expression that depends on them alone.
+def _columns_read(sql: str, columns: Collection[str]) -> frozenset[str] | None:
+    """Return all columns, in lower case, that an SQL expression reads.
 
-    Every word that is a column's name counts as the column; None if there is anything unknown.
+    A word that is a column's name always counts as the column. Return None if the SQL has unknown parts, or
+    is not a single expression that depends on columns only.
     """
     read: set[str] = set()
     end = depth = 0
-    for token in _TOKEN.finditer(sql):
+    for token in _SQL_TOKEN.finditer(sql):
         name = _name_of(token)
         if token.start() != end or not (name in columns or _is_known(token)):
             return None
@@ -316,7 +336,7 @@ def _read_by(sql: str, columns: Collection[str]) -> frozenset[str] | None:
 
 
 def _name_of(token: re.Match[str]) -> str:
-    """Return what may be a column's name, in lower case; empty for all else, and for a function's."""
+    """Return the token's name in lower case if it can be a column's; an empty string for other tokens."""
     if token["quoted"] is not None:
         return token["quoted"].replace("``", "`").casefold()
     if token["called"] is not None:
@@ -330,8 +350,8 @@ def _is_known(token: re.Match[str]) -> bool:
         return False
     if token["bare"]:
         word = token["bare"].casefold()
-        return word in _WORDS or (token["called"] is not None and word in _FUNCTIONS)
-    # Comments may end elsewhere in Spark, and a text in double quotes may be a name.
+        return word in _SQL_WORDS or (token["called"] is not None and word in _PURE_FUNCTIONS)
+    # Comments can end elsewhere in Spark, and double quotes can enclose a name.
     return not (token["nameless"] or "").startswith(('"', "--", "/*"))
 
 
@@ -342,17 +362,19 @@ class Plan:
     Attributes
     ----------
     session : Capabilities
+        Capabilities of the Spark session.
     schema : Schema
+        The data's columns.
     failures : dict
         Failures of the analyzers that are rejected before any data is read.
     requests : dict
         Requests of all other analyzers.
     small : bool
-        Whether the data is so small that it takes fewer jobs; see `jobs_for`.
+        Whether the data is so small that fewer jobs are faster; see `jobs_for`.
     sampled : bool
-        Whether jobs may read the first rows beforehand.
+        Whether jobs can read the first rows beforehand.
     expected : Expectation
-        What is expected of the data; if it has few values, they are grouped by first.
+        Expected rows and distinct values. Columns with few values are grouped first.
     """
 
     session: Capabilities
@@ -364,30 +386,33 @@ class Plan:
     expected: Expectation = UNKNOWN
 
     @property
-    def asked(self) -> list[Request]:
-        """All requests, the row count first; equal ones may be there twice."""
-        return [ROWS, *(r for some in self.requests.values() for r in some)]
+    def all_requests(self) -> list[Request]:
+        """All requests, the row count first; requests can be repeated."""
+        return [
+            ROWS,
+            *(r for analyzer_requests in self.requests.values() for r in analyzer_requests),
+        ]
 
     @property
     def jobs(self) -> list[ScanJob]:
         """The jobs, each one pass and one Spark action."""
-        counted = counted_jobs(self.asked, self.schema, self.expected)
+        counted = counted_jobs(self.all_requests, self.schema, self.expected)
         answered: set[Request] = {request for job in counted for request in job.requests}
         columns = frozenset(name.casefold() for name in self.schema.names)
-        others = jobs_for(
-            (request for request in self.asked if request not in answered),
+        row_jobs = jobs_for(
+            (request for request in self.all_requests if request not in answered),
             self.session,
             columns,
             small=self.small,
             sampled=self.sampled,
         )
-        return [*others, *counted]
+        return [*row_jobs, *counted]
 
     def owners(self) -> dict[Request, tuple[AnyAnalyzer, ...]]:
         """Return the analyzers that need each request."""
         owners: dict[Request, tuple[AnyAnalyzer, ...]] = {}
-        for analyzer, asked in self.requests.items():
-            for request in dict.fromkeys(asked):
+        for analyzer, requests in self.requests.items():
+            for request in dict.fromkeys(requests):
                 owners[request] = (*owners.get(request, ()), analyzer)
         return owners
 
@@ -403,80 +428,96 @@ def plan(
 ) -> Plan:
     """Check every analyzer against the schema and plan the scan, without reading data.
 
-    Without ``states``, frequencies that no metric needs the values of become group sizes.
+    Analyzers whose states would hold values of private columns fail. All expressions are resolved in one
+    step, and one by one only if that fails, to find the analyzers that Spark cannot resolve.
 
-    Analyzers whose states would hold values of private columns fail. To find analyzers whose
-    expressions Spark cannot resolve, all are resolved together, and one by one only if that fails.
+    Parameters
+    ----------
+    data : DataFrame
+        The data.
+    analyzers : iterable of Analyzer
+        The analyzers; equal ones are measured once.
+    private : Privacy
+        Columns whose values go into no state.
+    small : bool
+        Whether the data has at most about `SMALL_BYTES`.
+    states : bool
+        Whether states are needed. If not, frequencies whose values no metric needs become group sizes.
+    expected : Expectation
+        Expected rows and distinct values.
     """
     schema = Schema.from_frame(data)
     schema = schema.without(schema.keys_only)
-    made = Plan(capabilities(data.sparkSession), schema, small=small, expected=expected)
+    result = Plan(capabilities(data.sparkSession), schema, small=small, expected=expected)
     for analyzer in dict.fromkeys(analyzers):
         checked = attempt(partial(_requests, analyzer, schema, private))
         if isinstance(checked, Failure):
-            made.failures[analyzer] = checked
+            result.failures[analyzer] = checked
         else:
-            made.requests[analyzer] = checked.value
-    _replace_worker_requests(made, data)
+            result.requests[analyzer] = checked.value
+    _replace_worker_requests(result, data)
     if not states:
-        _leave_out_values(made)
-    _drop_unresolved(made, data)
-    return made
+        _leave_out_values(result)
+    _drop_unresolved(result, data)
+    return result
 
 
-def _drop_unresolved(made: Plan, data: DataFrame) -> None:
-    """Give up analyzers whose expressions do not parse or resolve."""
-    written = {a: _written(a, asked) for a, asked in made.requests.items()}
-    if unparsed(data, [text for texts in written.values() for text in texts]) is not None:
-        for analyzer, texts in written.items():
-            _drop(made, analyzer, unparsed(data, texts))
-    probes = {a: _probes(a, asked, made.session) for a, asked in made.requests.items()}
-    if _unresolved(data, [text for texts in probes.values() for text in texts]) is not None:
-        for analyzer, texts in probes.items():
-            problem = _unresolved(data, texts)
-            _drop(made, analyzer, problem and (_no_condition(data, analyzer) or problem))
-    for analyzer, asked in list(made.requests.items()):
-        for request in asked:
+def _drop_unresolved(plan: Plan, data: DataFrame) -> None:
+    """Move analyzers whose expressions do not parse or resolve to the plan's failures."""
+    sources = {a: _user_expressions(a, requests) for a, requests in plan.requests.items()}
+    if unparsed(data, [sql for expressions in sources.values() for sql in expressions]) is not None:
+        for analyzer, expressions in sources.items():
+            _drop(plan, analyzer, unparsed(data, expressions))
+    probes = {a: _probes(a, requests, plan.session) for a, requests in plan.requests.items()}
+    if (
+        _unresolved(data, [sql for expressions in probes.values() for sql in expressions])
+        is not None
+    ):
+        for analyzer, expressions in probes.items():
+            problem = _unresolved(data, expressions)
+            _drop(plan, analyzer, problem and (_condition_error(data, analyzer) or problem))
+    for analyzer, requests in list(plan.requests.items()):
+        for request in requests:
             job = own_job(request)
             if job is not None:
-                _drop(made, analyzer, _unreadable(data, job))
+                _drop(plan, analyzer, _unreadable(data, job))
 
 
-def _replace_worker_requests(made: Plan, data: DataFrame) -> None:
-    """Request of Spark what its Python workers cannot answer, because they lack a package."""
-    for analyzer, asked in made.requests.items():
-        if any(isinstance(request, WorkerRequest) for request in asked):
+def _replace_worker_requests(plan: Plan, data: DataFrame) -> None:
+    """If Spark's Python workers lack a package, replace their requests by requests without workers."""
+    for analyzer, requests in plan.requests.items():
+        if any(isinstance(request, WorkerRequest) for request in requests):
             if workers_are_equipped(data.sparkSession):
                 return
-            made.requests[analyzer] = tuple(
+            plan.requests[analyzer] = tuple(
                 request.instead if isinstance(request, WorkerRequest) else request
-                for request in asked
+                for request in requests
             )
 
 
-def _leave_out_values(made: Plan) -> None:
-    """Request group sizes in place of frequencies whose values no analyzer reads."""
+def _leave_out_values(plan: Plan) -> None:
+    """Replace frequencies whose values no analyzer reads by group sizes."""
     read = {
         request.expressions
-        for analyzer, asked in made.requests.items()
-        for request in asked
+        for analyzer, requests in plan.requests.items()
+        for request in requests
         if isinstance(request, Frequencies) and not isinstance(analyzer, GroupSizeAnalyzer)
     }
-    for analyzer, asked in made.requests.items():
-        made.requests[analyzer] = tuple(
+    for analyzer, requests in plan.requests.items():
+        plan.requests[analyzer] = tuple(
             replace(request, values=False)
             if isinstance(request, Frequencies) and request.expressions not in read
             else request
-            for request in asked
+            for request in requests
         )
 
 
-def _drop(made: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
-    if problem is not None and analyzer in made.requests:
-        told = problem if isinstance(problem, UnresolvedExpressionError) else describe(problem)
-        error = UnresolvedExpressionError(f"{analyzer!r}: {told}")
-        made.failures[analyzer] = Failure(error)
-        del made.requests[analyzer]
+def _drop(plan: Plan, analyzer: AnyAnalyzer, problem: Exception | None) -> None:
+    if problem is not None and analyzer in plan.requests:
+        message = problem if isinstance(problem, UnresolvedExpressionError) else describe(problem)
+        error = UnresolvedExpressionError(f"{analyzer!r}: {message}")
+        plan.failures[analyzer] = Failure(error)
+        del plan.requests[analyzer]
 
 
 def _requests(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[Request, ...]:
@@ -486,42 +527,42 @@ def _requests(analyzer: AnyAnalyzer, schema: Schema, private: Privacy) -> tuple[
     return requests
 
 
-def _written(analyzer: AnyAnalyzer, asked: Iterable[Request]) -> list[str]:
-    """Return the analyzer's options that are SQL expressions as the user wrote them."""
-    if any(own_job(request) is not None for request in asked):
-        return []  # a query rather than expressions, which its job checks
+def _user_expressions(analyzer: AnyAnalyzer, requests: Iterable[Request]) -> list[str]:
+    """Return the analyzer's options that are SQL expressions, as the user wrote them."""
+    if any(own_job(request) is not None for request in requests):
+        return []  # a query rather than expressions; its job checks it
     return list(analyzer.expressions())
 
 
-def _probes(analyzer: AnyAnalyzer, asked: Iterable[Request], session: Capabilities) -> list[str]:
+def _probes(analyzer: AnyAnalyzer, requests: Iterable[Request], session: Capabilities) -> list[str]:
     """Return aggregates that resolve if and only if the requests do."""
-    texts = [] if analyzer.where is None else [f"count_if({analyzer.where}\n)"]
-    for request in asked:
+    probes = [] if analyzer.where is None else [f"count_if({analyzer.where}\n)"]
+    for request in requests:
         match request:
             case Aggregate(text):
-                texts.append(text)
+                probes.append(text)
             case Frequencies(expressions) | Lookup(expressions):
-                texts += [f"count({expression})" for expression in expressions]
-                texts.append(count_rows(request.where))
+                probes += [f"count({expression})" for expression in expressions]
+                probes.append(count_rows(request.where))
             case Sketch():
-                texts.append(request.text if session.is_native(request) else request.probe)
-    return texts
+                probes.append(request.text if session.is_native(request) else request.probe)
+    return probes
 
 
 @handled_errors()
-def _unresolved(data: DataFrame, texts: Sequence[str]) -> Exception | None:
+def _unresolved(data: DataFrame, expressions: Sequence[str]) -> Exception | None:
     from pyspark.errors import AnalysisException
 
     try:
-        data.selectExpr(*dict.fromkeys(texts), ROWS.text).schema  # noqa: B018 - forces resolution
+        data.selectExpr(*dict.fromkeys(expressions), ROWS.text).schema  # noqa: B018 - forces resolution
     except AnalysisException as error:  # includes ParseException
         return error
     return None
 
 
 @handled_errors()
-def _no_condition(data: DataFrame, analyzer: AnyAnalyzer) -> UnresolvedExpressionError | None:
-    """Return an error that names an analyzer's condition that is not true or false; None if all may be."""
+def _condition_error(data: DataFrame, analyzer: AnyAnalyzer) -> UnresolvedExpressionError | None:
+    """Return an error for the analyzer's first condition that is not boolean; None if all can be boolean."""
     from pyspark.errors import AnalysisException
 
     conditions = (analyzer.where, analyzer.predicate if isinstance(analyzer, Compliance) else None)

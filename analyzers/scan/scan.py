@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Outcome = Success[Any] | Failure
-"""A state, or the sizes of groups where only the metric is asked for; otherwise an error."""
+"""A state, or the sizes of groups if only the metric is needed; otherwise an error."""
 Results = dict[Request, dict[Key, Any] | Failure]
 
-JOBS_AT_ONCE = 4
+MAX_CONCURRENT_JOBS = 4
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Scan:
     Attributes
     ----------
     groups : mapping of tuple of str to Group
-        Groups by the values of the partition columns as text; null and the empty string are Hive's
-        default partition. Only groups that have rows.
+        Groups that have rows, by the values of the partition columns as text. Null and the empty string
+        belong to Hive's default partition.
     nothing : Group
         The result for a group without rows.
     """
@@ -107,8 +107,9 @@ def scan(
     Parameters
     ----------
     data : DataFrame
+        The data.
     analyzers : iterable of Analyzer
-        Equal ones are measured once.
+        The analyzers; equal ones are measured once.
     by : sequence of str
         The partition columns; empty for the whole data as one group.
     keep : callable
@@ -116,65 +117,77 @@ def scan(
     segments : sequence of SegmentSet
         Segments to compute within every group as well.
     private : Privacy
-        Columns whose values go into no state and no error: analyzers that would hold them fail, and
-        errors of the data lose their messages.
+        Columns whose values go into no state and no error. Analyzers that would hold them fail, and errors
+        in the data lose their messages.
     small : bool
-        Whether the data has no more than about `SMALL_BYTES`.
+        Whether the data has at most about `SMALL_BYTES`.
     expected : Expectation
-        What is expected of the data. It decides how states are computed, not what they are.
+        Expected rows and distinct values. They affect how states are computed, not the results.
     needs_rows : bool
-        Whether to count rows even if no analyzer fits the schema. Otherwise no data is read then.
+        Whether to count rows even if no analyzer fits the schema. If False, no data is read in this case.
+
+    Returns
+    -------
+    Scan
+        The states by group.
 
     Raises
     ------
     SourceError
-        If the data are not a DataFrame of Spark, or are a stream.
+        If the data is not a Spark DataFrame, or is a stream.
     """
     check_frame(data)
     activate(data.sparkSession)
-    made = plan(data, analyzers, private, small=small, expected=expected)
-    if not made.requests and not needs_rows:
-        return Scan({}, Group(0, dict(made.failures)))
+    scan_plan = plan(data, analyzers, private, small=small, expected=expected)
+    if not scan_plan.requests and not needs_rows:
+        return Scan({}, Group(0, dict(scan_plan.failures)))
     groups = Groups(tuple(by), tuple(segments))
-    results = _run(data, made, groups)
+    results = _run(data, scan_plan, groups)
     rows = _rows(results)
-    wanted = sorted(key for key in rows if keep(key[0]))
+    keys = sorted(key for key in rows if keep(key[0]))
     if by:
-        _isolate(data, made, results, groups, sorted({values for values, _ in wanted}))
+        _isolate(data, scan_plan, results, groups, sorted({values for values, _ in keys}))
     if private and private.columns_of(Schema.from_frame(data)):
         results = _without_values(results, private)
     parts: dict[Values, dict[str, Group]] = {}
-    for key in wanted:
+    for key in keys:
         if key[1]:
-            parts.setdefault(key[0], {})[key[1]] = _fold(made, results, key)
-    found = {
-        key[0]: _fold(made, results, key, parts.get(key[0], {})) for key in wanted if not key[1]
+            parts.setdefault(key[0], {})[key[1]] = _fold(scan_plan, results, key)
+    partitions = {
+        key[0]: _fold(scan_plan, results, key, parts.get(key[0], {})) for key in keys if not key[1]
     }
-    return Scan(found, _fold(made, results, None))
+    return Scan(partitions, _fold(scan_plan, results, None))
 
 
 def measure(data: DataFrame, analyzers: Iterable[AnyAnalyzer]) -> dict[AnyAnalyzer, Metric[Any]]:
     """Compute the metrics of all rows in one pass, without their states.
 
-    Frequencies of which only the group sizes count stay in Spark.
+    If metrics need only the sizes of groups, the values of the groups stay in Spark.
+
+    Parameters
+    ----------
+    data : DataFrame
+        The data.
+    analyzers : iterable of Analyzer
+        The analyzers; equal ones are measured once.
 
     Raises
     ------
     SourceError
-        If the data are not a DataFrame of Spark, or are a stream.
+        If the data is not a Spark DataFrame, or is a stream.
     """
     check_frame(data)
     activate(data.sparkSession)
-    made = plan(data, analyzers, states=False)
-    by_value = candidates(made.asked, made.schema)
-    gaining = worthwhile(by_value, inf)
-    if len(made.jobs) > 1 or gaining:
+    scan_plan = plan(data, analyzers, states=False)
+    by_value = candidates(scan_plan.all_requests, scan_plan.schema)
+    profitable = worthwhile(by_value, inf)
+    if len(scan_plan.jobs) > 1 or profitable:
         cost = plan_cost(data)
-        made.small, made.sampled = cost.small, cost.sampled
-        if gaining and cost.plain and not cost.small:
-            made.expected = expected_by_first_rows(data, by_value, cost)
-    results = _run(data, made, Groups())
-    outcomes = _fold(made, results, next(iter(_rows(results)), None)).states
+        scan_plan.small, scan_plan.sampled = cost.small, cost.sampled
+        if profitable and cost.plain and not cost.small:
+            scan_plan.expected = expected_by_first_rows(data, by_value, cost)
+    results = _run(data, scan_plan, Groups())
+    outcomes = _fold(scan_plan, results, next(iter(_rows(results)), None)).states
     return {analyzer: metric_of(analyzer, outcome) for analyzer, outcome in outcomes.items()}
 
 
@@ -187,27 +200,27 @@ def _rows(results: Results) -> dict[Key, Any]:
 
 
 def _without_values(results: Results, private: Privacy) -> Results:
-    def redacted(found: Any) -> Any:
-        if isinstance(found, Failure):
-            return Failure(private.without_values(found.error))
-        # Counts of rules hold the errors of those that failed.
-        return found.without_values(private) if hasattr(found, "without_values") else found
+    def redacted(cell: Any) -> Any:
+        if isinstance(cell, Failure):
+            return Failure(private.without_values(cell.error))
+        # Counts of rules contain the errors of failed rules.
+        return cell.without_values(private) if hasattr(cell, "without_values") else cell
 
     return {
-        request: redacted(found)
-        if isinstance(found, Failure)
-        else {key: redacted(cell) for key, cell in found.items()}
-        for request, found in results.items()
+        request: redacted(answer)
+        if isinstance(answer, Failure)
+        else {key: redacted(cell) for key, cell in answer.items()}
+        for request, answer in results.items()
     }
 
 
 def _fold(
-    made: Plan, results: Results, key: Key | None, segments: Mapping[str, Group] | None = None
+    plan: Plan, results: Results, key: Key | None, segments: Mapping[str, Group] | None = None
 ) -> Group:
-    """Fold one group's results into states; the key None stands for a group without rows."""
-    states: dict[AnyAnalyzer, Outcome] = dict(made.failures)
-    for analyzer, asked in made.requests.items():
-        cells = [_cell(results, request, key) for request in asked]
+    """Fold one group's results into states; for the key None, return the states of no rows."""
+    states: dict[AnyAnalyzer, Outcome] = dict(plan.failures)
+    for analyzer, requests in plan.requests.items():
+        cells = [_cell(results, request, key) for request in requests]
         failed = next((cell for cell in cells if isinstance(cell, Failure)), None)
         if failed or key is None:
             states[analyzer] = failed or Success(analyzer.state_type())
@@ -216,22 +229,22 @@ def _fold(
     return Group(_cell(results, ROWS, key) or 0, states, segments or {})
 
 
-def _cell(results: Results, what: Request, key: Key | None) -> Any:
+def _cell(results: Results, request: Request, key: Key | None) -> Any:
     """Return a request's result for one group, or its failure."""
-    found = results[what]
-    if isinstance(found, Failure):
-        return found
-    return None if key is None else found.get(key)
+    answer = results[request]
+    if isinstance(answer, Failure):
+        return answer
+    return None if key is None else answer.get(key)
 
 
-def _run(data: DataFrame, made: Plan, groups: Groups) -> Results:
+def _run(data: DataFrame, plan: Plan, groups: Groups) -> Results:
     """Run the jobs concurrently; return the results by request, then by group."""
     results: Results = {}
-    jobs, owners = made.jobs, made.owners()
+    jobs, owners = plan.jobs, plan.owners()
     start = partial(activate, data.sparkSession)
-    with ThreadPoolExecutor(min(JOBS_AT_ONCE, len(jobs)), "tidegauge-scan", start) as pool:
-        for found in pool.map(lambda job: _run_alone(data, job, groups, owners), jobs):
-            results.update(found)
+    with ThreadPoolExecutor(min(MAX_CONCURRENT_JOBS, len(jobs)), "tidegauge-scan", start) as pool:
+        for answers in pool.map(lambda job: _run_alone(data, job, groups, owners), jobs):
+            results.update(answers)
     return results
 
 
@@ -239,10 +252,10 @@ def _run(data: DataFrame, made: Plan, groups: Groups) -> Results:
 def _run_alone(
     data: DataFrame, job: ScanJob, groups: Groups, owners: Mapping[Request, Hashable]
 ) -> Results:
-    """Run one job; if an expression fails on the data, bisect to find it and run all others.
+    """Run one job. If an expression fails on the data, bisect to find it, and run all others.
 
-    Under Spark's ANSI mode one bad cast or division fails every expression in its job. Requests of the
-    same analyzers succeed or fail together.
+    In Spark's ANSI mode, one bad cast or division fails every expression in its job. Requests of the same
+    analyzers succeed or fail together.
     """
     try:
         return dict(job.run(data, groups))
@@ -253,33 +266,35 @@ def _run_alone(
         if not is_data_error(error):
             raise
         units: dict[Hashable, list[Request]] = {}
-        for request in job.requests:  # the row count is its own: it does not depend on the values
+        for (
+            request
+        ) in job.requests:  # the row count forms its own unit, since it cannot fail on values
             owner = request if request == ROWS else owners.get(request)
             units.setdefault(owner, []).append(request)
 
-        def answer(some: Sequence[tuple[Request, ...]]) -> dict[tuple[Request, ...], Any]:
-            answers = job.only(request for unit in some for request in unit).run(data, groups)
-            return {unit: {request: answers[request] for request in unit} for unit in some}
+        def answer(batch: Sequence[tuple[Request, ...]]) -> dict[tuple[Request, ...], Any]:
+            answers = job.only(request for unit in batch for request in unit).run(data, groups)
+            return {unit: {request: answers[request] for request in unit} for unit in batch}
 
-        found = find_failures([tuple(unit) for unit in units.values()], answer, error)
+        results = find_failures([tuple(unit) for unit in units.values()], answer, error)
         return {
             request: result if isinstance(result, Failure) else result[request]
-            for unit, result in found.items()
+            for unit, result in results.items()
             for request in unit
         }
 
 
 def _isolate(
-    data: DataFrame, made: Plan, results: Results, groups: Groups, values: Sequence[Values]
+    data: DataFrame, plan: Plan, results: Results, groups: Groups, values: Sequence[Values]
 ) -> None:
-    """Confine expressions that failed on the data to the groups in which they fail.
+    """Limit failures of expressions on the data to the groups in which they fail.
 
-    So one dirty row costs one analyzer one group. Requests of the same analyzers are isolated together.
+    One bad row then costs one analyzer one group. Requests of the same analyzers are isolated together.
     """
     if len(values) < 2:
         return
-    owners = made.owners()
-    for job in made.jobs:
+    owners = plan.owners()
+    for job in plan.jobs:
         units: dict[Hashable, list[Request]] = {}
         for request in job.requests:
             if isinstance(results[request], Failure):
@@ -294,14 +309,14 @@ def _isolate(
 def _find_failing_groups(
     data: DataFrame, job: ScanJob, groups: Groups, values: Sequence[Values], failure: Any
 ) -> Results:
-    """Bisect to find the groups in which requests fail; groups not reached count as failed, too."""
+    """Bisect to find the groups in which requests fail. Groups that are not reached also count as failed."""
     answers: dict[Request, dict[Key, Any]] = {request: {} for request in job.requests}
     failures: dict[Values, Failure] = dict.fromkeys(values, failure)
 
-    def run(some: Sequence[Values]) -> None:
-        for request, answer in job.run(filter_partitions(data, groups.by, some), groups).items():
+    def run(subset: Sequence[Values]) -> None:
+        for request, answer in job.run(filter_partitions(data, groups.by, subset), groups).items():
             answers[request].update(answer)
-        for value in some:
+        for value in subset:
             failures.pop(value, None)
 
     failures.update(try_groups(values, run, failure.error))
@@ -311,7 +326,7 @@ def _find_failing_groups(
 
 
 def state_outcome(data: DataFrame, analyzer: AnyAnalyzer) -> Outcome:
-    """Compute one analyzer's state from a DataFrame, or why it has none."""
+    """Compute one analyzer's state from a DataFrame, or its failure."""
     with explained_read_errors():
         return scan(data, [analyzer]).whole.states[analyzer]
 

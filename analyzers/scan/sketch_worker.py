@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-PARTIAL = "key array<string>, request int, sketch binary"
+PARTIAL_SCHEMA = "key array<string>, request int, sketch binary"
 """Columns of the results of both functions."""
 
 
 def _sketch_types() -> Any:  # noqa: C901
     """Return a function that returns a class for each kind of sketch.
 
-    It is nested, and not at the top of the module, so that it pickles with the functions that use it.
+    The function is nested, not at module level, so that it pickles with the functions that use it.
     """
 
     def types() -> dict[str, Callable[[int], Any]]:  # noqa: C901
@@ -31,7 +31,9 @@ def _sketch_types() -> Any:  # noqa: C901
                 self.sketch = datasketches.kll_doubles_sketch(size)
 
             def update(self, values: Any) -> None:
-                self.sketch.update(np.array(values, np.float64))  # it refuses read-only memory
+                self.sketch.update(
+                    np.array(values, np.float64)
+                )  # a copy: read-only memory is refused
 
             def merge(self, packed: bytes) -> None:
                 self.sketch.merge(datasketches.kll_doubles_sketch.deserialize(packed))
@@ -66,9 +68,9 @@ def _sketch_types() -> Any:  # noqa: C901
 
             def update(self, values: Any) -> None:
                 counted = pc.value_counts(values)
-                texts, counts = counted.field(0).to_pylist(), counted.field(1).to_pylist()
-                for text, count in zip(texts, counts, strict=True):
-                    self.sketch.update(text, count)
+                strings, counts = counted.field(0).to_pylist(), counted.field(1).to_pylist()
+                for string, count in zip(strings, counts, strict=True):
+                    self.sketch.update(string, count)
 
             def merge(self, packed: bytes) -> None:
                 self.sketch.merge(datasketches.frequent_strings_sketch.deserialize(packed))
@@ -77,15 +79,15 @@ def _sketch_types() -> Any:  # noqa: C901
                 return bytes(self.sketch.serialize())
 
         class Tuple:
-            """The smallest hashes with their numbers of occurrences, as arrays.
+            """The smallest hashes and their counts, as arrays.
 
-            datasketches for Python calls back for each value, which takes a hundred times longer.
+            The tuple sketch of datasketches calls Python for each value, which takes a hundred times longer.
             """
 
             EVERYTHING = 2**63 - 1
             SEED, SEED_HASH = 9001, 37836
             EXACT, ESTIMATING = 2, 3
-            """Longs of the head; theta is the last one of an estimating sketch's."""
+            """Number of 64-bit words in the header. The third word of an estimating sketch is theta."""
             ENTRY = np.dtype([("hash", "<u8"), ("count", "<i4"), ("mode", "u1")])
 
             def __init__(self, size: int) -> None:
@@ -108,8 +110,8 @@ def _sketch_types() -> Any:  # noqa: C901
                 hashes = np.concatenate([self.hashes, hashes])
                 counts = np.concatenate([self.counts, counts])
                 below = hashes < self.theta
-                self.hashes, place = np.unique(hashes[below], return_inverse=True)
-                self.counts = np.bincount(place.ravel(), counts[below]).astype(np.int64)
+                self.hashes, positions = np.unique(hashes[below], return_inverse=True)
+                self.counts = np.bincount(positions.ravel(), counts[below]).astype(np.int64)
                 if len(self.hashes) > 2 * self.nominal:
                     self.trim()
 
@@ -130,13 +132,13 @@ def _sketch_types() -> Any:  # noqa: C901
                 seed, length = np.uint64(self.SEED), np.uint64(8)
                 k = values.view(np.uint64) * np.uint64(0x87C37B91114253D5)
                 k = ((k << np.uint64(31)) | (k >> np.uint64(33))) * np.uint64(0x4CF5AD432745937F)
-                first, second = (seed ^ k) ^ length, seed ^ length
-                first = first + second
-                second = first + second
-                return (mixed(first) + mixed(second)) >> np.uint64(1)
+                h1, h2 = (seed ^ k) ^ length, seed ^ length
+                h1 = h1 + h2
+                h2 = h1 + h2
+                return (mixed(h1) + mixed(h2)) >> np.uint64(1)
 
             def serialize(self) -> bytes:
-                """Return a compact tuple sketch, whose summaries are a count and the mode of sums."""
+                """Return a compact tuple sketch whose summaries are a count and the mode (sum)."""
                 if len(self.hashes) > self.nominal:
                     self.trim()
                 estimates = self.theta < self.EVERYTHING
@@ -167,12 +169,12 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
 ) -> Any:
     """Return a function for ``mapInArrow`` that builds one sketch per group and value column.
 
-    Its input columns are the keys as text, then a text for each segment set, then the values of each
-    `tidegauge.analyzers.core.analyzer.Sketch`; arrays count by element. Its output has a row for each
-    group and value column: the texts (at most one segment's is not null), the column's index, and
-    the serialized sketch, in the format of Spark's own functions for the kinds that have one.
+    Input columns are the keys as text, a string for each segment set, and the values of each
+    `tidegauge.analyzers.core.analyzer.Sketch`; for arrays, the elements count. The output has a row for each
+    group and value column: the strings of the group (at most one segment is not null), the column's index,
+    and the serialized sketch, in the format of Spark's own function if Spark has one.
 
-    The function is self-contained so that it pickles whole: the workers need pyarrow, NumPy and
+    The function is self-contained so that it can be pickled: the workers need pyarrow, NumPy and
     datasketches, but not tidegauge.
 
     Parameters
@@ -195,18 +197,22 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
         sketches: dict[tuple[tuple[str | None, ...], int], Any] = {}
 
         def groups_of(batch: pa.RecordBatch, chosen: list[int]) -> tuple[Any, list[Any]]:
-            """Encode a batch's groups by the chosen columns; return each row's code and the keys."""
+            """Encode a batch's groups by the chosen columns; return each row's code and the groups' keys."""
             if not chosen:
                 return np.zeros(batch.num_rows, dtype=np.int32), [(None,) * segments]
             texts = [batch.column(i).cast("string") for i in chosen]
-            text = pc.binary_join_element_wise(*texts, "\x01") if len(texts) > 1 else texts[0]
-            codes = text.dictionary_encode().indices.to_numpy()
+            joined = pc.binary_join_element_wise(*texts, "\x01") if len(texts) > 1 else texts[0]
+            codes = joined.dictionary_encode().indices.to_numpy()
             _, firsts = np.unique(codes, return_index=True)
-            at = [{i: batch.column(i)[row].as_py() for i in chosen} for row in firsts.tolist()]
-            return codes, [tuple(key.get(i) for i in range(keys + segments)) for key in at]
+            values_by_column = [
+                {i: batch.column(i)[row].as_py() for i in chosen} for row in firsts.tolist()
+            ]
+            return codes, [
+                tuple(key.get(i) for i in range(keys + segments)) for key in values_by_column
+            ]
 
         def values_of(column: Any) -> tuple[Any, Any]:
-            """Return a column's values without null and NaN, and the row of each."""
+            """Return a column's values without null and NaN, and the row of each value."""
             rows = np.arange(len(column))
             if pa.types.is_list(column.type):
                 rows = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
@@ -221,12 +227,15 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
             return column.to_numpy(zero_copy_only=False), rows
 
         def order_of(by_row: Any, rows: Any, codes: Any) -> Any:
-            """Return the stable order of values by group; from that of the rows, if each has one."""
+            """Return the stable order of values by group.
+
+            If each row has at most one value, the order is derived from the order of the rows.
+            """
             if len(rows) > 1 and not (rows[1:] > rows[:-1]).all():  # arrays
                 return np.argsort(codes[rows], kind="stable")
-            place = np.full(len(codes), -1)
-            place[rows] = np.arange(len(rows))
-            order = place[by_row]
+            position_by_row = np.full(len(codes), -1)
+            position_by_row[rows] = np.arange(len(rows))
+            order = position_by_row[by_row]
             return order[order >= 0]
 
         def add(key: tuple[str | None, ...], column: int, values: Any) -> None:
@@ -242,19 +251,21 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
                 continue
             columns = [values_of(column) for column in batch.columns[keys + segments :]]
             for chosen in (None, *range(keys, keys + segments)):
-                codes, found = groups_of(
+                codes, group_keys = groups_of(
                     batch, [*range(keys), *([] if chosen is None else [chosen])]
                 )
-                by_row = np.argsort(codes, kind="stable") if len(found) > 1 else None
+                by_row = np.argsort(codes, kind="stable") if len(group_keys) > 1 else None
                 for i, (values, rows) in enumerate(columns):
-                    if len(found) == 1:
-                        add(found[0], i, values)
+                    if len(group_keys) == 1:
+                        add(group_keys[0], i, values)
                         continue
                     order = order_of(by_row, rows, codes)
-                    ends = np.searchsorted(codes[rows][order], np.arange(len(found)), side="right")
+                    ends = np.searchsorted(
+                        codes[rows][order], np.arange(len(group_keys)), side="right"
+                    )
                     values_in_order = values.take(order)
                     start = 0
-                    for key, end in zip(found, ends.tolist(), strict=True):
+                    for key, end in zip(group_keys, ends.tolist(), strict=True):
                         add(key, i, values_in_order[start:end])
                         start = end
         yield of_sketches(sketches)
@@ -265,12 +276,12 @@ def sketch_builder(  # noqa: C901, PLR0915 - must be self-contained, see below
 def sketch_merger(parameters: Sequence[tuple[str, int]]) -> Any:
     """Return a function for ``mapInArrow`` that merges the sketches of each group and value column.
 
-    Its input and output are rows like those of `sketch_builder`, and it is self-contained, too.
+    Input and output have the rows of `sketch_builder`'s output. The function is also self-contained.
 
     Parameters
     ----------
     parameters : sequence of (str, int)
-        As for `sketch_builder`.
+        Each value column's kind of sketch and its size parameter.
     """
     types, of_sketches = _sketch_types(), _of_sketches()
 
@@ -278,24 +289,24 @@ def sketch_merger(parameters: Sequence[tuple[str, int]]) -> Any:
         kinds = types()
         sketches: dict[tuple[tuple[str | None, ...], int], Any] = {}
         for batch in batches:
-            for texts, number, packed in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                at = tuple(texts), number
-                known = sketches.get(at)
-                if known is None:  # most are alone and stay as they are
-                    sketches[at] = packed
+            for key, number, packed in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                group = tuple(key), number
+                previous = sketches.get(group)
+                if previous is None:  # most groups have one sketch, which stays serialized
+                    sketches[group] = packed
                     continue
-                if isinstance(known, bytes):
+                if isinstance(previous, bytes):
                     kind, size = parameters[number]
-                    sketches[at] = kinds[kind](size)
-                    sketches[at].merge(known)
-                sketches[at].merge(packed)
+                    sketches[group] = kinds[kind](size)
+                    sketches[group].merge(previous)
+                sketches[group].merge(packed)
         yield of_sketches(sketches)
 
     return merge
 
 
 def _of_sketches() -> Any:
-    """Return a function that returns a row for each sketch; nested, to pickle as `_sketch_types` does."""
+    """Return a function that returns a row per sketch; nested so that it pickles, as in `_sketch_types`."""
 
     def of_sketches(sketches: Mapping[tuple[tuple[str | None, ...], int], Any]) -> pa.RecordBatch:
         import pyarrow as pa
@@ -304,12 +315,12 @@ def _of_sketches() -> Any:
             {
                 "key": list(key),
                 "request": number,
-                "sketch": one if isinstance(one, bytes) else one.serialize(),
+                "sketch": sketch if isinstance(sketch, bytes) else sketch.serialize(),
             }
-            for (key, number), one in sketches.items()
+            for (key, number), sketch in sketches.items()
         ]
-        texts = pa.list_(pa.string())
-        schema = pa.schema({"key": texts, "request": pa.int32(), "sketch": pa.binary()})
+        string_list = pa.list_(pa.string())
+        schema = pa.schema({"key": string_list, "request": pa.int32(), "sketch": pa.binary()})
         return pa.RecordBatch.from_pylist(rows, schema)
 
     return of_sketches

@@ -1,9 +1,9 @@
-"""Errors of Spark: kept out of its log, explained to the user, and traced to what fails.
+"""Handling of Spark's errors: suppress their log lines, explain them, and find their cause.
 
-PySpark's log of failed queries is kept quiet where the errors are handled. Errors of files that cannot be
-read become errors that name the file and the remedy. A job that failed on the data is bisected to find the
-expressions or partitions that fail. Partitions whose files cannot be read are left out of a batch, so that
-the others are measured.
+PySpark's log lines of failed queries are suppressed if the caller handles the errors. Errors of unreadable
+files are replaced by errors that name the file and the fix. A job that failed on the data is bisected to
+find the expressions or partitions that fail. Partitions with unreadable files are left out of a batch, so
+that the others are measured.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from tidegauge.analyzers.core.metric import Failure
 from tidegauge.analyzers.core.partitions import Partition
 from tidegauge.analyzers.core.sql import parse_columns
 
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_PYSPARK_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _handled: ContextVar[bool] = ContextVar("handled", default=False)
 
 
 @contextmanager
 def handled_errors() -> Iterator[None]:
-    """Suppress PySpark's log lines of errors that the caller handles or passes on itself.
+    """Suppress PySpark's log lines of errors that the caller handles or raises itself.
 
-    Since Spark 4, PySpark logs each error of a query, with Java's stack, to standard error before it
-    is raised. Other threads, and what runs outside of this context, log as before.
+    Since Spark 4, PySpark logs each error of a query, with the Java stack, to standard error before it raises
+    the error. Other threads, and code outside this context, log as before.
     """
     _install()
-    before = _handled.set(True)
+    token = _handled.set(True)
     try:
         yield
     finally:
-        _handled.reset(before)
+        _handled.reset(token)
 
 
 def _install() -> None:
-    """Add the filter to PySpark's loggers; there are none before Spark 4."""
+    """Add the filter to PySpark's loggers, which exist since Spark 4."""
     try:
         from pyspark.logger import PySparkLogger
     except ImportError:
         return
-    for name in _LOGGERS:
-        # A logger of another class would fail at PySpark's own fields.
+    for name in _PYSPARK_LOGGERS:
+        # A logger of another class would fail on PySpark's own fields.
         logger = PySparkLogger.getLogger(name)
         if _is_unhandled not in logger.filters:
             logger.addFilter(_is_unhandled)
@@ -69,31 +69,31 @@ def _is_unhandled(record: logging.LogRecord) -> bool:
     return not _handled.get()
 
 
-_SIGNS = re.compile(
+_READ_ERROR = re.compile(
     r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Encountered error while reading file"
     r"|Could not read (?:footer|file: )|FileNotFoundException|MALFORMED_|Malformed|is not a Parquet file"
     r"|Input path does not exist"
 )
-"""Signs of Spark's errors of single files: damaged, foreign, or gone since it listed them."""
-_OTHER_TYPES = re.compile(r"DATA_TYPE_MISMATCH|cannot be converted|ConvertNotSupported")
-"""Signs of files that are sound, but of other types than those by which they were read."""
-_FILE = re.compile(
+"""Phrases in Spark's errors about single files: damaged, of another format, or deleted since listing."""
+_TYPE_CONFLICT = re.compile(r"DATA_TYPE_MISMATCH|cannot be converted|ConvertNotSupported")
+"""Phrases in errors about valid files whose column types differ from the types they were read with."""
+_FILE_IN_ERROR = re.compile(
     r"(?:reading file|read file:|not a Parquet file:?) (?P<path>[^\s,]+?)\.?(?=[\s,]|$)"
 )
-_MERGED = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed merging schema")
-_STRUCT = re.compile(r'"?(?:STRUCT|struct)<(?P<columns>.*)>"?')
+_MERGE_CONFLICT = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed merging schema")
+_STRUCT_TYPE = re.compile(r'"?(?:STRUCT|struct)<(?P<columns>.*)>"?')
 MAX_FILES_COMPARED = 200
-"""Files whose columns are read to name two that conflict."""
+"""Bounds the time to find two files whose columns conflict."""
 
 
 def is_read_error(error: BaseException) -> bool:
-    """Return whether an error says that a file could not be read, and not that the cluster failed."""
-    return isinstance(error, ConflictingFilesError) or bool(_SIGNS.search(str(error)))
+    """Return whether an error means that a file could not be read, rather than that the cluster failed."""
+    return isinstance(error, ConflictingFilesError) or bool(_READ_ERROR.search(str(error)))
 
 
 @contextmanager
 def explained_read_errors() -> Iterator[None]:
-    """Raise a `SourceError` that names the file in place of Spark's error of a file.
+    """Replace Spark's error about a file by a `SourceError` that names the file.
 
     Examples
     --------
@@ -114,16 +114,19 @@ def explained_read_errors() -> Iterator[None]:
 
 
 def _explained(error: BaseException) -> str:
-    named = _FILE.search(str(error))
-    told = f"cannot read {hide_secrets(named['path']) if named else 'a file'}: {describe(error)}"
-    if _OTHER_TYPES.search(str(error)):
-        told += ". Files that are read together need the same column types: rewrite the file, or read it apart."
-    return told
+    file = _FILE_IN_ERROR.search(str(error))
+    message = f"cannot read {hide_secrets(file['path']) if file else 'a file'}: {describe(error)}"
+    if _TYPE_CONFLICT.search(str(error)):
+        message += (
+            ". Files that are read together need the same column types: rewrite the file,"
+            " or read it separately."
+        )
+    return message
 
 
 def is_merge_conflict(error: BaseException) -> bool:
-    """Return whether an error says that the columns of files cannot be merged."""
-    return bool(_MERGED.search(str(error)))
+    """Return whether an error means that the columns of files cannot be merged."""
+    return bool(_MERGE_CONFLICT.search(str(error)))
 
 
 def merge_conflict(
@@ -137,10 +140,11 @@ def merge_conflict(
     Parameters
     ----------
     error : BaseException
+        Spark's error.
     folder : str
-        What was read.
+        The folder that was read.
     files : sequence of str
-        Its files; two of them are named for each column.
+        The folder's files; for each conflicting column, two of them are named.
     types_of : callable, optional
         Returns the types of a file's columns, as DDL in lower case.
 
@@ -154,23 +158,25 @@ def merge_conflict(
     >>> print(merge_conflict(ValueError(text), "lake/orders"))
     the files of 'lake/orders' cannot be merged by mergeSchema: column 'amount' is int in some and string in others. Rewrite the files with one type, or leave mergeSchema out.
     """
-    schemas = [_types(match["columns"]) for match in islice(_STRUCT.finditer(str(error)), 2)]
+    schemas = [_types(match["columns"]) for match in islice(_STRUCT_TYPE.finditer(str(error)), 2)]
     conflicts = {}
     if len(schemas) == 2:
         first, second = schemas
         conflicts = {c: (t, second[c]) for c, t in first.items() if second.get(c, t) != t}
     holders = {} if types_of is None else _first_files(files, types_of, conflicts)
-    told = []
+    problems = []
     for column, types in conflicts.items():
-        places = [holders.get((column, kind)) for kind in types]
-        shown = [
-            f"{kind} in {place or other}"
-            for kind, place, other in zip(types, places, ("some", "others"), strict=True)
+        example_files = [holders.get((column, kind)) for kind in types]
+        examples = [
+            f"{kind} in {file or placeholder}"
+            for kind, file, placeholder in zip(
+                types, example_files, ("some", "others"), strict=True
+            )
         ]
-        told.append(f"column {column!r} is {' and '.join(shown)}")
-    what = "; ".join(told) or describe(error)
+        problems.append(f"column {column!r} is {' and '.join(examples)}")
+    reason = "; ".join(problems) or describe(error)
     return SourceError(
-        f"the files of {hide_secrets(folder)!r} cannot be merged by mergeSchema: {what}."
+        f"the files of {hide_secrets(folder)!r} cannot be merged by mergeSchema: {reason}."
         " Rewrite the files with one type, or leave mergeSchema out."
     )
 
@@ -188,17 +194,17 @@ def _first_files(
     conflicts: dict[str, tuple[str, str]],
 ) -> dict[tuple[str, str], str]:
     """Return the first file that has each conflicting column with each of its types."""
-    wanted = {(column, kind) for column, types in conflicts.items() for kind in types}
+    column_types = {(column, kind) for column, types in conflicts.items() for kind in types}
     holders: dict[tuple[str, str], str] = {}
     for file in files[:MAX_FILES_COMPARED]:
-        if len(holders) == len(wanted):
+        if len(holders) == len(column_types):
             break
         try:
             types = types_of(file)
-        except Exception:  # noqa: BLE001, S112 - a file that cannot be read is no example
+        except Exception:  # noqa: BLE001, S112 - skip files that cannot be read
             continue
         for key in types.items():
-            if key in wanted:
+            if key in column_types:
                 holders.setdefault(key, file)
     return holders
 
@@ -211,14 +217,14 @@ ISOLATING_JOBS = 24
 
 _DATA_ERROR_CLASSES = {"0A", "21", "22", "38", "39", "42", "P0"}
 """SQLSTATE classes of errors caused by data or expressions: unsupported features, cardinality, data
-exceptions, user functions, resolution, raised errors. All others are cluster failures."""
+exceptions, user functions, resolution, raised errors. All other classes are cluster failures."""
 
 
 def is_data_error(error: Exception) -> bool:
     """Return whether an error was caused by the data or an expression, not by the cluster.
 
-    Decided by Spark's SQLSTATE class. Errors that have none, such as those of regular expressions, and
-    in Spark 3.5 all that tasks throw, are decided by their Java class.
+    Spark's SQLSTATE class decides. For errors without one, the Java class decides: errors of regular
+    expressions and, in Spark 3.5, all errors of tasks.
     """
     state = sql_state(error)
     if state:
@@ -233,9 +239,8 @@ def find_failures(
 ) -> dict[T, Any]:
     """Bisect a batch of items that failed together; return the results and a `Failure` per culprit.
 
-    One culprit among n costs at most ceil(log2 n) + 1 runs: each run halves the suspects, and the
-    halves set aside without being run are run together at the end. Errors that are not caused by the
-    data are raised.
+    One culprit among n costs at most ceil(log2 n) + 1 runs. Each run halves the suspects. Halves that have
+    not been run yet are run together at the end. Errors that are not caused by the data are raised.
 
     Parameters
     ----------
@@ -244,40 +249,49 @@ def find_failures(
     run : callable
         Returns the results of the given items, or raises.
     error : Exception
-        The error with which they failed.
+        The error that they raised.
     """
     if not items:
         raise error
-    found: dict[T, Any] = {}
+    results: dict[T, Any] = {}
     suspects, untried = list(items), []
     while len(suspects) > 1:
-        half, rest = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
+        half, other_half = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
         try:
-            found.update(run(half))
-            suspects = rest
-        except Exception as narrower:
-            if not is_data_error(narrower):
+            results.update(run(half))
+            suspects = other_half
+        except Exception as half_error:
+            if not is_data_error(half_error):
                 raise
-            error, suspects = narrower, half
-            untried += rest
-    found[suspects[0]] = Failure(MetricError.from_exception(error).with_traceback(None))
+            error, suspects = half_error, half
+            untried += other_half
+    results[suspects[0]] = Failure(MetricError.from_exception(error).with_traceback(None))
     if untried:
         try:
-            found.update(run(untried))
-        except Exception as another:
-            if not is_data_error(another):
+            results.update(run(untried))
+        except Exception as untried_error:
+            if not is_data_error(untried_error):
                 raise
-            found.update(find_failures(untried, run, another))
-    return found
+            results.update(find_failures(untried, run, untried_error))
+    return results
 
 
 def try_groups(
     groups: Sequence[T], run: Callable[[Sequence[T]], object], error: Exception
 ) -> dict[T, Any]:
-    """Return the failures of groups of rows that fail on the data, by `find_failures`.
+    """Return the failures of groups of rows that fail on the data, found with `find_failures`.
 
-    Too many of them are not isolated: after `ISOLATING_JOBS` tries none is returned, and what ``run``
-    has not been called with successfully counts as failed.
+    If more than `ISOLATING_JOBS` runs are needed, an empty dict is returned. The caller then treats every
+    group as failed for which ``run`` has not succeeded.
+
+    Parameters
+    ----------
+    groups : sequence
+        Groups that failed when run together.
+    run : callable
+        Runs the given groups, or raises.
+    error : Exception
+        The error that they raised.
 
     Examples
     --------
@@ -292,12 +306,12 @@ def try_groups(
     """
     tries = ISOLATING_JOBS
 
-    def limited(some: Sequence[T]) -> dict[T, Any]:
+    def limited(subset: Sequence[T]) -> dict[T, Any]:
         nonlocal tries
         tries -= 1
         if tries < 0:
             raise _GaveUpError
-        run(some)
+        run(subset)
         return {}
 
     with suppress(_GaveUpError):
@@ -309,11 +323,18 @@ class _GaveUpError(Exception):
     """Too many groups fail to isolate each of them."""
 
 
-_STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
+_PATH_STEP = re.compile(r"[^/\s'\"]+=[^/\s'\"]*")
 
 
 def named_partitions(error: BaseException, among: Collection[Partition]) -> set[Partition]:
-    """Return the partitions in whose folders the files lie that an error names.
+    """Return the partitions whose folders contain the files that an error names.
+
+    Parameters
+    ----------
+    error : BaseException
+        The error, whose message contains paths.
+    among : collection of Partition
+        The partitions that were read.
 
     Examples
     --------
@@ -321,11 +342,11 @@ def named_partitions(error: BaseException, among: Collection[Partition]) -> set[
     >>> error = OSError("Encountered error while reading file file:/t/ds=2024-01-02/hr=1/a.parquet.")
     >>> [day.name for day in named_partitions(error, days)]
     ['ds=2024-01-02']
-    >>> named_partitions(ValueError("ds=2024-01-02 is no number"), days)
+    >>> named_partitions(ValueError("cannot parse ds=2024-01-02"), days)
     set()
     """
     folders = [
-        {unquote(step) for step in _STEP.findall(path)}
+        {unquote(step) for step in _PATH_STEP.findall(path)}
         for path in str(error).split()
         if "/" in path and "=" in path[path.index("/") : path.rindex("/")]
     ]
@@ -337,42 +358,56 @@ def measure_readable(
     partition_of: Callable[[T], Partition],
     measure: Callable[[Sequence[T]], Sequence[S]],
 ) -> tuple[list[S], dict[Partition, str]]:
-    """Measure a batch without the partitions that cannot be read; return their errors by partition.
+    """Measure a batch without its unreadable partitions, and return the errors of these partitions.
 
-    The error of the batch mostly names the file. If it does not, halves are tried, so that one
-    partition among n costs at most 2 log2 n further scans.
+    The error of the batch usually names the file. If it does not, each half of the batch is tried, so that
+    one unreadable partition among n costs at most 2 log2 n further scans.
+
+    Parameters
+    ----------
+    tasks : sequence
+        The batch: one task per partition.
+    partition_of : callable
+        Returns the partition of a task.
+    measure : callable
+        Measures tasks, or raises.
+
+    Returns
+    -------
+    tuple of list and dict
+        The measurements, and the error messages by unreadable partition.
 
     Raises
     ------
     Exception
-        Any error that is not one of reading a file.
+        Any error of ``measure`` other than a failure to read a file.
     """
     broken: dict[Partition, str] = {}
-    left = list(tasks)
-    while left:
+    remaining = list(tasks)
+    while remaining:
         try:
-            return list(measure(left)), broken
+            return list(measure(remaining)), broken
         except Exception as error:
             if not is_read_error(error):
                 raise
-            named = named_partitions(error, [partition_of(task) for task in left])
-            if not named and len(left) > 1:
-                return _by_halves(left, partition_of, measure, broken)
-            named = named or {partition_of(left[0])}
-            broken |= dict.fromkeys(named, message_of(error))
-            left = [task for task in left if partition_of(task) not in named]
+            unreadable = named_partitions(error, [partition_of(task) for task in remaining])
+            if not unreadable and len(remaining) > 1:
+                return _by_halves(remaining, partition_of, measure, broken)
+            unreadable = unreadable or {partition_of(remaining[0])}
+            broken |= dict.fromkeys(unreadable, message_of(error))
+            remaining = [task for task in remaining if partition_of(task) not in unreadable]
     return [], broken
 
 
 def _by_halves(
-    left: list[T],
+    tasks: list[T],
     partition_of: Callable[[T], Partition],
     measure: Callable[[Sequence[T]], Sequence[S]],
     broken: dict[Partition, str],
 ) -> tuple[list[S], dict[Partition, str]]:
     measured: list[S] = []
-    middle = len(left) // 2
-    for half in (left[:middle], left[middle:]):
+    middle = len(tasks) // 2
+    for half in (tasks[:middle], tasks[middle:]):
         measured_half, unreadable = measure_readable(half, partition_of, measure)
         measured += measured_half
         broken = {**broken, **unreadable}

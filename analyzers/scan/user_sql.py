@@ -1,11 +1,11 @@
-"""SQL that users write: the named DataFrames that it may read, and what Spark's parser finds in it.
+"""SQL written by users: the named DataFrames that it can read, and parsing by Spark.
 
 Each frame is a temporary view with a unique name, visible only to the job's own queries. A query gets the
-frames that it may reference as common table expressions, so a job's names shadow tables of the same name and
-never replace a view of the session.
+frames that it names as common table expressions. So a job's names shadow tables of the same name, and never
+replace a view of the session.
 
-Expressions are parsed by Spark one by one, so that a syntax error is reported with the expression's own
-text, and the tables of subqueries are known.
+Spark parses each expression separately, so that a syntax error quotes that expression only. The parsed plan
+also names the tables of subqueries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_PLACE = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
+_ERROR_POSITION = re.compile(r"[;,.]?\s*\(?line (?P<line>\d+),? pos (?P<pos>\d+)\)?;?")
 
 
 class Views:
@@ -43,6 +43,7 @@ class Views:
     Parameters
     ----------
     spark : SparkSession
+        The session in which the views are registered.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -51,7 +52,7 @@ class Views:
         self._views: dict[str, tuple[str, str]] = {}
         self._made: list[str] = []
         self._cached: list[DataFrame] = []
-        self._end = weakref.finalize(self, _forget, spark, self._made, self._cached)
+        self._end = weakref.finalize(self, _drop_views, spark, self._made, self._cached)
         self._end.atexit = False  # the session ends with the process
 
     def __contains__(self, name: str) -> bool:
@@ -61,7 +62,7 @@ class Views:
         return iter([name for name, _ in self._views.values()])
 
     def add(self, name: str, frame: DataFrame) -> None:
-        """Register a frame under a name; it shadows an earlier one in subsequent queries."""
+        """Register a frame under a name; it shadows an earlier frame of that name in later queries."""
         view = f"{self._own}_{len(self._made)}"
         frame.createOrReplaceTempView(view)
         self._made.append(view)
@@ -75,10 +76,10 @@ class Views:
         KeyError
             If there is no such frame; the message suggests the closest name.
         """
-        found = self._views.get(name.casefold())
-        if found is None:
+        entry = self._views.get(name.casefold())
+        if entry is None:
             raise KeyError(f"no frame {name!r}{did_you_mean(name, self)}")
-        return found[1]
+        return entry[1]
 
     def frame(self, name: str) -> DataFrame:
         """Return a frame by its name."""
@@ -95,12 +96,12 @@ class Views:
         from pyspark.errors import AnalysisException
 
         words = words_in(sql)
-        named = [
+        frames = [
             f"{quote(name)} AS (SELECT * FROM {quote(view)})"
             for name, view in self._views.values()
             if name.casefold() in words
         ]
-        lead = f"WITH {', '.join(named)} " if named else ""
+        lead = f"WITH {', '.join(frames)} " if frames else ""
         try:
             frame = self.spark.sql(protect_names(f"{lead}SELECT * FROM (\n{sql}\n)"))
             _ = frame.schema  # Spark Connect resolves it only now
@@ -120,23 +121,23 @@ class Views:
 
 
 def _query_error(error: Exception, sql: str) -> UnresolvedQueryError:
-    """Return Spark's error with its place in the user's query, which `Views.query` wraps in lines of its own.
+    """Return Spark's error with its position in the user's query, without the lines that `Views.query` adds.
 
     Examples
     --------
     >>> str(_query_error(ValueError("Syntax error at or near 'from'. (line 2, pos 7)"), "SELECT from"))
     "ValueError: Syntax error at or near 'from' (line 1, pos 7)"
     """
-    reason, place = _PLACE.sub("", describe(error)), _PLACE.search(str(error))
-    if place is None:
+    reason, position = _ERROR_POSITION.sub("", describe(error)), _ERROR_POSITION.search(str(error))
+    if position is None:
         return UnresolvedQueryError(reason)
-    line, lines = int(place["line"]) - 1, sql.split("\n")
+    line, lines = int(position["line"]) - 1, sql.split("\n")
     if line > len(lines):
         return UnresolvedQueryError("the query ends too early", (len(lines), len(lines[-1])))
-    return UnresolvedQueryError(reason, (max(line, 1), int(place["pos"])))
+    return UnresolvedQueryError(reason, (max(line, 1), int(position["pos"])))
 
 
-def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:
+def _drop_views(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> None:
     for drop in [frame.unpersist for frame in cached] + [
         partial(spark.catalog.dropTempView, view) for view in views
     ]:
@@ -144,82 +145,83 @@ def _forget(spark: SparkSession, views: list[str], cached: list[DataFrame]) -> N
             drop()
 
 
-_SUBQUERY = re.compile(r"(?:^|\()\s*(?:select|with|table|from)\b", re.IGNORECASE)
-_RELATION = re.compile(r"'UnresolvedRelation \[(?P<parts>[^\]]+)\]")
+_SUBQUERY_START = re.compile(r"(?:^|\()\s*(?:select|with|table|from)\b", re.IGNORECASE)
+_UNRESOLVED_RELATION = re.compile(r"'UnresolvedRelation \[(?P<parts>[^\]]+)\]")
 
 
 @handled_errors()
-def unparsed(data: DataFrame, texts: Iterable[str]) -> Exception | None:
-    """Return the syntax error of expressions as their user wrote them; None if all parse.
+def unparsed(data: DataFrame, expressions: Iterable[str]) -> Exception | None:
+    """Return the syntax error of expressions as the user wrote them; None if all parse.
 
-    Inside the parentheses that scans add, ``a > 0) OR (true`` would parse, and the position of any
-    other error would be one in text that the user never wrote.
+    Inside the parentheses that scans add, ``a > 0) OR (true`` would parse, and the positions of other errors
+    would refer to SQL that the user did not write.
     """
-    some = list(texts)
-    if not some:
+    sources = list(expressions)
+    if not sources:
         return None
-    error = _parse_error(data, some)
+    error = _parse_error(data, sources)
     if error is not None:
         return error
-    if _parse_error(data, [f"(\n{text}\n)" for text in some]) is None:
+    if _parse_error(data, [f"(\n{text}\n)" for text in sources]) is None:
         return None
-    # Parses by itself and not in parentheses: an alias.
-    told = next(t for t in some if _parse_error(data, [f"(\n{t}\n)"]) is not None)
-    return UnresolvedExpressionError(f"{told!r} is more than an expression; leave out its alias")
+    # An expression that parses alone but not in parentheses has an alias.
+    aliased = next(t for t in sources if _parse_error(data, [f"(\n{t}\n)"]) is not None)
+    return UnresolvedExpressionError(f"{aliased!r} is not an expression only; remove its alias")
 
 
-def _parse_error(data: DataFrame, texts: list[str]) -> Exception | None:
+def _parse_error(data: DataFrame, expressions: list[str]) -> Exception | None:
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        data.selectExpr(*texts).schema  # noqa: B018 - forces parsing on Spark Connect
+        data.selectExpr(*expressions).schema  # noqa: B018 - forces parsing on Spark Connect
     except ParseException as error:
         return error
     except AnalysisException:
-        pass  # parsed; resolved where it will stand, it may fare better
+        pass  # it parses, and can resolve in the place where it will be used
     return None
 
 
 def reads_tables(text: str) -> bool:
-    """Return whether an expression may read tables: whether it has, or is, a query.
+    """Return whether an expression can read tables, because it contains or is a query.
 
     Examples
     --------
     >>> reads_tables("id IN (SELECT id FROM known)"), reads_tables("note = '(select'")
     (True, False)
     """
-    return _SUBQUERY.search(without_literals(text)) is not None
+    return _SUBQUERY_START.search(without_literals(text)) is not None
 
 
 @handled_errors()
 def tables_read(data: DataFrame, queries: Iterable[tuple[str, str | None]]) -> set[str]:
     """Return the tables that queries in expressions on a frame read, as Spark parses them.
 
-    Names of common table expressions are among them; expressions that do not parse read none.
+    The result includes names of common table expressions. Expressions that do not parse are skipped.
 
     Parameters
     ----------
     data : DataFrame
+        The frame.
     queries : iterable of tuple of str and (str or None)
-        Each expression, and the name by which it reads the frame, which is no table then.
+        Each expression, and the name that it uses for the frame. This name is not returned.
     """
     from pyspark.errors import AnalysisException
 
-    found: set[str] = set()
-    for text, own in set(queries):
-        escaped = text.replace("{", "{{").replace("}", "}}")
+    tables: set[str] = set()
+    for source, data_name in set(queries):
+        escaped = source.replace("{", "{{").replace("}", "}}")
         query = f"EXPLAIN EXTENDED SELECT (\n{escaped}\n) FROM {{data}}"  # the user's own SQL
         try:
             plan = data.sparkSession.sql(query, data=data).collect()[0][0]
         except AnalysisException:
             continue
         parsed = plan.partition("== Analyzed Logical Plan ==")[0]
-        names = [match["parts"].split(", ") for match in _RELATION.finditer(parsed)]
-        hidden = [] if own is None else [own.casefold()]
-        # The frame itself is a view of PySpark's.
-        found.update(
+        names = [match["parts"].split(", ") for match in _UNRESOLVED_RELATION.finditer(parsed)]
+        hidden = [] if data_name is None else [data_name.casefold()]
+        # PySpark registers the frame itself as a view.
+        tables.update(
             ".".join(map(quote, parts))
             for parts in names
             if not parts[-1].startswith("_pyspark") and list(map(str.casefold, parts)) != hidden
         )
-    return found
+    return tables

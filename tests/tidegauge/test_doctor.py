@@ -27,7 +27,7 @@ def test_what_falls_back_and_what_workers_lack(monkeypatch):
     monkeypatch.setattr(module, "capabilities", lambda _: least)
     monkeypatch.setattr(module, "worker_versions", lambda _: {"pyarrow": "15.0", "numpy": None})
     found = {one.what: one for one in examine_spark(Session())}
-    assert found["KLL quantiles"].found.endswith("computed in Python workers, by datasketches")
+    assert found["KLL quantiles"].found.endswith("computed in Python workers, with datasketches")
     assert found["pyarrow of Spark's Python workers"].found == "15.0"
     lacking = found["numpy of Spark's Python workers"]
     assert (lacking.status, lacking.found, lacking.cure) == (MISSING, "not installed", WORKER_CURE)

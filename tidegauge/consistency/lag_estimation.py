@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.formatting import Markup, number, plain, plural
 from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import quote
-from tidegauge.analyzers.scan.jobs import PLAIN_BUFFERS
+from tidegauge.analyzers.scan.jobs import TARGET_BUFFERS
 from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.consistency.compare.equality import EXACTLY, OWN, Tolerance, same
 from tidegauge.consistency.compare.join import AlignedPart, Alignment, Layout, require_comparable
@@ -713,12 +713,12 @@ def _counted(sides: _Shifted, part: AlignedPart) -> tuple[int, dict[str, LagCoun
         raise PreconditionError("the log and the backfill have no feature in common")
     names = list(part.group_bys)
     unlike = _unlike(sides, part)
-    if len(part.features) > PLAIN_BUFFERS:
+    if len(part.features) > TARGET_BUFFERS:
         unlike = sides.views.cached(unlike)
     found: dict[tuple[int, int], list[int]] = {}
-    for at in range(0, len(part.features), PLAIN_BUFFERS):
+    for at in range(0, len(part.features), TARGET_BUFFERS):
         some: dict[str, list[str]] = {}
-        for i, name in enumerate(part.features[at : at + PLAIN_BUFFERS], at):
+        for i, name in enumerate(part.features[at : at + TARGET_BUFFERS], at):
             some.setdefault(of[name], []).append(f"count_if({OWN}u{i})")
         texts = [
             "count(1)",

@@ -354,7 +354,7 @@ def test_a_lag_of_100_seconds(spark, namespace, step, wanted, monkeypatch):
         keys.createOrReplaceTempView("lag_asked")
         return spark.sql(EVENTS.replace("logged_keys", "lag_asked"))
 
-    monkeypatch.setattr(lag, "PLAIN_BUFFERS", 1)
+    monkeypatch.setattr(lag, "TARGET_BUFFERS", 1)
     some = {"taps": GroupBy(("taps", "still")), "clicks": GroupBy(("clicks",))}
     more = {"backfill": CallableBackfill(offline, "offline"), "group_bys": some}
     told = conf(namespace, "taps", "still", **more)

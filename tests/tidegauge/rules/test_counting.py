@@ -365,7 +365,7 @@ def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
         ("x = = 1", "line 1, pos 4"),
         ("x > 0) OR (true", "line 1, pos 5"),
         ("x > 0;", "line 1, pos 5"),
-        ("x > 0 AS big", "'x > 0 AS big' is more than an expression; leave out its alias"),
+        ("x > 0 AS big", "'x > 0 AS big' is not an expression only; remove its alias"),
     ],
 )
 def test_syntax_errors_point_into_the_rule_as_it_is_written(spark, text, says):
