@@ -20,11 +20,11 @@ from tidegauge.analyzers.sources.sources import FileInfo, fingerprint
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_WHOLE_TEXT = {
+_UNTRUNCATED_SETTINGS = {
     "spark.sql.debug.maxToStringFields": "100000000",
     "spark.sql.maxMetadataStringLength": "100000000",
 }
-"""Settings with which Spark prints plans without truncation."""
+"""Settings that make Spark print plans without truncation."""
 
 _RESULT_SETTINGS = (
     "spark.sql.session.timeZone",
@@ -33,16 +33,16 @@ _RESULT_SETTINGS = (
 )
 """Session settings that change the result of the same plan, or whether it fails."""
 
-_ID = re.compile(r"#\d+L?")
-"""A column id as plans print it; string literals and names may contain lookalikes."""
-_NUMBER = re.compile(r"-?\d[\d.]*")
+_COLUMN_ID = re.compile(r"#\d+L?")
+"""A column id as plans print it; string literals and names can contain lookalikes."""
+_NUMBER_ARGUMENT = re.compile(r"-?\d[\d.]*")
 _PLAN_ID = re.compile(r"\[?plan_id=\d+\]?")
-_VIEW = re.compile(r"^[ :+-]*SubqueryAlias (_pyspark_[0-9a-f]{32})$", re.MULTILINE)
+_VIEW_NAME = re.compile(r"^[ :+-]*SubqueryAlias (_pyspark_[0-9a-f]{32})$", re.MULTILINE)
 """The random view name that PySpark gives a frame referenced in SQL."""
-_SCAN = re.compile(r"FileScan (\w+)")
-_DESCRIBES_ITSELF = frozenset({"parquet", "orc", "avro"})
+_FILE_SCAN = re.compile(r"FileScan (\w+)")
+_SELF_DESCRIBING_FORMATS = frozenset({"parquet", "orc", "avro"})
 """Self-describing formats, whose content does not depend on reader options."""
-_NODE = re.compile(r"([\s:+-]*)(?:\*\(\d+\) )?(.*)")
+_PLAN_NODE = re.compile(r"([\s:+-]*)(?:\*\(\d+\) )?(.*)")
 """An operator's tree indentation, its optional code generation marker, and the operator."""
 _TRANSPARENT_OPERATORS = frozenset(
     {
@@ -77,14 +77,14 @@ _TRANSPARENT_OPERATORS = frozenset(
         "WindowGroupLimit",
     }
 )
-"""Plan operators whose printed form is complete; those that run user code are not."""
+"""Plan operators whose printed form is complete. Operators that run user code are not included."""
 
 
 def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | None:
-    """Fingerprint a frame: equal text for the same computation over the same files; runs no job.
+    """Return a fingerprint of a frame, equal for the same computation over the same files; runs no job.
 
-    Files are identified by path, size and modification time, the computation by Spark's plan. The
-    current date and time are constants in the plan, so a frame that uses them gets a new fingerprint as
+    Files are identified by path, size and modification time, and the computation by Spark's plan. The
+    current date and time are constants in the plan, so a frame that uses them gets a new fingerprint when
     they change.
 
     The plan shows neither the reader options of text formats (CSV, JSON, text) nor the code of Python
@@ -97,6 +97,7 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     Parameters
     ----------
     data : DataFrame
+        The frame.
     options_known : bool
         True if the caller tracks the reader options by other means.
 
@@ -127,19 +128,19 @@ def frame_fingerprint(data: DataFrame, *, options_known: bool = False) -> str | 
     if not files:
         return None
     spark = data.sparkSession
-    of = [
+    identity = [
         fingerprint(files),
         _renumber_ids(_PLAN_ID.sub("", "\n".join(plan))),
         [spark.conf.get(s) for s in _RESULT_SETTINGS],
     ]
-    steps = {_step(line) for line in plan}
-    asked = _analyzed_plan(data)
-    unclear = asked is None or _has_ambiguous_strings(asked)
-    if unclear or not (
-        steps <= _TRANSPARENT_OPERATORS and (options_known or formats <= _DESCRIBES_ITSELF)
+    steps = {_operator_name(line) for line in plan}
+    analyzed = _analyzed_plan(data)
+    is_ambiguous = analyzed is None or _has_ambiguous_strings(analyzed)
+    if is_ambiguous or not (
+        steps <= _TRANSPARENT_OPERATORS and (options_known or formats <= _SELF_DESCRIBING_FORMATS)
     ):
-        of.append(f"{data.semanticHash()}/{_session_id(spark)}")
-    return "frame/2:" + key_of(canonical_json([*of, asked]))
+        identity.append(f"{data.semanticHash()}/{_session_id(spark)}")
+    return "frame/2:" + key_of(canonical_json([*identity, analyzed]))
 
 
 def _session_id(spark: SparkSession) -> str:
@@ -149,41 +150,48 @@ def _session_id(spark: SparkSession) -> str:
 
 def _physical_plan(data: DataFrame) -> list[str]:
     """Return the lines of Spark's physical plan."""
-    text = _explained(data, "EXPLAIN SELECT * FROM {data}")
-    return [line for line in text.splitlines() if line.strip() and not line.startswith("==")]
+    plan = _explained(data, "EXPLAIN SELECT * FROM {data}")
+    return [line for line in plan.splitlines() if line.strip() and not line.startswith("==")]
 
 
 def _explained(data: DataFrame, query: str) -> str:
     """Run an EXPLAIN query and return the untruncated plan text."""
     spark = data.sparkSession
-    with session_settings(spark, _WHOLE_TEXT):
+    with session_settings(spark, _UNTRUNCATED_SETTINGS):
         return str(spark.sql(query, data=data).collect()[0][0])
 
 
 def _analyzed_plan(data: DataFrame) -> str | None:
     """Return the analyzed logical plan with column ids counted from 0; None if ids are ambiguous.
 
-    Spark assigns new ids when a frame occurs in a query a second time, while its strings and names stay
-    the same. So anything that looks like an id but is printed the same both times is not an id.
+    If a frame occurs twice in a query, Spark assigns new ids to the second occurrence, while strings and
+    names stay the same. So a string that looks like an id, but is the same in both, is not an id.
     """
-    text = _explained(data, "EXPLAIN EXTENDED SELECT * FROM {data} UNION ALL SELECT * FROM {data}")
-    _, found, rest = text.partition("== Analyzed Logical Plan ==\n")
-    body = rest.partition("\n== Optimized Logical Plan ==")[0].rstrip("\n").split("\n")[2:]
+    explained = _explained(
+        data, "EXPLAIN EXTENDED SELECT * FROM {data} UNION ALL SELECT * FROM {data}"
+    )
+    _, heading, after_heading = explained.partition("== Analyzed Logical Plan ==\n")
+    body = after_heading.partition("\n== Optimized Logical Plan ==")[0].rstrip("\n").split("\n")[2:]
     middle = next((i for i, line in enumerate(body) if line.startswith("+- ")), None)
-    if not found or middle is None:
+    if not heading or middle is None:
         return None
-    for lines, first, more in ((body[:middle], ":- ", ":  "), (body[middle:], "+- ", "   ")):
-        if not lines or not lines[0].startswith(first):
+    for lines, first_indent, indent in (
+        (body[:middle], ":- ", ":  "),
+        (body[middle:], "+- ", "   "),
+    ):
+        if not lines or not lines[0].startswith(first_indent):
             return None
-        if not all(line.startswith(more) for line in lines[1:]):
+        if not all(line.startswith(indent) for line in lines[1:]):
             return None
-    one, two = ("\n".join(line[3:] for line in lines) for lines in (body[:middle], body[middle:]))
-    ids = zip(_ID.findall(one), _ID.findall(two), strict=False)
-    if _ID.split(one) != _ID.split(two) or any(a == b for a, b in ids):
+    first_plan, second_plan = (
+        "\n".join(line[3:] for line in lines) for lines in (body[:middle], body[middle:])
+    )
+    ids = zip(_COLUMN_ID.findall(first_plan), _COLUMN_ID.findall(second_plan), strict=False)
+    if _COLUMN_ID.split(first_plan) != _COLUMN_ID.split(second_plan) or any(a == b for a, b in ids):
         return None
-    for i, view in enumerate(dict.fromkeys(_VIEW.findall(one))):
-        one = one.replace(view, f"view {i}")
-    return _renumber_ids(one)
+    for i, view in enumerate(dict.fromkeys(_VIEW_NAME.findall(first_plan))):
+        first_plan = first_plan.replace(view, f"view {i}")
+    return _renumber_ids(first_plan)
 
 
 def _has_ambiguous_strings(plan: str) -> bool:
@@ -194,82 +202,81 @@ def _has_ambiguous_strings(plan: str) -> bool:
     >>> [_has_ambiguous_strings(p) for p in ("a#0 IN (x,y)", "a#0 IN (1,2)", "(a#0 = x)", "concat(a#0, b, 1)")]
     [True, False, False, True]
     """
-    last = [
-        ""
-    ]  # kind of the last argument in each open parenthesis: "text", "number", or "" for others
-    text, whole = "", True
+    # Kind of the last argument in each open parenthesis: "text", "number", or "" for other arguments.
+    last_kinds = [""]
+    argument, is_complete = "", True
     for mark in plan:
         if mark not in "(),":
-            text += mark
+            argument += mark
             continue
-        kind = _kind_of(text.strip()) if whole and mark != "(" else ""
-        if len(last) > 1 and {kind, last[-1]} in ({"text"}, {"text", "number"}):
+        kind = _argument_kind(argument.strip()) if is_complete and mark != "(" else ""
+        if len(last_kinds) > 1 and {kind, last_kinds[-1]} in ({"text"}, {"text", "number"}):
             return True
-        last[-1] = kind
+        last_kinds[-1] = kind
         if mark == "(":
-            last.append("")
-        elif mark == ")" and len(last) > 1:
-            last.pop()
-        text, whole = "", mark != ")"
+            last_kinds.append("")
+        elif mark == ")" and len(last_kinds) > 1:
+            last_kinds.pop()
+        argument, is_complete = "", mark != ")"
     return False
 
 
-def _kind_of(argument: str) -> str:
+def _argument_kind(argument: str) -> str:
     if not argument or "#" in argument:
         return ""
-    return "number" if _NUMBER.fullmatch(argument) else "text"
+    return "number" if _NUMBER_ARGUMENT.fullmatch(argument) else "text"
 
 
 def _formats(plan: Sequence[str]) -> frozenset[str] | None:
-    """Return the file formats that a plan scans; None if it reads anything but files."""
+    """Return the file formats that a plan scans; None if it reads anything other than files."""
     formats = set()
-    steps = [_NODE.fullmatch(line) for line in plan]
+    steps = [_PLAN_NODE.fullmatch(line) for line in plan]
     tree = [(len(step[1]), step[2]) for step in steps if step is not None]
     for i, (depth, node) in enumerate(tree):
         if node.startswith("InMemory") or "subquery" in node.casefold():
             return None
         if i + 1 == len(tree) or tree[i + 1][0] <= depth:
-            scan = _SCAN.match(node)
+            scan = _FILE_SCAN.match(node)
             if scan is None:
                 return None
             formats.add(scan[1])
     return frozenset(formats)
 
 
-def _step(line: str) -> str:
+def _operator_name(line: str) -> str:
     """Return the operator name of a plan line."""
-    found = _NODE.fullmatch(line)
-    return re.split(r"\W", found[2], maxsplit=1)[0] if found else line
+    match = _PLAN_NODE.fullmatch(line)
+    return re.split(r"\W", match[2], maxsplit=1)[0] if match else line
 
 
 def _renumber_ids(plan: str) -> str:
-    """Renumber the column ids of a plan from 0, as they differ on each run."""
+    """Renumber the column ids of a plan from 0, since they differ on each run."""
     ids: dict[str, str] = {}
 
     def number(match: re.Match[str]) -> str:
         return ids.setdefault(match[0], f"#{len(ids)}")
 
-    return _ID.sub(number, plan)
+    return _COLUMN_ID.sub(number, plan)
 
 
 def _files(data: DataFrame) -> list[FileInfo] | None:
-    """Return a frame's input files as they are now; None if one is missing or not accessible."""
+    """Return a frame's current input files; None if a file is missing or not accessible."""
     paths = [unquote(uri) for uri in data.inputFiles()]
     systems: dict[str, list[str]] = {}
     for path in sorted(set(paths)):
         systems.setdefault(re.split(r"(?<=[^/:])/(?!/)", path, maxsplit=1)[0], []).append(path)
-    found = []
-    for some in systems.values():
+    infos_by_path = []
+    for system_paths in systems.values():
         try:
-            system, inner = file_system(some[0])
-            if not some[0].endswith(inner):
+            system, inner = file_system(system_paths[0])
+            if not system_paths[0].endswith(inner):
                 return None
-            before = len(some[0]) - len(inner)
-            infos = system.get_file_info([path[before:] for path in some])
+            prefix_length = len(system_paths[0]) - len(inner)
+            infos = system.get_file_info([path[prefix_length:] for path in system_paths])
         except (OSError, ValueError):
             return None
-        for path, info in zip(some, infos, strict=True):
+        for path, info in zip(system_paths, infos, strict=True):
             if not info.is_file:
                 return None
-            found.append(FileInfo(path, info.size, info.mtime_ns // 1_000_000))
-    return found
+            infos_by_path.append(FileInfo(path, info.size, info.mtime_ns // 1_000_000))
+    return infos_by_path

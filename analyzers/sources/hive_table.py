@@ -1,4 +1,4 @@
-"""Tables of the Hive metastore: their partitions with the files of each, and the rows of some."""
+"""Tables of the Hive metastore: list partitions with their files, and read the rows of partitions."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 FOLDERS_PER_TASK = 32
-"""Folders that one task of Spark lists; by default each has a task of its own."""
+"""Number of folders per Spark task that lists files; Spark's default is one."""
 LISTED_BY_DRIVER = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-LOCAL_FOLDERS = "10000"
-"""Local folders up to which Spark's driver lists them: a folder takes it less time than a task does."""
+MAX_FOLDERS_LISTED_BY_DRIVER = "10000"
+"""Up to this number, Spark's driver lists local folders itself, since a task takes longer than a folder."""
 
-_DIGITS = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
-"""Integer types, and the characters that every such number has room for."""
-_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
-AS_STORED = "spark.sql.legacy.skipTypeValidationOnAlterPartition"
-"""Setting by which partitions are looked up as the metastore writes them, not as their type is printed."""
+_SAFE_DIGITS_BY_TYPE = {"tinyint": 2, "smallint": 4, "int": 9, "bigint": 18}
+"""Integer types, and a number of characters that always fits into the type."""
+_CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
+SKIP_TYPE_VALIDATION = "spark.sql.legacy.skipTypeValidationOnAlterPartition"
+"""Setting that makes Spark look up partitions by the metastore's spelling rather than by printed values."""
 
 
 @dataclass
@@ -43,11 +43,13 @@ class HiveTable:
     Attributes
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
         The fully qualified name.
     keys : tuple of str
         The partition columns, or some of them for a coarser partitioning.
     description : TableDescription
+        The table's description in the catalog.
     """
 
     reads_exactly: ClassVar[bool] = True
@@ -63,7 +65,7 @@ class HiveTable:
         return table_sql(self.name)
 
     def list_partitions(self) -> list[ListedPartition]:
-        """List the metastore's partitions with their files, wherever those are located."""
+        """List the metastore's partitions with their files, at any location."""
         self.spark.catalog.refreshTable(self._quoted)  # Spark caches file listings
         root = self.description.location
         in_root: dict[str, list[FileInfo]] = {}
@@ -73,11 +75,11 @@ class HiveTable:
         if not self.description.partition_types:
             grouped[Partition()] = [file for files in in_root.values() for file in files]
         else:
-            shown = self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect()
-            is_moved = self._moved(root, len(shown))
-            every = {path: Partition.from_path(path) for (path,) in shown}
-            self._texts.update(self._canonical_texts(every.values()))
-            for path, partition in every.items():
+            rows = self.spark.sql(f"SHOW PARTITIONS {self._quoted}").collect()
+            is_moved = self._moved(root, len(rows))
+            partition_by_path = {path: Partition.from_path(path) for (path,) in rows}
+            self._texts.update(self._canonical_texts(partition_by_path.values()))
+            for path, partition in partition_by_path.items():
                 files = in_root.get(path)
                 if files is None or is_moved(path):
                     files = self._files_of(partition)
@@ -86,40 +88,42 @@ class HiveTable:
         return to_listed(grouped)
 
     def _moved(self, root: str, partitions: int) -> Callable[[str], bool]:
-        """Return whether a folder under the table's root, by its path, is one that the table no longer reads.
+        """Return a predicate on the path of a folder under the table's root: whether the table no longer reads it.
 
-        A partition may have been relocated and its old files left behind. Spark lists the files that it
-        would read without running a job; for text tables it lists only the root, which is no help. A path
-        in another bucket or cluster is another place.
+        A partition can be relocated and leave its old files behind. Without running a job, Spark lists the
+        files that it would read. For text tables it lists only the root, so relocations are not detected.
+        Paths in different buckets or clusters are different.
         """
         base = comparable(root).rstrip("/") + "/"
         if local_path(root) is None:
-            tuned = {LISTING_TASKS: str(math.ceil(partitions / FOLDERS_PER_TASK))}
+            settings = {LISTING_TASKS: str(math.ceil(partitions / FOLDERS_PER_TASK))}
         else:
-            tuned = {LISTED_BY_DRIVER: LOCAL_FOLDERS}
-        known = {key: value for key, value in tuned.items() if self.spark.conf.isModifiable(key)}
-        with session_settings(self.spark, known):
+            settings = {LISTED_BY_DRIVER: MAX_FOLDERS_LISTED_BY_DRIVER}
+        modifiable = {
+            key: value for key, value in settings.items() if self.spark.conf.isModifiable(key)
+        }
+        with session_settings(self.spark, modifiable):
             files = self.spark.table(self._quoted).inputFiles()
-        # A root without a scheme is of the default file system, whose name is not known here.
-        form = plain_path if base.startswith("/") else comparable
-        read = [form(unquote(uri)) for uri in files]
+        # A root without a scheme is on the default file system, whose name is unknown here.
+        normalize = plain_path if base.startswith("/") else comparable
+        read = [normalize(unquote(uri)) for uri in files]
         if any(path + "/" == base for path in read):
             return lambda _path: False
         inside = {_folder(path.removeprefix(base)) for path in read if path.startswith(base)}
         return lambda path: path not in inside
 
     def _files_of(self, partition: Partition) -> list[FileInfo]:
-        which = f"{self._quoted} {partition_sql(partition)}"
+        table_partition = f"{self._quoted} {partition_sql(partition)}"
         with self.as_stored(partition):
-            location = describe_table(self.spark, which).location
+            location = describe_table(self.spark, table_partition).location
         files = list_files(self.spark, location)
         return [FileInfo(f"{partition.name}/{f.path}", f.size, f.modified) for f in files]
 
     def as_stored(self, partition: Partition) -> AbstractContextManager[None]:
-        """Context manager: Spark looks for ``007`` where the metastore has it, not for ``7``."""
+        """Context manager: make Spark look up ``007`` as the metastore spells it, rather than ``7``."""
         if self._typed(partition) == partition.values:
             return nullcontext()
-        return session_settings(self.spark, {AS_STORED: "true"})
+        return session_settings(self.spark, {SKIP_TYPE_VALIDATION: "true"})
 
     def _index(self, partitions: Iterable[Partition]) -> dict[Values, Partition]:
         index: dict[Values, Partition] = {}
@@ -141,41 +145,41 @@ class HiveTable:
         )
 
     def _canonical_texts(self, partitions: Iterable[Partition]) -> dict[tuple[str, str], str]:
-        """Return as what text Spark reads the values that the metastore may write in another way.
+        """Return the printed form of values that the metastore may spell differently.
 
-        Spark casts them to the column's type, in the time zone of the session: ``2024-1-5`` is a date,
-        ``1.5`` a decimal of two places, and ``ab`` a CHAR of five. What it cannot read is null.
+        Spark casts the values to the column's type, in the session's time zone: ``2024-1-5`` can be a date,
+        ``1.5`` a decimal with two places, and ``ab`` a CHAR of five. Values that Spark cannot read are null.
         """
         types = self.description.partition_types
-        asked: dict[str, set[str]] = {}
+        values_by_type: dict[str, set[str]] = {}
         for partition in partitions:
             for key, value in zip(partition.keys, partition.values, strict=True):
                 kind = types.get(key, "string")
-                known = value == NULL or (kind, value) in self._texts
-                if not known and not _is_canonical(kind, value):
-                    asked.setdefault(kind, set()).add(value)
-        found: dict[tuple[str, str], str] = {}
-        for kind, values in asked.items():
+                is_known = value == NULL or (kind, value) in self._texts
+                if not is_known and not _is_canonical(kind, value):
+                    values_by_type.setdefault(kind, set()).add(value)
+        canonical: dict[tuple[str, str], str] = {}
+        for kind, values in values_by_type.items():
             rows = ", ".join(f"({literal(value)})" for value in sorted(values))
             listed = self.spark.sql(f"VALUES {rows} AS listed(v)")
             printed = listed.selectExpr("v", hive_text(_cast_sql("v", kind))).collect()
-            found |= {(kind, value): text for value, text in printed}
-        return found
+            canonical |= {(kind, value): printed_value for value, printed_value in printed}
+        return canonical
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
-        """Read the rows of the given partitions, None for all; Spark opens no files of others."""
+        """Read the rows of the given partitions; None reads all. Spark opens no files of other partitions."""
         data = self.spark.table(self._quoted)
         if partitions is None or not self.keys:
             return data
         return filter_partitions(data, self.keys, [self._typed(p) for p in partitions])
 
     def partition_of(self, key: Values) -> Partition | None:
-        """Return the listed partition whose key values Spark prints this way, or None."""
+        """Return the listed partition whose key values Spark prints as ``key``, or None."""
         return self._by_key.get(key)
 
 
 def _folder(path: str) -> str:
-    """Return a file's folder down to the last that names a partition; empty if none does.
+    """Return a file's path down to the last folder that names a partition; empty if none does.
 
     Examples
     --------
@@ -198,8 +202,10 @@ def _is_canonical(kind: str, value: str) -> bool:
     >>> _is_canonical("date", "2024-1-31"), _is_canonical("date", "2024-01-32"), _is_canonical("boolean", "True")
     (False, False, False)
     """
-    if kind in _DIGITS:
-        return bool(_INTEGER.fullmatch(value)) and len(value) <= _DIGITS[kind]
+    if kind in _SAFE_DIGITS_BY_TYPE:
+        return (
+            bool(_CANONICAL_INTEGER.fullmatch(value)) and len(value) <= _SAFE_DIGITS_BY_TYPE[kind]
+        )
     if kind == "date":
         return _is_iso_date(value)
     if kind == "boolean":
@@ -209,12 +215,12 @@ def _is_canonical(kind: str, value: str) -> bool:
 
 def _is_iso_date(text: str) -> bool:
     with suppress(ValueError):
-        return date.fromisoformat(text).isoformat() == text  # it reads 20240131, too
+        return date.fromisoformat(text).isoformat() == text  # fromisoformat also reads 20240131
     return False
 
 
 def _cast_sql(value: str, kind: str) -> str:
-    """Return SQL for a text in a partition's type; a cast to CHAR would not pad."""
+    """Return SQL that casts a string to a partition's type; CHAR is padded, which a cast does not do."""
     if kind.startswith("char("):
         return f"rpad({value}, greatest(length({value}), {int(kind[5:-1])}), ' ')"
     return f"try_cast({value} AS {kind})"
@@ -246,7 +252,7 @@ class TableDescription:
     partition_types : mapping of str to str
         Types of the partition columns, in their order.
     transforms : tuple of str
-        What the table is partitioned by, in its order: columns, or transforms such as ``days(at)``.
+        The columns, or transforms such as ``days(at)``, that the table is partitioned by, in order.
     """
 
     details: Mapping[str, str]
@@ -264,34 +270,42 @@ class TableDescription:
         return self.details.get("location", "")
 
 
-def describe_table(spark: SparkSession, what: str) -> TableDescription:
-    """Describe a table, or one of its partitions, which is given by a ``PARTITION`` clause.
+def describe_table(spark: SparkSession, table: str) -> TableDescription:
+    """Describe a table or one of its partitions.
 
-    ``AS JSON`` would be easier to read, but Spark has it since version 4 only, and not for tables of
-    other catalogs.
+    ``AS JSON`` would be easier to parse, but exists only since Spark 4, and not for tables of other catalogs.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The Spark session.
+    table : str
+        The quoted name of the table, with a ``PARTITION`` clause for a partition.
     """
-    rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {what}").collect()]
+    rows = [(row[0], row[1]) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()]
     names = [name for name, _ in rows]
-    # A column may have any name, but columns come first: the last heading is the heading.
-    at = max(_last(names, f"# Detailed {kind} Information") for kind in ("Table", "Partition"))
-    heading = _last(names[: at + 1], "# Partition Information")
-    found: dict[str, str] = {}
-    for name, value in rows[at + 1 :]:
-        found.setdefault(name.casefold(), value)  # a partition's location precedes its table's
-    types = {} if heading < 0 else dict(rows[heading + 2 : _end(names, heading)])
-    # If a transform is among them, Spark lists them in another way.
-    numbered = _last(names[: at + 1], "# Partitioning")
+    # A column can have the name of a heading. Columns come first, so the last match is the heading.
+    details_start = max(
+        _last_index(names, f"# Detailed {kind} Information") for kind in ("Table", "Partition")
+    )
+    heading = _last_index(names[: details_start + 1], "# Partition Information")
+    details: dict[str, str] = {}
+    for name, value in rows[details_start + 1 :]:
+        details.setdefault(name.casefold(), value)  # a partition's location precedes its table's
+    types = {} if heading < 0 else dict(rows[heading + 2 : _section_end(names, heading)])
+    # If the partitioning includes a transform, Spark uses another heading.
+    numbered = _last_index(names[: details_start + 1], "# Partitioning")
     transforms = tuple(map(quote, types))
     if numbered >= 0:
-        transforms = tuple(kind for _, kind in rows[numbered + 1 : _end(names, numbered)])
-    return TableDescription(found, types, transforms)
+        transforms = tuple(kind for _, kind in rows[numbered + 1 : _section_end(names, numbered)])
+    return TableDescription(details, types, transforms)
 
 
-def _end(names: Sequence[str], heading: int) -> int:
-    """Return the place of the empty name that ends the section of a heading."""
+def _section_end(names: Sequence[str], heading: int) -> int:
+    """Return the index of the empty name that ends the section of a heading."""
     return next((i for i in range(heading + 1, len(names)) if not names[i]), len(names))
 
 
-def _last(texts: Sequence[str], wanted: str) -> int:
-    """Return the last place of a text, -1 if it is not there."""
-    return max((i for i, text in enumerate(texts) if text == wanted), default=-1)
+def _last_index(strings: Sequence[str], target: str) -> int:
+    """Return the last index of a string, or -1 if it is missing."""
+    return max((i for i, string in enumerate(strings) if string == target), default=-1)

@@ -1,8 +1,9 @@
 """Partition fields of Iceberg tables: hidden partitions such as ``days(at)`` as partition keys.
 
-A partition field applies a transform to a column. Its name is the partition key and its value, as text,
-the key's value: ``at_day=2026-01-17``. The metadata have the values of each data file; the rows get them
-by the same transform, which the table's catalog has as a function. Dates and hours are in UTC.
+A partition field applies a transform to a column. The field's name is the partition key, and the field's value
+as text is the key's value: ``at_day=2026-01-17``. The metadata stores the values of each data file. For rows,
+the values are computed by the same transform, which is a function of the table's catalog. Dates and hours are
+in UTC.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tidegauge.analyzers.scan.grouping import hive_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-IDENTITY = "identity"
-_SUFFIXES = {
+IDENTITY_TRANSFORM = "identity"
+_SUFFIX_BY_TRANSFORM = {
     "years": "year",
     "months": "month",
     "days": "day",
@@ -30,14 +31,25 @@ _SUFFIXES = {
     "bucket": "bucket",
     "truncate": "trunc",
 }
-"""Transforms, and the ends of the names that Iceberg gives to fields by them."""
-_ALIASES = {"year": "years", "month": "months", "day": "days", "date": "days", "hour": "hours"}
-_TIMES = {"years": "%Y", "months": "%Y-%m", "days": "%Y-%m-%d", "hours": "%Y-%m-%d-%H"}
-"""Transforms of times, the coarsest first, and how their values are written."""
-MAX_RANGES = 50
-"""Ranges of times in one filter; more are joined to one, as long filters take Spark long to plan."""
+"""Transforms, and the suffix that Iceberg appends to the names of their fields."""
+_TRANSFORM_ALIASES = {
+    "year": "years",
+    "month": "months",
+    "day": "days",
+    "date": "days",
+    "hour": "hours",
+}
+_FORMAT_BY_TIME_TRANSFORM = {
+    "years": "%Y",
+    "months": "%Y-%m",
+    "days": "%Y-%m-%d",
+    "hours": "%Y-%m-%d-%H",
+}
+"""Transforms of times, from the coarsest on, and the format of their values."""
+MAX_TIME_RANGES = 50
+"""More time ranges than this are merged into one, since Spark plans long filters slowly."""
 
-_TRANSFORM = re.compile(r"(\w+)\s*\((.+)\)", re.DOTALL)
+_TRANSFORM_CALL = re.compile(r"(\w+)\s*\((.+)\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -55,10 +67,10 @@ class PartitionField:
     width : int or None
         The number of buckets, or the width to truncate to.
     finer : PartitionField or None
-        For a time that the table's spec has no field of: the field by a finer time that it has, such as
+        If the table's spec has no field of this transform: the spec's field with a finer transform, such as
         ``hours(at)`` for ``days(at)``.
     is_stored : bool
-        Whether the metadata have values of the field itself; with `finer`, only those of older files.
+        Whether the metadata stores values of the field itself. With `finer`, only older files have them.
     """
 
     name: str
@@ -70,21 +82,21 @@ class PartitionField:
 
     @property
     def label(self) -> str:
-        """The transform as SQL writes it, such as ``bucket(16, id)``; of identity, the column."""
-        if self.transform == IDENTITY:
+        """The transform in SQL, such as ``bucket(16, id)``; for identity, the column."""
+        if self.transform == IDENTITY_TRANSFORM:
             return self.column
         width = "" if self.width is None else f"{self.width}, "
         return f"{self.transform}({width}{self.column})"
 
     @property
     def source(self) -> str:
-        """The column's name in the metadata: the path's steps, joined by dots."""
+        """The column's name in the metadata: the steps of its path, joined by dots."""
         return ".".join(str(step) for step in parts(self.column))
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the table has no column of this field; a field of a struct is no column."""
-        return self.transform != IDENTITY or len(parts(self.column)) > 1
+        """Whether the table has no column with the field's value. A field of a struct is not a column."""
+        return self.transform != IDENTITY_TRANSFORM or len(parts(self.column)) > 1
 
     def in_files(self, partition: str) -> str:
         """Return SQL for the field's value in a data file.
@@ -100,30 +112,35 @@ class PartitionField:
         >>> PartitionField("at_day", "days", "at", finer=hours, is_stored=False).in_files("p")
         "date_add(DATE'1970-01-01', CAST(floor(p.`at_hour` / 24) AS INT))"
         """
-        own = f"{partition}.{quote(self.name)}"
+        stored = f"{partition}.{quote(self.name)}"
         if self.finer is None:
-            return own
+            return stored
         derived = _coarser(
             self.finer.transform, f"{partition}.{quote(self.finer.name)}", self.transform
         )
-        return f"coalesce({own}, {derived})" if self.is_stored else derived
+        return f"coalesce({stored}, {derived})" if self.is_stored else derived
 
     def applied(self, catalog: str) -> str:
         """Return SQL for the field's value in a row."""
         column = ".".join(quote(str(step)) for step in parts(self.column))
-        if self.transform == IDENTITY:
+        if self.transform == IDENTITY_TRANSFORM:
             return column
         width = "" if self.width is None else f"{self.width}, "
         return f"{quote(catalog)}.`system`.`{self.transform}`({width}{column})"
 
     def key(self, catalog: str) -> str:
-        """Return SQL for the partition key of a row, whose text is that of `text`."""
+        """Return SQL for the partition key of a row. It prints as the result of `text`."""
         value = self.applied(catalog)
-        # The others print as partition names have them, and Spark groups by them faster than by text.
+        # Other values print as in partition names, and Spark groups by them faster than by text.
         return self.text(value) if self.transform in {"years", "months", "hours"} else value
 
     def text(self, value: str) -> str:
-        """Return SQL for the text of a value in SQL, as partition names have it.
+        """Return SQL that formats a value as in partition names.
+
+        Parameters
+        ----------
+        value : str
+            SQL of the value.
 
         Examples
         --------
@@ -132,31 +149,31 @@ class PartitionField:
         """
         match self.transform:
             case "years":
-                text = f"CAST(1970 + {value} AS STRING)"
+                sql = f"CAST(1970 + {value} AS STRING)"
             case "months":
-                text = f"date_format(add_months(DATE'1970-01-01', {value}), 'yyyy-MM')"
+                sql = f"date_format(add_months(DATE'1970-01-01', {value}), 'yyyy-MM')"
             case "hours":
                 day = f"date_add(DATE'1970-01-01', CAST(floor({value} / 24) AS INT))"
                 hour = f"lpad(CAST(pmod({value}, 24) AS STRING), 2, '0')"
-                text = f"concat(CAST({day} AS STRING), '-', {hour})"
+                sql = f"concat(CAST({day} AS STRING), '-', {hour})"
             case _:
                 return hive_text(value)
-        return f"coalesce({text}, {literal(NULL)})"
+        return f"coalesce({sql}, {literal(NULL)})"
 
 
-def _coarser(transform: str, value: str, wanted: str) -> str:
-    """Return SQL for the value of a coarser transform of times, from that of a finer one."""
+def _coarser(transform: str, value: str, target: str) -> str:
+    """Return SQL that converts the value of a time transform to the value of a coarser transform."""
     if transform == "months":
         return f"CAST(floor({value} / 12) AS INT)"
     day = value
     if transform == "hours":
         day = f"date_add(DATE'1970-01-01', CAST(floor({value} / 24) AS INT))"
     years = f"(year({day}) - 1970)"
-    return {"days": day, "months": f"{years} * 12 + month({day}) - 1", "years": years}[wanted]
+    return {"days": day, "months": f"{years} * 12 + month({day}) - 1", "years": years}[target]
 
 
 def parse_transform(text: str) -> tuple[str, int | None, str] | None:
-    """Parse a transform into its kind, width and column; None if it is none.
+    """Parse a transform into its kind, width and column; None if it is not a supported transform.
 
     Examples
     --------
@@ -165,24 +182,24 @@ def parse_transform(text: str) -> tuple[str, int | None, str] | None:
     >>> parse_transform("truncate(name, 4)"), parse_transform("country"), parse_transform("zorder(a)")
     (('truncate', 4, 'name'), ('identity', None, 'country'), None)
     """
-    match = _TRANSFORM.fullmatch(text.strip())
+    match = _TRANSFORM_CALL.fullmatch(text.strip())
     if match is None:
-        return IDENTITY, None, _unquoted(text.strip())
+        return IDENTITY_TRANSFORM, None, _unquoted(text.strip())
     kind = match[1].casefold()
-    kind = _ALIASES.get(kind, kind)
+    kind = _TRANSFORM_ALIASES.get(kind, kind)
     arguments = [argument.strip() for argument in match[2].split(",", maxsplit=1)]
     numbers = [int(argument) for argument in arguments if argument.isdecimal()]
     columns = [argument for argument in arguments if not argument.isdecimal()]
-    if kind == IDENTITY and len(columns) == 1 and not numbers:
-        return IDENTITY, None, _unquoted(columns[0])
+    if kind == IDENTITY_TRANSFORM and len(columns) == 1 and not numbers:
+        return IDENTITY_TRANSFORM, None, _unquoted(columns[0])
     needed = int(kind in {"bucket", "truncate"})
-    if kind not in _SUFFIXES or len(columns) != 1 or len(numbers) != needed:
+    if kind not in _SUFFIX_BY_TRANSFORM or len(columns) != 1 or len(numbers) != needed:
         return None
     return kind, numbers[0] if numbers else None, _unquoted(columns[0])
 
 
 def _unquoted(column: str) -> str:
-    """Return a column's path; a plain name without its quotes."""
+    """Return a column's path; quotes are removed from a name of one step."""
     steps = parts(column)
     return str(steps[0]) if len(steps) == 1 and "." not in str(steps[0]) else column
 
@@ -197,16 +214,16 @@ def partition_fields(
     transforms : iterable of str
         The spec's transforms in their order.
     names : sequence of str
-        The names of all fields that the table has or had. Iceberg's own names tell their transform; names
-        that users gave are taken in the order of the transforms that are left.
+        The names of all current and former fields of the table. Iceberg's default names show their
+        transform. Other names are assigned to the remaining transforms in order.
     columns : collection of str, optional
-        The table's columns. Spark writes a field of a struct as one name with a dot, which is a path if
-        there is no such column.
+        The table's columns. Spark writes a field of a struct as one name with a dot. If there is no such
+        column, the name is a path.
 
     Returns
     -------
     tuple of PartitionField
-        Without those of unknown transforms, and of names that are not clear.
+        The fields, without unknown transforms and ambiguous names.
 
     Examples
     --------
@@ -215,19 +232,21 @@ def partition_fields(
     >>> partition_fields(["`st.c`"], ["st.c"], ["st", "amount"])[0].column
     '`st`.`c`'
     """
-    named: dict[str, str] = {}
-    parsed = {text: found for text in transforms if (found := parse_transform(text))}
-    left = list(names)
-    for text, (kind, _, column) in parsed.items():
+    name_by_transform: dict[str, str] = {}
+    parsed = {
+        transform: result for transform in transforms if (result := parse_transform(transform))
+    }
+    remaining = list(names)
+    for transform, (kind, _, column) in parsed.items():
         plain = PartitionField("", kind, column).source
-        name = plain if kind == IDENTITY else f"{plain}_{_SUFFIXES[kind]}"
-        same = [other for other in left if other.casefold() == name.casefold()]
-        if same:
-            named[text] = same[0]
-            left.remove(same[0])
-    others = [text for text in parsed if text not in named]
-    if len(others) == len(left):
-        named |= dict(zip(others, left, strict=True))
+        name = plain if kind == IDENTITY_TRANSFORM else f"{plain}_{_SUFFIX_BY_TRANSFORM[kind]}"
+        matches = [n for n in remaining if n.casefold() == name.casefold()]
+        if matches:
+            name_by_transform[transform] = matches[0]
+            remaining.remove(matches[0])
+    unnamed = [transform for transform in parsed if transform not in name_by_transform]
+    if len(unnamed) == len(remaining):
+        name_by_transform |= dict(zip(unnamed, remaining, strict=True))
 
     def path(column: str) -> str:
         steps = [str(step) for step in parts(column)]
@@ -235,27 +254,34 @@ def partition_fields(
         return ".".join(map(quote, steps[0].split("."))) if is_path else column
 
     return tuple(
-        PartitionField(named[text], kind, path(column), width)
-        for text, (kind, width, column) in parsed.items()
-        if text in named
+        PartitionField(name_by_transform[transform], kind, path(column), width)
+        for transform, (kind, width, column) in parsed.items()
+        if transform in name_by_transform
     )
 
 
 def _coarser_field(
-    text: str, fields: Sequence[PartitionField], names: Collection[str]
+    requested: str, fields: Sequence[PartitionField], names: Collection[str]
 ) -> PartitionField | None:
-    """Return the field of a coarser time than that of the table's spec; None if there is none.
+    """Return the requested field if its time transform is coarser than a field of the spec; None otherwise.
 
-    A table that is partitioned by hours now, and was by days, can go on by days.
+    So the history of a table that changed its partitioning from days to hours can continue by days.
     """
-    kinds = list(_TIMES)
-    parsed = parse_transform(text)
+    kinds = list(_FORMAT_BY_TIME_TRANSFORM)
+    parsed = parse_transform(requested)
     for finer in fields:
-        for kind in kinds[: kinds.index(finer.transform)] if finer.transform in _TIMES else ():
-            name = f"{finer.source}_{_SUFFIXES[kind]}"
-            wanted = parsed and (parsed[0], parsed[2].casefold()) == (kind, finer.column.casefold())
-            if wanted or text.casefold() == name.casefold():
-                stored = next((one for one in names if one.casefold() == name.casefold()), None)
+        for kind in (
+            kinds[: kinds.index(finer.transform)]
+            if finer.transform in _FORMAT_BY_TIME_TRANSFORM
+            else ()
+        ):
+            name = f"{finer.source}_{_SUFFIX_BY_TRANSFORM[kind]}"
+            is_same_transform = parsed and (parsed[0], parsed[2].casefold()) == (
+                kind,
+                finer.column.casefold(),
+            )
+            if is_same_transform or requested.casefold() == name.casefold():
+                stored = next((n for n in names if n.casefold() == name.casefold()), None)
                 return PartitionField(
                     stored or name, kind, finer.column, finer=finer, is_stored=stored is not None
                 )
@@ -263,29 +289,30 @@ def _coarser_field(
 
 
 def chosen_fields(
-    wanted: Sequence[str] | None,
+    requested: Sequence[str] | None,
     fields: Sequence[PartitionField],
-    what: str,
+    subject: str,
     names: Collection[str] = (),
 ) -> tuple[PartitionField, ...]:
     """Return the requested fields, given by name or as a transform; all for None.
 
-    Coarser times than those of the spec can be requested, too.
+    A time transform can also be coarser than the spec's field.
 
     Parameters
     ----------
-    wanted : sequence of str or None
+    requested : sequence of str or None
+        Names or transforms.
     fields : sequence of PartitionField
         The fields of the spec.
-    what : str
-        The table, for errors.
+    subject : str
+        Name of the table, for errors.
     names : collection of str
-        The names of all fields that the table has or had.
+        The names of all current and former fields of the table.
 
     Raises
     ------
     PartitionColumnError
-        If the table is not partitioned by one of them.
+        If the table is not partitioned by one of the requested fields.
 
     Examples
     --------
@@ -295,35 +322,37 @@ def chosen_fields(
     >>> [f.name for f in chosen_fields(["at_month", "years(at)"], fields, "table t", ["at_month"])]
     ['at_month', 'at_year']
     """
-    if wanted is None:
+    if requested is None:
         return tuple(fields)
     by_name = {field.name.casefold(): field for field in fields}
     by_transform = {(f.transform, f.width, f.column.casefold()): f for f in fields}
     chosen = []
-    for text in wanted:
-        kind, width, column = parse_transform(text) or ("", None, "")
+    for key in requested:
+        kind, width, column = parse_transform(key) or ("", None, "")
         field = (
-            by_name.get(text.casefold())
+            by_name.get(key.casefold())
             or by_transform.get((kind, width, column.casefold()))
-            or _coarser_field(text, fields, names)
+            or _coarser_field(key, fields, names)
         )
         if field is None:
-            known = ", ".join(
+            available = ", ".join(
                 f"{f.name!r} ({f.label})" if f.is_hidden else repr(f.name) for f in fields
             )
-            are = f"it is partitioned by {known}" if known else "it is not partitioned"
-            hint = did_you_mean(text, [n for f in fields for n in (f.name, f.label)])
-            msg = f"{what} has no partition column {text!r}: {are}{hint}"
+            partitioning = (
+                f"it is partitioned by {available}" if available else "it is not partitioned"
+            )
+            hint = did_you_mean(key, [n for f in fields for n in (f.name, f.label)])
+            msg = f"{subject} has no partition column {key!r}: {partitioning}{hint}"
             raise PartitionColumnError(msg)
         chosen.append(field)
     return tuple(chosen)
 
 
 def time_format(fields: Sequence[PartitionField]) -> TimeFormat | None:
-    """Return how the first field of a time writes it; None if there is none."""
+    """Return the time format of the first field with a time transform; None if there is none."""
     for field in fields:
-        if field.transform in _TIMES:
-            return TimeFormat((field.name,), (_TIMES[field.transform],))
+        if field.transform in _FORMAT_BY_TIME_TRANSFORM:
+            return TimeFormat((field.name,), (_FORMAT_BY_TIME_TRANSFORM[field.transform],))
     return None
 
 
@@ -333,57 +362,63 @@ def pruning_filter(
     values: Collection[Sequence[str]],
     catalog: str,
 ) -> str | None:
-    """Return a condition that holds for all rows of partitions, by which Iceberg skips files of others.
+    """Return a condition that is true for all rows of partitions, so that Iceberg can skip other files.
 
     Parameters
     ----------
     data : DataFrame
+        The table.
     fields : sequence of PartitionField
+        The partition fields.
     values : collection of sequence of str
         The values of the fields, as text, in each partition.
     catalog : str
+        The table's catalog.
 
     Returns
     -------
     str or None
-        None if nothing is skipped by it. It may hold for rows of other partitions, too.
+        The condition, which can also be true for rows of other partitions. None if it would skip no files.
     """
     types = {f.name.casefold(): f.dataType.typeName() for f in data.schema.fields}
     conditions = []
     for i, field in enumerate(fields):
-        wanted = {row[i] for row in values}
+        field_values = {row[i] for row in values}
         kind = types.get(field.column.casefold(), "")
-        if field.transform in _TIMES:
-            condition = _in_ranges(field, wanted - {NULL}, kind)
+        if field.transform in _FORMAT_BY_TIME_TRANSFORM:
+            condition = _in_ranges(field, field_values - {NULL}, kind)
         elif field.transform == "bucket":
-            numbers = ", ".join(sorted(wanted - {NULL}))
+            numbers = ", ".join(sorted(field_values - {NULL}))
             condition = f"{field.applied(catalog)} IN ({numbers})" if numbers else "false"
         elif field.transform == "truncate" and kind == "string":
-            texts = ", ".join(map(literal, sorted(wanted - {NULL})))
-            condition = f"{field.applied(catalog)} IN ({texts})" if texts else "false"
+            strings = ", ".join(map(literal, sorted(field_values - {NULL})))
+            condition = f"{field.applied(catalog)} IN ({strings})" if strings else "false"
         else:
             continue
         if condition is None:
             continue
         column = ".".join(quote(str(step)) for step in parts(field.column))
-        conditions.append(f"({condition} OR {column} IS NULL)" if NULL in wanted else condition)
+        conditions.append(
+            f"({condition} OR {column} IS NULL)" if NULL in field_values else condition
+        )
     return " AND ".join(f"({condition})" for condition in conditions) or None
 
 
-_LITERALS: Mapping[str, str] = {
+_LITERAL_FORMATS: Mapping[str, str] = {
     "timestamp": "TIMESTAMP'%Y-%m-%d %H:%M:%SZ'",
     "timestamp_ntz": "TIMESTAMP_NTZ'%Y-%m-%d %H:%M:%S'",
     "date": "DATE'%Y-%m-%d'",
 }
 
 
-def _in_ranges(field: PartitionField, texts: Collection[str], kind: str) -> str | None:
-    """Return a condition on a column of times by the ranges that its partitions span together."""
-    if kind not in _LITERALS:
+def _in_ranges(field: PartitionField, field_values: Collection[str], kind: str) -> str | None:
+    """Return a condition on a time column: the time ranges that the partitions cover together."""
+    if kind not in _LITERAL_FORMATS:
         return None
     try:
         starts = sorted(
-            datetime.strptime(text, _TIMES[field.transform]).replace(tzinfo=UTC) for text in texts
+            datetime.strptime(value, _FORMAT_BY_TIME_TRANSFORM[field.transform]).replace(tzinfo=UTC)
+            for value in field_values
         )
         ranges: list[tuple[datetime, datetime]] = []
         for start in starts:
@@ -392,22 +427,22 @@ def _in_ranges(field: PartitionField, texts: Collection[str], kind: str) -> str 
                 ranges[-1] = (ranges[-1][0], end)
             else:
                 ranges.append((start, end))
-    except (ValueError, OverflowError):  # years that Python's dates do not have
+    except (ValueError, OverflowError):  # years outside of Python's range
         return None
-    if len(ranges) > MAX_RANGES:
+    if len(ranges) > MAX_TIME_RANGES:
         ranges = [(ranges[0][0], ranges[-1][1])]
     column = ".".join(quote(str(step)) for step in parts(field.column))
 
     def sql(time: datetime) -> str:
         # strftime writes years before 1000 without zeros.
-        return time.strftime(_LITERALS[kind].replace("%Y", f"{time.year:04}"))
+        return time.strftime(_LITERAL_FORMATS[kind].replace("%Y", f"{time.year:04}"))
 
     conditions = [f"{column} >= {sql(a)} AND {column} < {sql(b)}" for a, b in ranges]
     return " OR ".join(conditions) or "false"
 
 
 def _end(transform: str, start: datetime) -> datetime:
-    """Return when a partition that starts at a time ends."""
+    """Return the end of a partition that starts at a time."""
     match transform:
         case "hours":
             return start + timedelta(hours=1)

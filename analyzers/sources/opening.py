@@ -1,7 +1,7 @@
 """Open a catalog table or a folder as a source, and compare the locations of tables and folders.
 
-A table is opened by its Hive files, by its Iceberg or Delta log, or else as a DataFrame; a folder by the names
-of its plain files, or by the log of its Delta table. `check_disjoint_locations` finds targets that overlap.
+A table is opened by its Hive files, by its Iceberg or Delta log, or otherwise as a DataFrame. A folder is opened
+by the paths of its files, or by the log of its Delta table. `check_disjoint_locations` finds overlapping targets.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 
 _VERSION_OPTIONS = {"versionasof", "timestampasof", "readchangefeed", "readchangedata"}
-"""Options of Delta's reader by which it does not read the newest snapshot, in lower case."""
+"""Options, in lower case, that make Delta's reader read other data than the newest snapshot."""
 
 
 @dataclass
 class DeltaFolder(LoggedTable):
-    """A Delta table that is given by its folder, and need not be in a catalog.
+    """A Delta table that is named by its folder and does not have to be in a catalog.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class DeltaFolder(LoggedTable):
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def _refresh(self) -> None:
-        """Do nothing: Delta looks for a newer snapshot whenever a folder is loaded."""
+        """Do nothing: Delta finds the newest snapshot whenever a folder is loaded."""
 
     def _read_snapshot(self) -> DataFrame:
         reader = self.spark.read.format(DELTA).options(**self.options)
@@ -90,12 +90,13 @@ def open_folder(
     Parameters
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
         The folder, as a path or URI.
     keys : sequence of str, optional
-        The partition columns; all if not given.
+        The partition columns (default: all).
     format : str
-        Format of the files. A Delta table's folder is read as such if this is ``delta`` or ``parquet``.
+        Format of the files. With ``delta`` or ``parquet``, a Delta table's folder is read as a Delta table.
     options : mapping, optional
         Options of Spark's reader.
 
@@ -104,13 +105,13 @@ def open_folder(
     TableFormatError
         If the folder belongs to a table that cannot be read by its folder.
     NoSuchTableError
-        If it has no data files.
+        If the folder has no data files.
     """
     table = table_around(spark, name)
     if table is None:
         if format.casefold() in TABLE_FORMATS:
             kind = TABLE_FORMATS[format.casefold()]
-            msg = f"{hide_secrets(name)!r} has format: {format}, but no {kind} table is there; leave format: out"
+            msg = f"{hide_secrets(name)!r} has format: {format}, but is not a {kind} table; remove format:"
             raise TableFormatError(msg)
         return PathSource(spark, name, keys, format, options or {})  # type: ignore[arg-type]
     if table.format != DELTA or not is_same_folder(table.location, name):
@@ -122,11 +123,12 @@ def open_folder(
 
 
 def folder_format(spark: SparkSession, paths: Sequence[str], format: str) -> str:
-    """Return the format by which Spark reads folders as they are: ``delta`` for Delta tables.
+    """Return the format in which Spark can read folders: ``delta`` for Delta tables, else the given format.
 
     Parameters
     ----------
     spark : SparkSession
+        The Spark session.
     paths : sequence of str
         Folders or files.
     format : str
@@ -135,7 +137,7 @@ def folder_format(spark: SparkSession, paths: Sequence[str], format: str) -> str
     Raises
     ------
     TableFormatError
-        If they belong to tables that cannot be read by their folders, or if only some are Delta tables.
+        If a folder belongs to a table that cannot be read by its folder, or if only some are Delta tables.
     """
     tables = {path: table_around(spark, path) for path in paths}
     is_delta = format in {DELTA, "parquet"} and all(
@@ -158,8 +160,8 @@ def _delta_folder(
     for option in options:
         if option.casefold() in _VERSION_OPTIONS:
             msg = (
-                f"option {option!r} of {hide_secrets(name)!r}: a run reads the newest version of a Delta"
-                " table; leave the option out, or give a view of the version that you mean"
+                f"option {option!r} of {hide_secrets(name)!r} is not supported: a run reads the newest version"
+                " of a Delta table; remove the option, or create a view of the version that you need"
             )
             raise SourceError(msg)
     location = absolute(name).rstrip("/")
@@ -187,34 +189,43 @@ def _read_delta(reader: DataFrameReader, name: str) -> DataFrame:
 
 
 SESSION_CATALOG = "spark_catalog"
-MAX_NAMES = 20
-"""Names of tables or databases in a message."""
+MAX_LISTED_NAMES = 20
+"""Keeps messages that list tables or databases short."""
 
 
 def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None) -> Source:
     """Open a table or view of the catalog as a source, or a folder as in ``delta.`/lake/orders` ``.
 
+    Parameters
+    ----------
+    spark : SparkSession
+        The Spark session.
+    name : str
+        The table's name.
+    keys : sequence of str, optional
+        The partition columns (default: all).
+
     Raises
     ------
     NoSuchTableError
-        If it does not exist; the message suggests the closest name.
+        If the table does not exist; the message suggests the most similar name.
     PartitionColumnError
-        If it is not partitioned by the requested columns.
+        If the table is not partitioned by the requested columns.
     TableFormatError
-        If it reads the files of a Delta, Hudi or Iceberg table as plain files.
+        If the table reads the files of a Delta, Hudi or Iceberg table as plain files.
     """
     from pyspark.errors import AnalysisException
 
     if (located := path_table(name)) is not None:
         format, folder = located
         if format != DELTA:
-            # By such a name Spark reads all files of a Delta folder, removed ones among them.
+            # Spark would read all files of a Delta folder, including removed files.
             require_plain_folder(spark, folder)
         return open_folder(spark, folder, keys, format)
     try:
         table = spark.catalog.getTable(name)
     except Exception as error:
-        if (problem := missing_reference(spark, name) or _misnamed(spark, name)) is not None:
+        if (problem := missing_reference(spark, name) or _misnamed_reason(spark, name)) is not None:
             raise NoSuchTableError(problem) from error
         if not isinstance(error, AnalysisException) or _exists(spark, name):
             raise
@@ -223,45 +234,49 @@ def open_table(spark: SparkSession, name: str, keys: Sequence[str] | None = None
     full = table_name(path)
     if table.tableType in {"VIEW", "TEMPORARY"}:
         return FrameSource(spark.table(name), tuple(keys or ()), full)
-    found = describe_table(spark, table_sql(full))
-    logged = logged_table(spark, full, found)
+    description = describe_table(spark, table_sql(full))
+    logged = logged_table(spark, full, description)
     if logged is not None:
         logged.choose_keys(keys, f"table {name}")
         return logged
-    partition_columns = tuple(found.partition_types)
-    if found.provider not in FILE_FORMATS or path[0] != SESSION_CATALOG or not found.location:
+    partition_columns = tuple(description.partition_types)
+    if (
+        description.provider not in FILE_FORMATS
+        or path[0] != SESSION_CATALOG
+        or not description.location
+    ):
         return FrameSource(
             spark.table(name), partition_columns if keys is None else tuple(keys), full
         )
     checked = check_keys(keys, partition_columns, f"table {name}")
     try:
-        require_plain_folder(spark, found.location)
+        require_plain_folder(spark, description.location)
     except TableFormatError as error:
-        msg = f"table {name!r} is registered as {found.provider}, but {error}"
+        msg = f"table {name!r} is registered as {description.provider}, but {error}"
         raise TableFormatError(msg) from error
-    return HiveTable(spark, full, checked, found)
+    return HiveTable(spark, full, checked, description)
 
 
 def _exists(spark: SparkSession, name: str) -> bool:
     try:
         return bool(spark.catalog.tableExists(name))
-    except Exception:  # noqa: BLE001 - the name does not parse; catalogs raise errors of their own
+    except Exception:  # noqa: BLE001 - the name does not parse; catalogs raise their own errors
         return False
 
 
-def _misnamed(spark: SparkSession, name: str) -> str | None:
-    """Return which part of a name is wrong: its catalog, its database, or that it is one of these.
+def _misnamed_reason(spark: SparkSession, name: str) -> str | None:
+    """Return why a name cannot be a table's: a wrong catalog or database, or the name of one of these.
 
-    None if the database exists. Catalogs raise errors of their own for such names, or none at all.
+    None if the database exists. For such names, catalogs raise their own errors or no error.
     """
     path = tuple(map(str, parts(name)))
     *database, _ = path
-    if Path(name).exists():  # it is meant, without its `./`
+    if Path(name).exists():  # the user means this path, but omitted `./`
         return None
     if _database_exists(spark, path):
-        problem = f"it is a database{_listed('its tables', _tables(spark, path))}"
+        problem = f"it is a database{_name_list('its tables', _tables(spark, path))}"
     elif not database and (databases := _databases(spark, path[0])):
-        problem = f"it is a catalog{_listed('its databases', databases)}"
+        problem = f"it is a catalog{_name_list('its databases', databases)}"
     elif not database or _database_exists(spark, database):
         return None
     else:
@@ -272,28 +287,30 @@ def _misnamed(spark: SparkSession, name: str) -> str | None:
 def _missing_database(spark: SparkSession, path: Sequence[str]) -> str:
     """Return why the database of a table's name does not exist."""
     *database, table = path
-    named = table_name(database)
-    if len(database) > 1 and _exists(spark, table_sql(named)):
-        return f"{named} is a table, not a database"
+    name = table_name(database)
+    if len(database) > 1 and _exists(spark, table_sql(name)):
+        return f"{name} is a table, not a database"
     catalog = database[0] if len(database) > 1 else str(spark.catalog.currentCatalog())
     databases = _databases(spark, catalog)
     if databases is None:
         return f"no catalog {catalog!r}; is spark.sql.catalog.{catalog} set?"
-    if len(database) == 1 and (inside := _databases(spark, database[0])):
-        return f"{named!r} is a catalog; name its database, too: {table_name([*database, inside[0], table])}"
-    return f"no database {named!r}{_listed('there are', databases)}"
+    if len(database) == 1 and (child_databases := _databases(spark, database[0])):
+        return f"{name!r} is a catalog; add a database: {table_name([*database, child_databases[0], table])}"
+    return f"no database {name!r}{_name_list('there are', databases)}"
 
 
-def _listed(what: str, names: Sequence[str]) -> str:
+def _name_list(label: str, names: Sequence[str]) -> str:
     """Return the end of a message that lists names; empty if there are none."""
-    more = f", and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return f" ({what}: {', '.join(sorted(names)[:MAX_NAMES])}{more})" if names else ""
+    remainder = (
+        f", and {len(names) - MAX_LISTED_NAMES:,} more" if len(names) > MAX_LISTED_NAMES else ""
+    )
+    return f" ({label}: {', '.join(sorted(names)[:MAX_LISTED_NAMES])}{remainder})" if names else ""
 
 
 def _database_exists(spark: SparkSession, path: Sequence[str]) -> bool:
     try:
         return bool(spark.catalog.databaseExists(table_sql(table_name(path))))
-    except Exception:  # noqa: BLE001 - no such catalog; catalogs raise errors of their own
+    except Exception:  # noqa: BLE001 - no such catalog; catalogs raise their own errors
         return False
 
 
@@ -313,10 +330,10 @@ def _tables(spark: SparkSession, database: Sequence[str]) -> list[str]:
 
 
 def _no_such_table(spark: SparkSession, name: str) -> tuple[str, str]:
-    """Return that a table is missing, and a hint at what may be meant."""
+    """Return a message about a missing table, and a hint with a similar name or path."""
     missing = f"no table {name!r}"
     if Path(name).exists():
-        return missing, f"; to read what lies here under this name, write './{name}'"
+        return missing, f"; to read the file or folder of this name, write './{name}'"
     *database, table = map(str, parts(name))
     database = database or [spark.catalog.currentDatabase()]
     close = nearest(table, _tables(spark, database) if _database_exists(spark, database) else ())
@@ -326,7 +343,7 @@ def _no_such_table(spark: SparkSession, name: str) -> tuple[str, str]:
 def parent_location(spark: SparkSession, table: str) -> str | None:
     """Return the parent folder of a folder, or the location of a table's database.
 
-    None if the database does not exist or has no location, or if Arrow has no access to it.
+    None if the database does not exist or has no location, or if Arrow cannot access the location.
     """
     if named := folder_of(table):
         folder = absolute(named).rstrip("/").rpartition("/")[0] or "/"
@@ -345,21 +362,21 @@ def parent_location(spark: SparkSession, table: str) -> str | None:
 
 
 def check_disjoint_locations(
-    places: Mapping[str, str | None], spark: SparkSession | None = None
+    locations: Mapping[str, str | None], spark: SparkSession | None = None
 ) -> None:
     """Raise if two locations are the same or one contains the other.
 
     Parameters
     ----------
-    places : mapping of str to str
+    locations : mapping of str to str
         Table names, folders or files, by their purpose; None for unused ones.
     spark : SparkSession, optional
-        For the current database and the locations of tables. Without it the database is ``default``.
+        Returns the current database and the locations of tables. Without it, the database is ``default``.
 
     Raises
     ------
     SuiteError
-        If two of them overlap.
+        If two locations overlap.
 
     Examples
     --------
@@ -367,47 +384,51 @@ def check_disjoint_locations(
     >>> check_disjoint_locations({"path": "file:/lake/a/", "publish": "/lake/a"})
     Traceback (most recent call last):
     ...
-    tidegauge.analyzers.core.errors.SuiteError: path 'file:/lake/a/' and publish '/lake/a' are one place; give each its own
+    tidegauge.analyzers.core.errors.SuiteError: path 'file:/lake/a/' and publish '/lake/a' are the same location; use separate locations
     """
-    given = [(what, text, _places(text, spark)) for what, text in places.items() if text]
-    for i, (what, text, lies) in enumerate(given):
-        for other, second, there in given[:i]:
-            pairs = [(a, b) for a in lies for b in there]
+    resolved = [
+        (purpose, name, _normalized_locations(name, spark))
+        for purpose, name in locations.items()
+        if name
+    ]
+    for i, (purpose, name, paths) in enumerate(resolved):
+        for other_purpose, other_name, other_paths in resolved[:i]:
+            pairs = [(a, b) for a in paths for b in other_paths]
             if any(a == b for a, b in pairs):
-                told = "are one place"
+                overlap = "are the same location"
             elif any(a.startswith(f"{b}/") or b.startswith(f"{a}/") for a, b in pairs):
-                told = "lie one in the other"
+                overlap = "overlap"
             else:
                 continue
-            msg = f"{other} {second!r} and {what} {text!r} {told}; give each its own"
+            msg = f"{other_purpose} {other_name!r} and {purpose} {name!r} {overlap}; use separate locations"
             raise SuiteError(msg)
 
 
-def _places(text: str, spark: SparkSession | None) -> list[str]:
+def _normalized_locations(name: str, spark: SparkSession | None) -> list[str]:
     """Return a folder's normalized path, or a table's full name and, if known, its location."""
-    if folder := folder_of(text):
-        return [_path(folder)]
-    path = [str(part).casefold() for part in parts(text)]
+    if folder := folder_of(name):
+        return [_normalized_path(folder)]
+    path = [str(part).casefold() for part in parts(name)]
     if path[0] == "spark_catalog" and len(path) > 1:
         path = path[1:]
     if len(path) == 1:
         path.insert(0, "default" if spark is None else spark.catalog.currentDatabase().casefold())
-    found = [".".join(map(quote, path))]
-    if spark is not None and spark.catalog.tableExists(found[0]):
-        source = open_table(spark, found[0])
+    locations = [".".join(map(quote, path))]
+    if spark is not None and spark.catalog.tableExists(locations[0]):
+        source = open_table(spark, locations[0])
         location = source.description.location if isinstance(source, HiveTable) else None
-        found += [_path(str(location))] if location else []
-    return found
+        locations += [_normalized_path(str(location))] if location else []
+    return locations
 
 
-def _path(text: str) -> str:
+def _normalized_path(location: str) -> str:
     """Normalize a path: absolute, links resolved, no ``file:``, no double or trailing slashes."""
-    if "\0" in text:
-        msg = f"{text!r} is no path: it has a null character"
+    if "\0" in location:
+        msg = f"invalid path {location!r}: it contains a null character"
         raise SourceError(msg)
-    text = re.sub(r"^file:(//[^/]*)?(?=/)", "", absolute(text), flags=re.IGNORECASE)
-    if text.startswith("/"):
-        return os.path.realpath(text).rstrip("/")
-    scheme, _, rest = re.sub(r"^s3[an]:", "s3:", text).partition(":")
-    marks = "//" if rest.startswith("//") else ""
-    return f"{scheme.casefold()}:{marks}{re.sub('/+', '/', rest.removeprefix(marks)).rstrip('/')}"
+    location = re.sub(r"^file:(//[^/]*)?(?=/)", "", absolute(location), flags=re.IGNORECASE)
+    if location.startswith("/"):
+        return os.path.realpath(location).rstrip("/")
+    scheme, _, path = re.sub(r"^s3[an]:", "s3:", location).partition(":")
+    marks = "//" if path.startswith("//") else ""
+    return f"{scheme.casefold()}:{marks}{re.sub('/+', '/', path.removeprefix(marks)).rstrip('/')}"

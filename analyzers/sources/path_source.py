@@ -1,13 +1,13 @@
 """Folders of data files as a source, partitioned by Hive-style subfolders, with a schema for each file.
 
-Spark takes the schema of a folder from one file or from all files together, so what is read together
-would decide what a partition's columns are. Here each partition has the columns of its own files, and
-a backfill stores what daily runs store.
+Spark takes the schema of a folder from one file or from all files together. A partition's columns would then
+depend on the other partitions that are read with it. Here each partition has the columns of its own files, so
+that a backfill stores the same results as daily runs.
 
-Files are grouped by a signature that is cheap to read on the driver: the schema in the footer of
-Parquet and ORC files or in the header of Avro files, or the first line of CSV files. Spark is asked
-for the schema of one file of each group. The types of JSON files, and of CSV files with
-``inferSchema``, depend on all values, so Spark infers them for each partition.
+Files are grouped by a signature that is cheap to read on the driver: the schema in the footer of Parquet and
+ORC files or in the header of Avro files, or the first line of CSV files. Spark then infers the schema of one
+file per group. The types of JSON files, and of CSV files with ``inferSchema``, depend on all values, so Spark
+infers them for each partition.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ SELF_DESCRIBING_FORMATS = frozenset({"parquet", "orc", "avro"})
 """Formats whose files contain their schema."""
 
 SIGNATURE_THREADS = 16
-"""Files whose signatures are read at once; on object stores nearly all of the time is latency."""
+"""Number of signatures that are read concurrently. On object stores, nearly all of the time is latency."""
 
 INFERENCE_THREADS = 4
-"""Partitions whose types Spark infers at once."""
+"""Number of partitions whose types Spark infers concurrently."""
 
 FIRST_LINE_BYTES = 1 << 16
-"""Longest header of a CSV file that is compared; files with longer ones are read one by one."""
+"""Maximum length of a CSV header that is compared; files with longer headers are read one by one."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ class FileGroup:
     Attributes
     ----------
     schema : StructType
+        The columns of the files.
     files : tuple of FileInfo
+        The files.
     """
 
     schema: StructType
@@ -90,10 +92,10 @@ class PartitionFiles:
     groups : tuple of FileGroup
         The group of the newest file comes first.
     schema : StructType or None
-        The columns of all groups; a column with several types has the type that holds all values.
+        The columns of all groups; a column with several types gets a type that can hold all values.
         None if the files cannot be read.
     error : Exception or None
-        Why the files cannot be read.
+        The reason why the files cannot be read.
     """
 
     groups: tuple[FileGroup, ...] = ()
@@ -110,6 +112,7 @@ class FolderSchemas:
     location : str
         The folder, as an absolute path or URI.
     format : str
+        Format of the files.
     options : mapping of str to str
         Options of Spark's reader, with names in lower case.
     reader : callable
@@ -127,7 +130,7 @@ class FolderSchemas:
     )
 
     def describe(self, partitions: Iterable[Sequence[FileInfo]]) -> list[PartitionFiles]:
-        """Return the schemas of the files of each partition; empty files have none."""
+        """Return the schemas of the files of each partition; files of zero bytes are skipped."""
         newest_first = [
             sorted(
                 (file for file in files if file.size),
@@ -149,16 +152,16 @@ class FolderSchemas:
             self._signatures.update(zip(unread, pool.map(self._signature, unread), strict=True))
 
     def _signature(self, file: FileInfo) -> str:
-        """Return a text that is equal only for files that Spark reads by the same columns.
+        """Return a string that is equal only for files that Spark reads with the same columns.
 
-        If the driver cannot read the file, the text is different for every file, so that Spark is asked.
+        If the driver cannot read the file, the string is unique, so that Spark infers the file's schema.
         """
-        read = _SIGNATURES.get(self.format)
+        read = _SIGNATURE_READERS.get(self.format)
         if self.format == "csv":
             if self.options.get("header", "").casefold() != "true":
                 return ""  # columns are named by their positions
             if {"comment", "multiline"} & self.options.keys():
-                read = None  # the header may not be the first line
+                read = None  # the header is not necessarily the first line
         elif self.format not in SELF_DESCRIBING_FORMATS:
             return ""
         if read is not None:
@@ -184,22 +187,22 @@ class FolderSchemas:
         return self.format == "json"
 
     def _ask_spark(self, groups: Sequence[tuple[str, tuple[FileInfo, ...]]]) -> None:
-        """Ask Spark for the schemas that are not known yet."""
-        wanted: dict[tuple[FileInfo, ...], str] = {}
+        """Infer the schemas that are not known yet with Spark."""
+        unknown: dict[tuple[FileInfo, ...], str] = {}
         if self._is_inferred:
-            wanted = {files: "" for _, files in groups if files not in self._inferred}
+            unknown = {files: "" for _, files in groups if files not in self._inferred}
         else:
             representative = {signature: files[:1] for signature, files in groups}
-            wanted = {
+            unknown = {
                 files: signature
                 for signature, files in representative.items()
                 if signature not in self._schemas
             }
-        if not wanted:
+        if not unknown:
             return
-        with ThreadPoolExecutor(min(INFERENCE_THREADS, len(wanted))) as pool:
-            schemas = pool.map(self._spark_schema, wanted)
-            for (files, signature), schema in zip(wanted.items(), schemas, strict=True):
+        with ThreadPoolExecutor(min(INFERENCE_THREADS, len(unknown))) as pool:
+            schemas = pool.map(self._spark_schema, unknown)
+            for (files, signature), schema in zip(unknown.items(), schemas, strict=True):
                 if self._is_inferred:
                     self._inferred[files] = schema
                 else:
@@ -219,22 +222,24 @@ class FolderSchemas:
         return reader.load([child(self.location, file.path) for file in files])
 
     def _described(self, groups: Sequence[tuple[str, tuple[FileInfo, ...]]]) -> PartitionFiles:
-        read: dict[str, FileGroup] = {}
+        groups_by_schema: dict[str, FileGroup] = {}
         for signature, files in groups:
             schema = self._inferred[files] if self._is_inferred else self._schemas[signature]
             if isinstance(schema, Exception):
                 return PartitionFiles(error=schema)
-            # Files of different writers may tell the same columns in different ways.
+            # Different writers can describe the same columns in different ways.
             names_and_types = schema.simpleString()
-            known = read.get(names_and_types)
-            read[names_and_types] = FileGroup(schema, (*known.files, *files) if known else files)
-        if not read:
+            previous = groups_by_schema.get(names_and_types)
+            groups_by_schema[names_and_types] = FileGroup(
+                schema, (*previous.files, *files) if previous else files
+            )
+        if not groups_by_schema:
             return PartitionFiles()
         try:
-            merged = merged_schema([group.schema for group in read.values()])
+            merged = merged_schema([group.schema for group in groups_by_schema.values()])
         except ConflictingFilesError as error:
             return PartitionFiles(error=error)
-        return PartitionFiles(tuple(read.values()), merged)
+        return PartitionFiles(tuple(groups_by_schema.values()), merged)
 
 
 def _parquet_signature(path: str) -> str:
@@ -275,7 +280,7 @@ def _csv_signature(path: str) -> str | None:
     return line.rstrip(b"\r").decode("latin-1")
 
 
-_SIGNATURES: Mapping[str, Callable[[str], str | None]] = {
+_SIGNATURE_READERS: Mapping[str, Callable[[str], str | None]] = {
     "parquet": _parquet_signature,
     "orc": _orc_signature,
     "avro": _avro_signature,
@@ -284,11 +289,12 @@ _SIGNATURES: Mapping[str, Callable[[str], str | None]] = {
 
 
 def merged_schema(schemas: Sequence[StructType], *, case_sensitive: bool = False) -> StructType:
-    """Return the columns of all schemas, those of the first one first.
+    """Return the columns of all schemas, beginning with the columns of the first schema.
 
     Parameters
     ----------
     schemas : sequence of StructType
+        The schemas to merge.
     case_sensitive : bool
         Whether names that differ only in case are different columns.
 
@@ -302,30 +308,30 @@ def merged_schema(schemas: Sequence[StructType], *, case_sensitive: bool = False
     columns: dict[str, StructField] = {}
     for column in (column for schema in schemas for column in schema.fields):
         key = column.name if case_sensitive else column.name.casefold()
-        known = columns.get(key)
-        if known is None:
+        previous = columns.get(key)
+        if previous is None:
             columns[key] = column
-        elif known.dataType != column.dataType:
-            merged = common_type(known.dataType, column.dataType)
+        elif previous.dataType != column.dataType:
+            merged = common_type(previous.dataType, column.dataType)
             if merged is None:
-                types = known.dataType.simpleString(), column.dataType.simpleString()
+                types = previous.dataType.simpleString(), column.dataType.simpleString()
                 raise ConflictingFilesError(column.name, *types)
-            columns[key] = StructField(known.name, merged)
+            columns[key] = StructField(previous.name, merged)
     return StructType(list(columns.values()))
 
 
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
-"""Decimal digits of Spark's integer types, in order of their width."""
+"""Number of decimal digits of Spark's integer types, from the narrowest type on."""
 
 _MAX_DECIMAL_DIGITS = 38
-"""Digits of Spark's largest decimal."""
+"""Number of digits of Spark's largest decimal type."""
 
 
 def common_type(left: DataType, right: DataType) -> DataType | None:
-    """Return the type that holds the values of two types of one column.
+    """Return a type that can hold the values of two types of one column.
 
-    Numbers are widened. Other types that differ become text. Nested types are merged field by field,
-    and only by what every file format can read: there an integer does not become text.
+    Numbers are widened. Other types that differ become strings. Nested types are merged field by field, and
+    only into types that every file format can read: a nested integer does not become a string.
 
     Returns
     -------
@@ -360,10 +366,10 @@ def _common_number(left: DataType, right: DataType) -> DataType | None:
         else (_INTEGER_DIGITS[kind.typeName()], 0)
         for kind in (left, right)
     ]
-    whole, scale = (max(numbers) for numbers in zip(*digits, strict=True))
-    if whole + scale > _MAX_DECIMAL_DIGITS:
+    integer_digits, scale = (max(numbers) for numbers in zip(*digits, strict=True))
+    if integer_digits + scale > _MAX_DECIMAL_DIGITS:
         return t.DoubleType()
-    return t.DecimalType(whole + scale, scale)
+    return t.DecimalType(integer_digits + scale, scale)
 
 
 def _common_nested_type(left: DataType, right: DataType) -> DataType | None:
@@ -373,16 +379,16 @@ def _common_nested_type(left: DataType, right: DataType) -> DataType | None:
         return left
     if isinstance(left, t.StructType) and isinstance(right, t.StructType):
         fields = {field.name: field for field in left.fields}
-        for other in right.fields:
-            known = fields.get(other.name)
+        for right_field in right.fields:
+            left_field = fields.get(right_field.name)
             kind = (
-                other.dataType
-                if known is None
-                else _common_nested_type(known.dataType, other.dataType)
+                right_field.dataType
+                if left_field is None
+                else _common_nested_type(left_field.dataType, right_field.dataType)
             )
             if kind is None:
                 return None
-            fields[other.name] = t.StructField(other.name, kind)
+            fields[right_field.name] = t.StructField(right_field.name, kind)
         return t.StructType(list(fields.values()))
     if isinstance(left, t.ArrayType) and isinstance(right, t.ArrayType):
         element = _common_nested_type(left.elementType, right.elementType)
@@ -403,7 +409,7 @@ def _readable_as(left: DataType, right: DataType) -> DataType | None:
 
 
 def read_as(data: DataFrame, target: StructType, *, case_sensitive: bool = False) -> DataFrame:
-    """Select the columns of a schema: those that the data lacks are null, other types are cast."""
+    """Select the columns of a schema: missing columns become null, and other types are cast."""
     from pyspark.sql import functions as F
 
     by_name = {
@@ -411,20 +417,20 @@ def read_as(data: DataFrame, target: StructType, *, case_sensitive: bool = False
         for column in data.schema.fields
     }
 
-    def selected(wanted: StructField) -> Column:
-        own = by_name.get(wanted.name if case_sensitive else wanted.name.casefold())
-        if own is None:
-            return F.lit(None).cast(wanted.dataType).alias(wanted.name)
-        value = F.col(quote(own.name))
-        if own.dataType != wanted.dataType:
-            value = value.cast(wanted.dataType)
-        return value.alias(wanted.name)
+    def selected(column: StructField) -> Column:
+        data_column = by_name.get(column.name if case_sensitive else column.name.casefold())
+        if data_column is None:
+            return F.lit(None).cast(column.dataType).alias(column.name)
+        value = F.col(quote(data_column.name))
+        if data_column.dataType != column.dataType:
+            value = value.cast(column.dataType)
+        return value.alias(column.name)
 
     return data.select(*map(selected, target.fields))
 
 
 def with_nested_types(schema: StructType, target: StructType) -> StructType:
-    """Return a schema with the nested columns as in another schema: readers fill missing fields."""
+    """Return a schema with the nested types of another schema, so that readers fill missing fields."""
     from pyspark.sql import types as t
 
     nested = {
@@ -446,28 +452,29 @@ OTHER_FORMATS_BY_ENDING = frozenset({"avro", "csv", "json", "orc"})
 FILE_CHOOSING_OPTIONS = frozenset(
     {"mergeschema", "modifiedafter", "modifiedbefore", "pathglobfilter", "recursivefilelookup"}
 )
-"""Options by which Spark itself chooses the files that it reads, or merges their schemas."""
+"""Options that make Spark itself choose the files to read, or merge their schemas."""
 
 
 @dataclass
 class PathSource:
     """A folder of files, partitioned by Hive-style subfolders ``key=value``.
 
-    Every partition has the columns and types of its own files. If the files of one partition differ, it
-    has the columns of all of them: a column that a file lacks is null in its rows, numbers are widened,
-    and other types that differ become text. A partition whose files are all empty has the columns of the
-    partition before it.
+    Every partition has the columns and types of its own files. If the files of a partition differ, the
+    partition has the columns of all its files: a column that a file lacks is null in its rows, numbers are
+    widened, and other types that differ become strings. A partition whose files are all empty has the columns
+    of the partition before it.
 
-    If the reader has an option by which Spark chooses the files or merges their schemas, such as
-    ``mergeSchema``, all partitions have the columns that Spark gives to the folder.
+    If an option such as ``mergeSchema`` makes Spark choose the files or merge their schemas, all partitions
+    have the columns that Spark infers for the folder.
 
     Attributes
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
-        The folder, as a path or URI; a pattern such as ``/lake/orders/ds=2026-01-*`` names a part of it.
+        The folder, as a path or URI; a pattern such as ``/lake/orders/ds=2026-01-*`` selects a part of it.
     keys : tuple of str or None
-        The partition columns; None for all that the subfolders name.
+        The partition columns; None for all columns in the names of subfolders.
     format : str
         Format of the files.
     options : mapping
@@ -482,7 +489,9 @@ class PathSource:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def __post_init__(self) -> None:
-        self._pattern = absolute(self.name)  # Java stays in the folder where it was started
+        self._pattern = absolute(
+            self.name
+        )  # Java keeps the working directory in which it was started
         self._location = data_folder(self._pattern)
         require_plain_folder(self.spark, self.name)
         self._require_format([self.name])
@@ -490,22 +499,24 @@ class PathSource:
         self._require_format([file.path for files in listed.values() for file in files])
         all_keys = {partition.keys for partition in listed}
         if not all_keys:
-            why, hint = _why_no_files(self.name)
-            msg = f"no data files under {hide_secrets(self.name)!r}{why}"
+            reason, hint = _missing_files_reason(self.name)
+            msg = f"no data files under {hide_secrets(self.name)!r}{reason}"
             raise NoSuchTableError(msg, hint)
         if len(all_keys) > 1:
             shapes = " and ".join(sorted("/".join(k) or "no partition" for k in all_keys))
-            msg = f"{hide_secrets(self.name)!r} holds files under different partition columns: {shapes}"
+            msg = (
+                f"{hide_secrets(self.name)!r} has files under different partition columns: {shapes}"
+            )
             raise PartitionColumnError(msg)
         self._all_keys = all_keys.pop()
         self.keys = check_keys(self.keys, self._all_keys, repr(hide_secrets(self.name)))
 
     def _require_format(self, paths: Sequence[str]) -> None:
-        """Raise `SourceError` if all paths have the ending of another format than Parquet, the default."""
+        """Raise `SourceError` if the format is the default, Parquet, but all paths end like another format."""
         endings = {PurePosixPath(path.removesuffix(".gz")).suffix[1:].lower() for path in paths}
         if self.format == "parquet" and len(endings) == 1 and endings <= OTHER_FORMATS_BY_ENDING:
-            what = f"{hide_secrets(self.name)!r} would be read as Parquet"
-            raise SourceError(f"{what}: give the format {endings.pop()!r}")
+            problem = f"{hide_secrets(self.name)!r} would be read as Parquet"
+            raise SourceError(f"{problem}: give the format {endings.pop()!r}")
 
     def _list(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each innermost partition folder."""
@@ -518,18 +529,18 @@ class PathSource:
     def _files(self) -> dict[Partition, list[FileInfo]]:
         """Return the files of each partition by the keys of this source."""
         files: dict[Partition, list[FileInfo]] = {}
-        for folder, own in self._list().items():
-            files.setdefault(folder.only(self.keys), []).extend(own)
+        for folder, folder_files in self._list().items():
+            files.setdefault(folder.only(self.keys), []).extend(folder_files)
         return files
 
     def list_partitions(self) -> list[ListedPartition]:
-        """List the partitions that have files now: a run may have waited for another since it began."""
+        """List the partitions that have files now, since a run may have waited for another run."""
         return to_listed(self._files())
 
     def read_keys(self, partitions: Collection[Partition]) -> Mapping[Partition, Hashable]:
         """Return a key for each partition; partitions with equal keys have the same columns.
 
-        A partition whose files cannot be read has a key of its own.
+        A partition whose files cannot be read has a unique key.
         """
         if self._spark_decides:
             return dict.fromkeys(partitions)
@@ -542,16 +553,16 @@ class PathSource:
         }
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
-        """Read the rows of the given partitions, None for all; partition columns are strings.
+        """Read the rows of the given partitions; None reads all. Partition columns are strings.
 
-        Partitions with different columns get the columns of all of them, as files of one partition do.
+        If partitions have different columns, the result has all columns, as for files of one partition.
 
         Raises
         ------
         ConflictingFilesError
             If a nested column has types that no common type can hold.
         SourceError
-            If Spark is asked to merge the columns of all files, and cannot.
+            If an option requests that Spark merges the columns of all files, and Spark cannot.
         Exception
             Spark's error, if the schema of a file cannot be read.
         """
@@ -574,23 +585,23 @@ class PathSource:
     def _frames(
         self, described: Mapping[Partition, PartitionFiles], target: StructType, *, everything: bool
     ) -> list[DataFrame]:
-        """Return a frame for each schema of files, read by its own columns."""
-        whole: dict[str, tuple[StructType, list[Partition]]] = {}
-        mixed: list[FileGroup] = []
+        """Return one frame per schema of files, read with the schema's columns."""
+        partitions_by_schema: dict[str, tuple[StructType, list[Partition]]] = {}
+        mixed_groups: list[FileGroup] = []
         for partition, files in described.items():
             if len(files.groups) > 1 or self._location != self._pattern:
-                mixed += files.groups
+                mixed_groups += files.groups
             elif files.schema is not None:
                 key = Schema.from_spark(files.schema).canonical()
-                whole.setdefault(key, (files.schema, []))[1].append(partition)
+                partitions_by_schema.setdefault(key, (files.schema, []))[1].append(partition)
         frames = []
-        for schema, own in whole.values():
+        for schema, partitions in partitions_by_schema.values():
             read_schema = self._with_keys(with_nested_types(schema, target))
             data = self._reader().schema(read_schema).load(self._location)
-            if self.keys and not (everything and len(own) == len(described)):
-                data = filter_partitions(data, self.keys, [p.values for p in own])
+            if self.keys and not (everything and len(partitions) == len(described)):
+                data = filter_partitions(data, self.keys, [p.values for p in partitions])
             frames.append(data)
-        for group in mixed:
+        for group in mixed_groups:
             read_schema = self._with_keys(with_nested_types(group.schema, target))
             frames.append(self._schemas.load(group.files, read_schema))
         return frames
@@ -598,23 +609,26 @@ class PathSource:
     def _described(
         self, partitions: Collection[Partition] | None
     ) -> dict[Partition, PartitionFiles]:
-        """Return the schemas of the files of the given partitions, None for all."""
+        """Return the schemas of the files of the given partitions; None means all partitions."""
         all_files = self._files()
-        wanted = list(all_files) if partitions is None else list(partitions)
-        described = self._describe({p: all_files.get(p, []) for p in wanted})
+        requested = list(all_files) if partitions is None else list(partitions)
+        described = self._describe({p: all_files.get(p, []) for p in requested})
         empty = [p for p, files in described.items() if files.schema is None and not files.error]
         if not empty:
             return described
-        known = self._describe(all_files)
+        all_described = self._describe(all_files)
         for partition in empty:
-            described[partition] = _columns_of_neighbor(partition, known)
+            described[partition] = _columns_of_neighbor(partition, all_described)
         return described
 
     def _describe(
         self, files: Mapping[Partition, Sequence[FileInfo]]
     ) -> dict[Partition, PartitionFiles]:
         described = zip(files, self._schemas.describe(files.values()), strict=True)
-        return {partition: self._without_keys(own) for partition, own in described}
+        return {
+            partition: self._without_keys(partition_files)
+            for partition, partition_files in described
+        }
 
     def _without_keys(self, files: PartitionFiles) -> PartitionFiles:
         """Remove the partition columns that Spark adds to the columns of the files."""
@@ -632,8 +646,8 @@ class PathSource:
         from pyspark.sql.types import StringType, StructField, StructType
 
         keys = [StructField(key, StringType()) for key in self._all_keys]
-        own = [column for column in schema.fields if column.name not in self._all_keys]
-        return StructType([*own, *keys])
+        file_columns = [column for column in schema.fields if column.name not in self._all_keys]
+        return StructType([*file_columns, *keys])
 
     @cached_property
     def _schemas(self) -> FolderSchemas:
@@ -645,19 +659,19 @@ class PathSource:
         return self.spark.conf.get("spark.sql.caseSensitive") == "true"
 
     def _reader(self) -> DataFrameReader:
-        # Spark reads columns of CSV by their place. It shall fail where a header tells otherwise.
+        # Spark reads CSV columns by position. It must fail if a header has other names.
         defaults = {"enforceSchema": "false"} if self.format == "csv" else {}
         return self.spark.read.format(self.format).options(**defaults | dict(self.options))
 
     @cached_property
     def _spark_decides(self) -> bool:
-        """Whether Spark chooses the files, by an option of its reader."""
+        """Whether an option of the reader makes Spark choose the files."""
         return any(name.casefold() in FILE_CHOOSING_OPTIONS for name in self.options)
 
     def _read_by_spark(self, partitions: Collection[Partition] | None) -> DataFrame:
         try:
             data = self._by_pattern(self._reader())
-            schema = data.schema  # Spark Connect looks at the files only here
+            schema = data.schema  # Spark Connect reads the files only here
         except Exception as error:
             if not is_merge_conflict(error):
                 raise
@@ -687,23 +701,23 @@ class PathSource:
 def _columns_of_neighbor(
     partition: Partition, described: Mapping[Partition, PartitionFiles]
 ) -> PartitionFiles:
-    """Return the columns of the partition before an empty one; else of the first one after it.
+    """Return the columns of the partition before an empty partition, or else of the next partition.
 
-    Without any, the partition has no columns.
+    If there is no other partition, the result has no columns.
     """
     from pyspark.sql.types import StructType
 
     filled = sorted((p for p, files in described.items() if files.schema), key=lambda p: p.name)
-    before = [other for other in filled if other.name < partition.name]
-    neighbor = before[-1] if before else next(iter(filled), None)
+    earlier = [candidate for candidate in filled if candidate.name < partition.name]
+    neighbor = earlier[-1] if earlier else next(iter(filled), None)
     schema = None if neighbor is None else described[neighbor].schema
     return PartitionFiles(schema=StructType([]) if schema is None else schema)
 
 
-def _why_no_files(name: str) -> tuple[str, str]:
-    """Return what a local folder lacks, with its whole path, and the closest name beside it.
+def _missing_files_reason(name: str) -> tuple[str, str]:
+    """Return why a local folder has no files, with its absolute path, and the most similar sibling's name.
 
-    A relative path may be meant from elsewhere.
+    The absolute path shows relative paths that were meant for another working directory.
     """
     path = local_path(name)
     if path is None:

@@ -1,11 +1,11 @@
-"""Data sources: what each of them has, listings of files, and DataFrames.
+"""Data sources: the source protocol, listings of files, and DataFrames as sources.
 
-A source lists its partitions without reading rows, and gives each a fingerprint of its files, by which
-a run detects changes. DataFrames, views and formats whose files cannot be listed have no fingerprint.
+A source lists its partitions without reading rows. Each partition has a fingerprint of its files, so that
+runs detect changes. DataFrames, views, and formats whose files cannot be listed have no fingerprint.
 
-The first half finds the Delta, Hudi or Iceberg table that a folder belongs to. The files in such a folder are
-no table: the table's log says which of them count. A folder of this kind is never read as plain files; it is
-read by its log, or refused with the line to write instead.
+The first half finds the Delta, Hudi or Iceberg table that a folder belongs to. Only the table's log decides
+which files in such a folder belong to the table. So the folder is never read as plain files: it is read by
+its log, or an error shows the line to write instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 DELTA, HUDI, ICEBERG = "delta", "hudi", "iceberg"
 TABLE_FORMATS = {DELTA: "Delta", HUDI: "Hudi", ICEBERG: "Iceberg"}
-"""Table formats, by the name that Spark's reader has for them, and their names in text."""
+"""Table formats: the name in Spark's reader, and the display name."""
 
 DELTA_PACKAGES = {
     "3.5": "io.delta:delta-spark_2.12:3.3.2",
@@ -68,7 +68,7 @@ _DELTA_SETTINGS = (
 _LOG_FOLDERS = {"_delta_log": DELTA, ".hoodie": HUDI, "metadata": ICEBERG}
 """Folders directly in a table's folder that hold its log, and the table's format."""
 _ICEBERG_METADATA = re.compile(r"[^/]+\.metadata\.json(\.gz)?|version-hint\.text")
-_GLOB = re.compile(r"[*?\[{]")
+_GLOB_CHARACTERS = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,9 @@ def table_in(root: str, files: Iterable[str]) -> TableFolder | None:
     Parameters
     ----------
     root : str
+        The folder.
     files : iterable of str
-        The paths of all files in the folder, relative to it, hidden ones among them.
+        The relative paths of all files in the folder, including hidden files.
 
     Examples
     --------
@@ -120,25 +121,26 @@ def table_in(root: str, files: Iterable[str]) -> TableFolder | None:
                 break  # Spark reads nothing below a hidden folder
     if not tables:
         return None
-    # A table may have the metadata of several formats, as Delta's UniForm writes them.
+    # A table can have metadata of several formats, for example with Delta's UniForm.
     _, format, folder = min(tables)
     return TableFolder(format, posixpath.join(root, folder) if folder else root)
 
 
 def table_around(spark: SparkSession, location: str) -> TableFolder | None:
-    """Return the table of a table format that a folder or file is, or is in; None if there is none.
+    """Return the table of a table format that a location is, or is inside of; None if there is none.
 
     Parameters
     ----------
     spark : SparkSession
+        Lists the files if Arrow cannot access them.
     location : str
-        A path, a URI or a pattern of Hadoop.
+        A path, a URI or a Hadoop glob pattern.
     """
     location = absolute(location).rstrip("/") or "/"
-    if local_path(location) is not None and not _GLOB.search(location):
+    if local_path(location) is not None and not _GLOB_CHARACTERS.search(location):
         location = os.path.realpath(str(local_path(location)))
     try:
-        if _GLOB.search(location):
+        if _GLOB_CHARACTERS.search(location):
             raise FileNotFoundError(location)
         return _table_by_arrow(location)
     except (OSError, ValueError, ImportError):  # a pattern, or not accessible to Arrow: ask Spark
@@ -156,7 +158,7 @@ def _table_by_arrow(location: str) -> TableFolder | None:
         except OSError:
             if folder == inner:
                 raise
-            return None  # whoever may read a folder need not be allowed to look above it
+            return None  # access to a folder does not imply access to its parents
         for info in infos:
             if info.type == fs.FileType.Directory:
                 log = info.base_name
@@ -182,7 +184,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 def _table_by_spark(spark: SparkSession, location: str) -> TableFolder | None:
-    """Ask Spark, folder by folder: the location, and parents while the steps below may be a table's."""
+    """Search with Spark: the location, then its parents as long as the subfolders can belong to a table."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     for folder in _with_parents(location):
         try:
@@ -190,7 +192,7 @@ def _table_by_spark(spark: SparkSession, location: str) -> TableFolder | None:
         except Exception as error:
             if condition_of(error) != "PATH_NOT_FOUND":
                 if folder != location:
-                    return None  # whoever may read a folder need not be allowed to look above it
+                    return None  # access to a folder does not imply access to its parents
                 msg = f"cannot list the files under {hide_secrets(folder)!r}: {describe(error)}"
                 raise SourceError(msg) from error
             logs = []
@@ -201,7 +203,7 @@ def _table_by_spark(spark: SparkSession, location: str) -> TableFolder | None:
                 return table
         step = folder.rpartition("/")[2]
         above = plain_path(posixpath.dirname(folder)).strip("/")
-        if not above or not ("=" in step or step == "data" or _GLOB.search(step)):
+        if not above or not ("=" in step or step == "data" or _GLOB_CHARACTERS.search(step)):
             return None
     return None
 
@@ -214,10 +216,12 @@ def require_plain_folder(
     Parameters
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
         The folder, as the user wrote it.
     files : iterable of str, optional
-        The paths of all files in it, relative to its data folder; looks for tables in it, in place of around it.
+        The paths of all files in it, relative to its data folder. If given, only tables inside the folder
+        count, not a table around it.
     """
     table = (
         table_around(spark, name) if files is None else table_in(data_folder(absolute(name)), files)
@@ -227,47 +231,49 @@ def require_plain_folder(
 
 
 def refusal(spark: SparkSession, table: TableFolder, name: str) -> TableFormatError:
-    """Return the error for a folder that cannot be read as plain files; it says what to write.
+    """Return the error for a folder that cannot be read as plain files; it shows the line to write.
 
     Parameters
     ----------
     spark : SparkSession
+        Searched for the catalog name of an Iceberg table.
     table : TableFolder
+        The table that the folder belongs to or contains.
     name : str
-        The folder that was to be read, as the user wrote it.
+        The requested folder, as the user wrote it.
     """
-    asked, own = _path(name), _path(table.location)
-    if asked == own:
-        what = "is"
-    elif own.startswith(f"{asked.rstrip('/')}/"):
-        what = "contains"
+    requested_path, table_path = _path(name), _path(table.location)
+    if requested_path == table_path:
+        relation = "is"
+    elif table_path.startswith(f"{requested_path.rstrip('/')}/"):
+        relation = "contains"
     else:
-        what = "is inside"
-    where = "" if what == "is" else f" {hide_secrets(table.location)!r}"
+        relation = "is inside"
+    where = "" if relation == "is" else f" {hide_secrets(table.location)!r}"
     article = "an" if table.format == ICEBERG else "a"
-    head = f"{hide_secrets(name)!r} {what} {article if what == 'is' else 'the'} {table.kind}{where}"
+    head = f"{hide_secrets(name)!r} {relation} {article if relation == 'is' else 'the'} {table.kind}{where}"
     return TableFormatError(
-        f"{head}, whose files count only as its log says; {_advice(spark, table, what)}"
+        f"{head}, and only the table's log decides which files count; {_advice(spark, table, relation)}"
     )
 
 
-def is_same_folder(one: str, other: str) -> bool:
-    """Return whether two locations are the same folder, however they are written."""
-    return _path(one) == _path(other)
+def is_same_folder(a: str, b: str) -> bool:
+    """Return whether two locations are the same folder, in whatever form they are written."""
+    return _path(a) == _path(b)
 
 
 def _path(location: str) -> str:
-    """Return the form in which locations of local folders, links among them, are compared."""
+    """Return the form in which locations are compared; symbolic links of local folders are resolved."""
     local = local_path(location)
     return os.path.realpath(local) if local is not None else comparable(location).rstrip("/")
 
 
-def _advice(spark: SparkSession, table: TableFolder, what: str) -> str:
+def _advice(spark: SparkSession, table: TableFolder, relation: str) -> str:
     location = hide_secrets(table.location)
     by_path = f"`table: {table.format}.{quote(location)}`"
     match table.format:
         case "delta":
-            part = ", and select its partitions by `partitions=`" if what == "is inside" else ""
+            part = ", and select partitions with `partitions=`" if relation == "is inside" else ""
             return f"write `path: {location}` or {by_path}{part}"
         case "iceberg":
             name = _iceberg_name(spark, table.location)
@@ -278,7 +284,7 @@ def _advice(spark: SparkSession, table: TableFolder, what: str) -> str:
         case _:
             guess = table_name(_last_steps(table.location))
             return (
-                f"write its name in the catalog, such as `table: {guess}`; if it has none, run"
+                f"write its name in the catalog, such as `table: {guess}`; if it is not in a catalog, run"
                 f" CREATE TABLE {guess} USING hudi LOCATION '{location}'"
             )
 
@@ -297,7 +303,7 @@ def _last_steps(location: str) -> list[str]:
 
 
 def _iceberg_name(spark: SparkSession, location: str) -> str | None:
-    """Return the name under which a catalog of the session has the Iceberg table of a folder."""
+    """Return the Iceberg table's name in one of the session's catalogs; None if it is in none."""
     setting = re.compile(r"spark\.sql\.catalog\.(\w+)")
     catalogs: list[str] = []
     with suppress(Exception):  # without settings there is no name to suggest
@@ -306,22 +312,26 @@ def _iceberg_name(spark: SparkSession, location: str) -> str | None:
         catalogs = [settings[key] for key, value in rows if key in settings and "iceberg" in value]
     for catalog in catalogs:
         path = [catalog, *_last_steps(location)]
-        with suppress(Exception):  # a catalog that cannot be reached
-            about = spark.sql(f"DESCRIBE TABLE EXTENDED {'.'.join(map(quote, path))}").collect()
-            if any(row[0] == "Location" and is_same_folder(row[1], location) for row in about):
+        with suppress(Exception):  # the catalog cannot be reached
+            description = spark.sql(
+                f"DESCRIBE TABLE EXTENDED {'.'.join(map(quote, path))}"
+            ).collect()
+            if any(
+                row[0] == "Location" and is_same_folder(row[1], location) for row in description
+            ):
                 return table_name(path)
     return None
 
 
 def lacks_delta(name: str) -> TableFormatError:
-    """Return the error for a Delta table in a session without Delta Lake; it says how to add it."""
+    """Return the error for a Delta table in a session without Delta Lake; it explains how to add it."""
     import pyspark
 
     line = ".".join(pyspark.__version__.split(".")[:2])
     package = DELTA_PACKAGES.get(line)
     if package is None:
         cure = (
-            f"Delta Lake's package for Spark {line} is not known here; use one of Spark"
+            f"tidegauge knows no Delta Lake package for Spark {line}; use Spark"
             f" {', '.join(DELTA_PACKAGES)}, or add a package io.delta:delta-spark that fits Spark {line}"
         )
     else:
@@ -333,7 +343,7 @@ def lacks_delta(name: str) -> TableFormatError:
 
 
 FILE_FORMATS = frozenset({"parquet", "orc", "csv", "json", "text", "avro", "hive"})
-"""Providers whose partitions are folders of files, so that changes show in the files."""
+"""Providers whose partitions are folders of files, so that changes are visible in the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,12 +353,13 @@ class ListedPartition:
     Attributes
     ----------
     partition : Partition
+        The partition.
     fingerprint : str or None
         Equal for equal files; None if the source has no files to inspect.
     arrived_at : datetime or None
-        Modification time of its newest file, in UTC.
+        Modification time of the partition's newest file, in UTC.
     size : int
-        Total size of its files in bytes; 0 if the source has no files to inspect.
+        Total size of the partition's files in bytes; 0 if the source has no files to inspect.
     """
 
     partition: Partition
@@ -360,15 +371,19 @@ class ListedPartition:
 class Source(Protocol):
     """Protocol of a partitioned data source.
 
-    A source of a table with versions may also have an attribute ``version``: text that names the version
-    that was last listed, which runs record as the tag ``source_version``. And a method
-    ``only_rewritten(since)``, which is given names of partitions with the versions from which they were
-    measured, and returns those whose rows have not changed since. A source that lists a part of its
-    table has ``lists_all``, False: what it does not list is not gone. One whose ``read`` never returns
-    rows of other partitions has ``reads_exactly``, True, so that one partition is aggregated as a whole.
-    One whose partitions have columns of their own has a method ``read_keys(partitions)``, which returns
-    a key for each partition: partitions with equal keys have the same columns and are read together.
-    One whose keys hold a time that their names do not tell has ``time_format``.
+    Sources can have further attributes and methods:
+
+    - ``version``: for tables with versions, the last listed version as a string. Runs store it as the tag
+      ``source_version``.
+    - ``only_rewritten(since)``: takes names of partitions with the versions in which they were measured, and
+      returns the partitions whose rows have not changed since.
+    - ``lists_all``: False if the source lists only a part of its table, so that partitions that are not
+      listed do not count as gone.
+    - ``reads_exactly``: True if ``read`` never returns rows of other partitions, so that a single partition
+      can be aggregated as a whole.
+    - ``read_keys(partitions)``: if partitions have their own columns, returns a key for each partition.
+      Partitions with equal keys have the same columns and are read together.
+    - ``time_format``: the format of the partition time, if the names of the keys do not show it.
     """
 
     @property
@@ -383,7 +398,7 @@ class Source(Protocol):
         """List the current partitions."""
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
-        """Read the rows of the given partitions, possibly with rows of others; None reads all."""
+        """Read the rows of the given partitions, possibly with rows of other partitions; None reads all."""
 
     def partition_of(self, key: Values) -> Partition | None:
         """Return the listed partition for the key values of a scan's group, or None."""
@@ -398,9 +413,9 @@ class FileInfo:
     path : str
         The path relative to the folder; see `data_folder`.
     size : int
-        Bytes.
+        Size in bytes.
     modified : int
-        Time of its last change in milliseconds since 1970.
+        Time of the last change, in milliseconds since 1970.
     """
 
     path: str
@@ -422,22 +437,22 @@ def fingerprint(files: Iterable[FileInfo]) -> str:
 
 
 def list_files(spark: SparkSession, root: str) -> list[FileInfo]:
-    """List the data files under a folder: by Arrow on the driver if possible, else through Spark.
+    """List the data files under a folder: with Arrow on the driver if possible, otherwise with Spark.
 
-    A pattern lists the files of all folders that it matches; a file lists itself. Paths are relative to
-    the `data_folder`. Files and folders whose names begin with a dot or an underscore are skipped, as in Spark; folders of
-    the form ``_key=value`` are kept. A folder that does not exist has no files.
+    A pattern lists the files of all folders that it matches; a file lists itself. Paths are relative to the
+    `data_folder`. Files and folders whose names begin with a dot or an underscore are skipped, as in Spark;
+    folders of the form ``_key=value`` are included. A folder that does not exist has no files.
     """
     return _visible(_list_all(spark, root))
 
 
 def list_plain_files(spark: SparkSession, root: str) -> list[FileInfo]:
-    """List the data files under a folder that holds no table of a table format; see `list_files`.
+    """List the data files under a folder without a table of a table format; see `list_files`.
 
     Raises
     ------
     TableFormatError
-        If the folder holds such a table, of which only the log says which files count.
+        If the folder contains such a table, since only its log decides which files count.
     """
     files = _list_all(spark, root)
     require_plain_folder(spark, root, (file.path for file in files))
@@ -445,7 +460,7 @@ def list_plain_files(spark: SparkSession, root: str) -> list[FileInfo]:
 
 
 def _list_all(spark: SparkSession, root: str) -> list[FileInfo]:
-    """List all files under a folder, among them hidden ones if Arrow lists them."""
+    """List all files under a folder, including hidden files if Arrow lists them."""
     from pyarrow import ArrowException
 
     root = absolute(root)
@@ -456,14 +471,14 @@ def _list_all(spark: SparkSession, root: str) -> list[FileInfo]:
 
 
 def _visible(files: Iterable[FileInfo]) -> list[FileInfo]:
-    return [f for f in files if not any(map(_hidden, f.path.split("/")))]
+    return [f for f in files if not any(map(_is_hidden, f.path.split("/")))]
 
 
-def _hidden(step: str) -> bool:
+def _is_hidden(step: str) -> bool:
     return step.startswith(".") or (step.startswith("_") and "=" not in step)
 
 
-def _below(folder: str, path: str) -> str:
+def _relative_path(folder: str, path: str) -> str:
     return path.removeprefix(folder.rstrip("/") + "/")
 
 
@@ -471,13 +486,13 @@ def _list_by_arrow(root: str) -> list[FileInfo]:
     from pyarrow import fs
 
     system, path = file_system(root)
-    whole = system.get_file_info(path)
-    if whole.type == fs.FileType.File:
-        infos, folder = [whole], path.rpartition("/")[0]
+    root_info = system.get_file_info(path)
+    if root_info.type == fs.FileType.File:
+        infos, folder = [root_info], path.rpartition("/")[0]
     else:
         infos, folder = system.get_file_info(fs.FileSelector(path, recursive=True)), path
     return [
-        FileInfo(_below(folder, info.path), info.size, info.mtime_ns // 1_000_000)
+        FileInfo(_relative_path(folder, info.path), info.size, info.mtime_ns // 1_000_000)
         for info in infos
         if info.type == fs.FileType.File
     ]
@@ -496,14 +511,21 @@ def _list_by_spark(spark: SparkSession, root: str) -> list[FileInfo]:
         msg = f"cannot list the files under {hide_secrets(root)!r}: {describe(error)}"
         raise SourceError(msg) from error
     folder = plain_path(data_folder(root))
-    return [FileInfo(_below(folder, plain_path(r.path)), r.length, r.modified) for r in rows]
+    return [
+        FileInfo(_relative_path(folder, plain_path(r.path)), r.length, r.modified) for r in rows
+    ]
 
 
 def to_listed(files: Mapping[Partition, list[FileInfo]]) -> list[ListedPartition]:
-    """Return listed partitions by the files of each."""
+    """Return the listed partitions for partitions and their files."""
     return [
-        ListedPartition(partition, fingerprint(found), _newest(found), sum(f.size for f in found))
-        for partition, found in files.items()
+        ListedPartition(
+            partition,
+            fingerprint(partition_files),
+            _newest(partition_files),
+            sum(f.size for f in partition_files),
+        )
+        for partition, partition_files in files.items()
     ]
 
 
@@ -514,46 +536,59 @@ def _newest(files: Collection[FileInfo]) -> datetime | None:
 
 
 def check_keys(
-    wanted: Sequence[str] | None,
+    requested: Sequence[str] | None,
     available: Sequence[str],
-    what: str,
-    told: str = "it is partitioned by",
+    subject: str,
+    available_label: str = "it is partitioned by",
 ) -> tuple[str, ...]:
     """Return the requested partition columns as the data spells them; all columns for None.
+
+    Parameters
+    ----------
+    requested : sequence of str or None
+        Names of columns, in any case.
+    available : sequence of str
+        The partition columns of the data.
+    subject : str
+        Name of the data, for the error.
+    available_label : str
+        Introduces the available columns in the error.
 
     Raises
     ------
     PartitionColumnError
         If one of them is not a partition column.
     """
-    if wanted is None:
+    if requested is None:
         return tuple(available)
     by_name = {name.casefold(): name for name in available}
-    for name in wanted:
+    for name in requested:
         if name.casefold() not in by_name:
-            known = ", ".join(map(repr, available))
-            are = f"{told} {known}" if known else "it is not partitioned"
+            names = ", ".join(map(repr, available))
+            partitioning = f"{available_label} {names}" if names else "it is not partitioned"
             hint = did_you_mean(name, available)
-            msg = f"{what} has no partition column {name!r}: {are}{hint}"
+            msg = f"{subject} has no partition column {name!r}: {partitioning}{hint}"
             raise PartitionColumnError(msg)
-    return tuple(by_name[name.casefold()] for name in wanted)
+    return tuple(by_name[name.casefold()] for name in requested)
 
 
 @dataclass
 class FrameSource:
-    """A DataFrame: partitioned by some of its columns, or one partition as a whole.
+    """A DataFrame, partitioned by some of its columns or treated as a single partition.
 
-    It has no files to detect changes by. As one partition it counts as new content each time that it
-    is listed; partitioned, only partitions that were not measured yet are new.
+    A DataFrame has no files, so changes cannot be detected. A single partition counts as new content each
+    time it is listed. Of several partitions, only those that are not measured yet are new.
 
     Attributes
     ----------
     data : DataFrame
+        The data.
     keys : tuple of str
+        The partition columns.
     name : str or None
-        The view it was read from, if any.
+        The view that the data was read from, if any.
     partition : Partition or None
-        The partition that the whole data is, if it has no columns that tell.
+        The partition of the whole data, if no columns identify it.
     """
 
     reads_exactly: ClassVar[bool] = True
@@ -571,25 +606,26 @@ class FrameSource:
         for key in self.partition.keys:
             if key.casefold() in columns:
                 msg = (
-                    f"the data has a column {key!r}, so it tells its partitions itself; leave out"
-                    f" partition=, and give the suite partition_by=[{key!r}]"
+                    f"the data has a column {key!r} that identifies its partitions; omit partition=,"
+                    f" and give the suite partition_by=[{key!r}]"
                 )
                 raise PartitionColumnError(msg)
         self.keys = self.partition.keys
         values = zip(self.keys, self.partition.values, strict=True)
-        told = (f"{literal(value)} AS {quote(key)}" for key, value in values)
-        self.data = self.data.selectExpr("*", *told)
+        key_columns = (f"{literal(value)} AS {quote(key)}" for key, value in values)
+        self.data = self.data.selectExpr("*", *key_columns)
 
     @property
     def lists_all(self) -> bool:
-        """True if partitions that are not listed are gone; a DataFrame may be a part of its table."""
+        """True if partitions that are not listed are gone; False for data that can be a part of a table."""
         return self.name is not None
 
     def list_partitions(self) -> list[ListedPartition]:
         """List the distinct values of the partition columns, in one pass over these columns."""
         if self.partition is not None or not self.keys:
-            given = f"{UNTRACKED_PREFIX}{uuid4().hex}"  # nothing tells whether it is what it was
-            return [ListedPartition(self.partition or Partition(), given)]
+            # Without files, unchanged data cannot be recognized.
+            unique_fingerprint = f"{UNTRACKED_PREFIX}{uuid4().hex}"
+            return [ListedPartition(self.partition or Partition(), unique_fingerprint)]
         return [
             ListedPartition(Partition(self.keys, key))
             for key in scan(self.data, [], self.keys).groups
@@ -607,7 +643,7 @@ class FrameSource:
 
 
 def whole_fingerprint(source: Source) -> str | None:
-    """Return a fingerprint of all partitions of a source; None if nothing tells whether it changed, as of a view."""
+    """Return a fingerprint of all partitions of a source; None if it has no files, such as a view."""
     if isinstance(source, FrameSource):
         return None
     files = [e.fingerprint for e in source.list_partitions() if e.fingerprint is not None]

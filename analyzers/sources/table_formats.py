@@ -1,16 +1,16 @@
 """Iceberg and Delta tables, with partitions and fingerprints read from the table's log.
 
-Snapshots list the data files, delete files and deletion vectors of each partition, and files are
-immutable. So a partition's fingerprint is a hash of the identities of these: any change to its rows
-changes it, and changes to other partitions do not. Compaction changes it too; whether that was all since
-a version is told by the log as long as it reaches back to it: Delta marks files that hold no change of
-data, and Iceberg snapshots that only replace files.
+Snapshots list the immutable data files, delete files and deletion vectors of each partition. A partition's
+fingerprint is a hash of their identities: any change to its rows changes the fingerprint, and changes to other
+partitions do not. Compaction also changes it. As long as the log reaches back to a version, it shows whether
+files were only rewritten since: Delta marks files without data changes, and Iceberg marks snapshots that only
+replace files.
 
-A snapshot id would not suffice: Iceberg's ``last_updated_snapshot_id`` stays the same when a whole older
-file of the partition is deleted, and is lost when snapshots expire.
+A snapshot id would not suffice: Iceberg's ``last_updated_snapshot_id`` stays the same if an entire older file
+of the partition is deleted, and is lost when snapshots expire.
 
-Iceberg is read by its metadata tables (``entries``, ``snapshots``), Delta by replaying its log according
-to its protocol: the newest complete checkpoint, then the commits after it.
+Iceberg's metadata tables (``entries``, ``snapshots``) are read. Delta's log is replayed according to its
+protocol: the newest complete checkpoint, then the commits after it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class IcebergReference:
     Attributes
     ----------
     table : str
-        The table's own name.
+        The table's name.
     name : str
         The branch or tag; empty if there is none.
     snapshot : int or None
-        The snapshot's id that the name has.
+        The id of the snapshot in the name; None if there is none.
     """
 
     table: str
@@ -69,30 +69,31 @@ class IcebergReference:
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether the name leads to a snapshot, and not to metadata or a moment."""
+        """Whether the name refers to a snapshot, rather than to a metadata table or a time."""
         return bool(self.name) or self.snapshot is not None
 
 
-_REFERENCE = re.compile(r"(?i:branch|tag)_(?P<name>.+)|(?i:snapshot_id)_(?P<id>\d+)")
-_MOMENT = re.compile(r"(?i:at_timestamp)_\d+")
-MAX_SNAPSHOTS = 3
-"""Snapshots that a message names."""
+_REFERENCE_STEP = re.compile(r"(?i:branch|tag)_(?P<name>.+)|(?i:snapshot_id)_(?P<id>\d+)")
+_TIMESTAMP_STEP = re.compile(r"(?i:at_timestamp)_\d+")
+MAX_NAMED_SNAPSHOTS = 3
+"""Keeps messages about missing snapshots short."""
 
 
 def iceberg_reference(spark: SparkSession, name: str) -> IcebergReference | None:
-    """Parse the name of a table with a branch, tag, snapshot or metadata table; None for a table's own.
+    """Parse the name of a table with a branch, tag, snapshot or metadata table; None for a plain table name.
 
     Parameters
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
-        As `table_name` writes it, with the catalog.
+        The full name, as `table_name` writes it, with the catalog.
     """
-    *path, last = map(str, parts(name))
+    *path, last_step = map(str, parts(name))
     table = table_name(path)
     if len(path) < 3 or not spark.catalog.tableExists(table_sql(table)):
         return None
-    match = _REFERENCE.fullmatch(last)
+    match = _REFERENCE_STEP.fullmatch(last_step)
     if match is None:
         return IcebergReference(table)
     snapshot = None if match["id"] is None else int(match["id"])
@@ -100,14 +101,14 @@ def iceberg_reference(spark: SparkSession, name: str) -> IcebergReference | None
 
 
 def missing_reference(spark: SparkSession, name: str) -> str | None:
-    """Return why a name with a branch, tag or snapshot names no table; None if that is not the reason.
+    """Return why a branch, tag or snapshot in a table's name does not exist; None if that is not the problem.
 
-    Iceberg raises an error of its own, which does not say which branches, tags and snapshots there are.
+    Iceberg's own error does not list the branches, tags and snapshots that exist.
     """
-    *path, last = map(str, parts(name))
+    *path, last_step = map(str, parts(name))
     table = table_name(path)
-    match = _REFERENCE.fullmatch(last)
-    if not path or not (match or _MOMENT.fullmatch(last)):
+    match = _REFERENCE_STEP.fullmatch(last_step)
+    if not path or not (match or _TIMESTAMP_STEP.fullmatch(last_step)):
         return None
     is_named = match is not None and match["name"] is not None
     try:
@@ -115,39 +116,39 @@ def missing_reference(spark: SparkSession, name: str) -> str | None:
     except Exception:  # noqa: BLE001 - not an Iceberg table; the caller has the error to raise
         return None
     if match is not None and is_named:
-        problem = _missing_name(match["name"], last.partition("_")[0].casefold(), rows)
+        problem = _missing_name(match["name"], last_step.partition("_")[0].casefold(), rows)
     else:
         problem = _missing_snapshot(match and int(match["id"]), rows)
     return problem and f"no table {name!r}: {table} has no {problem}"
 
 
 def _missing_name(name: str, kind: str, refs: Sequence[Row]) -> str | None:
-    """Return the end of a message that a table has no such branch or tag; None if it has it."""
-    known = [ref["name"] for ref in refs if ref["type"].casefold() == kind]
-    if name in known:
+    """Return the end of a message about a missing branch or tag; None if the table has it."""
+    names = [ref["name"] for ref in refs if ref["type"].casefold() == kind]
+    if name in names:
         return None
-    there = f" (there are: {', '.join(sorted(known))})" if known else ""
-    return f"{kind} {name!r}{there}{did_you_mean(name, known)}"
+    available = f" (there are: {', '.join(sorted(names))})" if names else ""
+    return f"{kind} {name!r}{available}{did_you_mean(name, names)}"
 
 
-def _missing_snapshot(wanted: int | None, snapshots: Sequence[Row]) -> str | None:
-    """Return the end of a message that a table has no such snapshot; None if it has it.
+def _missing_snapshot(snapshot_id: int | None, snapshots: Sequence[Row]) -> str | None:
+    """Return the end of a message about a missing snapshot; None if the table has it.
 
     Parameters
     ----------
-    wanted : int or None
-        The snapshot's id; None for one by its time.
+    snapshot_id : int or None
+        The snapshot's id; None if the snapshot was named by its time.
     snapshots : sequence of Row
-        Those that the table has.
+        The snapshots of the table.
     """
-    if any(snapshot["snapshot_id"] == wanted for snapshot in snapshots):
+    if any(snapshot["snapshot_id"] == snapshot_id for snapshot in snapshots):
         return None
     newest = ", ".join(
         f"{snapshot['snapshot_id']} of {snapshot['committed_at']:%Y-%m-%d %H:%M:%S}"
-        for snapshot in sorted(snapshots, key=lambda s: s["committed_at"])[-MAX_SNAPSHOTS:]
+        for snapshot in sorted(snapshots, key=lambda s: s["committed_at"])[-MAX_NAMED_SNAPSHOTS:]
     )
-    what = "snapshot of that time" if wanted is None else f"snapshot {wanted}"
-    return f"{what} (the newest: {newest})" if newest else what
+    subject = "snapshot of that time" if snapshot_id is None else f"snapshot {snapshot_id}"
+    return f"{subject} (the newest: {newest})" if newest else subject
 
 
 @dataclass
@@ -157,20 +158,25 @@ class LoggedTable:
     Attributes
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
-        The catalog's name for it, as `table_name` writes it.
+        The table's full name in the catalog, as `table_name` writes it.
     keys : tuple of str
+        The partition keys.
     format : str
+        ``iceberg`` or ``delta``.
     location : str
+        The table's folder.
     snapshot : int or None
-        The version of a Delta table, or the snapshot's id of an Iceberg table, that was last listed;
-        it is the one that is read, whatever is written meanwhile. None before, and if it is empty.
+        The version of a Delta table, or the snapshot id of an Iceberg table, that was last listed. This
+        version is read even if the table is written to in the meantime. None before the first listing, and
+        for an empty table.
     fields : tuple of PartitionField
-        The partition fields of an Iceberg table, as its keys.
+        The partition fields of an Iceberg table that are its keys.
     field_names : sequence of str
-        The names of all partition fields that an Iceberg table has or had.
+        The names of all current and former partition fields of an Iceberg table.
     reference : IcebergReference
-        The table and the branch or tag that an Iceberg table's name names.
+        The table and the branch, tag or snapshot in an Iceberg table's name.
     """
 
     reads_exactly: ClassVar[bool] = True
@@ -188,7 +194,7 @@ class LoggedTable:
 
     @property
     def version(self) -> str | None:
-        """The version of the table that was listed, such as ``iceberg 7318`` or ``delta 12 of <id>``."""
+        """The listed version of the table, such as ``iceberg 7318`` or ``delta 12 of <id>``."""
         if self.snapshot is None:
             return None
         return f"{self.format} {self.snapshot}{self._suffix}"
@@ -203,35 +209,38 @@ class LoggedTable:
         Parameters
         ----------
         since : mapping of str to str
-            For each partition's name, a `version`.
+            Values of `version` by the name of the partition.
         """
         pattern = re.compile(rf"{self.format} (-?\d+){re.escape(self._suffix)}")
         versions = {n: int(m[1]) for n, v in since.items() if (m := pattern.fullmatch(v))}
         if not versions or self.snapshot is None:
             return set()
         changes = self._iceberg_changes if self.format == ICEBERG else self._delta_changes
-        steps, last = changes(set(versions.values()))
-        everywhere = last.get(None, -1)
+        steps, last_changes = changes(set(versions.values()))
+        last_unknown = last_changes.get(None, -1)
         return {
             name
             for name, version in versions.items()
-            if version in steps and max(last.get(name, -1), everywhere) <= steps[version]
+            if version in steps and max(last_changes.get(name, -1), last_unknown) <= steps[version]
         }
 
     def _last_changes(
         self, files: DataFrame, keys: Sequence[str], step: str
     ) -> dict[str | None, int]:
-        """Return the last step that changed each partition, by name; under None where it is not known."""
+        """Return the last step that changed each partition, by name.
+
+        The key None has the last change whose partition is unknown.
+        """
         columns = [f"{key} AS k{i}" for i, key in enumerate(keys)]
         names = [f"k{i}" for i in range(len(keys))]
         rows = files.selectExpr(*columns, f"{step} AS step").groupBy(*names).agg({"step": "max"})
-        last: dict[str | None, int] = {}
-        for *values, at in rows.collect():
-            known = bool(keys) and None not in values
-            name = Partition(self.keys, tuple(values)).name if known else None
-            if at is not None:
-                last[name] = max(last.get(name, -1), at)
-        return last
+        last_changes: dict[str | None, int] = {}
+        for *values, last_step in rows.collect():
+            is_known = bool(keys) and None not in values
+            name = Partition(self.keys, tuple(values)).name if is_known else None
+            if last_step is not None:
+                last_changes[name] = max(last_changes.get(name, -1), last_step)
+        return last_changes
 
     @property
     def _quoted(self) -> str:
@@ -240,39 +249,39 @@ class LoggedTable:
     def list_partitions(self) -> list[ListedPartition]:
         """List the partitions of the current snapshot without opening data files.
 
-        If old files were written under another partition spec, the log does not say which partition they
-        belong to: any change then counts as a change of all partitions, until the files are rewritten.
+        If old files were written under another partition spec, the log does not show their partition. Any
+        change then counts as a change of all partitions, until the files are rewritten.
         """
         from pyspark.sql.functions import expr
 
         self._refresh()
         if self.format == ICEBERG:
-            files, apart = self._iceberg()
+            files, is_partitioned = self._iceberg()
         else:
-            files, apart = self._delta(), True
-        by = [f"k{i}" for i in range(len(self.keys))] if apart else []
-        rows = files.groupBy(*by).agg(
+            files, is_partitioned = self._delta(), True
+        key_columns = [f"k{i}" for i in range(len(self.keys))] if is_partitioned else []
+        rows = files.groupBy(*key_columns).agg(
             expr(r"sha2(array_join(array_sort(collect_list(id)), '\n'), 256)"),
             expr("sum(size)"),
             expr("max(ms)"),
         )
-        found = [
+        partitions = [
             ListedPartition(
-                Partition(self.keys if apart else (), tuple(row[: len(by)])),
+                Partition(self.keys if is_partitioned else (), tuple(row[: len(key_columns)])),
                 f"{self.format}/1:{row[-3]}",
                 None if row[-1] is None else datetime.fromtimestamp(row[-1] / 1000, UTC),
                 row[-2] or 0,
             )
             for row in rows.collect()
         ]
-        if apart:
-            return found
-        (whole,) = found
+        if is_partitioned:
+            return partitions
+        (table,) = partitions
         listed = FrameSource(self.read(), self.keys).list_partitions()
-        return [ListedPartition(e.partition, whole.fingerprint, whole.arrived_at) for e in listed]
+        return [ListedPartition(e.partition, table.fingerprint, table.arrived_at) for e in listed]
 
     def _refresh(self) -> None:
-        """Let Spark look for new snapshots: Iceberg's catalog caches tables."""
+        """Make Spark load new snapshots, since Iceberg's catalog caches tables."""
         self.spark.catalog.refreshTable(self._quoted)
 
     def read(self, partitions: Collection[Partition] | None = None) -> DataFrame:
@@ -297,7 +306,7 @@ class LoggedTable:
 
     @property
     def time_format(self) -> TimeFormat | None:
-        """The time format of hidden partitions by a time; None if there are none."""
+        """The time format of partitions by a transform of a time; None if there are none."""
         return time_format(self.fields)
 
     @property
@@ -306,26 +315,33 @@ class LoggedTable:
 
     @property
     def _base(self) -> str:
-        """The quoted name of the table, without that of a branch or tag."""
+        """The quoted name of the table, without a branch, tag or snapshot."""
         return self._quoted if self.reference is None else table_sql(self.reference.table)
 
-    def choose_keys(self, wanted: Sequence[str] | None, what: str) -> None:
-        """Partition by some of the keys; those of Iceberg may be given as transforms, as ``days(at)``.
+    def choose_keys(self, requested: Sequence[str] | None, subject: str) -> None:
+        """Partition by some of the keys. For Iceberg, keys can be transforms such as ``days(at)``.
+
+        Parameters
+        ----------
+        requested : sequence of str or None
+            The keys; None for all.
+        subject : str
+            Name of the table, for the error.
 
         Raises
         ------
         PartitionColumnError
-            If the table is not partitioned by one of them.
+            If the table is not partitioned by one of the keys.
         """
         if self.format == ICEBERG:
-            self.fields = chosen_fields(wanted, self.fields, what, self.field_names)
+            self.fields = chosen_fields(requested, self.fields, subject, self.field_names)
             self.keys = tuple(field.name for field in self.fields)
         else:
-            self.keys = check_keys(wanted, self.keys, what)
+            self.keys = check_keys(requested, self.keys, subject)
 
     def _read_snapshot(self) -> DataFrame:
         newest = self.spark.table(self._quoted)
-        # A snapshot of Iceberg's has the schema of its time, which may since have changed.
+        # An Iceberg snapshot has the schema of its time, which may have changed since.
         if self.snapshot is None or (
             self.format == ICEBERG and self._current_snapshot() == self.snapshot
         ):
@@ -359,13 +375,13 @@ class LoggedTable:
         commits = commits.selectExpr("snapshot_id", "unix_millis(committed_at) AS ms")
         live = entries.join(commits, "snapshot_id", "left")
         keys = [field.in_files("partition") for field in self.fields]
-        # Null may mean that an older partition spec lacked the key: compare with the null counts.
-        odd = " OR ".join(
+        # Null can mean that an older partition spec lacked the key: compare with the null counts.
+        doubtful = " OR ".join(
             f"({key} IS NULL AND NOT coalesce(content = 0 AND"
             f" m.{quote(field.source)}.null_value_count = record_count, false))"
             for key, field in zip(keys, self.fields, strict=True)
         )
-        (unclear,) = live.selectExpr(f"coalesce(max({odd or 'false'}), false)").collect()[0]
+        (is_unclear,) = live.selectExpr(f"coalesce(max({doubtful or 'false'}), false)").collect()[0]
         files = live.selectExpr(
             *(
                 f"{f.text(key)} AS k{i}"
@@ -375,25 +391,29 @@ class LoggedTable:
             "coalesce(content_size_in_bytes, file_size_in_bytes) AS size",
             "ms",
         )
-        return files, not unclear
+        return files, not is_unclear
 
     def _iceberg_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
-        """Return snapshots in order, back to the oldest of some, and each partition's last change.
+        """Return the current snapshot's ancestors back to the oldest in ``since``, and each partition's last change.
 
-        Snapshots from which the table was rolled back are not among them. Of those that expired, only the
-        parent of the oldest that is left is: all that happened since is known.
+        Snapshots from which the table was rolled back are not ancestors. The oldest ancestor can be expired:
+        all changes after it are still known.
         """
         rows = self.spark.table(f"{self._base}.`snapshots`")
-        known = {r[0]: r for r in rows.select("snapshot_id", "parent_id", "operation").collect()}
+        snapshots = {
+            r[0]: r for r in rows.select("snapshot_id", "parent_id", "operation").collect()
+        }
         chain: list[int] = []
-        at, left = self.snapshot, set(since)
-        while at is not None and left:
-            chain.append(at)
-            left.discard(at)
-            at = known[at][1] if at in known else None
+        snapshot_id, missing = self.snapshot, set(since)
+        while snapshot_id is not None and missing:
+            chain.append(snapshot_id)
+            missing.discard(snapshot_id)
+            snapshot_id = snapshots[snapshot_id][1] if snapshot_id in snapshots else None
         steps = {snapshot: step for step, snapshot in enumerate(reversed(chain))}
         writing = {
-            at: step for at, step in steps.items() if at in known and known[at][2] != "replace"
+            snapshot_id: step
+            for snapshot_id, step in steps.items()
+            if snapshot_id in snapshots and snapshots[snapshot_id][2] != "replace"
         }
         if not writing:
             return steps, {}
@@ -403,23 +423,26 @@ class LoggedTable:
         ]
         entries = self.spark.table(f"{self._base}.`all_entries`")
         files = entries.where(f"status <> 0 AND snapshot_id IN ({', '.join(map(str, writing))})")
-        step = " ".join(f"WHEN {at} THEN {step}" for at, step in writing.items())
+        step = " ".join(f"WHEN {snapshot_id} THEN {step}" for snapshot_id, step in writing.items())
         return steps, self._last_changes(files, keys, f"CASE snapshot_id {step} END")
 
     def _delta_changes(self, since: set[int]) -> tuple[dict[int, int], dict[str | None, int]]:
-        """Return versions back to the oldest of some, as far as commits follow it, and last changes."""
+        """Return the versions back to the oldest in ``since``, and each partition's last change.
+
+        The versions end early if the log lacks a commit.
+        """
         assert self.snapshot is not None
         root = self.location.rstrip("/") + "/_delta_log"
-        there = {file.path for file in list_files(self.spark, root)}
-        first = self.snapshot
-        while first > min(since) and f"{first:020}.json" in there:
-            first -= 1
-        steps = {version: version for version in range(first, self.snapshot + 1)}
-        commits = [f"{root}/{version:020}.json" for version in steps if version > first]
+        log_files = {file.path for file in list_files(self.spark, root)}
+        oldest = self.snapshot
+        while oldest > min(since) and f"{oldest:020}.json" in log_files:
+            oldest -= 1
+        steps = {version: version for version in range(oldest, self.snapshot + 1)}
+        commits = [f"{root}/{version:020}.json" for version in steps if version > oldest]
         if not commits:
             return steps, {}
         log = (
-            self.spark.read.schema(_ACTIONS)
+            self.spark.read.schema(_ACTIONS_SCHEMA)
             .json(commits)
             .selectExpr("*", f"{_COMMIT_VERSION} AS at")
         )
@@ -435,7 +458,7 @@ class LoggedTable:
     def _delta(self) -> DataFrame:
         """Return the live files: keys, identity, size, time."""
         self.snapshot, log = _delta_log(self.spark, self.location)
-        at = _ACTION_VERSION
+        action_version = _ACTION_VERSION
         self._table, schema, _ = _newest_metadata(log)
         physical = {
             column["name"]: column["metadata"].get(
@@ -444,17 +467,17 @@ class LoggedTable:
             for column in json.loads(schema)["fields"]
         }
         vector = "if(add IS NULL, remove.deletionVector, add.deletionVector)"
-        acts = log.where("add IS NOT NULL OR remove IS NOT NULL").selectExpr(
+        actions = log.where("add IS NOT NULL OR remove IS NOT NULL").selectExpr(
             f"to_json(struct(coalesce(add.path, remove.path) AS path, {vector} AS vector)) AS id",
             "add",
-            f"2 * {at} + int(add IS NOT NULL) AS at",
+            f"2 * {action_version} + int(add IS NOT NULL) AS at",
         )
         from pyspark.sql.functions import expr
 
-        last = acts.groupBy("id").agg(expr("max_by(struct(add), at).add AS add"))
+        last_actions = actions.groupBy("id").agg(expr("max_by(struct(add), at).add AS add"))
         self._physical = [physical[key] for key in self.keys]
         values = [f"add.partitionValues[{literal(name)}]" for name in self._physical]
-        return last.where("add IS NOT NULL").selectExpr(
+        return last_actions.where("add IS NOT NULL").selectExpr(
             *(f"{hive_text(value)} AS k{i}" for i, value in enumerate(values)),
             "id",
             "add.size AS size",
@@ -462,22 +485,22 @@ class LoggedTable:
         )
 
 
-_VECTOR = "STRUCT<storageType: STRING, pathOrInlineDv: STRING, `offset`: INT>"
-_ACTIONS = (
+_DELETION_VECTOR_TYPE = "STRUCT<storageType: STRING, pathOrInlineDv: STRING, `offset`: INT>"
+_ACTIONS_SCHEMA = (
     "add STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, size: BIGINT,"
-    f" modificationTime: BIGINT, dataChange: BOOLEAN, deletionVector: {_VECTOR}>,"
+    f" modificationTime: BIGINT, dataChange: BOOLEAN, deletionVector: {_DELETION_VECTOR_TYPE}>,"
     " remove STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, dataChange: BOOLEAN,"
-    f" deletionVector: {_VECTOR}>,"
+    f" deletionVector: {_DELETION_VECTOR_TYPE}>,"
     " metaData STRUCT<id: STRING, schemaString: STRING, partitionColumns: ARRAY<STRING>>,"
     " sidecar STRUCT<path: STRING>"
 )
-_CHECKPOINT = re.compile(
+_CHECKPOINT_FILE = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"
 )
-_COMMIT = re.compile(r"(\d{20})\.json")
+_COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _COMMIT_VERSION = "CAST(substr(_metadata.file_name, 1, 20) AS BIGINT)"
 _ACTION_VERSION = "CAST(substr(f, 1, 20) AS BIGINT)"
-"""The version of an action of `_delta_log`, by the name of its file."""
+"""The version of an action of `_delta_log`, taken from the name of its file."""
 
 
 def _delta_log(spark: SparkSession, location: str) -> tuple[int, DataFrame]:
@@ -486,30 +509,30 @@ def _delta_log(spark: SparkSession, location: str) -> tuple[int, DataFrame]:
     names = sorted(file.path for file in list_files(spark, root))
     parts: dict[tuple[int, int, str], list[str]] = {}
     for name in names:
-        if match := _CHECKPOINT.fullmatch(name):
-            # Group the parts of a multi-part checkpoint; of several complete ones any will do.
+        if match := _CHECKPOINT_FILE.fullmatch(name):
+            # Group the parts of a multi-part checkpoint. Any complete checkpoint of a version will do.
             key = (int(match[1]), int(match[2] or 1), "" if match[2] else name)
             parts.setdefault(key, []).append(name)
-    whole = [(version, some) for (version, n, _), some in parts.items() if len(some) == n]
-    version, checkpoint = max(whole, default=(-1, []))
-    commits = [n for n in names if (m := _COMMIT.fullmatch(n)) and int(m[1]) > version]
+    complete = [(version, files) for (version, n, _), files in parts.items() if len(files) == n]
+    version, checkpoint = max(complete, default=(-1, []))
+    commits = [n for n in names if (m := _COMMIT_FILE.fullmatch(n)) and int(m[1]) > version]
     expected = list(range(version + 1, version + 1 + len(commits)))
     if [int(name[:20]) for name in commits] != expected or not (checkpoint or commits):
-        msg = f"the log of the Delta table in {location!r} is not whole: commits are missing"
+        msg = f"the log of the Delta table in {location!r} is incomplete: commits are missing"
         raise SourceError(msg)
 
-    def load(some: list[str]) -> DataFrame:
-        reader = spark.read.schema(_ACTIONS).format(some[0].rpartition(".")[2])
-        return reader.load([f"{root}/{name}" for name in some]).selectExpr(
+    def load(files: list[str]) -> DataFrame:
+        reader = spark.read.schema(_ACTIONS_SCHEMA).format(files[0].rpartition(".")[2])
+        return reader.load([f"{root}/{name}" for name in files]).selectExpr(
             "*", "_metadata.file_name AS f"
         )
 
-    frames = [load(some) for some in (checkpoint, commits) if some]
+    frames = [load(files) for files in (checkpoint, commits) if files]
     if checkpoint:
-        asides = frames[0].where("sidecar IS NOT NULL").selectExpr("sidecar.path").collect()
-        if asides:
-            beside = load([f"_sidecars/{row[0]}" for row in asides]).drop("f")
-            frames.append(beside.selectExpr("*", f"{literal(checkpoint[0])} AS f"))
+        sidecars = frames[0].where("sidecar IS NOT NULL").selectExpr("sidecar.path").collect()
+        if sidecars:
+            sidecar_actions = load([f"_sidecars/{row[0]}" for row in sidecars]).drop("f")
+            frames.append(sidecar_actions.selectExpr("*", f"{literal(checkpoint[0])} AS f"))
     return version + len(commits), reduce(lambda a, b: a.unionByName(b), frames)
 
 
@@ -541,9 +564,11 @@ def logged_table(
     Parameters
     ----------
     spark : SparkSession
+        The Spark session.
     name : str
+        The table's full name.
     description : TableDescription
-        Its description in the catalog.
+        The table's description in the catalog.
     """
     provider = description.provider
     quoted = table_sql(name)
@@ -567,7 +592,7 @@ def logged_table(
             reference=reference,
             field_names=names,
         )
-    # New commits of a catalog-managed table may not be in its log yet.
+    # The newest commits of a catalog-managed table can be missing from its log.
     managed = "delta.feature.catalogManaged" in description.details.get("table properties", "")
     if provider != DELTA or managed:
         return None

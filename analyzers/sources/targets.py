@@ -1,4 +1,4 @@
-"""Write targets for judged records: catalog tables and folders, each with a staging area."""
+"""Targets for records that passed or failed rules: catalog tables and folders, with a staging area."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-MODES = ("overwrite", "append", "partitions")
-_WIDER = ("tinyint", "smallint", "int", "bigint")
-STAGING = "_tidegauge_staging_"
+WRITE_MODES = ("overwrite", "append", "partitions")
+_INTEGERS_BY_WIDTH = ("tinyint", "smallint", "int", "bigint")
+STAGING_PREFIX = "_tidegauge_staging_"
 """Name prefix of staging tables and folders."""
-NEXT, PREVIOUS = "_tidegauge_next_", "_tidegauge_previous_"
-"""Name prefixes of what replaces a folder, and of the replaced folder, until it is deleted."""
+NEXT_PREFIX, PREVIOUS_PREFIX = "_tidegauge_next_", "_tidegauge_previous_"
+"""Name prefixes of the folder that replaces a target, and of the replaced folder until its deletion."""
 
 
 class WriteTarget(Protocol):
@@ -70,7 +70,7 @@ class WriteTarget(Protocol):
         """Return the partition columns."""
 
     def read(self, schema: StructType | None = None) -> DataFrame:
-        """Read the rows; a given schema applies to folders, in place of inferred partition types."""
+        """Read the rows. For folders, a schema replaces inferred partition types."""
 
     def fingerprint(self) -> str | None:
         """Return a fingerprint of the target's files; None if they cannot be listed."""
@@ -85,7 +85,18 @@ class WriteTarget(Protocol):
     ) -> None:
         """Write rows: overwrite everything, overwrite only the partitions in ``holds``, or append.
 
-        ``before_delete`` is called before Spark deletes what is there, if it does so before it writes.
+        Parameters
+        ----------
+        data : DataFrame
+            The rows.
+        mode : str
+            One of `WRITE_MODES`.
+        by : sequence of str
+            The partition columns.
+        holds : collection of tuple of str
+            The partitions of the rows.
+        before_delete : callable
+            Called before Spark deletes existing rows, if Spark deletes them before it writes.
         """
 
     def drop(self, partitions: Collection[Values]) -> None:
@@ -93,10 +104,10 @@ class WriteTarget(Protocol):
 
     @property
     def staging(self) -> str:
-        """The name of the staging table or folder, as SQL or Spark's reader takes it."""
+        """The name of the staging table or folder, in the form for SQL or Spark's reader."""
 
     def is_staged(self) -> bool:
-        """Return whether a publication that failed or was killed left its staging area."""
+        """Return whether the staging area exists, left by a publication that failed or was killed."""
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to the staging area, replacing leftovers of a killed run, and read them back."""
@@ -120,7 +131,7 @@ class TableTarget:
     def staging(self) -> str:
         """The quoted name of the staging table."""
         *path, table = map(str, parts(self.name))
-        return ".".join(map(quote, [*path, STAGING + table]))
+        return ".".join(map(quote, [*path, STAGING_PREFIX + table]))
 
     def exists(self) -> bool:
         """Return whether the table exists.
@@ -128,12 +139,12 @@ class TableTarget:
         Raises
         ------
         SourceError
-            If it is a view.
+            If the name belongs to a view.
         """
         if not self.spark.catalog.tableExists(self._quoted):
             return False
         if self.spark.catalog.getTable(self._quoted).tableType in {"VIEW", "TEMPORARY"}:
-            msg = f"{self.name!r} is a view; records are published to a table or a folder"
+            msg = f"{self.name!r} is a view; publish records to a table or a folder"
             raise SourceError(msg)
         return True
 
@@ -147,10 +158,10 @@ class TableTarget:
         return self.spark.table(self._quoted)
 
     def fingerprint(self) -> str | None:
-        """Return a fingerprint of the table's files; None if some partition has none."""
+        """Return a fingerprint of the table's files; None if a partition has no fingerprint."""
         entries = open_table(self.spark, self._quoted).list_partitions()
-        known = sorted((e.partition.name, e.fingerprint) for e in entries if e.fingerprint)
-        return key_of(canonical_json(known)) if len(known) == len(entries) else None
+        fingerprints = sorted((e.partition.name, e.fingerprint) for e in entries if e.fingerprint)
+        return key_of(canonical_json(fingerprints)) if len(fingerprints) == len(entries) else None
 
     def write(
         self,
@@ -160,9 +171,9 @@ class TableTarget:
         holds: Collection[Values],
         before_delete: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write rows; a missing table is created first, and is empty until the write completes."""
-        new = not self.exists()
-        if new:
+        """Write rows. A missing table is created first, and is empty until the write completes."""
+        is_new = not self.exists()
+        if is_new:
             self._create(data, by)
         ordered = data.selectExpr(*map(quote, self.read().columns))
         source = open_table(self.spark, self._quoted)
@@ -173,22 +184,25 @@ class TableTarget:
             "hive.exec.dynamic.partition": "true",
             "hive.exec.dynamic.partition.mode": "nonstrict",
         }
-        if mode == "overwrite" and not (new or isinstance(source, LoggedTable)):
+        if mode == "overwrite" and not (is_new or isinstance(source, LoggedTable)):
             before_delete()
         try:
             with session_settings(self.spark, settings):
                 ordered.write.insertInto(self._quoted, overwrite=mode != "append")
         except BaseException:
-            if new:
+            if is_new:
                 self.spark.sql(f"DROP TABLE IF EXISTS {self._quoted}").collect()
             raise
         if mode == "overwrite" and isinstance(source, HiveTable) and source.keys:
             # Hive overwrites only the partitions that are written.
-            there = {entry.partition for entry in source.list_partitions()}
-            self._drop(source, there - {source.partition_of(values) for values in holds})
+            existing = {entry.partition for entry in source.list_partitions()}
+            self._drop(source, existing - {source.partition_of(values) for values in holds})
 
     def _create(self, data: DataFrame, by: Sequence[str]) -> None:
-        """Create the table in one step; ``saveAsTable`` may be killed between its folder and its entry."""
+        """Create the table in one step.
+
+        If ``saveAsTable`` is killed, it can leave the table's folder without its entry in the catalog.
+        """
         fields = data.schema.jsonValue()["fields"]
         keys = f" PARTITIONED BY ({', '.join(map(quote, by))})" if by else ""
         columns = ", ".join(map(definition_sql, fields))
@@ -202,18 +216,18 @@ class TableTarget:
 
     def _drop(self, source: Source, partitions: Collection[Partition]) -> None:
         for partition in sorted(partitions, key=lambda p: p.name):
-            which = partition_sql(partition)
+            clause = partition_sql(partition)
             with source.as_stored(partition) if isinstance(source, HiveTable) else nullcontext():
-                self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {which}").collect()
+                self.spark.sql(f"ALTER TABLE {self._quoted} DROP IF EXISTS {clause}").collect()
 
     def is_staged(self) -> bool:
-        """Return whether there is a staging table."""
+        """Return whether the staging table exists."""
         return self.spark.catalog.tableExists(self.staging)
 
     def stage(self, data: DataFrame) -> DataFrame:
         """Write rows to a staging table and return it."""
         self.unstage()
-        # Create the table before writing, so that it can be dropped wherever a run is killed.
+        # Create the table before writing, so that it can be dropped even if the run is killed.
         self.spark.catalog.createTable(self.staging, schema=data.schema, source="parquet")
         data.write.insertInto(self.staging, overwrite=True)
         return self.spark.table(self.staging)
@@ -233,9 +247,9 @@ class FolderTarget:
     @property
     def staging(self) -> str:
         """The path of the hidden staging folder, next to the target."""
-        return self._beside(STAGING)
+        return self._sibling(STAGING_PREFIX)
 
-    def _beside(self, prefix: str) -> str:
+    def _sibling(self, prefix: str) -> str:
         parent, _, folder = absolute(self.name).rstrip("/").rpartition("/")
         # Spark hides _name, but reads _key=value.
         return f"{parent}/{prefix}{folder.replace('=', '~')}"
@@ -267,11 +281,11 @@ class FolderTarget:
     ) -> None:
         """Write rows as Parquet files.
 
-        Overwriting writes a new folder and renames it, where the file system can; elsewhere Spark
-        deletes all files first.
+        If the file system can rename folders, overwriting writes a new folder and renames it. Otherwise Spark
+        deletes all files before it writes.
         """
         if mode == "overwrite" and can_rename_folder(self.name):
-            following = self._beside(NEXT)
+            following = self._sibling(NEXT_PREFIX)
             try:
                 self._write_parquet(data, "overwrite", by, "static", following)
                 replaced = self._replace_by(following)
@@ -293,14 +307,14 @@ class FolderTarget:
         writer.partitionBy(*by).parquet(folder)
 
     def _replace_by(self, following: str) -> bool:
-        """Replace the folder by another one; False if that cannot be done, and nothing has changed.
+        """Replace the folder by another folder. Return False, without changes, if that is impossible.
 
-        Spark may have written to a default file system of its own, or a folder may be one of several
-        disks that look like one.
+        Renaming fails if Spark wrote to its own default file system, or if the folders are on different
+        disks.
         """
         if not can_rename_folder(following):
             return False
-        previous = self._beside(PREVIOUS)
+        previous = self._sibling(PREVIOUS_PREFIX)
         try:
             delete_folder(previous)
             rename_folder(self.name, previous)
@@ -316,23 +330,23 @@ class FolderTarget:
             delete_folder(previous)
         except OSError as error:
             warnings.warn(
-                f"what {self.name} held before is left in {previous}, which is yours to delete: {error}",
+                f"the replaced files of {self.name} could not be deleted: {error}; delete {previous} yourself",
                 LeftoverWarning,
                 stacklevel=2,
             )
         return True
 
     def restore(self) -> None:
-        """Put right what a killed overwrite left: the old folder has its name, or is deleted.
+        """Clean up after a killed overwrite: rename the old folder back, or delete it.
 
         Raises
         ------
         SourceError
-            If there is a file in place of the folder.
+            If the target is a file.
         """
-        previous = self._beside(PREVIOUS)
+        previous = self._sibling(PREVIOUS_PREFIX)
         if is_file(self.name):
-            msg = f"{self.name!r} is a file; records are published to a table or a folder"
+            msg = f"{self.name!r} is a file; publish records to a table or a folder"
             raise SourceError(msg)
         if not can_rename_folder(previous):
             return
@@ -342,7 +356,7 @@ class FolderTarget:
         except FileExistsError:
             with suppress(OSError):
                 delete_folder(previous)
-                delete_folder(self._beside(NEXT))
+                delete_folder(self._sibling(NEXT_PREFIX))
 
     def drop(self, partitions: Collection[Values]) -> None:
         """Delete the folders of partitions; missing ones are ignored."""
@@ -352,7 +366,7 @@ class FolderTarget:
                 delete_folder(f"{self.name.rstrip('/')}/{folder}")
 
     def is_staged(self) -> bool:
-        """Return whether there are files in the staging folder."""
+        """Return whether the staging folder has files."""
         return bool(list_files(self.spark, self.staging))
 
     def stage(self, data: DataFrame) -> DataFrame:
@@ -373,7 +387,7 @@ class FolderTarget:
 
 
 def check_not_staged(target: WriteTarget, data: DataFrame) -> None:
-    """Raise `SourceError` if data is read from the target's staging area, which is replaced before."""
+    """Raise `SourceError` if data is read from the target's staging area, which is replaced first."""
     if not target.is_staged():
         return
     name = re.split(r"/|`\.`", target.staging)[-1].strip("`").casefold()
@@ -386,7 +400,14 @@ def check_not_staged(target: WriteTarget, data: DataFrame) -> None:
 
 
 def open_target(spark: SparkSession, table: str) -> WriteTarget:
-    """Return the target for a table name, or for a folder path, which is anything with a slash.
+    """Return the target for a table name, or for a folder path, which is any name with a slash.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The Spark session.
+    table : str
+        The table name or the folder.
 
     Raises
     ------
@@ -396,10 +417,10 @@ def open_target(spark: SparkSession, table: str) -> WriteTarget:
         If the folder is, is in or contains a Delta, Hudi or Iceberg table.
     """
     if not table.strip():
-        msg = f"records are written to a table's name or a folder, not {table!r}"
+        msg = f"invalid target {table!r}: use a table name or a folder"
         raise RuleError(msg)
     if path_table(table) is not None:
-        msg = f"records are written to a table's name or a folder, not {table!r}"
+        msg = f"invalid target {table!r}: use a table name or a folder"
         raise RuleError(msg)
     if not is_folder(table):
         return TableTarget(spark, table)
@@ -410,74 +431,88 @@ def open_target(spark: SparkSession, table: str) -> WriteTarget:
     return folder
 
 
-def keys_for(target: WriteTarget, schema: StructType, wanted: Sequence[str] | None) -> list[str]:
+def keys_for(target: WriteTarget, schema: StructType, requested: Sequence[str] | None) -> list[str]:
     """Check a target's schema and return the partition columns to write by, as the data spells them.
+
+    Parameters
+    ----------
+    target : WriteTarget
+        The target.
+    schema : StructType
+        The data's columns.
+    requested : sequence of str or None
+        The requested partition columns; None for the target's columns.
 
     Raises
     ------
     PartitionColumnError
         If the target exists with another partitioning, or the data lacks a partition column.
     SourceError
-        If the target exists and its columns or their types differ from those of the data.
+        If the target exists and the data has other columns or types.
     """
     columns = schema.names
     spelled = {column.casefold(): column for column in columns}
-    keys = tuple(wanted or ())
+    keys = tuple(requested or ())
     if target.exists():
         keys = target.keys()
-        if wanted is not None and [k.casefold() for k in wanted] != [k.casefold() for k in keys]:
+        if requested is not None and [k.casefold() for k in requested] != [
+            k.casefold() for k in keys
+        ]:
             msg = (
                 f"{target.name!r} is partitioned by {', '.join(keys) or 'nothing'}, not by"
-                f" {', '.join(wanted) or 'nothing'}; leave partition_by= out"
+                f" {', '.join(requested) or 'nothing'}; omit partition_by="
             )
             raise PartitionColumnError(msg)
-        found = target.read().schema
-        there = {column.casefold(): column for column in found.names}
-        if there.keys() != spelled.keys():
-            lacking = [there[c] for c in there if c not in spelled]
-            new = [spelled[c] for c in spelled if c not in there]
-            told = [f"lacks {', '.join(lacking)}"] if lacking else []
-            told += [f"has {', '.join(new)} beside"] if new else []
-            msg = f"the data cannot be written to {target.name!r}: it {' and '.join(told)}"
+        target_schema = target.read().schema
+        target_names = {column.casefold(): column for column in target_schema.names}
+        if target_names.keys() != spelled.keys():
+            missing = [target_names[c] for c in target_names if c not in spelled]
+            additional = [spelled[c] for c in spelled if c not in target_names]
+            differences = [f"lacks {', '.join(missing)}"] if missing else []
+            differences += [f"also has {', '.join(additional)}"] if additional else []
+            msg = f"the data cannot be written to {target.name!r}: it {' and '.join(differences)}"
             raise SourceError(msg)
-        _check_types(target, schema, found, keys)
+        _check_types(target, schema, target_schema, keys)
     for key in keys:
         if key.casefold() not in spelled:
             hint = did_you_mean(key, columns)
-            msg = f"the data has no column {key!r} to be partitioned by{hint}"
+            msg = f"cannot partition by {key!r}: the data has no such column{hint}"
             raise PartitionColumnError(msg)
     return [spelled[key.casefold()] for key in keys]
 
 
 def _check_types(
-    target: WriteTarget, schema: StructType, there: StructType, keys: Sequence[str]
+    target: WriteTarget, schema: StructType, target_schema: StructType, keys: Sequence[str]
 ) -> None:
     """Raise `SourceError` if column types differ from the target's; nullability is ignored."""
-    given = {field.name.casefold(): field.dataType.simpleString() for field in schema.fields}
+    data_types = {field.name.casefold(): field.dataType.simpleString() for field in schema.fields}
     partitioned = {key.casefold() for key in keys}
-    for field in there.fields:
-        name, wanted = field.name.casefold(), field.dataType.simpleString()
-        if given[name].casefold() == wanted.casefold():
+    for field in target_schema.fields:
+        name, target_type = field.name.casefold(), field.dataType.simpleString()
+        if data_types[name].casefold() == target_type.casefold():
             continue
-        # Folder names and strings hold the printed value; a wider integer prints the same.
-        printed = isinstance(target, FolderTarget) or wanted == "string"
-        wider = wanted in _WIDER and given[name] in _WIDER[: _WIDER.index(wanted)]
-        if name in partitioned and (printed or wider):
+        # Folder names and strings store the printed value; a wider integer prints the same.
+        is_printed = isinstance(target, FolderTarget) or target_type == "string"
+        is_wider = (
+            target_type in _INTEGERS_BY_WIDTH
+            and data_types[name] in _INTEGERS_BY_WIDTH[: _INTEGERS_BY_WIDTH.index(target_type)]
+        )
+        if name in partitioned and (is_printed or is_wider):
             continue
         msg = (
-            f"the data cannot be written to {target.name!r}: its column {field.name!r} is {given[name]},"
-            f" and {wanted} there; cast it"
+            f"the data cannot be written to {target.name!r}: column {field.name!r} is {data_types[name]}"
+            f" in the data and {target_type} in the target; cast it"
         )
         raise SourceError(msg)
 
 
 def check_mode(mode: str, by: Sequence[str]) -> None:
     """Raise `RuleError` for an unknown mode, or mode ``partitions`` without partition columns."""
-    if mode not in MODES:
-        msg = f"mode is one of {', '.join(map(repr, MODES))}, not {mode!r}"
+    if mode not in WRITE_MODES:
+        msg = f"invalid mode {mode!r}: use one of {', '.join(map(repr, WRITE_MODES))}"
         raise RuleError(msg)
     if mode == "partitions" and not by:
-        msg = "mode='partitions' replaces partitions, and there are none: give partition_by="
+        msg = "mode='partitions' needs partition columns: give partition_by="
         raise RuleError(msg)
 
 
@@ -490,20 +525,24 @@ def replace(
     judged: Collection[Values],
     before_delete: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write records to a target, and drop judged partitions that have no records left.
+    """Write records to a target, and drop partitions from which no records were selected.
 
     Parameters
     ----------
     target : WriteTarget
+        The target.
     data : DataFrame
+        The records.
     mode : str
-        One of `MODES`. ``partitions`` replaces all judged partitions, even with nothing.
+        One of `WRITE_MODES`. ``partitions`` replaces all partitions in ``judged``, also by no records.
     by : sequence of str
         The partition columns.
-    holds, judged : collection of tuple of str
-        The partitions of these records, and of all records that they were selected from.
+    holds : collection of tuple of str
+        The partitions of the records.
+    judged : collection of tuple of str
+        The partitions of the data from which the records were selected.
     before_delete : callable
-        Called before Spark deletes what is there, if it does so before it writes.
+        Called before Spark deletes existing rows, if Spark deletes them before it writes.
     """
     target.write(data, mode, by, holds, before_delete)
     if mode == "partitions" and set(judged) - set(holds):

@@ -562,7 +562,7 @@ def test_an_audited_branch_is_published_as_documented(spark, tmp_path, monkeypat
         ("lake.sales", r"it is a database \(its tables: .*hidden"),
         ("lake", r"it is a catalog \(its databases: .*sales"),
         ("nolake.sales.t", "no catalog 'nolake'"),
-        ("lake.hidden", "'lake' is a catalog; name its database, too: lake.sales.hidden"),
+        ("lake.hidden", "'lake' is a catalog; add a database: lake.sales.hidden"),
         ("lake.sales.hiden", "did you mean 'lake.sales.hidden'"),
         ("{table}.fils", "lake.sales.hidden is a table, not a database"),
         ("{table}.branch_x", r"lake.sales.hidden has no branch 'x' \(there are: main\)"),

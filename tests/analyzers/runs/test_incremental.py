@@ -422,7 +422,7 @@ def test_a_frame_is_the_partition_that_one_says(spark, repo):
     ("table", "keys", "partition", "says"),
     [
         ("frame_view", None, {"ds": "1"}, "select those of a table by partitions="),
-        (None, None, {"ID": "1"}, "the data has a column 'ID', so it tells its partitions itself"),
+        (None, None, {"ID": "1"}, "the data has a column 'ID' that identifies its partitions"),
         (None, ["ds"], {"hr": "1"}, "the suite is partitioned by ds: partition= names hr"),
     ],
 )

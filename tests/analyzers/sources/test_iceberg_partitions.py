@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidegauge.analyzers.core.errors import PartitionColumnError
 from tidegauge.analyzers.core.partitions import NULL, Partition
 from tidegauge.analyzers.sources.iceberg_partitions import (
-    MAX_RANGES,
+    MAX_TIME_RANGES,
     PartitionField,
     chosen_fields,
     parse_transform,
@@ -157,6 +157,6 @@ def test_ranges_hold_every_wanted_day_and_few_others(days):
         start + dt.timedelta(days=n) for start, end in ranges for n in range((end - start).days)
     }
     assert days <= covered
-    assert len(ranges) <= MAX_RANGES
+    assert len(ranges) <= MAX_TIME_RANGES
     if len(ranges) > 1:
         assert covered == days

@@ -181,7 +181,7 @@ class TestWithSpark:
             suite = tg.Suite(name, [tg.Size()])
             run = tg.analyze(name, suite, repository=repo, spark=spark)
             assert run.metrics()["value"].tolist() == [6.0]
-        with pytest.raises(TableFormatError, match="no Delta table is there"):
+        with pytest.raises(TableFormatError, match="is not a Delta table"):
             open_folder(spark, f"{lake}/plain", format="delta")
 
     def test_a_table_of_the_catalog_over_such_a_folder_is_refused(self, spark, lake):

@@ -200,5 +200,5 @@ def test_a_log_with_a_gap_is_refused(table, log):
     log.commit(add("d", "2013-01-03"))
     log.commit(add("e", "2013-01-03"))
     (log.folder / f"{1:020}.json").unlink()
-    with pytest.raises(SourceError, match="is not whole: commits are missing"):
+    with pytest.raises(SourceError, match="is incomplete: commits are missing"):
         table.list_partitions()

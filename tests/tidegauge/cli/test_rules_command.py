@@ -471,7 +471,7 @@ def test_check_refuses_to_publish_to_the_folder_of_the_table(spark, table, rules
     folder = f"{spark.catalog.getDatabase('default').locationUri}/{table}"
     status, out = rules(SPEC + f"publish: {folder}\n", "check")
     assert status == 1
-    assert "are one place" in out
+    assert "are the same location" in out
 
 
 RENAMED = """

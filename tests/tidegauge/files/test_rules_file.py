@@ -196,14 +196,14 @@ dqm:
 @pytest.mark.parametrize(
     ("places", "text"),
     [
-        ("table: t\npublish: t", "table 't' and publish 't' are one place"),
-        ("table: t\npublish: default.T", "are one place"),
-        ("table: spark_catalog.default.t\nquarantine: '`t`'", "are one place"),
-        ("table: t\npublish: u\nquarantine: U", "publish 'u' and quarantine 'U' are one place"),
-        ("path: /lake/t\npublish: file:///lake//t/", "are one place"),
-        ("path: s3a://b/t\npublish: s3://b/t/", "are one place"),
-        ("path: /lake/t\npublish: /lake", "lie one in the other"),
-        ("path: /lake/t\npublish: /x/t\nquarantine: /x/t/rejects", "lie one in the other"),
+        ("table: t\npublish: t", "table 't' and publish 't' are the same location"),
+        ("table: t\npublish: default.T", "are the same location"),
+        ("table: spark_catalog.default.t\nquarantine: '`t`'", "are the same location"),
+        ("table: t\npublish: u\nquarantine: U", "publish 'u' and quarantine 'U' are the same location"),
+        ("path: /lake/t\npublish: file:///lake//t/", "are the same location"),
+        ("path: s3a://b/t\npublish: s3://b/t/", "are the same location"),
+        ("path: /lake/t\npublish: /lake", "overlap"),
+        ("path: /lake/t\npublish: /x/t\nquarantine: /x/t/rejects", "overlap"),
     ],
 )
 def test_records_do_not_go_where_they_come_from(write, places, text):

@@ -381,7 +381,7 @@ def test_a_folder_is_left_as_it_is_where_spark_wrote_to_another_file_system(spar
 def test_what_does_not_fit_is_refused_before_anything_is_read(spark, place):
     DQM.publish(frame(spark), place, partition_by=["ds"])
     cases = [
-        (frame(spark).withColumnRenamed("a", "b"), {}, SourceError, "lacks a and has b beside"),
+        (frame(spark).withColumnRenamed("a", "b"), {}, SourceError, "lacks a and also has b"),
         (
             frame(spark),
             {"partition_by": ["a"]},
@@ -576,7 +576,7 @@ def test_a_folder_is_read_back_as_it_was_published(spark, tmp_path, mode):
 
 def test_rejects_do_not_go_where_records_go(spark, place):
     again = f"file:{place}/" if "/" in place else place.upper()
-    with pytest.raises(SuiteError, match="are one place"):
+    with pytest.raises(SuiteError, match="are the same location"):
         DQM.publish(frame(spark), place, quarantine=again)
     assert not is_there(spark, place)
 
@@ -585,11 +585,11 @@ def test_rejects_do_not_go_where_records_go(spark, place):
 def test_a_table_and_its_folder_are_one_place(spark):
     spark.sql("CREATE TABLE pub.here (a BIGINT) USING parquet")
     folder = spark.catalog.getDatabase("pub").locationUri + "/here"
-    with pytest.raises(SuiteError, match="are one place"):
+    with pytest.raises(SuiteError, match="are the same location"):
         check_disjoint_locations({"table": "pub.here", "publish": folder}, spark)
     spark.catalog.setCurrentDatabase("pub")
     try:
-        with pytest.raises(SuiteError, match="are one place"):
+        with pytest.raises(SuiteError, match="are the same location"):
             check_disjoint_locations({"table": "pub.here", "publish": "HERE"}, spark)
     finally:
         spark.catalog.setCurrentDatabase("default")
