@@ -1,4 +1,4 @@
-"""Analyzers: what they request of a scan, their base classes, and the registry of them by name.
+"""Analyzers: their requests, base classes, and registry.
 
 An analyzer declares the aggregations it needs (`ScanAnalyzer`) or the columns it groups by
 (`tidegauge.analyzers.measures.frequencies.GroupingAnalyzer`), folds the results into a state, and
@@ -88,12 +88,13 @@ class Frequencies:
     Attributes
     ----------
     expressions : tuple of str
-        Spark SQL.
+        Spark SQL of the values to group by.
     where : str or None
+        A row filter.
     numbers : str or None
-        Spark SQL of doubles or decimals to add up in each group; the answer is then a `GroupSums`.
+        Spark SQL of doubles or decimals to add up in each group; the result is then a `GroupSums`.
     values : bool
-        Whether the values are needed; otherwise the answer is only the `GroupSizes`.
+        Whether the values are needed; if not, the result is only the `GroupSizes`.
     """
 
     expressions: tuple[str, ...]
@@ -109,10 +110,11 @@ class NativeSketch:
     Attributes
     ----------
     function : str
+        Name of the function.
     call : str
-        Its call, a format string of ``values`` and ``size``.
+        A call of the function, as a format string with ``values`` and ``size``.
     purpose : str
-        What it is used for, in a few words.
+        The use of the sketch, in a few words.
     """
 
     function: str
@@ -136,21 +138,21 @@ NATIVE_SKETCHES = {
         "approximate uniqueness",
     ),
 }
-"""Kinds of sketches that Spark builds if it is new enough, all from Apache DataSketches, so that the
-bytes of its sketches and of those built in Python workers merge with each other."""
+"""Kinds of sketches that new versions of Spark build. All come from Apache DataSketches, so sketches built by
+Spark and by Python workers can be merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Request for the serialized sketches of an expression's values, one or more, to be merged.
+    """Request for one or more serialized sketches of an expression's values, which are merged.
 
-    None, or an empty list, if there are no values.
+    Without values, the result is None or an empty list.
 
     Attributes
     ----------
     kind : str
         ``hll``: distinct counts of longs. ``kll``: quantiles of doubles. ``frequent``: most frequent
-        texts. ``tuple``: a sample of distinct longs with their numbers of occurrences. ``req-high``
+        strings. ``tuple``: a sample of distinct longs with their numbers of occurrences. ``req-high``
         and ``req-low``: quantiles of doubles that are accurate at high or low ranks.
     values : str
         Spark SQL; nulls and NaN are ignored.
@@ -167,7 +169,7 @@ class Sketch:
 
     @property
     def text(self) -> str:
-        """The call of Spark's own function, if there is one; else a probe that resolves alike."""
+        """The call of Spark's own function, if it exists; otherwise `probe`."""
         native = NATIVE_SKETCHES.get(self.kind)
         if native is None or self.elements:
             return self.probe
@@ -190,10 +192,11 @@ class Lookup:
     table : str
         The other table or view.
     columns : tuple of str
-        Its key columns, as Spark SQL, in the order of the expressions.
+        The other table's key columns, as Spark SQL, in the order of the expressions.
     nulls : bool
         True for null-safe equality (null equals null); False to ignore rows where an expression is null.
     where : str or None
+        A row filter on the data.
     """
 
     expressions: tuple[str, ...]
@@ -204,7 +207,7 @@ class Lookup:
 
 
 SIDES = "__tidegauge_data", "__tidegauge_other"
-"""Aliases of the two tables in a `Condition`; reserved, no column may have these names."""
+"""Aliases of the two tables in a `Condition`. They are reserved: columns must not have these names."""
 
 
 class Condition(Protocol):
@@ -223,6 +226,7 @@ class Match:
     Attributes
     ----------
     condition : Condition
+        The join condition.
     table : str
         The other table or view.
     """
@@ -232,14 +236,14 @@ class Match:
 
 
 class CustomRequest(ABC):
-    """A request of a product, answered by a job of its own.
+    """A request defined outside of `tidegauge.analyzers`, with its own kind of job.
 
-    Subclasses are frozen dataclasses: equal requests are answered once.
+    Subclasses are frozen dataclasses, so that equal requests are answered once.
 
     Class attributes
     ----------------
     job : str
-        The `tidegauge.analyzers.scan.jobs.ScanJob` that answers one, as ``module:class``.
+        The `tidegauge.analyzers.scan.jobs.ScanJob` that answers the request, as ``module:class``.
     """
 
     job: ClassVar[str]
@@ -247,16 +251,16 @@ class CustomRequest(ABC):
     @property
     @abstractmethod
     def texts(self) -> tuple[str, ...]:
-        """The Spark SQL over the data that it holds."""
+        """The request's Spark SQL over the data."""
 
 
 class WorkerRequest(CustomRequest):
-    """A request of a product that Python workers answer; several share a job.
+    """A `CustomRequest` that Python workers answer; several requests share a job.
 
     Class attributes
     ----------------
     most : int
-        Number of requests that share one.
+        Maximum number of requests in one job.
 
     Attributes
     ----------
@@ -269,7 +273,7 @@ class WorkerRequest(CustomRequest):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The Spark SQL of the request in its place."""
+        """The Spark SQL of the request in ``instead``."""
         return texts_of(self.instead)
 
 
@@ -282,18 +286,18 @@ def texts_of(request: Request) -> tuple[str, ...]:
     """Return a request's Spark SQL over the data, with user-written filters on separate lines."""
     match request:
         case Aggregate(text, rows):
-            found: tuple[str | None, ...] = (text, rows and f"(\n{rows}\n)")
+            texts: tuple[str | None, ...] = (text, rows and f"(\n{rows}\n)")
         case Frequencies(expressions, where, numbers):
-            found = (*expressions, numbers, where and f"(\n{where}\n)")
+            texts = (*expressions, numbers, where and f"(\n{where}\n)")
         case Lookup(expressions=expressions, where=where):
-            found = (*expressions, where and f"(\n{where}\n)")
+            texts = (*expressions, where and f"(\n{where}\n)")
         case Sketch(_, values):
-            found = (values,)
+            texts = (values,)
         case CustomRequest():
-            found = request.texts
-        case Match():  # it may read any column
-            found = ()
-    return tuple(text for text in found if text)
+            texts = request.texts
+        case Match():  # the condition can read any column
+            texts = ()
+    return tuple(text for text in texts if text)
 
 
 S = TypeVar("S", bound=State)
@@ -347,17 +351,17 @@ class StatePersister(Protocol):
         """Store the analyzer's state, replacing an earlier one."""
 
 
-def check_provider(given: object, method: str, option: str) -> None:
+def check_provider(provider: object, method: str, option: str) -> None:
     """Check that an argument, unless it is None, has the method of a state provider.
 
     Raises
     ------
     SuiteError
     """
-    if given is not None and not callable(getattr(given, method, None)):
+    if provider is not None and not callable(getattr(provider, method, None)):
         msg = (
             f"{option} takes a state provider such as tg.InMemoryStateProvider() or"
-            f" tg.FileSystemStateProvider(folder), not {given!r}"
+            f" tg.FileSystemStateProvider(folder), not {provider!r}"
         )
         raise SuiteError(msg)
 
@@ -373,11 +377,11 @@ class Analyzer(Description, ABC, Generic[S, T]):
     state_type : type of State
         The state's class; its default-constructed instance is the state of no data.
     earlier_state_types : tuple of type of State
-        Classes of states that earlier versions stored, from which the metric can be computed, too.
+        Classes of states that earlier versions stored. The metric can also be computed from them.
     state_bytes : int
         Approximate size of one state in bytes, to bound the memory of a batch.
     sql_options : tuple of str
-        The options that are SQL expressions, whose syntax errors are told by their own text.
+        The options that are SQL expressions. Syntax errors quote the expression.
 
     Examples
     --------
@@ -464,7 +468,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
 
     @property
     def data_name(self) -> str | None:
-        """The name by which a query among `expressions` reads the data that is measured."""
+        """The name of the measured data in a query among `expressions`."""
         return None
 
     @abstractmethod
@@ -548,7 +552,7 @@ class Analyzer(Description, ABC, Generic[S, T]):
         return cast("S", outcome.value)
 
     def compute_metric_from(self, state: S | None) -> Metric[T]:
-        """Compute the metric from a state; None stands for the state of no data.
+        """Compute the metric from a state; None means the state of no data.
 
         Examples
         --------
@@ -558,12 +562,12 @@ class Analyzer(Description, ABC, Generic[S, T]):
         >>> Mean("amount").compute_metric_from(None).failed
         True
         """
-        known: Any = self.state_type() if state is None else state
-        if not isinstance(known, self.earlier_state_types):
-            known = as_state(self.state_type, known)
-        outcome = attempt(lambda: self.measure(known))
-        interval = self.interval(known) if isinstance(outcome, Success) else None
-        weight = self.weight(known)
+        known_state: Any = self.state_type() if state is None else state
+        if not isinstance(known_state, self.earlier_state_types):
+            known_state = as_state(self.state_type, known_state)
+        outcome = attempt(lambda: self.measure(known_state))
+        interval = self.interval(known_state) if isinstance(outcome, Success) else None
+        weight = self.weight(known_state)
         return Metric(self.entity, self.instance, self.name, outcome, weight, interval)
 
     def calculate_metric(
@@ -721,8 +725,8 @@ class ScanAnalyzer(Filterable, Analyzer[S, T]):
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the aggregates."""
         return tuple(
-            Aggregate(asked) if isinstance(asked, str) else asked
-            for asked in self.aggregations(schema)
+            Aggregate(aggregation) if isinstance(aggregation, str) else aggregation
+            for aggregation in self.aggregations(schema)
         )
 
 
@@ -818,7 +822,7 @@ def _loaded(owner: Analyzer[Any, Any], source: StateLoader) -> Any:
     return None if state is None else as_state(owner.state_type, state)
 
 
-_MAGIC = b"tidegauge state\n"
+_FILE_MAGIC = b"tidegauge state\n"
 
 
 class InMemoryStateProvider:
@@ -902,9 +906,9 @@ class FileSystemStateProvider:
             content = read_file(file)
         except FileNotFoundError:
             return None
-        head, _, rest = content.removeprefix(_MAGIC).partition(b"\n")
+        head, _, rest = content.removeprefix(_FILE_MAGIC).partition(b"\n")
         checksum, _, payload = rest.partition(b"\n")
-        if not content.startswith(_MAGIC) or checksum != _checksum(head, payload):
+        if not content.startswith(_FILE_MAGIC) or checksum != _checksum(head, payload):
             msg = f"the state in {file} is damaged: its checksum differs"
             raise CorruptStateError(msg)
         return read_state(head.decode(errors="backslashreplace"), payload)
@@ -913,7 +917,7 @@ class FileSystemStateProvider:
         """Write the analyzer's state, replacing an earlier one."""
         payload = state.pack()
         tag = state.tag.encode()
-        content = b"\n".join([_MAGIC + tag, _checksum(tag, payload), payload])
+        content = b"\n".join([_FILE_MAGIC + tag, _checksum(tag, payload), payload])
         write_file(self._file(analyzer), content)
 
 

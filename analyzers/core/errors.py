@@ -7,7 +7,7 @@
         EmptyStateError                no data to compute it from
         MetricRuntimeError             the computation failed, because of the data
           MetricEnvironmentError       the computation failed for a reason outside the data
-          StandingError                the failure of an earlier run, in a partition not measured again
+          StandingError                an unresolved failure of an earlier run
         PreconditionError              the schema does not fit the analyzer; nothing was computed
           NoSuchColumnError
           WrongColumnTypeError
@@ -52,7 +52,7 @@
       UnsupportedSparkError            a Spark that is too old, or workers without packages
       SetupError                       a dependency or build artifact is missing
 
-Errors keep their facts as attributes; the message states in one sentence the problem and the remedy.
+Errors store their facts as attributes. The message states the problem and the fix.
 """
 
 from __future__ import annotations
@@ -65,8 +65,17 @@ from typing import Any
 from tidegauge.analyzers.core.formatting import hide_secrets, middle_cut
 
 
-def nearest(wanted: str, available: Iterable[str], least: float = 0.5) -> str | None:
-    """Return the closest match to ``wanted``, ignoring case; None if none has the least likeness.
+def nearest(requested: str, available: Iterable[str], min_similarity: float = 0.5) -> str | None:
+    """Return the most similar name, ignoring case; None if no name is similar enough.
+
+    Parameters
+    ----------
+    requested : str
+        The name to look for.
+    available : iterable of str
+        The names to choose from.
+    min_similarity : float
+        Similarity from 0 to 1 that a name must have.
 
     Examples
     --------
@@ -77,25 +86,25 @@ def nearest(wanted: str, available: Iterable[str], least: float = 0.5) -> str | 
     >>> nearest("xyz", ["Size"])
     """
     by_folded = {name.casefold(): name for name in available}
-    matches = get_close_matches(str(wanted).casefold(), by_folded, n=1, cutoff=least)
+    matches = get_close_matches(str(requested).casefold(), by_folded, n=1, cutoff=min_similarity)
     return by_folded[matches[0]] if matches else None
 
 
-def did_you_mean(wanted: str, available: Iterable[str]) -> str:
-    """Return the end of a message that suggests the closest match; empty if there is none.
+def did_you_mean(requested: str, available: Iterable[str]) -> str:
+    """Return the end of a message that suggests the most similar name; empty if no name is similar.
 
     Examples
     --------
     >>> did_you_mean("dep_tme", ["arr_time", "dep_time"]), did_you_mean("xyz", ["Size"])
     ("; did you mean 'dep_time'?", '')
     """
-    close = nearest(wanted, available)
+    close = nearest(requested, available)
     return f"; did you mean {close!r}?" if close else ""
 
 
-def _suggestion(wanted: str, available: Iterable[str]) -> str:
+def _suggestion(requested: str, available: Iterable[str]) -> str:
     names = list(available)
-    hint = did_you_mean(wanted, names).removeprefix("; ")
+    hint = did_you_mean(requested, names).removeprefix("; ")
     return hint or f"there are: {', '.join(map(repr, names)) or 'none'}"
 
 
@@ -104,7 +113,7 @@ class TidegaugeError(Exception):
 
 
 class UnsupportedSparkError(TidegaugeError):
-    """The session's Spark is too old, or its workers lack what they need."""
+    """The session's Spark is too old, or its workers lack required packages."""
 
 
 class MetricError(TidegaugeError):
@@ -121,11 +130,11 @@ class MetricError(TidegaugeError):
 
     @classmethod
     def from_exception(cls, error: BaseException) -> MetricError:
-        """Return a `MetricError` as it is; wrap any other error.
+        """Return a `MetricError` unchanged; wrap any other error.
 
-        An error of the data becomes a `MetricRuntimeError`, any other a `MetricEnvironmentError`.
-        Errors captured from Spark keep JVM handles and whole frames alive and cannot be pickled, so
-        only their text and error condition are kept.
+        An error caused by data becomes a `MetricRuntimeError`, any other error a `MetricEnvironmentError`.
+        Errors captured from Spark keep JVM handles and whole frames alive and cannot be pickled, so only
+        their message and error condition are stored.
 
         Examples
         --------
@@ -140,38 +149,40 @@ class MetricError(TidegaugeError):
         return kind(describe(error))
 
     def with_text(self, text: str) -> MetricError:
-        """Return a runtime error with another message that is retried if this one is."""
+        """Return a runtime error with another message, which is retriable if this error is."""
         return (MetricEnvironmentError if self.is_retriable else MetricRuntimeError)(text)
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
 
 
-_THROWN = re.compile(r"most recent failure: .{0,2000}?\): ([\w.$]{1,200}(?:Exception|Error)): (.*)")
+_THROWN_IN_TASK = re.compile(
+    r"most recent failure: .{0,2000}?\): ([\w.$]{1,200}(?:Exception|Error)): (.*)"
+)
 
 
-_CALLED = re.compile(r"An error occurred while calling .{0,2000}\n: ([\w.$]{1,200}): (.*)")
+_THROWN_IN_CALL = re.compile(r"An error occurred while calling .{0,2000}\n: ([\w.$]{1,200}): (.*)")
 
 
-_CAUSED = re.compile(r"^Caused by: ([\w.$]+): (.*)", re.MULTILINE)
+_CAUSED_BY_LINE = re.compile(r"^Caused by: ([\w.$]+): (.*)", re.MULTILINE)
 
 
-_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
+_PYTHON_ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)\b.*$", re.MULTILINE)
 
 
-_PLACE = re.compile(r"; line \d+,? pos \d+;?$")
-"""A place in resolved SQL. Users' expressions stand within text of ours, where places say nothing."""
+_SQL_POSITION = re.compile(r"; line \d+,? pos \d+;?$")
+"""A position in resolved SQL. It is useless to users, since their expressions are embedded in generated SQL."""
 
 
-_OWN = re.compile(r"`__tidegauge_\w+`, |, `__tidegauge_\w+`")
+_HIDDEN_COLUMN = re.compile(r"`__tidegauge_\w+`, |, `__tidegauge_\w+`")
 """Hidden columns among the names that Spark suggests."""
 
 
 def describe(error: BaseException) -> str:
-    """Format an exception as one line: error condition or class name, and the first line of its text.
+    """Format an exception as one line: error condition or class name, and the first line of its message.
 
-    For Java and Python exceptions wrapped by Spark, use the line of the original exception. Passwords
-    of addresses in the text are redacted; places in generated SQL and hidden columns are left out.
+    For Java and Python exceptions wrapped by Spark, the line of the original exception is used. Passwords in
+    URLs are redacted. Positions in generated SQL and hidden columns are left out.
 
     Examples
     --------
@@ -180,11 +191,11 @@ def describe(error: BaseException) -> str:
     >>> describe(ValueError("no `x`; there are [`a`, `__tidegauge_e0`]; line 2 pos 0;"))
     'ValueError: no `x`; there are [`a`]'
     """
-    return hide_secrets(_OWN.sub("", _PLACE.sub("", _described(error))))
+    return hide_secrets(_HIDDEN_COLUMN.sub("", _SQL_POSITION.sub("", _describe_unredacted(error))))
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of an error for its reader: ours as it is, any other as `describe` has it.
+    """Return the message of an error for users: unchanged for tidegauge's errors, else from `describe`.
 
     Examples
     --------
@@ -195,17 +206,16 @@ def message_of(error: BaseException) -> str:
 
 
 SPARK_ENDED = (
-    "Spark does not answer ({}): its process ended. It was killed, often for want of memory, or stopped."
-    " Look into its log, give it more memory (spark.driver.memory) if need be, and run again; what was"
-    " committed is kept"
+    "Spark does not answer ({}): its process was stopped or killed, often because it ran out of memory."
+    " Check its log, increase spark.driver.memory if necessary, and run again; committed batches are kept"
 )
 
 
 def has_spark_ended(error: BaseException) -> bool:
-    """Return whether an error says that the connection to Spark broke.
+    """Return whether an error means that the connection to Spark broke.
 
-    PySpark raises plain errors of sockets, or those of its libraries: of py4j on the same machine, of gRPC
-    with Spark Connect. Whether a socket was one of py4j is seen in the traceback.
+    PySpark raises plain socket errors, or errors of its libraries: py4j on the same machine, gRPC with Spark
+    Connect. The traceback shows whether a socket belonged to py4j.
     """
     if type(error).__name__ == "Py4JNetworkError":
         return True
@@ -219,23 +229,25 @@ def has_spark_ended(error: BaseException) -> bool:
     return False
 
 
-def _described(error: BaseException) -> str:
-    text = str(error).strip()
+def _describe_unredacted(error: BaseException) -> str:
+    message = str(error).strip()
     if has_spark_ended(error):
-        return SPARK_ENDED.format(f"{type(error).__name__}: {_first_statement(text)}".rstrip(": "))
-    thrown = _THROWN.search(text) or _CALLED.match(
-        text
+        return SPARK_ENDED.format(
+            f"{type(error).__name__}: {_first_statement(message)}".rstrip(": ")
+        )
+    thrown = _THROWN_IN_TASK.search(message) or _THROWN_IN_CALL.match(
+        message
     )  # the Java exception, which Spark's text puts after the call chain
     if thrown and thrown[2].startswith("Exception thrown in awaitResult"):  # which says nothing
-        thrown = next(iter([*_CAUSED.finditer(text)][-1:]), thrown)
+        thrown = next(iter([*_CAUSED_BY_LINE.finditer(message)][-1:]), thrown)
     if thrown:
-        named = thrown[2].startswith("[")  # with the condition, so the class adds nothing
-        return thrown[2] if named else f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"
-    line = _first_statement(text)
+        has_condition = thrown[2].startswith("[")  # with the condition, so the class adds nothing
+        return thrown[2] if has_condition else f"{thrown[1].rpartition('.')[2]}: {thrown[2]}"
+    line = _first_statement(message)
     name = condition_of(error)
     if name == "PYTHON_EXCEPTION" or "PythonException" in type(error).__name__:
         line = next(
-            iter(_RAISED.findall(text)[-1:]), line
+            iter(_PYTHON_ERROR_LINE.findall(message)[-1:]), line
         )  # the exception is printed below the traceback
     if name and line.startswith(f"[{name}]"):
         return line
@@ -243,7 +255,7 @@ def _described(error: BaseException) -> str:
 
 
 def _first_statement(text: str) -> str:
-    r"""Return the first line of a text, with the lines that it announces by a colon at its end.
+    r"""Return the first line of a message. After a line that ends with a colon, the next line is added.
 
     Examples
     --------
@@ -259,7 +271,7 @@ def _first_statement(text: str) -> str:
 
 
 def thrown_class(error: BaseException) -> str | None:
-    """Return the Java class of the exception that a task threw, from Spark's text; None if none did.
+    """Return the Java class of the exception that a task threw, from Spark's message; None if none did.
 
     Examples
     --------
@@ -267,38 +279,38 @@ def thrown_class(error: BaseException) -> str | None:
     >>> thrown_class(RuntimeError(text))
     'java.lang.RuntimeException'
     """
-    found = _THROWN.search(str(error))
-    return found[1] if found else None
+    match = _THROWN_IN_TASK.search(str(error))
+    return match[1] if match else None
 
 
 def condition_of(error: BaseException) -> str | None:
     """Return the condition of a Spark error, such as ``PATH_NOT_FOUND``; None if it has none.
 
-    Spark 3.5 calls it error class.
+    In Spark 3.5, the condition is called error class.
 
     Examples
     --------
     >>> condition_of(ValueError("no")) is None
     True
     """
-    ask = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
-    found: str | None = ask() if callable(ask) else None
-    return found
+    getter = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    condition: str | None = getter() if callable(getter) else None
+    return condition
 
 
 _DATA_STATES = ("21", "22", "P0")
-"""SQLSTATE classes of errors that the values of rows cause: cardinality, data exceptions, raised errors."""
-_SPARKS = ("Arithmetic", "ArrayIndexOutOfBounds", "DateTime", "NumberFormat", "Runtime")
+"""SQLSTATE classes of errors caused by values of rows: cardinality, data exceptions, raised errors."""
+_SPARK_DATA_ERRORS = ("Arithmetic", "ArrayIndexOutOfBounds", "DateTime", "NumberFormat", "Runtime")
 DATA_EXCEPTIONS = frozenset(
     {
-        *(f"org.apache.spark.Spark{kind}Exception" for kind in _SPARKS),
+        *(f"org.apache.spark.Spark{kind}Exception" for kind in _SPARK_DATA_ERRORS),
         "java.lang.ArithmeticException",
         "java.lang.NumberFormatException",
         "java.lang.RuntimeException",  # raise_error
         "java.time.DateTimeException",
     }
 )
-"""Java classes of errors caused by data, where Spark gives no SQLSTATE."""
+"""Java classes of errors caused by data, for errors without a SQLSTATE."""
 
 
 def sql_state(error: BaseException) -> str:
@@ -314,11 +326,11 @@ def sql_state(error: BaseException) -> str:
 
 
 def is_caused_by_data(error: BaseException) -> bool:
-    """Return whether the values of the rows cause an error, so that the same rows cause it again.
+    """Return whether values of rows cause an error, so that the same rows would cause it again.
 
-    Everything else can change while the rows stay: functions and their code, tables, permissions,
-    packages of workers, memory. Of Spark's errors only those are of the data that say so. Errors that
-    Python raises while a metric is computed from a state are of the state, unless they are of the system.
+    Other causes can change while the rows stay the same: functions and their code, tables, permissions,
+    packages of workers, memory. A Spark error counts as caused by data only if its SQLSTATE or Java class
+    shows it. A Python error counts as caused by data unless it is a system error.
 
     Examples
     --------
@@ -355,8 +367,9 @@ class StandingError(MetricRuntimeError):
     text : str
         The stored error.
     partition : str
-        The partition in which it failed; empty for a table without partitions.
+        The partition in which the analyzer failed; empty for a table without partitions.
     is_retriable : bool
+        Whether the next run measures the analyzer again.
     """
 
     def __init__(self, text: str, partition: str, *, is_retriable: bool) -> None:
@@ -373,7 +386,7 @@ class StandingError(MetricRuntimeError):
 class PreconditionError(MetricError):
     """The schema or the options do not fit the analyzer, so nothing was computed.
 
-    Checking them again reads no rows, and a table, a function or a setting may have changed.
+    The check is repeated in each run: it reads no rows, and a table, function or setting may have changed.
     """
 
     is_retriable = True
@@ -396,16 +409,16 @@ class NoSuchColumnError(PreconditionError):
 
     def __str__(self) -> str:
         if self.column in self.available:  # an unquoted name with dots parses as a path
-            return f"no column {self.column!r}: write a name that holds dots as '`{self.column}`'"
+            return f"no column {self.column!r}: write a name with dots as '`{self.column}`'"
         return f"no column {self.column!r}; {_suggestion(self.column, self.available)}"
 
 
 class WrongColumnTypeError(PreconditionError):
     """The column's type is not supported by the analyzer."""
 
-    def __init__(self, column: str, found: str, wanted: str) -> None:
-        self.column, self.found, self.wanted = column, found, wanted
-        super().__init__(column, found, wanted)
+    def __init__(self, column: str, actual: str, required: str) -> None:
+        self.column, self.found, self.wanted = column, actual, required
+        super().__init__(column, actual, required)
 
     def __str__(self) -> str:
         return f"column {self.column!r} is of type {self.found}, but must be {self.wanted}"
@@ -433,14 +446,14 @@ class UnresolvedQueryError(UnresolvedExpressionError):
     Attributes
     ----------
     reason : str
-        Spark's error, without its place.
+        Spark's error, without the position.
     place : tuple of int or None
-        The line in the query, from 1, and the position in it, from 0; None if Spark names none.
+        The line in the query, from 1, and the position in the line, from 0; None if Spark reports none.
     """
 
-    def __init__(self, reason: str, place: tuple[int, int] | None = None) -> None:
-        self.reason, self.place = reason, place
-        super().__init__(reason, place)
+    def __init__(self, reason: str, position: tuple[int, int] | None = None) -> None:
+        self.reason, self.place = reason, position
+        super().__init__(reason, position)
 
     def __str__(self) -> str:
         return self.reason + (f" (line {self.place[0]}, pos {self.place[1]})" if self.place else "")
@@ -452,6 +465,7 @@ class PrivateColumnError(PreconditionError):
     Attributes
     ----------
     column : str
+        The private column.
     """
 
     def __init__(self, column: str) -> None:
@@ -486,7 +500,7 @@ class SuiteError(TidegaugeError, ValueError):
 
 
 class UnknownNameError(SuiteError):
-    """An unknown name of an analyzer, option, detector and so on; the message suggests the closest.
+    """An unknown name of an analyzer, option, detector and so on; the message suggests a similar name.
 
     Examples
     --------
@@ -516,18 +530,19 @@ class DslError(SuiteError):
     Attributes
     ----------
     message : str
-        The problem and its remedy.
+        The problem and the fix.
     text : str
-        The text of the rule.
+        The source of the rule.
     line, column : int
         Position of the error, counted from 1.
     end_column : int
         The column after the last offending character, on the same line.
     expected : tuple of str
-        Descriptions of the tokens that are allowed there.
+        Descriptions of the tokens that are allowed at the error.
     phase : str
         ``lex``, ``syntax``, ``bind``, ``type`` or ``plan``.
     hint : str or None
+        A suggestion, shown after the message.
     rule : str or None
         The rule's name, if it belongs to a job.
     others : tuple of DslError
@@ -560,22 +575,24 @@ class DslError(SuiteError):
         line = lines[self.line - 1] if self.line <= len(lines) else ""
         start = min(self.column - 1, len(line))
         end = min(max(self.end_column - 1, start + 1), len(line), start + _CONTEXT_WIDTH)
-        first = max(0, start - _CONTEXT_WIDTH)
-        last = min(len(line), max(start, end) + _CONTEXT_WIDTH)
-        lead = "..." if first else ""
-        shown = lead + line[first:last] + ("..." if last < len(line) else "")
-        blank = re.sub(r"[^\t]", " ", lead + line[first:start])
-        return f"{shown}\n{blank}{'^' * max(1, end - start)}"
+        excerpt_start = max(0, start - _CONTEXT_WIDTH)
+        excerpt_end = min(len(line), max(start, end) + _CONTEXT_WIDTH)
+        lead = "..." if excerpt_start else ""
+        excerpt = (
+            lead + line[excerpt_start:excerpt_end] + ("..." if excerpt_end < len(line) else "")
+        )
+        blank = re.sub(r"[^\t]", " ", lead + line[excerpt_start:start])
+        return f"{excerpt}\n{blank}{'^' * max(1, end - start)}"
 
     def __str__(self) -> str:
-        of = f"rule {self.rule!r}, " if self.rule else ""
-        said = f"{of}line {self.line}, column {self.column}: {self.message}"
+        rule_prefix = f"rule {self.rule!r}, " if self.rule else ""
+        message = f"{rule_prefix}line {self.line}, column {self.column}: {self.message}"
         if self.expected:
-            said += f"; expected {', '.join(self.expected)}"
+            message += f"; expected {', '.join(self.expected)}"
         if self.hint:
-            said += f" ({self.hint})"
-        told = f"{said}\n{self.caret}" if self.text else said
-        return "\n".join([told, *map(str, self.others)])
+            message += f" ({self.hint})"
+        message_with_caret = f"{message}\n{self.caret}" if self.text else message
+        return "\n".join([message_with_caret, *map(str, self.others)])
 
 
 class GriffinConfigError(SuiteError):
@@ -583,7 +600,7 @@ class GriffinConfigError(SuiteError):
 
 
 class GriffinError(TidegaugeError):
-    """A Griffin job in which rules, sources or sinks failed; the others were measured and reported.
+    """A Griffin job in which rules, sources or sinks failed; all others were measured and reported.
 
     Attributes
     ----------
@@ -598,8 +615,8 @@ class GriffinError(TidegaugeError):
         super().__init__(self.failures)
 
     def __str__(self) -> str:
-        told = [f"{name}: {message_of(error)}" for name, error in self.failures.items()]
-        return f"{len(told)} failed\n" + "\n".join(told)
+        lines = [f"{name}: {message_of(error)}" for name, error in self.failures.items()]
+        return f"{len(lines)} failed\n" + "\n".join(lines)
 
 
 class DQMError(TidegaugeError):
@@ -637,7 +654,7 @@ class NoSuchTableError(SourceError, LookupError):
     Attributes
     ----------
     problem : str
-        What is missing.
+        The missing table or path.
     hint : str
         The end of the message, which suggests another name; empty if there is none.
     """
@@ -656,11 +673,12 @@ class PartitionSelectionError(SourceError, ValueError):
 
 
 class ConflictingFilesError(SourceError):
-    """Data files that cannot be read together: no type holds the values of a nested column in all of them.
+    """Data files that cannot be read together: no type can hold all values of a nested column.
 
     Attributes
     ----------
     column : str
+        The nested column.
     types : tuple of str
         Two of the column's types.
     """
@@ -670,9 +688,9 @@ class ConflictingFilesError(SourceError):
         super().__init__(column, *types)
 
     def __str__(self) -> str:
-        left, right = self.types
+        first_type, second_type = self.types
         return (
-            f"column {self.column!r} is of type {left} in some files and {right} in others, and no type"
+            f"column {self.column!r} is of type {first_type} in some files and {second_type} in others, and no type"
             " holds both; rewrite the files with one type"
         )
 
@@ -698,7 +716,7 @@ class DatabaseAccessError(RepositoryError, OSError):
 
 
 class ReadOnlyError(DatabaseAccessError):
-    """A write to a repository that can only be read: opened so, or by its role, user or server."""
+    """A write to a repository that was opened read-only, or whose role, user or server is read-only."""
 
 
 class LeaseError(RepositoryError):
@@ -734,17 +752,17 @@ class MixedTypesError(HistoryError):
 
 
 class ConflictError(RepositoryError):
-    """A label was not stored because others added labels that the caller had not seen.
+    """A label was not stored because others have added labels that the caller had not read.
 
-    Optimistic concurrency control for labels on anomalies and incidents.
+    This is optimistic concurrency control for labels on anomalies and incidents.
 
     Attributes
     ----------
     revision : int
-        The id of the newest label now; after reading the labels, pass it as ``seen``.
+        The id of the newest label. After reading the labels, retry with ``seen=revision``.
     labels : tuple of mapping
-        The labels added since, in order, each with ``id``, ``anomaly_id``, ``incident_id``, ``label``,
-        ``note``, ``by`` and ``created_at``.
+        The labels added in the meantime, in order, each with ``id``, ``anomaly_id``, ``incident_id``,
+        ``label``, ``note``, ``by`` and ``created_at``.
     """
 
     def __init__(self, revision: int, labels: Iterable[Mapping[str, Any]]) -> None:
@@ -752,16 +770,17 @@ class ConflictError(RepositoryError):
         super().__init__(revision, self.labels)
 
     def __str__(self) -> str:
-        told = "; ".join(map(_describe_label, self.labels))
+        labels = "; ".join(map(_describe_label, self.labels))
         return (
-            f"others spoke since: {told}; nothing was said. Read it (repo.incident(id)), and say it"
-            f" with seen={self.revision}"
+            f"label not saved: {labels}, after you last read the incident. Read repo.incident(id) again,"
+            f" then retry with seen={self.revision}"
         )
 
 
 def _describe_label(label: Mapping[str, Any]) -> str:
     note = f" ({label['note']})" if label["note"] else ""
-    return f"{label['by'] or 'somebody'} said {label['label']!r}{note} at {label['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+    time = f"{label['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{label['by'] or 'somebody'} set {label['label']!r}{note} at {time}"
 
 
 class CheckFailedError(TidegaugeError):
@@ -795,7 +814,7 @@ class GriffinWarning(UserWarning):
 
 
 class VerdictWarning(UserWarning):
-    """A verdict is incomplete: a stored one cannot be read, or a rule or constraint not evaluated."""
+    """An incomplete verdict: a stored verdict cannot be read, or a rule or constraint was not evaluated."""
 
 
 class RepositoryWarning(UserWarning):
@@ -803,8 +822,8 @@ class RepositoryWarning(UserWarning):
 
 
 class LeftoverWarning(UserWarning):
-    """A folder that is not needed any more could not be deleted."""
+    """A folder that is no longer needed could not be deleted."""
 
 
 class SkippedWarning(UserWarning):
-    """A run measured nothing: the partitions of a DataFrame or view are known, and have no files to compare."""
+    """A run measured nothing: all partitions of a DataFrame or view are known and have no files to compare."""

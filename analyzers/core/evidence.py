@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.errors import UnknownNameError
 from tidegauge.analyzers.core.metric import Metric
 
 NO_DATA = "no data"
-"""Status of what had no row or value to judge, wherever results are shown."""
+"""Displayed status of a constraint or policy that had no row or value to judge."""
 
 
 class OnEmpty(StrEnum):
@@ -32,7 +32,7 @@ def as_on_empty(text: str) -> OnEmpty:
     Raises
     ------
     UnknownNameError
-        If it is none of pass, warn and fail.
+        If it is not pass, warn or fail.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def as_on_empty(text: str) -> OnEmpty:
     'warn'
     """
     if text not in list(OnEmpty):
-        raise UnknownNameError("on_empty", str(text), [str(one) for one in OnEmpty])
+        raise UnknownNameError("on_empty", str(text), [str(choice) for choice in OnEmpty])
     return OnEmpty(text)
 
 
@@ -63,19 +63,19 @@ Point = tuple[str, float]
 class EarlierValues:
     """The history of one metric strictly before a point in time.
 
-    Points at or after ``moment`` are never returned, even if given. So a partition is never compared
-    with an earlier version of itself, and a late partition only with those before it.
+    Points at or after ``moment`` are never returned, even if given. So a partition is never compared with an
+    earlier version of itself, and a late partition only with partitions before it.
 
     Parameters
     ----------
     moment : datetime or None
-        The time of the partition under evaluation; None means there is no history.
+        The time of the partition under evaluation; None means that it has no history.
     times : sequence of datetime
         Times of the partitions, ascending.
     partitions : sequence of str
-        Their names.
+        Names of the partitions.
     values : sequence of float
-        Their values; NaN for missing.
+        Values of the partitions; NaN for missing values.
 
     Examples
     --------
@@ -94,9 +94,9 @@ class EarlierValues:
         """Return the point exactly ``ago`` before the moment; None if there is none."""
         if self.moment is None:
             return None
-        wanted, end = self.moment - ago, bisect_left(self.times, self.moment)
-        there = bisect_left(self.times, wanted, 0, end)
-        return self._point(there) if there < end and self.times[there] == wanted else None
+        time, end = self.moment - ago, bisect_left(self.times, self.moment)
+        index = bisect_left(self.times, time, 0, end)
+        return self._point(index) if index < end and self.times[index] == time else None
 
     def last(self) -> Point | None:
         """Return the point of the previous partition; None if it has no value."""
@@ -107,26 +107,29 @@ class EarlierValues:
         """Return the finite values within a time span that ends before the moment."""
         if self.moment is None:
             return []
-        first = bisect_left(self.times, self.moment - length)
-        some = self.values[first : bisect_left(self.times, self.moment)]
-        return [value for value in some if isfinite(value)]
+        start = bisect_left(self.times, self.moment - length)
+        values = self.values[start : bisect_left(self.times, self.moment)]
+        return [value for value in values if isfinite(value)]
 
-    def _point(self, place: int) -> Point | None:
-        value = self.values[place]
-        return (self.partitions[place], value) if isfinite(value) else None
+    def _point(self, index: int) -> Point | None:
+        value = self.values[index]
+        return (self.partitions[index], value) if isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class AnomalySettings:
-    """Settings of an anomaly check, as text that `tidegauge.repository` parses.
+    """Settings of an anomaly check, as strings that `tidegauge.repository` parses.
 
     Attributes
     ----------
     detector : str
+        The detector, as it is printed.
     rule : str or None
-        Decision rule; None for the detector's own.
+        Alert rule; None for the detector's default.
     direction : str
+        Direction of changes that count.
     least_effect : float
+        Minimum effect of an anomaly.
     """
 
     detector: str = "Seasonal()"
@@ -142,6 +145,7 @@ class Judgement:
     Attributes
     ----------
     unusual : bool
+        Whether the point is an anomaly.
     expected, lower, upper : float
         Expected value and its bounds; NaN if the detector has no expectation.
     p_value : float
@@ -207,19 +211,20 @@ class Measurements:
 def as_verdict(answer: object, owner: str = "") -> bool:
     """Return the answer of a user's function as a verdict: True or False, NumPy's included.
 
-    Other values that count as true in Python would let a check pass by accident: a text that says
-    what is wrong, a share, NaN.
+    Other values that are true in Python, such as an error message, a share or NaN, would let a check pass by
+    accident.
 
     Parameters
     ----------
     answer : object
+        The answer.
     owner : str
-        Whose answer it is, for the error.
+        Name of the function, for the error.
 
     Raises
     ------
     TypeError
-        If it is anything else.
+        If the answer is not a boolean.
 
     Examples
     --------
@@ -238,4 +243,4 @@ def as_verdict(answer: object, owner: str = "") -> bool:
 
 
 _NUMPY_BOOLEANS = {("numpy", "bool"), ("numpy", "bool_")}
-"""Modules and names of the type in NumPy 2 and before; it is not imported, which takes long."""
+"""Modules and names of NumPy's boolean type, before and since NumPy 2. Importing NumPy would take long."""

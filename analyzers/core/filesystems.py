@@ -1,4 +1,4 @@
-"""Local paths and URIs: the Arrow file systems that access them, and files written whole.
+"""Local paths and URIs: the Arrow file systems that access them, and atomic writing of files.
 
 Schemes that Arrow does not know go through `fsspec`, if it and the scheme's package are installed.
 """
@@ -21,13 +21,13 @@ from tidegauge.analyzers.core.formatting import hide_secrets
 if TYPE_CHECKING:
     from pyarrow import fs
 
-_URI = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)(.*)", re.DOTALL)
-_ARROW = {"s3a": "s3", "s3n": "s3"}
+_URI_PARTS = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)(.*)", re.DOTALL)
+_ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and Arrow's."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[{]")
-"""Characters by which Hadoop recognises a pattern in a path."""
+"""Characters that make Hadoop treat a path as a pattern."""
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
-"""Types of file systems on which a file appears when its writer closes it, and not before."""
+"""Types of file systems on which a file becomes visible only when its writer closes it."""
 _RENAMES_FOLDERS = {"local", "hdfs"}
 """Types of file systems that rename a folder in one step."""
 
@@ -44,10 +44,10 @@ def plain_path(location: str) -> str:
 
 
 def comparable(location: str) -> str:
-    """Return the form in which two locations are compared: the same place has the same form.
+    """Return the normalized form of a location, which is equal for equal locations.
 
-    Names of a scheme, the case of a host, HDFS's usual port and ways to write a local path make no
-    difference. The host does: a bucket that was copied to another keeps its paths.
+    The spelling of the scheme, the case of the host, HDFS's default port and the form of a local path make no
+    difference. Different hosts are different locations, since a copied bucket has the same paths.
 
     Examples
     --------
@@ -56,13 +56,13 @@ def comparable(location: str) -> str:
     >>> comparable("hdfs://nn:8020/t"), comparable("s3://old/t") == comparable("s3://new/t")
     ('hdfs://nn/t', False)
     """
-    parsed = _URI.fullmatch(location)
+    parsed = _URI_PARTS.fullmatch(location)
     if parsed is None or parsed[1].casefold() == "file":
         return plain_path(location)
     scheme, host, path = parsed[1].casefold(), parsed[2].casefold(), parsed[3]
     if scheme == "hdfs":
         host = host.removesuffix(":8020")
-    return f"{_ARROW.get(scheme, scheme)}://{host}{path}"
+    return f"{_ARROW_SCHEMES.get(scheme, scheme)}://{host}{path}"
 
 
 def absolute(root: str) -> str:
@@ -88,7 +88,7 @@ def local_path(root: str | Path) -> Path | None:
 
 
 def _require_no_host(root: str) -> None:
-    """Refuse ``file://tmp/t``, which is the folder ``/t`` of a machine named tmp."""
+    """Raise for ``file://tmp/t``, which means the folder ``/t`` of a machine named tmp."""
     host = re.match(r"file://([^/]+)", root)
     if host is not None and host[1] != "localhost":
         msg = (
@@ -126,13 +126,13 @@ def file_system(root: str) -> tuple[fs.FileSystem, str]:
     if root.startswith(("/", "file:")):
         _require_no_host(root)
         return fs.LocalFileSystem(), plain_path(root)
-    parsed = _URI.fullmatch(root)
+    parsed = _URI_PARTS.fullmatch(root)
     if parsed is None:
         msg = f"{hide_secrets(root)!r} is neither a path nor a URI such as s3://bucket/folder"
         raise FileSystemError(msg)
     scheme, host, path = parsed.groups()
     try:
-        system, base = _connect(f"{_ARROW.get(scheme, scheme)}://{host}")
+        system, base = _connect(f"{_ARROW_SCHEMES.get(scheme, scheme)}://{host}")
     except (ValueError, NotImplementedError, ImportError) as error:  # Arrow does not know it
         return _by_fsspec(root, error)
     except OSError as error:  # no network, no bucket, no libjvm: several lines
@@ -189,7 +189,7 @@ def read_file(location: str) -> bytes:
 
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-"""Permissions that let nobody but the owner in."""
+"""Permissions for the owner only."""
 
 
 def write_file(location: str, content: bytes, mode: int | None = None) -> None:
@@ -215,7 +215,7 @@ def write_file(location: str, content: bytes, mode: int | None = None) -> None:
 
 
 def create_file(file: Path, mode: int) -> bool:
-    """Create an empty file with permissions that hold from the beginning; return False if it is there already."""
+    """Create an empty file that has its permissions from the start; return False if the file exists."""
     with suppress(FileExistsError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode & PRIVATE_FILE))
         file.chmod(mode)
@@ -224,7 +224,7 @@ def create_file(file: Path, mode: int) -> bool:
 
 
 def create_folder(folder: Path, mode: int) -> None:
-    """Create a folder with permissions, whatever the umask; one that is there keeps its own."""
+    """Create a folder with permissions, ignoring the umask; an existing folder is not changed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=mode)
@@ -238,16 +238,16 @@ def permissions(path: Path) -> int:
 
 @contextmanager
 def replacing(file: Path, mode: int | None = None) -> Iterator[Path]:
-    """Give a hidden path beside a file to write to, and rename it to the file when it is complete.
+    """Yield a hidden path next to a file to write to, and rename it to the file at the end.
 
-    Readers see the old content or the new; a process that is killed leaves the hidden file at most.
-    Links are followed, and permissions of a file that is there are kept; a new file gets ``mode``, by default
-    what the umask leaves. What is no regular file (``/dev/stdout``, a named pipe) is written itself.
+    Readers see either the old or the new content. A killed process leaves the hidden file at most. Links are
+    followed. An existing file keeps its permissions; a new file gets ``mode``, by default the permissions that
+    the umask allows. Special files (``/dev/stdout``, a named pipe) are written directly.
 
     Raises
     ------
     OSError
-        If it cannot be written.
+        If the file cannot be written.
     """
     if file.exists() and not file.is_file():
         yield file
@@ -255,7 +255,7 @@ def replacing(file: Path, mode: int | None = None) -> Iterator[Path]:
     target = file.resolve()
     partial = target.with_name(_partial(target.name))
     try:
-        # What cannot be written is told before the work is done.
+        # Fail before the work is done if the file cannot be written.
         partial.touch(0o666 if mode is None else PRIVATE_FILE, exist_ok=False)
         yield partial
         with partial.open("rb") as written:
@@ -381,16 +381,16 @@ def can_rename_folder(folder: str) -> bool:
 
     try:
         system, path = file_system(folder)
-        there = system.get_file_info(path).type == fs.FileType.Directory
+        is_folder = system.get_file_info(path).type == fs.FileType.Directory
     except OSError:
         return False
     if system.type_name == "local" and (Path(path).is_symlink() or Path(path).is_mount()):
         return False
-    return there and system.type_name in _RENAMES_FOLDERS
+    return is_folder and system.type_name in _RENAMES_FOLDERS
 
 
 def rename_folder(folder: str, to: str) -> None:
-    """Rename a folder in one step, on a file system of which `can_rename_folder` told that it does so.
+    """Rename a folder in one step, on a file system for which `can_rename_folder` returns True.
 
     Raises
     ------
@@ -410,7 +410,7 @@ def rename_folder(folder: str, to: str) -> None:
 
 
 MAX_PARTIAL_NAME = 40
-"""Characters of a file's name in that of the hidden file that is renamed to it."""
+"""Number of characters of a file's name in the name of its hidden file."""
 
 
 def _partial(name: str) -> str:

@@ -1,8 +1,8 @@
-"""Text for people: numbers, untrusted text, and messages without secrets.
+"""Formatting for display: numbers, untrusted text, and messages without secrets.
 
-The first half formats numbers, cuts long text and escapes text of unknown origin for terminals, YAML, HTML
-and spreadsheets. The second half redacts passwords, tokens, keys and folders in messages, addresses and options.
-Everything that is logged, stored or shown goes through one of the two.
+The first half formats numbers, truncates long strings, and escapes untrusted text for terminals, YAML, HTML and
+spreadsheets. The second half redacts passwords, tokens, keys and folders in messages, URLs and options. Everything
+that is logged, stored or shown passes through one of these functions.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from math import floor, log10
 from typing import Any
 
 LARGEST_CARD = 50_000
-"""Bytes of the HTML or SVG of one object, at most."""
+"""Maximum number of bytes of the HTML or SVG of one object."""
 WIDE = 60
-"""Characters of a table cell, at most."""
-_MOST_DIGITS = 6
-"""Decimal places of a percentage, at most."""
-_LONGEST = 1e15
-"""Numbers from which on powers of ten are told."""
-_LARGEST_SHARE = 100
-"""Larger values of ratios are told as numbers."""
+"""Maximum number of characters in a table cell."""
+_MAX_RATIO_DIGITS = 6
+"""Maximum number of decimal places of a ratio in per cent."""
+_MAX_PLAIN_NUMBER = 1e15
+"""Larger numbers are written with powers of ten."""
+_MAX_PERCENT_RATIO = 100
+"""Larger ratios are written as numbers rather than in per cent."""
 
 
 class Markup(str):
@@ -33,27 +33,28 @@ class Markup(str):
     __slots__ = ()
 
 
-def plain(text: Any, most: int | None = None) -> str:
+def plain(text: Any, max_length: int | None = None) -> str:
     r"""Return text on one line, with non-printable characters escaped; empty text as ``''``.
 
     Parameters
     ----------
     text : Any
-    most : int, optional
-        Maximum characters; longer text ends with an ellipsis.
+        The value to print.
+    max_length : int, optional
+        Maximum number of characters; longer text ends with an ellipsis.
 
     Examples
     --------
     >>> print(plain("a\n\x1b[31mb"), plain(""), plain("abcdef", 4))
     a\n\x1b[31mb '' abc…
     """
-    whole = str(text)
-    some = whole if most is None else whole[: most + 1]
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in some)
-    return _cut(shown, most) or "''"
+    string = str(text)
+    start = string if max_length is None else string[: max_length + 1]
+    printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in start)
+    return _cut(printable, max_length) or "''"
 
 
-def one_line(text: str, most: int = 2000) -> str:
+def one_line(text: str, max_length: int = 2000) -> str:
     r"""Return text on one line, with non-printable characters as spaces, truncated.
 
     Examples
@@ -61,43 +62,45 @@ def one_line(text: str, most: int = 2000) -> str:
     >>> one_line("a\r\nb\u202ec"), one_line("abcdef", 4)
     ('a b c', 'abc…')
     """
-    seen = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return _cut(seen, most)
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return _cut(line, max_length)
 
 
-_COLOUR = r"(?:[01234]|2[2-4]|3[1-79]|9[0-7])"
-_CONTROL = re.compile(
-    rf"(?!\x1b\[(?:{_COLOUR}(?:;{_COLOUR})*)?m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+_VISIBLE_COLOUR = r"(?:[01234]|2[2-4]|3[1-79]|9[0-7])"
+_CONTROL_CHARACTER = re.compile(
+    rf"(?!\x1b\[(?:{_VISIBLE_COLOUR}(?:;{_VISIBLE_COLOUR})*)?m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-"""Control characters but tab and newline, and those that turn text around.
+"""Control characters, except tab and newline, and characters that reverse the direction of text.
 
-Colours of letters are harmless; those that hide text, black and conceal, are not among them.
+Escape sequences for visible colours are harmless. Sequences that hide text (black, conceal) match.
 """
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\Z|inf\Z)", re.IGNORECASE)
-"""Beginnings of formulas; a sign begins one unless the rest is a number."""
+_FORMULA_START = re.compile(
+    r"[=@\t\r]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?\Z|inf\Z)", re.IGNORECASE
+)
+"""The beginning of a formula. A sign begins a formula unless it is followed by a number only."""
 
 
 def for_terminal(text: str) -> str:
-    r"""Escape control characters, by which a terminal could be made to hide, forge or send text.
+    r"""Escape control characters that could make a terminal hide, forge or send text.
 
-    Lines and visible colours stay.
+    Line breaks and visible colours stay.
 
     Examples
     --------
     >>> print(for_terminal("a\x1b]0;title\x07 b\u202ec"))
     a\x1b]0;title\x07 b\u202ec
     """
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    return _CONTROL_CHARACTER.sub(lambda match: repr(match[0])[1:-1], text)
 
 
-_NO_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that YAML refuses, or takes for the end of a line, unless they are escaped."""
+_ESCAPED_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+"""Characters that YAML rejects, or treats as the end of a line, unless they are escaped."""
 
 
 def for_yaml(value: Any) -> str:
-    r"""Return a value as YAML on one line: JSON, whose texts hold any character.
+    r"""Return a value as YAML on one line, in JSON syntax, in which strings can hold any character.
 
-    In files that Tidegauge reads, ``${`` begins a variable, so a literal one is written ``$${``.
+    In Tidegauge's files, ``${`` begins a variable, so a literal ``${`` is written ``$${``.
 
     Examples
     --------
@@ -107,7 +110,7 @@ def for_yaml(value: Any) -> str:
     "$${x}"
     """
     text = json.dumps(value, ensure_ascii=False).replace("${", "$${")
-    return _NO_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _ESCAPED_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def for_spreadsheet(value: Any) -> Any:
@@ -118,23 +121,23 @@ def for_spreadsheet(value: Any) -> Any:
     >>> [for_spreadsheet(v) for v in ("=1+1", "@x", "-cmd", "-1.5", "+inf", "ds=1", -2, "-2+3")]
     ["'=1+1", "'@x", "'-cmd", '-1.5', '+inf', 'ds=1', -2, "'-2+3"]
     """
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA_START.match(value) else value
 
 
-def middle_cut(text: str, most: int = 4000) -> str:
-    """Return the beginning and the end of a message that quotes a long text.
+def middle_cut(text: str, max_length: int = 4000) -> str:
+    """Return the beginning and the end of a message, without the middle if it is too long.
 
     Examples
     --------
     >>> middle_cut("unknown column 'aaaaaaaaaaaaaaaaaaaa'", 30)
     "unknown colu ... aaaaaaaaaaa'"
     """
-    half = (most - len(" ... ")) // 2
-    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+    half = (max_length - len(" ... ")) // 2
+    return text if len(text) <= max_length else f"{text[:half]} ... {text[-half:]}"
 
 
-def _cut(text: str, most: int | None) -> str:
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+def _cut(text: str, max_length: int | None) -> str:
+    return text if max_length is None or len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def number(value: float) -> str:
@@ -147,7 +150,7 @@ def number(value: float) -> str:
     >>> number(2.5e300)
     '2.5e+300'
     """
-    if 1000 <= abs(value) < _LONGEST:
+    if 1000 <= abs(value) < _MAX_PLAIN_NUMBER:
         return f"{value:,.0f}"
     return f"{value:.4g}"
 
@@ -158,9 +161,11 @@ def plural(count: int, singular: str, plural_noun: str = "") -> str:
     Parameters
     ----------
     count : int
+        The number.
     singular : str
+        The noun for the number one.
     plural_noun : str, optional
-        The noun of other numbers than one; the singular with an s by default.
+        The noun for all other numbers (default: the singular with an s).
 
     Examples
     --------
@@ -172,29 +177,30 @@ def plural(count: int, singular: str, plural_noun: str = "") -> str:
 
 
 def signed_number(value: float) -> str:
-    """Format a change for reading, in three digits; large ones in whole numbers.
+    """Format a change for reading, in three digits; large changes as whole numbers.
 
     Examples
     --------
     >>> signed_number(2.3456), signed_number(-12_345.6), signed_number(0.0)
     ('+2.35', '-12,346', '+0')
     """
-    return f"{value:+,.0f}" if 1000 <= abs(value) < _LONGEST else f"{value:+.3g}"
+    return f"{value:+,.0f}" if 1000 <= abs(value) < _MAX_PLAIN_NUMBER else f"{value:+.3g}"
 
 
 DURATION = "duration"
-"""Scale by which lengths of time in seconds are written; their own scale says how to compare them."""
+"""Display scale of durations in seconds. A metric's own scale decides how its values are compared."""
 _SECONDS_BY_UNIT = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
-def duration_text(seconds: float, most_units: int | None = 2) -> str:
-    """Format a length of time in its largest units; by default in two.
+def duration_text(seconds: float, max_units: int | None = 2) -> str:
+    """Format a duration in its largest units.
 
     Parameters
     ----------
     seconds : float
-    most_units : int, optional
-        The number of units, to the smallest of which it is rounded; None writes all digits.
+        The duration.
+    max_units : int, optional
+        Maximum number of units; the duration is rounded to the smallest of them. None writes all digits.
 
     Examples
     --------
@@ -203,30 +209,29 @@ def duration_text(seconds: float, most_units: int | None = 2) -> str:
     >>> duration_text(7199.6), duration_text(7199.6, 3), duration_text(7199.6, None)
     ('2 h', '2 h', '1 h 59 min 59.6 s')
     """
-    rest = abs(seconds)
-    if not rest < _LONGEST:
+    remaining = abs(seconds)
+    if not remaining < _MAX_PLAIN_NUMBER:
         return number(seconds)
     units = list(_SECONDS_BY_UNIT.items())
-    largest = next((i for i, (_, size) in enumerate(units) if rest >= size), None)
+    largest = next((i for i, (_, size) in enumerate(units) if remaining >= size), None)
     if largest is None:
-        return f"{seconds:.{3 if most_units else 12}g} s"
-    if most_units is not None:
-        smallest = units[min(largest + most_units, len(units)) - 1][1]
-        rest = round(rest / smallest) * smallest
+        return f"{seconds:.{3 if max_units else 12}g} s"
+    if max_units is not None:
+        smallest = units[min(largest + max_units, len(units)) - 1][1]
+        remaining = round(remaining / smallest) * smallest
     words = []
     for unit, size in units:
-        count, rest = divmod(rest, size) if size > 1 else (rest, 0)
+        count, remaining = divmod(remaining, size) if size > 1 else (remaining, 0)
         if count:
             words.append(f"{count:,.12g} {unit}")
     return ("-" if seconds < 0 else "") + " ".join(words)
 
 
 def measured(value: float, scale: str) -> str:
-    """Format a metric's value for reading: a ratio in per cent, a time in UTC, all else as a number.
+    """Format a metric's value for reading: a ratio in per cent, a time in UTC, other values as numbers.
 
-    Lengths of time have the scale `DURATION` here.
-
-    Of a ratio three digits are told, and as many more as tell it from 100 %.
+    Durations have the scale `DURATION` here. A ratio is written with three digits, or with more digits if
+    needed to distinguish it from 100 %.
 
     Examples
     --------
@@ -239,33 +244,33 @@ def measured(value: float, scale: str) -> str:
         return _time(value)
     if scale == DURATION:
         return duration_text(value)
-    if scale != "ratio" or not abs(value) <= _LARGEST_SHARE:  # NaN, too
+    if scale != "ratio" or not abs(value) <= _MAX_PERCENT_RATIO:  # also true for NaN
         return number(value)
     hundredths = 100 * value
-    rest = abs(100 - hundredths)
+    distance = abs(100 - hundredths)
     digits = 2 - floor(log10(abs(hundredths))) if hundredths else 0
-    digits = max(digits, -floor(log10(rest)) if rest else 0, 0)
-    text = f"{hundredths:,.{min(digits, _MOST_DIGITS)}f}"
+    digits = max(digits, -floor(log10(distance)) if distance else 0, 0)
+    text = f"{hundredths:,.{min(digits, _MAX_RATIO_DIGITS)}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{text} %"
 
 
 def _time(seconds: float) -> str:
-    """Format seconds since 1970; those of no calendar as a number."""
+    """Format seconds since 1970; times outside of the calendar are written as numbers."""
     try:
         return f"{datetime.fromtimestamp(floor(seconds), UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
         return number(seconds)
 
 
-MOST_DIGITS = 12
-"""Maximum number of digits after the point of a percentage."""
+MAX_PERCENT_DIGITS = 12
+"""Maximum number of decimal places of `percent`."""
 
 
 def percent(share: float) -> str:
     """Format a share as a percentage; a negative share as 0 %.
 
-    Only none is 0 %, and only all is 100 %: other shares have as many digits as tell them apart.
+    Only a share of 0 is written as 0 %, and only 1 as 100 %. Other shares get enough digits to differ.
 
     Examples
     --------
@@ -278,13 +283,13 @@ def percent(share: float) -> str:
     if hundredths < 10:
         return f"{hundredths:.2g} %"
     digits = 0
-    while digits < MOST_DIGITS and round(hundredths, digits) == 100 != hundredths:
+    while digits < MAX_PERCENT_DIGITS and round(hundredths, digits) == 100 != hundredths:
         digits += 1
     return f"{hundredths:.{digits}f} %"
 
 
 def percent_change(value: float, usual: float) -> str:
-    """Format how much a number differs from a usual one, which is positive, as a percentage with its sign.
+    """Format the relative difference from a positive usual value, as a percentage with a sign.
 
     Examples
     --------
@@ -298,7 +303,7 @@ def percent_change(value: float, usual: float) -> str:
     return f"{'-' if change < 0 else '+'}{text}"
 
 
-def escaped(text: Any, most: int | None = WIDE) -> Markup:
+def escaped(text: Any, max_length: int | None = WIDE) -> Markup:
     """Return untrusted text as escaped HTML or XML, truncated.
 
     Examples
@@ -306,11 +311,11 @@ def escaped(text: Any, most: int | None = WIDE) -> Markup:
     >>> escaped("<img onerror='x'>")
     '&lt;img onerror=&#x27;x&#x27;&gt;'
     """
-    return Markup(escape(plain(text, most)))
+    return Markup(escape(plain(text, max_length)))
 
 
 def hours_text(hours: float) -> str:
-    """Return a length of time in minutes, hours or days, whichever reads best.
+    """Return a duration in minutes, hours or days, whichever reads best.
 
     Examples
     --------
@@ -328,7 +333,7 @@ def hours_text(hours: float) -> str:
 
 
 MIN_HOURS_AS_DAYS = 72
-"""Hours from which on people count in days."""
+"""Durations from here on are written in days."""
 
 
 def bytes_text(count: int) -> str:
@@ -347,66 +352,72 @@ def bytes_text(count: int) -> str:
 
 HIDDEN = "***"
 
-_WORD = (
+_SENSITIVE_WORD = (
     r"(?:password|passwd|passphrase|passfile|pwd|secret|token|credentials?|signature"
     r"|(?:api|access|account|private|secret)[._-]?key)"
 )
-# Each begins where a word does, or is of bounded length: linear in the text, however long its words are.
-_NAME = re.compile(rf"(?:[\w.-]*{_WORD}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE)
-_IN_NAME = re.compile(
-    rf"{_WORD}|(?:^|[._-])(?:sas|authorization|cookie|jaas[._-]config)(?:[._-]|$)", re.IGNORECASE
+# Each pattern starts at a word or has a bounded length, so that matching is linear in the length of the input.
+_SECRET_NAME = re.compile(
+    rf"(?:[\w.-]*{_SENSITIVE_WORD}|sas|pass|auth(?:orization)?|cookie)", re.IGNORECASE
 )
-# Digits before a slash are a port, and an @ after them is of the path.
-_USER = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]{0,1000}@")
-_ORACLE = re.compile(r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE)
-_FOLDERS = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
-_DATABASE = re.compile(
+_SECRET_IN_NAME = re.compile(
+    rf"{_SENSITIVE_WORD}|(?:^|[._-])(?:sas|authorization|cookie|jaas[._-]config)(?:[._-]|$)",
+    re.IGNORECASE,
+)
+# Digits before a slash are a port; an @ after them belongs to the path.
+_URL_PASSWORD = re.compile(r"((?<![\w+.-])[\w+.-]+://[^\s/:@?#'\"]*):(?!\d+/)[^\s'\"]{0,1000}@")
+_ORACLE_PASSWORD = re.compile(
+    r"(jdbc:oracle:\w{1,20}:[^\s/@]{0,200})/[^\s@]{0,1000}@", re.IGNORECASE
+)
+_FOLDER_PATH = re.compile(r"(?:file:/{0,2}|(?<![\w./:\u2026-]))/(?:[^\s/'\"`,;()\[\]<>]+/)+")
+_DATABASE_URL = re.compile(
     r"(?<![\w+.])(?:sqlite(?:\+\w{1,30})?:/{2,4}(?:[^\s/'\"?,;()<>]+/)*"
     r"|(?:jdbc:)?(?:postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlserver)(?:\+\w{1,30})?://[^\s/'\"?,;()<>]*/?)"
     r"([^\s/'\"?,;()<>]*)(?:\?[^\s'\",;()<>]*)?"
 )
-"""The URL of a database, and its name in it."""
-_SERVER = re.compile(
+"""The URL of a database; the group is the database's name."""
+_POSTGRES_SERVER = re.compile(
     r'(?<=server )(?:at|on) "[^"\n]{1,200}"(?: \([^)\n]{1,100}\))?,? port \d{1,5}'
     r'|(?<=host name )"[^"\n]{1,200}"|(?<=for user )"[^"\n]{1,200}"'
 )
 """A server, a host and a user in the errors of PostgreSQL's client."""
 _WINDOWS_FOLDERS = re.compile(r"(?<![\w])[A-Za-z]:[\\/](?:[^\s\\/'\"`,;()\[\]<>:]+[\\/])*")
 _QUOTED_FOLDERS = re.compile(r"(?<=['\"])(?:file:/{0,2})?/(?:[^/'\"\n]+/)+")
-_OF_WHAT = r"(?:\.[\w.-]{1,200})?"
+_NAME_SUFFIX = r"(?:\.[\w.-]{1,200})?"
 """The rest of a name such as ``fs.azure.account.key.ACCOUNT``."""
-_OPTION = re.compile(
-    rf"((?<![\w.-])(?:[\w.-]*{_WORD}{_OF_WHAT}|sig)=)(?:\{{[^}}\n]{{0,1000}}\}}|[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
+_SECRET_OPTION = re.compile(
+    rf"((?<![\w.-])(?:[\w.-]*{_SENSITIVE_WORD}{_NAME_SUFFIX}|sig)=)(?:\{{[^}}\n]{{0,1000}}\}}|[^\s&;,'\")]|,(?![\w.-]{{1,60}}=|\s|$))+",
     re.IGNORECASE,
 )
-"""An option in a text or an address; a comma ends its value if another option or a blank follows."""
-_QUOTED = re.compile(
-    rf"((?<![\w.-])[\w.-]*{_WORD}{_OF_WHAT}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)(?:\\.|(?!\2)[^\\\n]){{0,4000}}\2",
+"""An option in a message or URL. A comma ends its value if another option or a space follows."""
+_QUOTED_SECRET = re.compile(
+    rf"((?<![\w.-])[\w.-]*{_SENSITIVE_WORD}{_NAME_SUFFIX}(?:=|['\"]\s{{0,4}}:\s{{0,4}}))(['\"])(?!\2)(?:\\.|(?!\2)[^\\\n]){{0,4000}}\2",
     re.IGNORECASE,
 )
-"""An option in quotes, as of JAAS, and a field of JSON."""
-_HEADER = re.compile(
+"""An option with a quoted value, as in JAAS, or a field in JSON."""
+_SECRET_HEADER = re.compile(
     r"((?<![\w.-])(?:[\w-]{0,40}(?:api|access)[_-]?key|authorization|password|passphrase|passwd|pwd)\s{0,4}:\s{1,4}"
     r"(?:(?:Token|Bearer|Basic)\s{1,4})?)[^\s,;'\"]+",
     re.IGNORECASE,
 )
-"""A header of HTTP, and a setting of YAML."""
-_WEBHOOK = re.compile(
+"""An HTTP header, or a setting in YAML."""
+_WEBHOOK_URL = re.compile(
     r"(https?://(?:hooks\.slack\.com|[\w.-]{0,60}\bdiscord(?:app)?\.com/api/webhooks|[\w.-]{1,100}\.webhook\.office\.com"
     r"|outlook\.office\.com/webhook|api\.telegram\.org|chat\.googleapis\.com/v1/spaces|hooks\.zapier\.com)/)[^\s'\"]+"
     r"|((?<![\w+.-])(?:slack|discord|tgram|msteams|gchat|pover|opsgenie|pagerduty)://)[^\s'\"]+",
     re.IGNORECASE,
 )
-"""An address whose path is the secret, and one of a notification service."""
-_BEARER = re.compile(r"(\b(?:Bearer|Basic) )[\w.~+/=-]{8,}", re.IGNORECASE)
+"""A URL whose path is secret, or the URL of a notification service."""
+_BEARER_TOKEN = re.compile(r"(\b(?:Bearer|Basic) )[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
 def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
-    """Redact passwords of addresses, and values of options such as ``password=``, in a text.
+    """Redact passwords in URLs, and values of options such as ``password=``.
 
     Parameters
     ----------
     text : str
+        The message.
     options : mapping, optional
         Settings whose secret values are redacted wherever they occur; see `secrets_of`.
 
@@ -427,28 +438,28 @@ def hide_secrets(text: str, options: Mapping[str, Any] | None = None) -> str:
     """
     for secret in sorted(set(secrets_of(options or {})), key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
-    for pattern, kept in _KEPT.items():
-        text = pattern.sub(kept, text)
+    for pattern, replacement in _REPLACEMENTS.items():
+        text = pattern.sub(replacement, text)
     return text
 
 
-_KEPT = {
-    _USER: r"\1:***@",
-    _ORACLE: r"\1/***@",
-    _QUOTED: r"\1\2***\2",
-    _OPTION: r"\1***",
-    _HEADER: r"\1***",
-    _BEARER: r"\1***",
-    _WEBHOOK: r"\1\2***",
+_REPLACEMENTS = {
+    _URL_PASSWORD: r"\1:***@",
+    _ORACLE_PASSWORD: r"\1/***@",
+    _QUOTED_SECRET: r"\1\2***\2",
+    _SECRET_OPTION: r"\1***",
+    _SECRET_HEADER: r"\1***",
+    _BEARER_TOKEN: r"\1***",
+    _WEBHOOK_URL: r"\1\2***",
 }
-"""Patterns of secrets, and what stays of them."""
+"""Patterns of secrets, and their replacements."""
 
 
 def hide_folders(text: str) -> str:
-    r"""Cut local paths in a text down to what lies in the last folder; folders such as ``ds=1`` are kept.
+    r"""Remove the folders of local paths from a message, except partition folders such as ``ds=1``.
 
-    For readers on other machines. Of the URL of a database, its name is kept. Addresses of other file systems
-    are not local. A path ends at a blank, unless it stands in quotes.
+    Messages can be shown on other machines. Database URLs are reduced to the database's name. URLs of other
+    file systems stay, since they are not local. A path ends at a space, unless it is in quotes.
 
     Examples
     --------
@@ -470,14 +481,14 @@ def hide_folders(text: str) -> str:
         values = [part for part in path[0].split("/") if "=" in part]
         return "/".join(["\N{HORIZONTAL ELLIPSIS}", *values, ""])
 
-    text = _DATABASE.sub("\N{HORIZONTAL ELLIPSIS}/\\1", text)
-    text = _SERVER.sub("\N{HORIZONTAL ELLIPSIS}", text)
+    text = _DATABASE_URL.sub("\N{HORIZONTAL ELLIPSIS}/\\1", text)
+    text = _POSTGRES_SERVER.sub("\N{HORIZONTAL ELLIPSIS}", text)
     text = _WINDOWS_FOLDERS.sub("\N{HORIZONTAL ELLIPSIS}/", text)
-    return _FOLDERS.sub(cut, _QUOTED_FOLDERS.sub(cut, text))
+    return _FOLDER_PATH.sub(cut, _QUOTED_FOLDERS.sub(cut, text))
 
 
 def secrets_of(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of settings whose names say that they are secret, at any depth.
+    """Yield the values of settings with names of secrets, such as ``password``, at any depth.
 
     Examples
     --------
@@ -487,14 +498,14 @@ def secrets_of(options: Mapping[str, Any]) -> Iterator[str]:
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from secrets_of(value)
-        elif value and isinstance(value, str | int) and _NAME.fullmatch(str(name)):
+        elif value and isinstance(value, str | int) and _SECRET_NAME.fullmatch(str(name)):
             yield str(value)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether a setting looks as if it held a password, a token or a key.
+    """Return whether a setting probably holds a password, a token or a key.
 
-    It does if its name has a word for one anywhere, or if its value is an address with a password.
+    This is the case if its name contains a word for a secret, or if its value is a URL with a password.
 
     Examples
     --------
@@ -505,4 +516,4 @@ def is_secret(name: str, value: str) -> bool:
     >>> is_secret("spark.sql.shuffle.partitions", "8")
     False
     """
-    return bool(_IN_NAME.search(name)) or hide_secrets(value) != value
+    return bool(_SECRET_IN_NAME.search(name)) or hide_secrets(value) != value

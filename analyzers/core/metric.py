@@ -17,23 +17,23 @@ from tidegauge.analyzers.core.errors import EmptyStateError, MetricError
 from tidegauge.analyzers.core.formatting import DURATION
 from tidegauge.analyzers.core.registry import Rendered
 
-_HISTOGRAM = re.compile(r"Histogram\.(?P<of>abs|ratio)\.(?P<value>.+)", re.DOTALL)
-_QUANTILE = re.compile(r"(?:Approx|Exact|Req)Quantiles?-([0-9.]+)")
-_DURATIONS = frozenset({"Freshness"})
+_HISTOGRAM_NAME = re.compile(r"Histogram\.(?P<of>abs|ratio)\.(?P<value>.+)", re.DOTALL)
+_QUANTILE_NAME = re.compile(r"(?:Approx|Exact|Req)Quantiles?-([0-9.]+)")
+_DURATION_METRICS = frozenset({"Freshness"})
 """Metrics that are lengths of time in seconds."""
-_TIMES = {"MinTime": "earliest", "MaxTime": "latest"}
-_ORDINALS = {1: "st", 2: "nd", 3: "rd"}
+_TIME_LABELS = {"MinTime": "earliest", "MaxTime": "latest"}
+_ORDINAL_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
 
 
 def written_scale(name: str, scale: str) -> str:
-    """Return the scale by which values of a metric are written: `DURATION` for lengths of time.
+    """Return the scale in which values of a metric are written: `DURATION` for durations.
 
     Examples
     --------
     >>> written_scale("Freshness", "signed"), written_scale("Size", "count")
     ('duration', 'count')
     """
-    return DURATION if name in _DURATIONS else scale
+    return DURATION if name in _DURATION_METRICS else scale
 
 
 def subject(series: Mapping[str, Any]) -> str:
@@ -64,15 +64,15 @@ def metric_text(name: str, instance: str) -> str:
     >>> metric_text("MaxTime", "created_at")
     'latest created_at'
     """
-    histogram = _HISTOGRAM.fullmatch(name)
+    histogram = _HISTOGRAM_NAME.fullmatch(name)
     if histogram:
         share = "share of " if histogram["of"] == "ratio" else ""
         return f"{share}rows with {instance} {histogram['value']}"
     if name == "Histogram.bins":
         return f"distinct values of {instance}"
-    if name in _TIMES:
-        return f"{_TIMES[name]} {instance}"
-    quantile = _QUANTILE.fullmatch(name)
+    if name in _TIME_LABELS:
+        return f"{_TIME_LABELS[name]} {instance}"
+    quantile = _QUANTILE_NAME.fullmatch(name)
     if quantile:
         percent = float(quantile[1]) * 100
         if percent == 50:
@@ -83,7 +83,7 @@ def metric_text(name: str, instance: str) -> str:
 
 def _ordinal(number: float) -> str:
     special = number % 1 or 10 < number % 100 < 14
-    return f"{number:g}{'th' if special else _ORDINALS.get(int(number) % 10, 'th')}"
+    return f"{number:g}{'th' if special else _ORDINAL_SUFFIXES.get(int(number) % 10, 'th')}"
 
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Entity(StrEnum):
 
 
 class Scale(StrEnum):
-    """Scale of a metric's values, by which detectors choose how to compare them.
+    """Scale of a metric's values. Detectors choose the comparison by it.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Success(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why there is no value; always a `MetricError`.
+    """The reason why a metric has no value; always a `MetricError`.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def flatten(metric: Metric[Any]) -> Iterator[Metric[float]]:
 
 
 def _part(metric: Metric[Any], mark: str, key: str, value: float) -> Metric[float]:
-    of = metric.interval
-    interval = of.get(key) if isinstance(of, Mapping) else None
+    intervals = metric.interval
+    interval = intervals.get(key) if isinstance(intervals, Mapping) else None
     name = f"{metric.name}{mark}{key}"
     return replace(metric, name=name, outcome=Success(float(value)), interval=interval)

@@ -1,7 +1,7 @@
 """Partitions and segments: the subsets of a table's rows for which metrics are computed.
 
-Partition names are in Hive syntax; their times are recognised by common formats, and filters choose
-some of them. Segments are subsets of the rows by the values of columns, within each partition.
+Partition names use Hive syntax. Partition times are recognised by common formats. Filters select partitions.
+Segments are subsets of the rows of each partition, by values of columns.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name for the partition of null and the empty string."""
 
 UNTRACKED_PREFIX = "given/"
-"""Beginning of fingerprints of data that counts as new content each time that it is listed."""
+"""Prefix of the fingerprints of data that counts as new content each time it is listed."""
 
-_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+_PERCENT_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,14 @@ class Partition:
 
     @classmethod
     def from_name(cls, name: str, keys: Sequence[str] = ()) -> Partition:
-        """Parse a partition's `name`, whose values are written as they are, slashes and ``%`` among them.
+        """Parse a partition's `name`, in which values are not escaped: they can contain slashes and ``%``.
 
         Parameters
         ----------
         name : str
+            The name.
         keys : sequence of str, optional
-            The table's keys, where they are known: without them ``/x=`` in a value begins another key.
+            The table's keys, if known. Without keys, ``/x=`` in a value begins another key.
 
         Examples
         --------
@@ -76,8 +77,10 @@ class Partition:
         >>> Partition.from_name("path=a/b=50%25", ["path"]).values
         ('a/b=50%25',)
         """
-        between = "|".join(re.escape(f"{key}=") for key in keys) or "[^/=]+="
-        pairs = [step.partition("=") for step in re.split(f"/(?={between})", name)] if name else []
+        key_start = "|".join(re.escape(f"{key}=") for key in keys) or "[^/=]+="
+        pairs = (
+            [step.partition("=") for step in re.split(f"/(?={key_start})", name)] if name else []
+        )
         return cls(tuple(key for key, _, _ in pairs), tuple(value for _, _, value in pairs))
 
     @property
@@ -95,15 +98,15 @@ class Partition:
 
 
 def _decode(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return _PERCENT_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 EPOCH_MS = "epoch_ms"
 ISO_WEEK, COMPACT_ISO_WEEK = "%G-W%V", "%GW%V"
-QUARTER, HALF_YEAR = "quarter", "half_year"
+QUARTER_FORMAT, HALF_YEAR_FORMAT = "quarter", "half_year"
 _PART_OF_YEAR = re.compile(r"(?P<year>\d{4})-?(?P<letter>[QHqh])(?P<number>[1-4])")
-_MONTHS_BY_FORMAT = {QUARTER: ("Q", 3), HALF_YEAR: ("H", 6)}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS_BY_FORMAT = {QUARTER_FORMAT: ("Q", 3), HALF_YEAR_FORMAT: ("H", 6)}
+_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +135,15 @@ class TimeFormat:
     def time_of(self, partition: Partition) -> datetime | None:
         """Parse the partition's time, in UTC; None if its values match no format."""
         text = " ".join(partition.value(key) for key in self.keys)
-        for form in self.formats:
+        for format in self.formats:
             try:
-                if form == EPOCH_MS:
-                    return _EPOCH + timedelta(milliseconds=int(text))
-                time = _parsed(text, form)
+                if format == EPOCH_MS:
+                    return _EPOCH_START + timedelta(milliseconds=int(text))
+                time = _parsed(text, format)
                 in_utc = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
             except (ValueError, OverflowError):
                 continue
-            if _fills(time, form, text):
+            if _is_complete(time, format, text):
                 return in_utc
         return None
 
@@ -150,36 +153,36 @@ class TimeFormat:
         Raises
         ------
         PartitionColumnError
-            If the table is not partitioned by one of them.
+            If the table is not partitioned by one of the keys.
         """
         by_name = {key.casefold(): key for key in keys}
         for key in self.keys:
             if key.casefold() not in by_name:
-                known = ", ".join(map(repr, keys)) or "none"
-                msg = f"the time is told by {key!r}, which is no partition key (there are: {known})"
+                available = ", ".join(map(repr, keys)) or "none"
+                msg = f"the time key {key!r} is not a partition key (there are: {available})"
                 raise PartitionColumnError(msg)
         return TimeFormat(tuple(by_name[key.casefold()] for key in self.keys), self.formats)
 
     @property
     def _may_be_part(self) -> bool:
-        return len(self.keys) == 1 and self.keys[0].casefold() in _ALONE
+        return len(self.keys) == 1 and self.keys[0].casefold() in _FORMATS_BY_SINGLE_KEY
 
     def segment_of(self, partition: Partition) -> str:
         """Return the segment name of the partition's non-time keys; empty if there are none.
 
-        A key such as ``day`` or ``hr`` that holds no whole date is one of them.
+        A key such as ``day`` or ``hr`` counts as a non-time key if its value is not a complete date.
         """
         is_part = self._may_be_part and self.time_of(partition) is None
-        rest = [key for key in partition.keys if is_part or key not in self.keys]
-        return partition.only(rest).name
+        segment_keys = [key for key in partition.keys if is_part or key not in self.keys]
+        return partition.only(segment_keys).name
 
 
-def _parsed(text: str, form: str) -> datetime:
-    if form in {ISO_WEEK, COMPACT_ISO_WEEK}:
-        text, form = f"{text}-1", f"{form}-%u"
-    if form in _MONTHS_BY_FORMAT:
-        return _start_of_part(text, *_MONTHS_BY_FORMAT[form])
-    return datetime.strptime(text, form)  # noqa: DTZ007 - the caller sets the zone
+def _parsed(text: str, format: str) -> datetime:
+    if format in {ISO_WEEK, COMPACT_ISO_WEEK}:
+        text, format = f"{text}-1", f"{format}-%u"
+    if format in _MONTHS_BY_FORMAT:
+        return _start_of_part(text, *_MONTHS_BY_FORMAT[format])
+    return datetime.strptime(text, format)  # noqa: DTZ007 - the caller sets the zone
 
 
 def _start_of_part(text: str, letter: str, months: int) -> datetime:
@@ -190,17 +193,17 @@ def _start_of_part(text: str, letter: str, months: int) -> datetime:
     return datetime(int(match["year"]), (int(match["number"]) - 1) * months + 1, 1)  # noqa: DTZ001
 
 
-def _fills(time: datetime, form: str, text: str) -> bool:
-    """Return whether digits without separators parsed in full: 201311 is not the first of January."""
-    form, text = form.split(" ", maxsplit=1)[0], text.split(" ", maxsplit=1)[0]
-    return "%Y%m" not in form or time.strftime(form) == text
+def _is_complete(time: datetime, format: str, text: str) -> bool:
+    """Return whether digits without separators were parsed completely: 201311 is not 1 January 2013."""
+    format, text = format.split(" ", maxsplit=1)[0], text.split(" ", maxsplit=1)[0]
+    return "%Y%m" not in format or time.strftime(format) == text
 
 
 TMST = "__tmst"
 """Partition key of Griffin measurements that have their own timestamp, in milliseconds since 1970."""
-_DATES = ("ds", "dt", "date")
-_TIMES = ("ts", "timestamp", "datetime", "time")
-"""Names of keys whose values are times of the day with their date."""
+_DATE_KEYS = ("ds", "dt", "date")
+_TIME_KEYS = ("ts", "timestamp", "datetime", "time")
+"""Names of keys whose values are a date with a time of day."""
 _TIME_FORMATS = tuple(
     f"{date}{between}{clock}"
     for date, between, clock in (
@@ -211,30 +214,32 @@ _TIME_FORMATS = tuple(
         ("%Y%m%d", "T", "%H%M"),
     )
 )
-_ALONE = {
+_FORMATS_BY_SINGLE_KEY = {
     "day": ("%Y-%m-%d", "%Y%m%d"),
     "hour": _TIME_FORMATS,
     "hr": _TIME_FORMATS,
     "month": ("%Y-%m", "%Y%m", "%YM%m"),
     "week": (ISO_WEEK, COMPACT_ISO_WEEK, "%Y-%m-%d", "%Y%m%d"),
-    "quarter": (QUARTER,),
-    "half": (HALF_YEAR,),
+    "quarter": (QUARTER_FORMAT,),
+    "half": (HALF_YEAR_FORMAT,),
 }
-"""Formats of keys that hold a whole date if no other key does."""
+"""Formats of keys that can hold a complete date if no other key holds a date."""
 _DATE_WORD = re.compile(r"_(?i:ds|dt|day|date)$|^(?i:ds|dt|date)_|[a-z](?:Date|Day)$")
-"""Words for a date in names like order_date, date_key and eventDate; candidate and day_of_week have none."""
-_HOURS = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
-_MINUTES = ("mi", "min", "minute")
+"""Words for a date in names such as order_date, date_key and eventDate, but not candidate or day_of_week."""
+_FORMAT_BY_HOUR_KEY = {"hr": "%H", "hour": "%H", "hr_minute": "%H-%M"}
+_MINUTE_KEYS = ("mi", "min", "minute")
 
 
 def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     """Detect the time keys of a partitioning by their usual names; None if there are none.
 
-    These are ``ds``, ``dt`` and ``date``, else ``year``, ``month`` and ``day``, else the first key whose
-    name is made with a word for a date, as ``order_date``; with ``hr``, ``hour`` or ``hr_minute``, and
-    with ``mi``, ``min`` or ``minute`` beside an hour. Else ``ts``, ``timestamp``, ``datetime`` or
-    ``time``, else a ``day``, ``hour``, ``month``, ISO ``week``, ``quarter`` or ``half`` of a year that
-    holds the whole date.
+    The first match counts:
+
+    - ``ds``, ``dt`` or ``date``; else ``year``, ``month`` and ``day``; else the first key whose name contains
+      a word for a date, such as ``order_date``. They are combined with ``hr``, ``hour`` or ``hr_minute``, and
+      an hour with ``mi``, ``min`` or ``minute``.
+    - ``ts``, ``timestamp``, ``datetime`` or ``time``.
+    - A single ``day``, ``hour``, ``month``, ISO ``week``, ``quarter`` or ``half`` that holds a complete date.
 
     Examples
     --------
@@ -255,52 +260,52 @@ def recognise_time(keys: Sequence[str]) -> TimeFormat | None:
     >>> recognise_time(["candidate", "day_of_week"])
     """
     by_name = {key.casefold(): key for key in keys}
-    clock = next((name for name in _HOURS if name in by_name), None)
-    date = next((by_name[name] for name in _DATES if name in by_name), None)
+    clock = next((name for name in _FORMAT_BY_HOUR_KEY if name in by_name), None)
+    date = next((by_name[name] for name in _DATE_KEYS if name in by_name), None)
     units = [("year", "%Y"), ("month", "%m"), ("day", "%d")]
     present = list(takewhile(lambda unit: unit[0] in by_name, units))  # no day without its month
     if date is None and not present:
         date = next((key for key in keys if _DATE_WORD.search(key)), None)
     if date is not None:
-        found, formats = [date], ["%Y-%m-%d", "%Y%m%d"]
+        time_keys, formats = [date], ["%Y-%m-%d", "%Y%m%d"]
         if clock is None:
             formats += ["%Y-%m-%d-%H", "%Y%m%d%H", "%Y-%m", "%Y%m"]
     else:
-        found = [by_name[name] for name, _ in present]
-        formats = [" ".join(form for _, form in present)]
+        time_keys = [by_name[name] for name, _ in present]
+        formats = [" ".join(format for _, format in present)]
         if len(present) < len(units):
             clock = None
-    if not found:
+    if not time_keys:
         return _time_of_one_key(by_name)
     if clock is not None:
-        found = [*found, by_name[clock]]
-        formats = [f"{form} {_HOURS[clock]}" for form in formats]
-        minute = next((by_name[name] for name in _MINUTES if name in by_name), None)
-        if minute is not None and _HOURS[clock] == "%H":
-            found = [*found, minute]
-            formats = [f"{form} %M" for form in formats]
-    return TimeFormat(tuple(found), tuple(formats))
+        time_keys = [*time_keys, by_name[clock]]
+        formats = [f"{format} {_FORMAT_BY_HOUR_KEY[clock]}" for format in formats]
+        minute = next((by_name[name] for name in _MINUTE_KEYS if name in by_name), None)
+        if minute is not None and _FORMAT_BY_HOUR_KEY[clock] == "%H":
+            time_keys = [*time_keys, minute]
+            formats = [f"{format} %M" for format in formats]
+    return TimeFormat(tuple(time_keys), tuple(formats))
 
 
 def _time_of_one_key(by_name: Mapping[str, str]) -> TimeFormat | None:
-    """Return the format of a key that holds the whole time by itself."""
+    """Return the format of a single key that holds the complete time."""
     if TMST in by_name:
         return TimeFormat((by_name[TMST],), (EPOCH_MS,))
-    time = next((by_name[name] for name in _TIMES if name in by_name), None)
+    time = next((by_name[name] for name in _TIME_KEYS if name in by_name), None)
     if time is not None:
         return TimeFormat((time,), (*_TIME_FORMATS, "%Y-%m-%d", "%Y%m%d"))
-    alone = _ALONE.keys() & by_name.keys()
+    alone = _FORMATS_BY_SINGLE_KEY.keys() & by_name.keys()
     if len(alone) != 1:
         return None
     name = alone.pop()
-    return TimeFormat((by_name[name],), _ALONE[name])
+    return TimeFormat((by_name[name],), _FORMATS_BY_SINGLE_KEY[name])
 
 
-_TOKEN = re.compile(
+_FILTER_TOKEN = re.compile(
     r"\s*(?:(?P<op>!=|<=|>=|=|<|>)|(?P<punct>[(),])|(?P<quoted>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
     r"|(?P<bare>[^\s(),'\"=<>!]+))"
 )
-_COMPARE: dict[str, Callable[[str, str], bool]] = {
+_COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -308,22 +313,24 @@ _COMPARE: dict[str, Callable[[str, str], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_NAME = re.compile(r"[^=/\s]+=[^=/\s'\";]*(?:/[^=/\s]+=[^=/\s'\";]*)*")
-"""Text that is meant as the name of a partition."""
+_PARTITION_NAME = re.compile(r"[^=/\s]+=[^=/\s'\";]*(?:/[^=/\s]+=[^=/\s'\";]*)*")
+"""A string that is meant as the name of a partition."""
 PartitionPredicate = Callable[[Partition], bool]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A predicate on partitions: those of a name, and those that satisfy conditions.
+    """A predicate on partitions: selects by name, and by conditions.
 
     Attributes
     ----------
     text : str
+        The filter as the user wrote it.
     named : Partition
-        The text as a partition's name, with some or all of the keys; without keys if it is no name.
+        The filter parsed as a partition's name, with some or all of the keys; without keys if it is not a
+        name.
     conditions : callable or PartitionSelectionError
-        The text as conditions, or why it cannot be parsed as such.
+        The filter parsed as conditions, or the error if that fails.
     """
 
     text: str
@@ -338,18 +345,19 @@ class Selection:
         return callable(self.conditions) and self.conditions(partition)
 
     def require_match(self, chosen: set[str], available: Sequence[str]) -> set[str]:
-        """Return the names of the selected partitions, unless there are none.
+        """Return the names of the selected partitions; raise if nothing is selected.
 
         Parameters
         ----------
         chosen : set of str
+            The names of the selected partitions.
         available : sequence of str
             The names of all partitions, oldest first.
 
         Raises
         ------
         PartitionSelectionError
-            If there are none. The message names the nearest partitions and the newest.
+            If nothing is selected. The message names the nearest partitions and the newest partition.
 
         Examples
         --------
@@ -361,27 +369,34 @@ class Selection:
         """
         if chosen:
             return chosen
-        wanted = " ".join(self.text.translate(_QUOTES).split())
-        wanted = _AND.sub("/", _OPERATOR.sub("=", wanted))
+        requested = " ".join(self.text.translate(_WITHOUT_QUOTES).split())
+        requested = _AND_WORD.sub("/", _COMPARISON_OPERATOR.sub("=", requested))
         msg = f"partitions={self.text!r} matches none of {plural(len(available), 'partition')}"
-        msg += nearby_partitions(wanted, available)
-        is_name = _NAME.fullmatch(self.text) is not None
+        msg += nearby_partitions(requested, available)
+        is_name = _PARTITION_NAME.fullmatch(self.text) is not None
         if isinstance(self.conditions, PartitionSelectionError) and not is_name:
-            msg += f", and is no condition: {self.conditions}"
+            msg += f", and is not a valid condition: {self.conditions}"
         raise PartitionSelectionError(msg)
 
 
 def parse_selection(text: str, keys: Sequence[str]) -> Selection:
     """Parse a partition filter into a predicate; values are compared as text and never run as SQL.
 
-    The text is a partition's name as it is printed, or conditions ``key op value`` joined by ``and``, where
-    op is one of ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (a, b)`` and ``between a and b``; values
-    are bare or quoted. A name with some of the keys selects all partitions that have these values.
+    A filter is a partition's name as it is printed, or conditions ``key op value`` joined by ``and``. The
+    operators are ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (a, b)`` and ``between a and b``. Values
+    are bare or quoted. A name with some of the keys selects all partitions with these values.
+
+    Parameters
+    ----------
+    text : str
+        The filter.
+    keys : sequence of str
+        The partition keys.
 
     Raises
     ------
     PartitionSelectionError
-        If the text does not parse or names an unknown partition key.
+        If the filter does not parse or names an unknown partition key.
 
     Examples
     --------
@@ -391,25 +406,25 @@ def parse_selection(text: str, keys: Sequence[str]) -> Selection:
     >>> parse_selection("zone=Europe/Berlin", ["zone"])(Partition(("zone",), ("Europe/Berlin",)))
     True
     """
-    named = _named(text, keys)
+    partition = _parse_name(text, keys)
     try:
-        return Selection(text, named, _Conditions(text, keys).parse())
+        return Selection(text, partition, _Conditions(text, keys).parse())
     except PartitionSelectionError as error:
-        if not named.keys:
+        if not partition.keys:
             raise
-        return Selection(text, named, error)
+        return Selection(text, partition, error)
 
 
-def _named(text: str, keys: Sequence[str]) -> Partition:
-    """Return the partition of a name that has some of the keys, in any case; without keys if it has others."""
+def _parse_name(text: str, keys: Sequence[str]) -> Partition:
+    """Parse a name with some of the keys, in any case; return a partition without keys if it has others."""
     by_name = {key.casefold(): key for key in keys}
     start = text.partition("=")[0].strip().casefold()
     if start not in by_name:
         return Partition()
-    # The first key may be written in another case, or with a blank before the sign.
+    # The first key can be written in another case, or with a space before the equals sign.
     name = f"{by_name[start]}={text.partition('=')[2]}"
-    named = Partition.from_name(name, keys)
-    return named if len(set(named.keys)) == len(named.keys) else Partition()
+    partition = Partition.from_name(name, keys)
+    return partition if len(set(partition.keys)) == len(partition.keys) else Partition()
 
 
 class _Conditions:
@@ -420,7 +435,7 @@ class _Conditions:
         self.tokens: list[tuple[str, str]] = []
         position, end = 0, len(text.rstrip())
         while position < end:
-            match = _TOKEN.match(text, position)
+            match = _FILTER_TOKEN.match(text, position)
             if match is None:
                 raise self.fail(f"cannot read {text[position:].strip()!r}")
             kind = str(match.lastgroup)
@@ -456,9 +471,9 @@ class _Conditions:
         key = self.key()
         kind, symbol = self.tokens[self.next] if self.next < len(self.tokens) else ("end", "")
         if kind == "op":
-            compare = _COMPARE[self.take("op")]
-            wanted = self.value()
-            return lambda partition: compare(partition.value(key), wanted)
+            compare = _COMPARISONS[self.take("op")]
+            operand = self.value()
+            return lambda partition: compare(partition.value(key), operand)
         if symbol.casefold() == "in":
             self.next += 1
             self.take("punct", word="(")
@@ -478,65 +493,75 @@ class _Conditions:
         name = self.take("bare")
         by_name = {key.casefold(): key for key in self.keys}
         if name.casefold() not in by_name:
-            known = ", ".join(map(repr, self.keys)) or "none"
-            raise self.fail(f"no partition key {name!r} (there are: {known})")
+            available = ", ".join(map(repr, self.keys)) or "none"
+            raise self.fail(f"no partition key {name!r} (there are: {available})")
         return by_name[name.casefold()]
 
 
 def select_named(names: Iterable[str], available: Iterable[str]) -> set[str]:
-    """Return the given partition names as a set, checked against the available ones, oldest first.
+    """Return the given partition names as a set; raise if one does not exist.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The requested names.
+    available : iterable of str
+        The names of all partitions, oldest first.
 
     Raises
     ------
     PartitionSelectionError
-        If a partition does not exist. The message names the nearest ones and the newest.
+        If a partition does not exist. The message names the nearest partitions and the newest partition.
     """
-    chosen, known = set(names), list(available)
-    for name in sorted(chosen.difference(known)):
-        msg = f"there is no partition {name!r}{did_you_mean(name, known)}{nearby_partitions(name, known)}"
+    chosen, existing = set(names), list(available)
+    for name in sorted(chosen.difference(existing)):
+        msg = f"there is no partition {name!r}{did_you_mean(name, existing)}{nearby_partitions(name, existing)}"
         raise PartitionSelectionError(msg)
     return chosen
 
 
-_DIGIT = re.compile("[0-9]")
-_OPERATOR = re.compile(r" ?[<>=!]+ ?")
-_AND = re.compile(" and ", re.IGNORECASE)
-_QUOTES = str.maketrans("", "", "'\"")
+_ONE_DIGIT = re.compile("[0-9]")
+_COMPARISON_OPERATOR = re.compile(r" ?[<>=!]+ ?")
+_AND_WORD = re.compile(" and ", re.IGNORECASE)
+_WITHOUT_QUOTES = str.maketrans("", "", "'\"")
 
 
-def nearby_partitions(wanted: str, available: Sequence[str]) -> str:
-    """Return the end of a message: the partitions that are beside a name, and the newest."""
+def nearby_partitions(requested: str, available: Sequence[str]) -> str:
+    """Return the end of a message: the partitions next to a name in order, and the newest partition."""
     if not available:
         return " (the table has none)"
     names = sorted(available, key=str.casefold)
-    place = bisect_left(names, wanted.casefold(), key=str.casefold)
-    near = set(names[max(0, place - 1) : place + 1])
-    if not any(_DIGIT.sub("0", name) == _DIGIT.sub("0", wanted) for name in near):
-        near.add(nearest(wanted, names) or available[-1])  # written in another way
-    told = ", ".join(name for name in names if name in near)
-    return f" (nearest: {told}; newest: {available[-1]})"
+    index = bisect_left(names, requested.casefold(), key=str.casefold)
+    near = set(names[max(0, index - 1) : index + 1])
+    if not any(_ONE_DIGIT.sub("0", name) == _ONE_DIGIT.sub("0", requested) for name in near):
+        near.add(nearest(requested, names) or available[-1])  # the name has another format
+    nearest_names = ", ".join(name for name in names if name in near)
+    return f" (nearest: {nearest_names}; newest: {available[-1]})"
 
 
 OTHER = "__other__"
-_SPECIAL = re.compile(r"[%/=\x00-\x1f\x7f]")  # separators in names, and control characters
+_SPECIAL_CHARACTER = re.compile(
+    r"[%/=\x00-\x1f\x7f]"
+)  # separators in names, and control characters
 MAX_SEGMENTS = 100
-LONGEST = 200
+MAX_VALUE_LENGTH = 200
 
 Values = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSet:
-    """The columns to segment by, and the values that are segments of their own.
+    """The columns to segment by, and the values that have their own segment.
 
     Attributes
     ----------
     columns : tuple of str
+        The columns.
     kept : tuple of tuple of str
-        The values as text, null as `partitions.NULL`; all other values form one more segment.
+        The values as text, with null as `partitions.NULL`. All other values share one more segment.
     generation : int
-        Number of times the values were chosen. It is part of the name of the segment of all other
-        values, because another choice leaves other rows in it.
+        Number of times the values were chosen. It is part of the name of the segment for all other values,
+        since each choice leaves different rows in that segment.
 
     Examples
     --------
@@ -552,33 +577,33 @@ class SegmentSet:
     def name_of(self, values: Values | None) -> str:
         """Return the segment's name for these values; None means all other values."""
         if values is None:
-            other = OTHER if self.generation == 1 else f"{OTHER}{self.generation}"
-            return "/".join(f"{column}={other}" for column in self.columns)
+            other_value = OTHER if self.generation == 1 else f"{OTHER}{self.generation}"
+            return "/".join(f"{column}={other_value}" for column in self.columns)
         pairs = zip(self.columns, values, strict=True)
-        return "/".join(f"{column}={_written(value)}" for column, value in pairs)
+        return "/".join(f"{column}={_escape_value(value)}" for column, value in pairs)
 
     def names(self) -> list[str]:
-        """Return the names of all segments, with the one of all other values last."""
+        """Return the names of all segments; the segment for all other values is last."""
         return [self.name_of(values) for values in (*self.kept, None)]
 
     @property
     def size(self) -> int:
-        """The maximum number of segments, including the one of all other values."""
+        """The maximum number of segments, including the segment for all other values."""
         return len(self.kept) + 1
 
 
-def _written(value: str) -> str:
+def _escape_value(value: str) -> str:
     """Escape a value for a segment name, with Hive's percent escapes; long values end in a hash."""
-    text = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", value)
+    text = _SPECIAL_CHARACTER.sub(lambda match: f"%{ord(match[0]):02X}", value)
     if text.startswith(OTHER):
         text = "%5F" + text[1:]
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}~{key_of(text)[:16]}"
+    if len(text) > MAX_VALUE_LENGTH:
+        text = f"{text[:MAX_VALUE_LENGTH]}~{key_of(text)[:16]}"
     return text
 
 
 def joined(*names: str) -> str:
-    """Join segment names into the name of their intersection; the empty name stands for all rows.
+    """Join segment names into the name of their intersection; the empty name means all rows.
 
     Examples
     --------

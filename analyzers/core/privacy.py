@@ -1,4 +1,4 @@
-"""Private columns: no values of them are stored in states, series, segments, samples or errors."""
+"""Private columns, whose values are not stored in states, series, segments, samples or errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidegauge.analyzers.core.partitions import TimeFormat, recognise_time
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.sql import parts, without_filters, without_literals, words_in
 
-_HASHED = frozenset({"hll", "tuple"})
+_HASHED_KINDS = frozenset({"hll", "tuple"})
 """Kinds of sketches that hold hashes of values; all others hold values."""
-_EVERY = re.compile(r"(?<!count)[(,]\s*(?:[\w`]+\.)?\*", re.IGNORECASE)
+_ALL_COLUMNS = re.compile(r"(?<!count)[(,]\s*(?:[\w`]+\.)?\*", re.IGNORECASE)
 """All columns, as in ``struct(*)``; not the rows of ``count(*)``."""
 PARTITIONS, SEGMENTS = "partitions", "segments"
-"""Kinds of names that are made of values of columns."""
-_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]|[\w.]+(?=: )")
+"""Kinds of names that contain values of columns."""
+_ERROR_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\]|[\w.]+(?=: )")
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Privacy:
 
     def of(self, *names: str | None, tags: Mapping[str, str] | None = None) -> Privacy:
         """Return the privacy of one dataset, by its names and tags."""
-        whole = any(_matches(name, self.tables) for name in names if name)
-        whole = whole or _is_tagged(tags or {}, self.tags)
-        return replace(self, columns=("*",) if whole else self.columns, tables=())
+        is_private = any(_matches(name, self.tables) for name in names if name)
+        is_private = is_private or _is_tagged(tags or {}, self.tags)
+        return replace(self, columns=("*",) if is_private else self.columns, tables=())
 
     @property
     def covers_all(self) -> bool:
@@ -98,68 +98,80 @@ class Privacy:
         }
 
     def check(self, requests: Iterable[Request], schema: Schema) -> None:
-        """Refuse requests whose answers hold values of private columns.
+        """Raise if the results of requests would hold values of private columns.
+
+        Parameters
+        ----------
+        requests : iterable of Request
+            The requests of an analyzer.
+        schema : Schema
+            The schema of the data.
 
         Raises
         ------
         PrivateColumnError
+            If a result would hold such values.
         """
         private = self.columns_of(schema) if self else frozenset()
         holders = self.holders_of(schema)
         for request in requests if private else ():
-            texts: tuple[str, ...] = ()
+            expressions_held: tuple[str, ...] = ()
             match request.instead if isinstance(request, WorkerRequest) else request:
                 case Frequencies(expressions):
-                    texts = expressions
-                case Sketch(kind, values) if kind not in _HASHED:
-                    texts = (without_filters(values),)  # a filter's columns are read, but not held
-            found = private & set().union(*map(words_in, texts))
-            found |= {name for text in texts for name in _held_whole(text, holders)}
-            if found:
-                raise PrivateColumnError(min(found))
+                    expressions_held = expressions
+                case Sketch(kind, values) if kind not in _HASHED_KINDS:
+                    expressions_held = (
+                        without_filters(values),
+                    )  # a filter's columns are read, but not held
+            columns = private & set().union(*map(words_in, expressions_held))
+            columns |= {name for sql in expressions_held for name in _columns_taken(sql, holders)}
+            if columns:
+                raise PrivateColumnError(min(columns))
 
     def refuse_names(
         self,
         columns: Iterable[str],
-        what: str,
+        kind: str,
         schema: Schema | None = None,
         time: TimeFormat | None = None,
     ) -> None:
-        """Refuse to name partitions or segments by the values of private columns.
+        """Raise if names of partitions or segments would contain values of private columns.
 
         Parameters
         ----------
         columns : iterable of str
-        what : str
-            What would be named by them: ``partitions``, ``segments``.
+            The columns to partition or segment by.
+        kind : str
+            ``partitions`` or ``segments``.
         schema : Schema, optional
-            Tells the columns that are private by their metadata.
+            Its metadata shows private columns.
         time : TimeFormat, optional
-            Tells the keys that hold the time of a partition; detected from their names by default. They are
-            allowed if all columns of the table are private.
+            The keys that hold the partition time (default: detected from their names). These keys are allowed
+            if all columns of the table are private.
 
         Raises
         ------
         SuiteError
+            If a column is private.
         """
         columns = tuple(columns) if self else ()
         allowed: set[str] = set()
-        if self.covers_all and what == PARTITIONS:
+        if self.covers_all and kind == PARTITIONS:
             time = time or recognise_time(columns)
             allowed = {key.casefold() for key in time.keys} if time else allowed
         for column in columns:
             if column.casefold() not in allowed and self.covers(column, schema):
-                msg = f"{column!r} is a private column: {what} by it would be named by its values"
-                if what == PARTITIONS:
-                    msg += "; choose other keys (partition_by=[...]), or none (partition_by=[])"
+                msg = f"{column!r} is a private column: {kind} by it would be named by its values"
+                if kind == PARTITIONS:
+                    msg += "; partition by other columns (partition_by=[...]), or do not partition (partition_by=[])"
                 raise SuiteError(msg)
 
     def without_values(self, error: MetricError) -> MetricError:
-        """Return an error of the data without its message, which quotes values; its kind stays."""
-        kind = _CONDITION.match(str(error))
-        said = kind[0] if kind else type(error).__name__
+        """Return an error of the same kind without its message, which can quote values."""
+        kind = _ERROR_CONDITION.match(str(error))
+        label = kind[0] if kind else type(error).__name__
         return error.with_text(
-            f"{said}: the message is left out, as it may quote values of private columns"
+            f"{label}: the message is left out, since it can quote values of private columns"
         )
 
 
@@ -167,16 +179,16 @@ PUBLIC = Privacy()
 """Nothing is private."""
 
 
-def _held_whole(text: str, holders: Iterable[str]) -> Iterator[str]:
-    """Yield the columns whose whole value an expression takes, not a field of it; by ``*`` all."""
-    without = without_literals(text)
-    if _EVERY.search(without):
+def _columns_taken(sql: str, holders: Iterable[str]) -> Iterator[str]:
+    """Yield the columns of which an expression takes the complete value, not only a field."""
+    stripped = without_literals(sql)
+    if _ALL_COLUMNS.search(stripped):
         yield from holders
         return
     for name in holders:
         word = re.escape(name)
-        named = rf"(?:`{word}`|(?<![\w.`]){word}(?![\w`]))(?!\s*\.)"
-        if re.search(named, without, re.IGNORECASE):
+        pattern = rf"(?:`{word}`|(?<![\w.`]){word}(?![\w`]))(?!\s*\.)"
+        if re.search(pattern, stripped, re.IGNORECASE):
             yield name
 
 
@@ -184,12 +196,12 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in patterns)
 
 
-def _is_tagged(found: Mapping[str, Any], wanted: Iterable[str]) -> bool:
-    for tag in wanted:
+def _is_tagged(tags: Mapping[str, Any], patterns: Iterable[str]) -> bool:
+    for tag in patterns:
         key, equals, value = tag.partition("=")
-        if key in found:
-            is_set = str(found[key]).casefold() not in {"", "false", "no", "none", "0"}
-            if str(found[key]) == value if equals else is_set:
+        if key in tags:
+            is_set = str(tags[key]).casefold() not in {"", "false", "no", "none", "0"}
+            if str(tags[key]) == value if equals else is_set:
                 return True
     return False
 

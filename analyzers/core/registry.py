@@ -72,7 +72,7 @@ class Rendered:
         return html
 
 
-_GUARDED: list[tuple[dict[str, Any], Callable[[], object]]] = []
+_GUARDED_REGISTRIES: list[tuple[dict[str, Any], Callable[[], object]]] = []
 
 
 @dataclass(frozen=True)
@@ -106,31 +106,31 @@ def guard(registry: dict[str, Any], complete: Callable[[], object] = lambda: Non
         Imports all built-in entries. It is called before the first plug-in is loaded, so that the
         restored snapshot includes them: a module that is already imported does not register again.
     """
-    _GUARDED.append((registry, complete))
+    _GUARDED_REGISTRIES.append((registry, complete))
 
 
 @cache
 def load_plugins(group: str) -> tuple[Plugin, ...]:
     """Import all plug-ins of a group, once, and return each with its value or its problem."""
-    found = []
+    plugins = []
     points = sorted(entry_points(group=group), key=lambda point: point.name)
-    for _, complete in list(_GUARDED) if points else ():
+    for _, complete in list(_GUARDED_REGISTRIES) if points else ():
         complete()
     for point in points:
         package = point.dist.name if point.dist else "an unknown package"
-        before = [(registry, dict(registry)) for registry, _ in _GUARDED]
+        snapshots = [(registry, dict(registry)) for registry, _ in _GUARDED_REGISTRIES]
         try:
             value = point.load()
         except Exception as error:  # noqa: BLE001 - third-party code may raise anything
-            for registry, kept in before:
+            for registry, entries in snapshots:
                 registry.clear()
-                registry.update(kept)
-            found.append(Plugin(point.name, package, describe(error)))
+                registry.update(entries)
+            plugins.append(Plugin(point.name, package, describe(error)))
             msg = f"plug-in {point.name!r} of {package} was skipped: {describe(error)}"
             warnings.warn(msg, PluginWarning, stacklevel=2)
         else:
-            found.append(Plugin(point.name, package, value=value))
-    return tuple(found)
+            plugins.append(Plugin(point.name, package, value=value))
+    return tuple(plugins)
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,8 +151,8 @@ class Description:
         An option added after the first release has ``{"since": "0.2"}`` in its field's metadata and is
         omitted while it has its default, so that stored keys stay valid.
         """
-        kept = [f for f in fields(self) if "since" not in f.metadata or not _is_default(self, f)]
-        return {f.name: getattr(self, f.name) for f in kept}
+        written = [f for f in fields(self) if "since" not in f.metadata or not _is_default(self, f)]
+        return {f.name: getattr(self, f.name) for f in written}
 
     def __repr__(self) -> str:
         """Return text that `Registry.parse` can parse."""
@@ -175,11 +175,14 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
         try:
             init(self, *values, **options)
         except TypeError as error:
-            name, known = type(self).__name__, {option.name: option for option in fields(self)}
+            name, options_by_name = (
+                type(self).__name__,
+                {option.name: option for option in fields(self)},
+            )
             for option in options:
-                if option not in known:
-                    raise UnknownNameError(f"option of {name}", option, known) from error
-            check_positional(name, values, list(known.values()))
+                if option not in options_by_name:
+                    raise UnknownNameError(f"option of {name}", option, options_by_name) from error
+            check_positional(name, values, list(options_by_name.values()))
             raise
 
     return checked
@@ -195,8 +198,12 @@ def check_positional(name: str, values: Sequence[Any], options: Sequence[Field[A
     """
     order = [option.name for option in options if not option.kw_only]
     if len(values) > len(order):
-        named = [option.name for option in options if option.kw_only]
-        hint = f"; give {', '.join(f'{option}=' for option in named)} by name" if named else ""
+        keyword_only = [option.name for option in options if option.kw_only]
+        hint = (
+            f"; give {', '.join(f'{option}=' for option in keyword_only)} by name"
+            if keyword_only
+            else ""
+        )
         msg = f"{name} takes at most {len(order)} values without a name, got {len(values)}{hint}"
         raise SuiteError(msg)
     return order
@@ -206,8 +213,8 @@ def check_choice(owner: Description, option: str, values: Sequence[str]) -> None
     """Raise `IllegalAnalyzerParameterError` unless an option has one of the allowed values."""
     value = getattr(owner, option)
     if value not in values:
-        known = ", ".join(map(repr, values))
-        msg = f"{type(owner).__name__}: {option} must be one of {known}, not {value!r}"
+        choices = ", ".join(map(repr, values))
+        msg = f"{type(owner).__name__}: {option} must be one of {choices}, not {value!r}"
         raise IllegalAnalyzerParameterError(msg)
 
 
@@ -271,7 +278,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 
 OPTION_TYPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "str": ("a text that is not empty", _text),
+    "str": ("a non-empty string", _text),
     "str | None": ("Spark SQL", _filter),
     "float": ("a number", _number),
     "float | None": ("a number or nothing", _number_or_none),
@@ -295,11 +302,11 @@ def is_supported_type(option: Field[Any]) -> bool:
 
 
 def _typed(owner: str, option: Field[Any], value: Any) -> Any:
-    wanted, convert = OPTION_TYPES[_annotation(option)]
+    expected, convert = OPTION_TYPES[_annotation(option)]
     try:
         return convert(value)
     except (TypeError, ValueError, KeyError) as error:
-        msg = f"{owner}: {option.name} must be {wanted}, not {value!r}"
+        msg = f"{owner}: {option.name} must be {expected}, not {value!r}"
         raise IllegalAnalyzerParameterError(msg) from error
 
 
@@ -535,7 +542,7 @@ class Registry(Generic[D]):
         Raises
         ------
         UnknownNameError
-            If there is no such name or option; the message suggests the closest.
+            If the name or option does not exist; the message suggests a similar name.
         SuiteError
             If an option is missing or given twice, or there are too many positional options.
         IllegalAnalyzerParameterError
@@ -548,24 +555,28 @@ class Registry(Generic[D]):
         ApproxQuantile('delay', 0.5)
         """
         cls = self[name]
-        known = {option.name: option for option in fields(cls)}
+        options_by_name = {option.name: option for option in fields(cls)}
         for option in options:
-            if option not in known:
+            if option not in options_by_name:
                 kind = f"option of {name}"
-                raise UnknownNameError(kind, option, known)
-        order = check_positional(name, positional, list(known.values()))
-        given = dict(zip(order, positional, strict=False))
-        if twice := given.keys() & options.keys():
+                raise UnknownNameError(kind, option, options_by_name)
+        order = check_positional(name, positional, list(options_by_name.values()))
+        arguments = dict(zip(order, positional, strict=False))
+        if twice := arguments.keys() & options.keys():
             msg = f"{name} got {min(twice)!r} twice"
             raise SuiteError(msg)
-        given.update(options)
-        missing = [n for n, option in known.items() if n not in given and option.default is MISSING]
+        arguments.update(options)
+        missing = [
+            n
+            for n, option in options_by_name.items()
+            if n not in arguments and option.default is MISSING
+        ]
         if missing:
             msg = f"{name} needs {' and '.join(map(repr, missing))}"
             raise SuiteError(msg)
-        made = cls(**given)
-        made.check_parameters()
-        return made
+        instance = cls(**arguments)
+        instance.check_parameters()
+        return instance
 
     def parse(self, text: str) -> D:
         """Parse a description from its repr; only literals are evaluated.

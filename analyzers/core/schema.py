@@ -1,7 +1,7 @@
 """Table schemas as plain data, and checks of the DataFrames that callers pass.
 
-Preconditions and the ledger need no Spark: a `Schema` holds names and types as text. The functions at the end
-check that an argument is a DataFrame, and that no two of its columns have one name.
+Preconditions and the ledger need no Spark: a `Schema` holds names and types as strings. The functions at the end
+check that an argument is a DataFrame, and that its column names are distinct.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 NESTED = frozenset({"struct", "array", "map", "variant"})
 
 _EXACT_DIGITS = 15
-"""Digits of decimals up to which no two are the same double."""
+"""Decimals of up to this many digits convert to different doubles."""
 
-_SIZE = re.compile(r"size\((.+)\)")
+_SIZE_CALL = re.compile(r"size\((.+)\)")
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Field:
     path : str
         The path as the caller wrote it.
     sql : str
-        Spark SQL that reads it.
+        Spark SQL that reads the field.
     type : str or mapping
-        Its type in Spark's JSON form.
+        The type in Spark's JSON form.
     collated : bool
-        Whether it is, or lies in, a column with a collation other than Spark's default.
+        Whether the field's column has a collation other than Spark's default.
     """
 
     path: str
@@ -80,9 +80,9 @@ class Field:
 
     @property
     def uncollated_sql(self) -> str:
-        """SQL for the value, with text compared by its bytes, whatever the column's collation.
+        """SQL for the value, with strings compared by their bytes for any collation of the column.
 
-        Only Spark knows what is equal by a collation, so states of parts could not be merged.
+        Only Spark can compare by a collation, so states of different partitions could not be merged.
         """
         return (
             f"{self.sql} COLLATE UTF8_BINARY" if self.collated and self.kind in TEXT else self.sql
@@ -90,10 +90,10 @@ class Field:
 
     @property
     def hash_sql(self) -> str:
-        """SQL for a long that identifies the value, whatever its type; null for null.
+        """SQL for a long that identifies the value, for any type; null for null.
 
-        Equal numbers have equal hashes: 1 as an integer, float, double or decimal, and 1.5 as one of
-        the last three. Whole numbers stand for themselves.
+        Equal numbers have equal hashes: 1 as an integer, float, double or decimal, and 1.5 as a float,
+        double or decimal. The hash of a whole number is the number.
         """
         if self.kind in INTEGRAL:
             return f"CAST({self.sql} AS BIGINT)"
@@ -102,14 +102,14 @@ class Field:
         if self.kind != "decimal":
             return f"CASE WHEN {self.sql} IS NOT NULL THEN xxhash64({self.uncollated_sql}) END"
         double, (precision, scale) = f"CAST({self.sql} AS DOUBLE)", self.digits
-        if precision <= _EXACT_DIGITS:  # each has a double of its own
+        if precision <= _EXACT_DIGITS:  # different decimals are different doubles
             return _hashed_double(double)
         text = self.decimal_text_sql
         text = f"rtrim('0', {text})" if scale else f"concat({text}, '.')"
-        whole = f"TRY_CAST({self.sql} AS BIGINT)"
-        back = f"TRY_CAST({double} AS DECIMAL({precision},{scale}))"
+        integer = f"TRY_CAST({self.sql} AS BIGINT)"
+        round_trip = f"TRY_CAST({double} AS DECIMAL({precision},{scale}))"
         return (
-            f"CASE WHEN {self.sql} = {whole} THEN {whole} WHEN {self.sql} = {back}"
+            f"CASE WHEN {self.sql} = {integer} THEN {integer} WHEN {self.sql} = {round_trip}"
             f" THEN xxhash64({double}) WHEN {self.sql} IS NOT NULL THEN xxhash64({text}) END"
         )
 
@@ -117,10 +117,10 @@ class Field:
     def decimal_text_sql(self) -> str:
         """SQL for a decimal as text, without an exponent; null for null.
 
-        Without ANSI mode, a cast writes those below 0.000001 with one.
+        Without ANSI mode, a cast writes decimals below 0.000001 with an exponent.
         """
         text, (_, scale) = f"CAST({self.sql} AS STRING)", self.digits
-        if not _LEAST_SCALE < scale < _MOST_SCALE:
+        if not _MIN_EXPONENT_SCALE < scale < _MAX_DECIMAL_SCALE:
             return text
         above_one = (
             f"CAST(abs({self.sql}) AS DECIMAL({scale + 1}, {scale})) + CAST(1 AS DECIMAL(1, 0))"
@@ -136,15 +136,15 @@ class Field:
         return precision, scale
 
 
-_LEAST_SCALE, _MOST_SCALE = 6, 37
-"""Decimals of so few places have no exponent; of so many, there is no room for a one before them."""
+_MIN_EXPONENT_SCALE, _MAX_DECIMAL_SCALE = 6, 37
+"""With at most 6 decimal places, no exponent is written. With 37 or more, adding 1 would overflow."""
 
 
 def _hashed_double(value: str) -> str:
-    """Return SQL for the hash of a double; a whole one beyond the longs is hashed like a fraction."""
-    whole = f"TRY_CAST({value} AS BIGINT)"
+    """Return SQL for the hash of a double; whole numbers outside of 64 bits are hashed like fractions."""
+    integer = f"TRY_CAST({value} AS BIGINT)"
     return (
-        f"CASE WHEN {value} = {whole} THEN {whole}"
+        f"CASE WHEN {value} = {integer} THEN {integer}"
         f" WHEN {value} IS NOT NULL THEN xxhash64({value}) END"
     )
 
@@ -213,8 +213,8 @@ class Schema:
 
     def without(self, columns: set[str]) -> Schema:
         """Drop top-level columns."""
-        kept = [field for field in self.struct["fields"] if field["name"] not in columns]
-        return Schema({**self.struct, "fields": kept}, self.case_sensitive)
+        remaining = [field for field in self.struct["fields"] if field["name"] not in columns]
+        return Schema({**self.struct, "fields": remaining}, self.case_sensitive)
 
     def field(self, column: str) -> Field:
         """Resolve a column or a nested path.
@@ -226,7 +226,7 @@ class Schema:
         Raises
         ------
         NoSuchColumnError
-            If there is no such column or field; the message suggests the closest.
+            If the column or field does not exist; the message suggests a similar name.
         WrongColumnTypeError
             If ``size()`` is applied to something other than an array or map.
 
@@ -237,32 +237,32 @@ class Schema:
         >>> schema.field("lines[0]").sql, schema.field("size(lines)").kind
         ('get(`lines`, 0)', 'integer')
         """
-        sized = _SIZE.fullmatch(column.strip())
-        found = self._follow(sized[1] if sized else column, column)
+        sized = _SIZE_CALL.fullmatch(column.strip())
+        resolved = self._follow(sized[1] if sized else column, column)
         if not sized:
-            return found
-        if found.kind not in {"array", "map"}:
-            raise WrongColumnTypeError(sized[1], found.kind, "an array or a map")
+            return resolved
+        if resolved.kind not in {"array", "map"}:
+            raise WrongColumnTypeError(sized[1], resolved.kind, "an array or a map")
         return Field(
-            column, f"CASE WHEN {found.sql} IS NOT NULL THEN size({found.sql}) END", "integer"
+            column, f"CASE WHEN {resolved.sql} IS NOT NULL THEN size({resolved.sql}) END", "integer"
         )
 
     def _follow(self, path: str, column: str) -> Field:
-        first, *rest = parts(path)
-        of = self._columns.get(self._folded(str(first)))
-        if of is None:
+        name, *steps = parts(path)
+        column_json = self._columns.get(self._folded(str(name)))
+        if column_json is None:
             raise NoSuchColumnError(column, self.names)
-        sql, kind = quote(of["name"]), of["type"]
-        collated = COLLATIONS in of.get("metadata", {})
-        for step in rest:
+        sql, kind = quote(column_json["name"]), column_json["type"]
+        collated = COLLATIONS in column_json.get("metadata", {})
+        for step in steps:
             outer = kind["type"] if isinstance(kind, Mapping) else kind
             if outer == "struct":
                 inside = kind["fields"]
-                of = next((f for f in inside if self._same(f["name"], str(step))), None)
-                if of is None:
+                column_json = next((f for f in inside if self._same(f["name"], str(step))), None)
+                if column_json is None:
                     raise NoSuchColumnError(column, [f["name"] for f in inside])
-                sql, kind = f"{sql}.{quote(of['name'])}", of["type"]
-                collated = COLLATIONS in of.get("metadata", {})
+                sql, kind = f"{sql}.{quote(column_json['name'])}", column_json["type"]
+                collated = COLLATIONS in column_json.get("metadata", {})
             elif outer == "array" and isinstance(step, int):
                 sql, kind = f"get({sql}, {step})", kind["elementType"]
             elif outer == "map" and kind["keyType"] in {"string", *INTEGRAL}:
@@ -278,7 +278,7 @@ class Schema:
 
     def text(self, column: str) -> Field:
         """Resolve a string column."""
-        return self._require(column, TEXT, "a text")
+        return self._require(column, TEXT, "a string")
 
     def temporal(self, column: str) -> Field:
         """Resolve a date or timestamp column."""
@@ -286,16 +286,16 @@ class Schema:
 
     def plain(self, column: str) -> Field:
         """Resolve a column that is not a struct, array, map or variant."""
-        found = self.field(column)
-        if found.kind in NESTED:
-            raise WrongColumnTypeError(column, found.kind, "a plain type, not a nested one")
-        return found
+        resolved = self.field(column)
+        if resolved.kind in NESTED:
+            raise WrongColumnTypeError(column, resolved.kind, "a plain type, not a nested one")
+        return resolved
 
-    def _require(self, column: str, kinds: frozenset[str], wanted: str) -> Field:
-        found = self.field(column)
-        if found.kind not in kinds:
-            raise WrongColumnTypeError(column, found.kind, wanted)
-        return found
+    def _require(self, column: str, kinds: frozenset[str], required: str) -> Field:
+        resolved = self.field(column)
+        if resolved.kind not in kinds:
+            raise WrongColumnTypeError(column, resolved.kind, required)
+        return resolved
 
     @cached_property
     def _columns(self) -> dict[str, Mapping[str, Any]]:
@@ -315,58 +315,60 @@ def is_frame(value: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """Describe what is not a DataFrame of Spark, and how it becomes one.
+    """Describe a value that is not a Spark DataFrame, and how to convert it.
 
     Examples
     --------
     >>> import pandas as pd
     >>> kind_of(pd.DataFrame())
-    'a DataFrame of pandas; make one of it by spark.createDataFrame(data)'
+    'a DataFrame of pandas; convert it with spark.createDataFrame(data)'
     >>> kind_of("orders"), kind_of(None)
-    ('a str; read a table by spark.table(name)', 'None')
+    ('a str; read a table with spark.table(name)', 'None')
     """
     if value is None:
         return "None"
     kind = type(value)
     package = kind.__module__.partition(".")[0]
-    named = f"a {kind.__name__}" + (f" of {package}" if package != "builtins" else "")
+    description = f"a {kind.__name__}" + (f" of {package}" if package != "builtins" else "")
     if isinstance(value, str):
-        return f"{named}; read a table by spark.table(name)"
+        return f"{description}; read a table with spark.table(name)"
     if hasattr(value, "iloc") or hasattr(value, "to_pandas"):
-        return f"{named}; make one of it by spark.createDataFrame(data)"
-    return named
+        return f"{description}; convert it with spark.createDataFrame(data)"
+    return description
 
 
 def check_distinct_columns(data: Any) -> None:
-    """Check that no two columns of a DataFrame have the same name, by the session's case sensitivity.
+    """Check that the column names of a DataFrame are distinct, by the session's case sensitivity.
 
     Raises
     ------
     SourceError
+        If two columns have the same name.
     """
     is_sensitive = data.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = list(data.columns)
     counts = Counter(name if is_sensitive else name.casefold() for name in names)
     name, count = next(iter(counts.most_common(1)), ("", 0))
     if count > 1:
-        places = [
+        numbers = [
             n
-            for n, given in enumerate(names, 1)
-            if (given if is_sensitive else given.casefold()) == name
+            for n, column in enumerate(names, 1)
+            if (column if is_sensitive else column.casefold()) == name
         ]
         msg = (
-            f"the data has {count} columns named {names[places[0] - 1]!r}: {', '.join(map(str, places))} of"
+            f"the data has {count} columns named {names[numbers[0] - 1]!r}: {', '.join(map(str, numbers))} of"
             f" {len(names)}. Give each a name of its own, such as data.toDF(*names), or select one of them"
         )
         raise SourceError(msg)
 
 
 def check_frame(value: Any, *, streaming: bool = False) -> None:
-    """Check that a value is a DataFrame of Spark, and not a stream unless these are allowed.
+    """Check that a value is a Spark DataFrame and, unless ``streaming`` is set, not a stream.
 
     Raises
     ------
     SourceError
+        If it is anything else.
     """
     if not is_frame(value):
         msg = f"a DataFrame of Spark is needed, not {kind_of(value)}"

@@ -31,10 +31,10 @@ from tidegauge.analyzers.core.registry import STATE_MODULES, guard, load_plugins
 
 Number = int | Decimal | float
 
-_EXACT = Context(prec=2000)
+_EXACT_CONTEXT = Context(prec=2000)
 _MAX_DIGITS = 300
-"""Digits of a number that is read, before and after the point: sums of the widest decimals have 57. Doubles hold as
-many, and Python writes integers of up to 4300."""
+"""Maximum number of digits before and after the point of a number that is read. Sums of the widest decimals have
+57, doubles have up to 309, and Python writes integers of up to 4300."""
 
 
 def add(a: Number, b: Number) -> Number:
@@ -49,7 +49,7 @@ def add(a: Number, b: Number) -> Number:
         return float(a) + float(b)
     if isinstance(a, int) and isinstance(b, int):
         return a + b
-    return _EXACT.add(Decimal(a), Decimal(b))
+    return _EXACT_CONTEXT.add(Decimal(a), Decimal(b))
 
 
 def subtract(a: Number, b: Number) -> float:
@@ -62,12 +62,12 @@ def subtract(a: Number, b: Number) -> float:
     """
     if isinstance(a, float) or isinstance(b, float):
         return float(a) - float(b)
-    return float(_EXACT.subtract(Decimal(a), Decimal(b)))
+    return float(_EXACT_CONTEXT.subtract(Decimal(a), Decimal(b)))
 
 
 def shifted(number: Decimal, digits: int) -> Decimal:
     """Multiply a decimal by a power of ten, exactly."""
-    return _EXACT.scaleb(number, digits)
+    return _EXACT_CONTEXT.scaleb(number, digits)
 
 
 def least(values: Iterable[Number]) -> Number | None:
@@ -131,7 +131,7 @@ def unpack_number(payload: bytes, at: int = 0) -> tuple[Number | None, int]:
     Raises
     ------
     ValueError
-        If there is no number at this offset.
+        If the bytes at this offset are not a number.
     """
     kind, at = payload[at : at + 1], at + 1
     if kind == b"-":
@@ -165,7 +165,7 @@ def _has_few_digits(number: Decimal) -> bool:
 S = TypeVar("S", bound="State")
 
 Count = int
-"""Type of a field that counts rows, values or pieces of data: `read_state` refuses what is no number of them."""
+"""Type of a field that counts rows, values or pieces of data. `read_state` rejects invalid counts."""
 MAX_COUNT = 2**53
 """Largest count that is read: a thousand of them still add up within 64 bits, and each is exact as a double."""
 
@@ -373,9 +373,9 @@ def _count_fields(cls: type[State]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls) if f.type in counts or isinstance(f.default, State))
 
 
-def mismatch(parameter: str, left: object, right: object) -> StateMismatchError:
+def mismatch(parameter: str, a: object, b: object) -> StateMismatchError:
     """Return the error for adding two states with different parameters."""
-    return StateMismatchError(f"cannot add states with {parameter} {left} and {right}")
+    return StateMismatchError(f"cannot add states with {parameter} {a} and {b}")
 
 
 def _close(a: Any, b: Any) -> bool:

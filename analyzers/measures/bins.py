@@ -16,9 +16,9 @@ from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows, GroupingAnalyzer
 from tidegauge.analyzers.measures.quantiles import (
-    CONFIDENCE,
-    LARGEST_K,
-    SMALLEST_K,
+    MAX_K,
+    MIN_K,
+    RANK_CONFIDENCE,
     KllState,
     kll_statistic,
 )
@@ -72,11 +72,11 @@ class BinnedDistribution:
     def scalars(self) -> Iterator[tuple[str, float]]:
         """Yield ``bins``, edges, count and share of each bin, and the counts of unbinned rows."""
         yield "bins", len(self.bins)
-        for i, found in enumerate(self.bins):
-            yield f"low.bin{i}", found.low
-            yield f"high.bin{i}", found.high
-            yield f"abs.bin{i}", found.absolute
-            yield f"ratio.bin{i}", found.ratio
+        for i, bin_ in enumerate(self.bins):
+            yield f"low.bin{i}", bin_.low
+            yield f"high.bin{i}", bin_.high
+            yield f"abs.bin{i}", bin_.absolute
+            yield f"ratio.bin{i}", bin_.ratio
         yield "nullCount", self.null_count
         if self.nan_count:
             yield "nanCount", self.nan_count
@@ -94,7 +94,7 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
 
     Give either the number of bins, of equal width from the least to the greatest finite value, or
     their edges. With edges the state holds one count per bin; without, every distinct value,
-    because the bins of merged partitions differ from those of each. A column of one value gives one
+    because the bins of merged partitions differ from each partition's bins. A column of one value gives one
     bin, a column without finite values none. Nulls, NaN and values beyond the edges are counted
     separately. Empty metric at zero rows.
 
@@ -204,11 +204,17 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
         return BinnedDistribution(bins, state.num_nulls, nan, below + above)
 
     def _placed(self, state: FrequenciesAndNumRows) -> _Placed:
-        found = {int(place): count for (place,), count in state.groups()}
+        count_by_place = {int(number): count for (number,), count in state.groups()}
         n = len(self.custom_edges)
-        counts = [found.get(i, 0) for i in range(n - 1)]
+        counts = [count_by_place.get(i, 0) for i in range(n - 1)]
         edges = list(self.custom_edges)
-        return edges, counts, found.get(-1, 0), found.get(n - 1, 0), found.get(n, 0)
+        return (
+            edges,
+            counts,
+            count_by_place.get(-1, 0),
+            count_by_place.get(n - 1, 0),
+            count_by_place.get(n, 0),
+        )
 
     def _binned(self, state: FrequenciesAndNumRows) -> _Placed:
         import numpy as np
@@ -228,8 +234,8 @@ class HistogramBinned(GroupingAnalyzer[BinnedDistribution]):
         if low == high:
             return [low, high], [int(counts[finite].sum())], below, above, nan
         edges = np.linspace(low, high, number + 1)
-        found, _ = np.histogram(values[finite], bins=edges, weights=counts[finite])
-        return edges.tolist(), found.astype(int).tolist(), below, above, nan
+        bin_counts, _ = np.histogram(values[finite], bins=edges, weights=counts[finite])
+        return edges.tolist(), bin_counts.astype(int).tolist(), below, above, nan
 
     def weight(self, state: FrequenciesAndNumRows) -> float:
         """Return the number of rows, nulls included."""
@@ -253,7 +259,7 @@ class BucketDistribution:
     Attributes
     ----------
     buckets : tuple of Bin
-        Of equal width, from the least to the greatest value.
+        The bins have equal width and reach from the least to the greatest value.
     rank_error : float
         A bucket's count is off by at most twice this share of all values, at 99 % confidence.
     state : KllState
@@ -331,11 +337,11 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
 
     def check_parameters(self) -> None:
         """Require a valid sketch size and number of buckets."""
-        if not SMALLEST_K <= self.sketch_size <= LARGEST_K:
-            msg = f"{self!r}: sketch_size lies between {SMALLEST_K} and {LARGEST_K}"
+        if not MIN_K <= self.sketch_size <= MAX_K:
+            msg = f"{self!r}: sketch_size must be between {MIN_K} and {MAX_K}"
             raise IllegalAnalyzerParameterError(msg)
         if not 1 <= self.number_of_buckets <= MOST_BUCKETS:
-            msg = f"{self!r}: number_of_buckets lies between 1 and {MOST_BUCKETS}"
+            msg = f"{self!r}: number_of_buckets must be between 1 and {MOST_BUCKETS}"
             raise IllegalAnalyzerParameterError(msg)
 
     def statistic(self) -> str:
@@ -369,9 +375,11 @@ class KLLSketch(ColumnAnalyzer[KllState, BucketDistribution]):
 
     def interval(self, state: KllState) -> Mapping[str, Interval]:
         """Return the bounds of each count: twice the rank error on either side."""
-        found = self.measure(state)
-        error = 2 * found.rank_error * state.count
+        distribution = self.measure(state)
+        error = 2 * distribution.rank_error * state.count
         return {
-            f"count.{i}": Interval(max(b.absolute - error, 0.0), b.absolute + error, CONFIDENCE)
-            for i, b in enumerate(found.buckets)
+            f"count.{i}": Interval(
+                max(b.absolute - error, 0.0), b.absolute + error, RANK_CONFIDENCE
+            )
+            for i, b in enumerate(distribution.buckets)
         }

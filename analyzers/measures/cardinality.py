@@ -66,14 +66,14 @@ class Hashing(IntEnum):
 
     @classmethod
     def of_cells(cls, cells: Sequence[object]) -> Hashing:
-        """Return the hashing that a scan tells by one of `hashing_of`."""
+        """Return the hashing for the results of `hashing_of` in a scan."""
         return cls.BY_VALUE if cells else cls.EITHER
 
 
 def hashing_of(fields: Iterable[Field]) -> tuple[str, ...]:
-    """Return an aggregate that is there if the values' hash depends on the hashing, else none.
+    """Return one aggregate if the hash of the values depends on the hashing, and otherwise none.
 
-    It tells those who fold the answers, and do not see the schema.
+    So the fold of a scan's results, which does not have the schema, knows the hashing.
     """
     different = NUMERIC - INTEGRAL
     return ("count(1)",) if any(field.kind in different for field in fields) else ()
@@ -161,9 +161,13 @@ class HllState(State):
         """
         if self.count != other.count or not self.count:
             return self.count == other.count
-        ours, theirs = _read_hll(self.sketch), _read_hll(other.sketch)
-        if self.hashing == other.hashing and ours.lg_config_k == theirs.lg_config_k:
-            return _estimate(ours, ours) == _estimate(theirs, theirs) == _estimate(ours, theirs)
+        own_sketch, other_sketch = _read_hll(self.sketch), _read_hll(other.sketch)
+        if self.hashing == other.hashing and own_sketch.lg_config_k == other_sketch.lg_config_k:
+            return (
+                _estimate(own_sketch, own_sketch)
+                == _estimate(other_sketch, other_sketch)
+                == _estimate(own_sketch, other_sketch)
+            )
         lower, upper = self.bounds(3)
         return lower <= other.estimate() <= upper
 
@@ -194,16 +198,16 @@ class HllState(State):
 READERS["hll/1"] = HllState.unpack_first
 
 
-def _estimate(one: hll_sketch, other: hll_sketch) -> float:
+def _estimate(a: hll_sketch, b: hll_sketch) -> float:
     """Return the estimate of a union of two sketches, which depends on their registers only.
 
     It grows with each register, so a union has the estimate of its parts only if all are equal.
     """
     from datasketches import hll_union
 
-    union = hll_union(one.lg_config_k)
-    union.update(one)
-    union.update(other)
+    union = hll_union(a.lg_config_k)
+    union.update(a)
+    union.update(b)
     return float(union.get_estimate())
 
 
@@ -261,9 +265,9 @@ class ApproxCountDistinct(ColumnAnalyzer[HllState, float]):
 
 
 SMALLEST_LG_K, LARGEST_LG_K = 5, 20
-_SUMMARY = struct.Struct("<iB")
-"""Of an entry: a count, and the mode in which Spark adds counts."""
-SUMMARY_BYTES = _SUMMARY.size
+_SUMMARY_LAYOUT = struct.Struct("<iB")
+"""Layout of the summary of an entry: a count, and the mode in which Spark adds counts."""
+SUMMARY_BYTES = _SUMMARY_LAYOUT.size
 _TUPLES_HEAD, _TUPLES_FIRST_HEAD = struct.Struct("<qBB"), struct.Struct("<qB")
 
 
@@ -282,16 +286,16 @@ def _tuple_serializer_class() -> type:
 
         def get_size(self, item: int) -> int:
             """Return the size of a summary in bytes."""
-            return _SUMMARY.size
+            return _SUMMARY_LAYOUT.size
 
         def to_bytes(self, item: int) -> bytes:
             """Serialize a summary."""
-            return _SUMMARY.pack(min(item, 2), 0)
+            return _SUMMARY_LAYOUT.pack(min(item, 2), 0)
 
         def from_bytes(self, data: bytes, offset: int) -> tuple[int, int]:
             """Deserialize a summary; return it with its size in bytes."""
-            count, _ = _SUMMARY.unpack_from(data, offset)
-            return (1 if count == 1 else 2), _SUMMARY.size
+            count, _ = _SUMMARY_LAYOUT.unpack_from(data, offset)
+            return (1 if count == 1 else 2), _SUMMARY_LAYOUT.size
 
     return SingleOrRepeatedSerDe
 
@@ -326,8 +330,8 @@ class TupleState(State):
         hashing: Hashing = Hashing.EITHER,
     ) -> Self:
         """Build a state from serialized sketches, of Spark or of its workers, cut to ``lg_k``."""
-        found = [_read_tuples(sketch) for sketch in sketches or ()]
-        return cls._union(found, count, lg_k, hashing) if found and count else cls()
+        parts = [_read_tuples(sketch) for sketch in sketches or ()]
+        return cls._union(parts, count, lg_k, hashing) if parts and count else cls()
 
     def combine(self, other: Self) -> Self:
         """Return the union."""
@@ -440,7 +444,7 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
             msg = f"{type(self).__name__} needs at least one column"
             raise NoColumnsSpecifiedError(msg)
         if not SMALLEST_LG_K <= self.lg_k <= LARGEST_LG_K:
-            msg = f"{self!r}: lg_k lies between {SMALLEST_LG_K} and {LARGEST_LG_K}"
+            msg = f"{self!r}: lg_k must be between {SMALLEST_LG_K} and {LARGEST_LG_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def check_schema(self, schema: Schema) -> None:
@@ -457,9 +461,9 @@ class _SampleAnalyzer(ScanAnalyzer[TupleState, float]):
         fields = [schema.plain(column) for column in self.columns]
         values = [f.hash_sql if f.kind in NUMERIC else f.uncollated_sql for f in fields]
         hashed = values if len(fields) == 1 else [*values, *(f"{f.sql} IS NULL" for f in fields)]
-        known = " OR ".join(f"{f.sql} IS NOT NULL" for f in fields)
-        item = f"CASE WHEN {known} THEN xxhash64({', '.join(hashed)}) END"
-        rows = where_holds(self.where, f"CASE WHEN {known} THEN 1 END")
+        has_value = " OR ".join(f"{f.sql} IS NOT NULL" for f in fields)
+        item = f"CASE WHEN {has_value} THEN xxhash64({', '.join(hashed)}) END"
+        rows = where_holds(self.where, f"CASE WHEN {has_value} THEN 1 END")
         sketch = Sketch("tuple", where_holds(self.where, item), self.lg_k)
         return (sketch, f"count({rows})", *hashing_of(fields))
 
@@ -549,5 +553,5 @@ class ApproxUniqueValueRatio(_SampleAnalyzer):
         values, once, theta = state.sample()
         share = once / values
         # Half a value added on either side keeps the error above 0 if all sampled values are of one kind.
-        kept = (once + 0.5) / (values + 1)
-        return share, sqrt(kept * (1 - kept) / values * (1 - theta))
+        smoothed_share = (once + 0.5) / (values + 1)
+        return share, sqrt(smoothed_share * (1 - smoothed_share) / values * (1 - theta))

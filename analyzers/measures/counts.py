@@ -1,11 +1,11 @@
 """Counts and shares: of rows, of columns, and of rows found in another table.
 
-Of rows: Size, Completeness, ZerosCount, Compliance. Formulas and null semantics follow Deequ, except that
-Size of no rows is 0 with a filter, too.
+Counts of rows: Size, Completeness, ZerosCount, Compliance. Formulas and null semantics follow Deequ, except that
+Size of no rows is also 0 with a filter.
 
-Of the schema: ColumnCount, ColumnExists, SchemaMatch.
+Checks of the schema: ColumnCount, ColumnExists, SchemaMatch.
 
-By lookups in a reference table: ReferentialIntegrity, DatasetMatch, ColumnMatch.
+Lookups in a reference table: ReferentialIntegrity, DatasetMatch, ColumnMatch.
 """
 
 from __future__ import annotations
@@ -168,8 +168,7 @@ class RatioAnalyzer(Filterable, Analyzer[NumMatchesAndCount, float]):
 class Completeness(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     """Share of rows where the column is not null; NaN is not null. Empty metric at zero rows.
 
-    The column may be a whole struct, array, map or variant: one that is empty, or holds only nulls, is
-    not null.
+    The column can be a struct, array, map or variant. An empty value, or a value with only nulls, is not null.
 
     Examples
     --------
@@ -252,9 +251,9 @@ class Compliance(ScanAnalyzer[ComplianceState, float]):
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Count the rows where the predicate is true, where it is not null, and all rows."""
         predicate = f"(\n{self.predicate}\n)"
-        held = where_holds(self.where, predicate)
-        known = where_holds(self.where, known_sql(predicate, schema))
-        return (f"count_if({held})", f"count({known})", count_rows(self.where))
+        is_true = where_holds(self.where, predicate)
+        is_not_null = where_holds(self.where, known_sql(predicate, schema))
+        return (f"count_if({is_true})", f"count({is_not_null})", count_rows(self.where))
 
     def measure(self, state: ComplianceState) -> float:
         """Return the number of complying rows divided by all rows."""
@@ -383,8 +382,8 @@ class SchemaMatchState(State):
 
     def combine(self, other: Self) -> Self:
         """Keep the differences of both, each once, and add the pieces."""
-        found = tuple(sorted({*self.differences, *other.differences}))
-        return type(self)(found, self.pieces + other.pieces)
+        differences = tuple(sorted({*self.differences, *other.differences}))
+        return type(self)(differences, self.pieces + other.pieces)
 
     def pack(self) -> bytes:
         """Serialize to JSON."""
@@ -415,25 +414,29 @@ class SchemaComparison:
 
     def tabulated(self) -> tuple[Sequence[str], int, Iterator[tuple[str]]]:
         """Return the notebook table: each difference."""
-        return ("difference",), len(self.differences), ((one,) for one in self.differences)
+        return (
+            ("difference",),
+            len(self.differences),
+            ((difference,) for difference in self.differences),
+        )
 
 
 @analyzer
 class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
-    """Differences of the schema from a declared one; over several partitions those of all of them.
+    """Differences between the schema and a declared schema; over several partitions, all differences.
 
-    Partition columns are columns, too. Letter case matters if ``spark.sql.caseSensitive`` is set.
+    Partition columns count as columns. Letter case matters if ``spark.sql.caseSensitive`` is set.
     Empty metric if nothing was read.
 
     Parameters
     ----------
     columns : str or sequence of str
         Names and types as in DDL: ``id BIGINT, name STRING``; a name alone may be of any type.
-        ``NOT NULL`` is ignored: add `Completeness`. A text of a declared length is a ``STRING``, too.
+        ``NOT NULL`` is ignored: add `Completeness`. ``VARCHAR`` and ``CHAR`` match ``STRING``.
     extra : bool
         Whether undeclared columns are allowed.
     ordered : bool
-        Whether the declared columns must stand in this order.
+        Whether the columns must have the declared order.
 
     Examples
     --------
@@ -491,10 +494,10 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
                 for name in schema.names
                 if folded(name) not in declared
             )
-        there = [name for name in schema.names if folded(name) in declared]
-        wanted = [column.name for key, column in declared.items() if key in types]
-        if self.ordered and list(map(folded, there)) != list(map(folded, wanted)):
-            yield f"the order is {', '.join(there)}, not {', '.join(wanted)}"
+        actual_order = [name for name in schema.names if folded(name) in declared]
+        declared_order = [column.name for key, column in declared.items() if key in types]
+        if self.ordered and list(map(folded, actual_order)) != list(map(folded, declared_order)):
+            yield f"the order is {', '.join(actual_order)}, not {', '.join(declared_order)}"
 
     def aggregations(self, schema: Schema) -> Sequence[str]:
         """Return the differences, found on the schema, and one piece of data."""
@@ -516,14 +519,14 @@ class SchemaMatch(DatasetAnalyzer[SchemaMatchState, SchemaComparison]):
 
 
 def _check_pairs(
-    owner: Analyzer[Any, Any], what: str, own: Sequence[str], other: Sequence[str]
+    owner: Analyzer[Any, Any], label: str, names: Sequence[str], other_names: Sequence[str]
 ) -> None:
     """Require at least one name, and equally many on both sides if the other side has any."""
-    if not own:
-        msg = f"{type(owner).__name__} needs at least one {what}"
+    if not names:
+        msg = f"{type(owner).__name__} needs at least one {label}"
         raise NoColumnsSpecifiedError(msg)
-    if other and len(other) != len(own):
-        msg = f"{owner!r}: {len(own)} {what}s and {len(other)} to compare with"
+    if other_names and len(other_names) != len(names):
+        msg = f"{owner!r}: {len(names)} {label}s and {len(other_names)} to compare with"
         raise NumberOfSpecifiedColumnsError(msg)
 
 
@@ -561,9 +564,9 @@ class _LookupAnalyzer(RatioAnalyzer):
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the number of rows found in the reference table."""
-        own = tuple(schema.plain(column).sql for column in self.columns)
-        other = tuple(map(quote, self.reference_columns)) or own
-        return (Lookup(own, self.table, other, self.nulls, self.where),)
+        columns = tuple(schema.plain(column).sql for column in self.columns)
+        other = tuple(map(quote, self.reference_columns)) or columns
+        return (Lookup(columns, self.table, other, self.nulls, self.where),)
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Return the state of both counts."""
@@ -646,7 +649,7 @@ class ColumnMatches(State):
         return type(self)(tuple(a + b for a, b in pairs), self.count + other.count)
 
     def pack(self) -> bytes:
-        """Serialize the number of rows, then those of the columns."""
+        """Serialize the number of rows, then the numbers of the columns."""
         return struct.pack(f"<{1 + len(self.matches)}q", self.count, *self.matches)
 
     @classmethod
@@ -658,17 +661,17 @@ class ColumnMatches(State):
 
 @dataclass(frozen=True)
 class KeyedComparison(CustomRequest):
-    """Request for the numbers of rows that equal those of another table with the same key.
+    """Request for the numbers of rows that equal the rows of another table with the same key.
 
     The answer has one number for each pair of columns, then the number of rows whose key was found.
 
     Attributes
     ----------
     keys, columns : tuple of str
-        Of the data, as Spark SQL.
+        Columns of the data, as Spark SQL.
     table : str
     reference_keys, reference_columns : tuple of str
-        Of the other table, as Spark SQL.
+        Columns of the other table, as Spark SQL.
     where : str or None
     """
 
@@ -689,10 +692,10 @@ class KeyedComparison(CustomRequest):
 
 @analyzer
 class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
-    """Share of rows whose value equals that of the row with the same key in another table, by column.
+    """Share of rows whose value equals the value of the row with the same key in another table, by column.
 
     Null equals null, and NaN equals NaN. Only rows whose key exists in the other table are compared;
-    `ReferentialIntegrity` tells how many these are. A key that holds a null refers to nothing. If the
+    `ReferentialIntegrity` measures their share. A key with a null refers to nothing. If the
     other table has a key several times with different values in a column, no value equals them.
     Empty metric if no row has its like.
 
@@ -774,7 +777,7 @@ class ColumnMatch(Filterable, Analyzer[ColumnMatches, Mapping[str, float]]):
 
 def _ordered(schema: Schema, column: str) -> Field:
     """Resolve a column of a type that Spark can order."""
-    found = schema.plain(column)
-    if found.kind == "interval":
-        raise WrongColumnTypeError(column, found.kind, "a type other than an interval")
-    return found
+    resolved = schema.plain(column)
+    if resolved.kind == "interval":
+        raise WrongColumnTypeError(column, resolved.kind, "a type other than an interval")
+    return resolved

@@ -35,8 +35,8 @@ from tidegauge.analyzers.core.state import (
     unpack_number,
 )
 
-MERGES = ("none", "sum", "min", "max")
-_HEAD = struct.Struct("<qqB")
+MERGE_WAYS = ("none", "sum", "min", "max")
+_HEADER_LAYOUT = struct.Struct("<qqB")
 
 
 @register_state("custom-sql/1")
@@ -82,20 +82,20 @@ class CustomSqlState(State):
 
     def pack(self) -> bytes:
         """Serialize the counts and the merge rule, then the number."""
-        head = _HEAD.pack(self.count, self.pieces, MERGES.index(self.way))
+        head = _HEADER_LAYOUT.pack(self.count, self.pieces, MERGE_WAYS.index(self.way))
         return head + pack_number(self.number)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        count, pieces, way = _HEAD.unpack_from(payload)
-        if way >= len(MERGES):
+        count, pieces, way = _HEADER_LAYOUT.unpack_from(payload)
+        if way >= len(MERGE_WAYS):
             raise ValueError(way)
-        return cls(unpack_number(payload, _HEAD.size)[0], count, pieces, MERGES[way])
+        return cls(unpack_number(payload, _HEADER_LAYOUT.size)[0], count, pieces, MERGE_WAYS[way])
 
 
-_QUERY = re.compile(r"\s*(SELECT|WITH|FROM)\b", re.IGNORECASE)
-_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_QUERY_START = re.compile(r"\s*(SELECT|WITH|FROM)\b", re.IGNORECASE)
+_VIEW_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _NO_AGGREGATE = re.compile(
     r"\bOVER\s*\(|\bOVER\s+\w|\b(pos)?explode(_outer)?\s*\(|\binline\s*\(|\bstack\s*\(",
     re.IGNORECASE,
@@ -148,7 +148,7 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
         for numbers that do not merge, such as ratios; the metric of several partitions is an error
         then.
     view : str
-        The name by which a query reads the measured data. It hides a table of the same name.
+        The name of the measured data in a query. It hides a table of the same name.
 
     Examples
     --------
@@ -192,12 +192,12 @@ class CustomSql(Filterable, Analyzer[CustomSqlState, float]):
     @property
     def is_query(self) -> bool:
         """Whether the expression is a query."""
-        return _QUERY.match(self.expression) is not None
+        return _QUERY_START.match(self.expression) is not None
 
     def check_parameters(self) -> None:
         """Require a known merge rule and a query of the data, or an aggregate without windows."""
-        check_choice(self, "merge", MERGES)
-        if not _IDENTIFIER.fullmatch(self.view):
+        check_choice(self, "merge", MERGE_WAYS)
+        if not _VIEW_IDENTIFIER.fullmatch(self.view):
             msg = f"{self!r}: view is one word, such as 'data', not {self.view!r}"
             raise IllegalAnalyzerParameterError(msg)
         if self.is_query:

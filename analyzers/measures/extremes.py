@@ -5,7 +5,7 @@ column's own precision. NaN is Spark's greatest number: the maximum of a column 
 minimum only if every value is NaN.
 
 MinTime, MaxTime and Freshness: a TIMESTAMP is an instant: seconds since 1970 in UTC. A DATE and a
-TIMESTAMP_NTZ are wall-clock times without a zone: seconds from 1970-01-01 00:00 to what the clock shows,
+TIMESTAMP_NTZ are wall-clock times without a zone: seconds from 1970-01-01 00:00 to the time on the clock,
 which is midnight for a date. Neither depends on the session's time zone. States hold whole microseconds.
 """
 
@@ -39,7 +39,7 @@ from tidegauge.analyzers.core.state import (
     unpack_number,
 )
 
-_COUNT = struct.Struct("<q")
+_COUNT_LAYOUT = struct.Struct("<q")
 
 
 @register_state("min/2")
@@ -67,7 +67,7 @@ class MinState(DoubleValuedState):
 
     def pack(self) -> bytes:
         """Serialize the count, then the number."""
-        return _COUNT.pack(self.count) + pack_number(self.minimum)
+        return _COUNT_LAYOUT.pack(self.count) + pack_number(self.minimum)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
@@ -94,7 +94,7 @@ class MaxState(DoubleValuedState):
 
     def pack(self) -> bytes:
         """Serialize the count, then the number."""
-        return _COUNT.pack(self.count) + pack_number(self.maximum)
+        return _COUNT_LAYOUT.pack(self.count) + pack_number(self.maximum)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
@@ -125,19 +125,21 @@ class RangeState(DoubleValuedState):
 
     def pack(self) -> bytes:
         """Serialize the count, then both numbers."""
-        return _COUNT.pack(self.count) + pack_number(self.minimum) + pack_number(self.maximum)
+        return (
+            _COUNT_LAYOUT.pack(self.count) + pack_number(self.minimum) + pack_number(self.maximum)
+        )
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        (count,) = _COUNT.unpack_from(payload)
-        low, at = unpack_number(payload, _COUNT.size)
+        (count,) = _COUNT_LAYOUT.unpack_from(payload)
+        low, at = unpack_number(payload, _COUNT_LAYOUT.size)
         return cls(low, unpack_number(payload, at)[0], count)
 
 
 def _read(payload: bytes) -> tuple[Number | None, int]:
-    (count,) = _COUNT.unpack_from(payload)
-    return unpack_number(payload, _COUNT.size)[0], count
+    (count,) = _COUNT_LAYOUT.unpack_from(payload)
+    return unpack_number(payload, _COUNT_LAYOUT.size)[0], count
 
 
 # Layout version 1 stored every number as a double.
@@ -231,8 +233,8 @@ class Range(ExtremeAnalyzer):
     aggregates: ClassVar[tuple[str, ...]] = ("min", "max")
 
 
-_SECOND = 1_000_000
-_NEVER = -(1 << 63)
+_SECOND_MICROS = 1_000_000
+_NO_TIME = -(1 << 63)
 
 
 @register_state("time-range/1")
@@ -264,8 +266,8 @@ class FreshnessState(State):
 
     depends_on_types: ClassVar[bool] = True
     layout: ClassVar[Struct] = Struct("<qqq")
-    latest: int = _NEVER
-    until: int = _NEVER
+    latest: int = _NO_TIME
+    until: int = _NO_TIME
     count: Count = 0
 
     def combine(self, other: Self) -> Self:
@@ -285,7 +287,7 @@ def _micros(field: Field, aggregate: str, where: str | None) -> str:
     time = f"{aggregate}({where_holds(where, field.sql)})"
     match field.kind:
         case "date":
-            return f"CAST(unix_date({time}) AS BIGINT) * {86400 * _SECOND}"
+            return f"CAST(unix_date({time}) AS BIGINT) * {86400 * _SECOND_MICROS}"
         case "timestamp":
             return f"unix_micros({time})"
         case _:
@@ -299,7 +301,7 @@ _ZONED_TIME = re.compile(
       | {NAMELESS} | `[^`]*`""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-"""Where SQL makes a TIMESTAMP of a text or a date that names no zone."""
+"""Places where SQL converts a string or date without a zone to a TIMESTAMP."""
 
 
 def as_wall_clock(sql: str, schema: Schema) -> str:
@@ -359,7 +361,7 @@ class _TimeAnalyzer(ColumnAnalyzer[TimeRangeState, float]):
         """Return the earliest or latest time, in seconds."""
         if not state.count:
             raise self.no_data()
-        return self.end(state) / _SECOND
+        return self.end(state) / _SECOND_MICROS
 
     @abstractmethod
     def end(self, state: TimeRangeState) -> int:
@@ -420,10 +422,10 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
     -----
     The kind of the column decides how both times are compared:
 
-    - A TIMESTAMP column holds instants. An ``until`` without a zone (a DATE, a TIMESTAMP_NTZ, a text
+    - A TIMESTAMP column holds instants. An ``until`` without a zone (a DATE, a TIMESTAMP_NTZ, a string
       or literal such as ``TIMESTAMP'2024-01-31 12:00:00'``) is read in the session's time zone.
     - A DATE or TIMESTAMP_NTZ column holds what a clock showed, and a date is its midnight. An
-      ``until`` without a zone is compared as it stands: from 10:00 to 12:00 are 7200 seconds in every
+      ``until`` without a zone is compared without conversion: from 10:00 to 12:00 are 7200 seconds in every
       zone and on every day. An instant (now, a TIMESTAMP column, a literal with a zone) is first
       converted to the time that the clocks of the session's time zone show.
 
@@ -461,4 +463,4 @@ class Freshness(ColumnAnalyzer[FreshnessState, float]):
         """Return the seconds from the latest value to the reference time."""
         if not state.count:
             raise self.no_data()
-        return (state.until - state.latest) / _SECOND
+        return (state.until - state.latest) / _SECOND_MICROS

@@ -1,11 +1,11 @@
 """Value frequencies, and the metrics that need the exact values.
 
 Frequencies are an Arrow table of the grouping columns and a count. They merge by one union and one
-group-by, without Spark, and serialize to a Parquet file, so that large ones can be stored beside
+group-by, without Spark, and serialize to a Parquet file, so that large ones can be stored outside
 the database and read by any tool.
 
 From them come uniqueness and distinctness of one or more columns and duplicate rows (rows where all columns
-are null are excluded; a null beside a value counts as a value), Entropy and MutualInformation in nats, and
+are null are excluded; a null in a row with values counts as a value), Entropy and MutualInformation in nats, and
 exact quantiles: ExactQuantile, InterquartileRange.
 """
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 COUNT = "count"
-_ROWS, _NULLS = b"tidegauge.num_rows", b"tidegauge.num_nulls"
+_ROWS_KEY, _NULLS_KEY = b"tidegauge.num_rows", b"tidegauge.num_nulls"
 
 
 @cache
@@ -77,8 +77,8 @@ def _require_size(needed: int, size: int) -> None:
 
 def _require_flat(schema: Any) -> None:
     """Refuse lists, which `packed` never writes."""
-    for place in range(len(schema)):
-        column = schema.column(place)
+    for index in range(len(schema)):
+        column = schema.column(index)
         if column.max_repetition_level:
             msg = f"a column {column.path!r} of lists"
             raise ValueError(msg)
@@ -88,12 +88,14 @@ def _spelled_out(column: pa.ChunkedArray) -> int:
     """Return the bytes of a dictionary's values where each is written in full."""
     import pyarrow.compute as pc
 
-    lengths = (pc.take(pc.binary_length(one.dictionary), one.indices) for one in column.chunks)
-    return sum(pc.sum(some).as_py() or 0 for some in lengths)
+    lengths = (
+        pc.take(pc.binary_length(chunk.dictionary), chunk.indices) for chunk in column.chunks
+    )
+    return sum(pc.sum(chunk_lengths).as_py() or 0 for chunk_lengths in lengths)
 
 
 def packed(table: pa.Table, keys: int) -> bytes:
-    """Serialize a table, of which so many columns are the keys of its groups, as a Parquet file.
+    """Serialize a table, with the given number of key columns, as a Parquet file.
 
     A single key is another one in each row: a dictionary of it would be written in vain.
     """
@@ -124,20 +126,20 @@ def unpacked(payload: bytes) -> pa.Table:
     import pyarrow.parquet as pq
 
     columns = column_pages(payload)
-    stored = sum(one.packed for one in columns)
-    _require_size(sum(one.least for one in columns), stored)
+    stored = sum(page_column.packed for page_column in columns)
+    _require_size(sum(page_column.least for page_column in columns), stored)
     # Most are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
     _require_flat(file.schema)
-    if sum(one.most for one in columns) <= _LARGEST_SMALL:
+    if sum(page_column.most for page_column in columns) <= _LARGEST_SMALL:
         return _validated(file.read(use_threads=False))
-    # Few long texts may stand for many rows: they are counted before they are spelled out.
-    every = [file.schema.column(place) for place in range(len(file.schema))]
+    # A few long strings can represent many rows, so they are counted before they are expanded.
+    every = [file.schema.column(index) for index in range(len(file.schema))]
     texts = [column.name for column in every if column.physical_type == "BYTE_ARRAY"]
     coded = pq.ParquetFile(pa.BufferReader(payload), read_dictionary=texts).read(use_threads=False)
     _require_size(sum(_spelled_out(coded[name]) for name in texts), stored)
     # Arrow reserves the mean length of a dictionary's texts for each row.
-    rows = max(1, _LARGEST_SMALL // max(1, *(one.dictionary for one in columns)))
+    rows = max(1, _LARGEST_SMALL // max(1, *(page_column.dictionary for page_column in columns)))
     parts = [
         coded.slice(at, rows).cast(file.schema_arrow)
         for at in range(0, max(1, coded.num_rows), rows)
@@ -167,7 +169,7 @@ def are_counts(column: pa.ChunkedArray) -> bool:
 
 
 def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a text, as `Histogram` writes values, as a value of a type; None if it is none."""
+    """Convert a string, as `Histogram` writes values, to a value of a type; None if that is impossible."""
     import pyarrow as pa
 
     try:
@@ -179,23 +181,23 @@ def _scalar(value: str, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def without_value(table: pa.Table, keys: Sequence[str], value: str, token: str) -> pa.Table:
-    """Replace a text in key columns by a token, and leave out rows by a value of another type."""
+    """Replace a string in key columns by a token, and leave out rows with a value of another type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for place, name in enumerate(keys):
+    for index, name in enumerate(keys):
         column, kind = table[name], table.schema.field(name).type
-        wanted = _scalar(value, kind)
-        if wanted is None:
+        target = _scalar(value, kind)
+        if target is None:
             continue
-        held = pc.fill_null(pc.equal(column, wanted), False)  # noqa: FBT003 - Arrow's own order
-        if not pc.any(held).as_py():
+        matches = pc.fill_null(pc.equal(column, target), False)  # noqa: FBT003 - Arrow's own order
+        if not pc.any(matches).as_py():
             continue
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            changed = pc.if_else(held, pa.scalar(token, kind), column)
-            table = table.set_column(place, name, changed)
+            changed = pc.if_else(matches, pa.scalar(token, kind), column)
+            table = table.set_column(index, name, changed)
         else:
-            table = table.filter(pc.invert(held))
+            table = table.filter(pc.invert(matches))
     return table
 
 
@@ -207,23 +209,23 @@ def _in_utc(table: pa.Table) -> pa.Table:
     """Return a table with its timestamps in UTC: Spark 3.5 gives them in the session's time zone."""
     import pyarrow as pa
 
-    schema = own = table.schema
-    for place, field in enumerate(own):
+    schema = original = table.schema
+    for index, field in enumerate(original):
         if pa.types.is_timestamp(field.type) and field.type.tz not in {None, "UTC"}:
-            schema = schema.set(place, field.with_type(pa.timestamp(field.type.unit, "UTC")))
-    return table if schema is own else table.cast(schema)
+            schema = schema.set(index, field.with_type(pa.timestamp(field.type.unit, "UTC")))
+    return table if schema is original else table.cast(schema)
 
 
 def _with_decimals(tables: list[pa.Table], keys: Sequence[str]) -> list[pa.Table]:
     """Make integers decimals in columns that are decimal elsewhere: a column's type may have widened."""
     import pyarrow as pa
 
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         kinds = [table.schema.field(key).type for table in tables]
         if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_integer, kinds)):
-            whole = pa.decimal128(19, 0)  # what 64 bits hold
+            integer_type = pa.decimal128(19, 0)  # what 64 bits hold
             tables = [
-                table.set_column(place, key, table[key].cast(whole))
+                table.set_column(index, key, table[key].cast(integer_type))
                 if pa.types.is_integer(kind)
                 else table
                 for table, kind in zip(tables, kinds, strict=True)
@@ -252,11 +254,11 @@ def added_up(tables: Sequence[pa.Table], keys: list[str], numbers: list[str]) ->
         union = pa.concat_tables(alike, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         kinds = (dict.fromkeys(str(table.schema.field(k).type) for table in alike) for k in keys)
-        differing = next((list(some) for some in kinds if len(some) > 1), ["?", "?"])
+        differing = next((list(types) for types in kinds if len(types) > 1), ["?", "?"])
         raise mismatch("column types", *differing[:2]) from error
     sums = union.group_by(keys, use_threads=False).aggregate([(name, "sum") for name in numbers])
-    found = sums.select([*keys, *(f"{name}_sum" for name in numbers)])
-    return found.rename_columns([*keys, *numbers])
+    result = sums.select([*keys, *(f"{name}_sum" for name in numbers)])
+    return result.rename_columns([*keys, *numbers])
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,18 +370,21 @@ class FrequenciesAndNumRows(State):
     @classmethod
     def merge(cls, states: Iterable[Self]) -> Self:
         """Merge many states in batches, buffering a bounded number of groups at a time."""
-        held: list[pa.Table] = []
+        pending: list[pa.Table] = []
         rows = num_rows = num_nulls = 0
         for state in states:
             num_rows += state.num_rows
             num_nulls += state.num_nulls
             if state.frequencies.num_rows:
-                held.append(state.frequencies)
+                pending.append(state.frequencies)
                 rows += state.frequencies.num_rows
-            if rows > max(_HELD_ROWS, 2 * held[0].num_rows if held else 0) and len(held) > 1:
-                held = [_united(held)]
-                rows = held[0].num_rows
-        return cls(_united(held) if held else None, num_rows, num_nulls)
+            if (
+                rows > max(_HELD_ROWS, 2 * pending[0].num_rows if pending else 0)
+                and len(pending) > 1
+            ):
+                pending = [_united(pending)]
+                rows = pending[0].num_rows
+        return cls(_united(pending) if pending else None, num_rows, num_nulls)
 
     @property
     def num_groups(self) -> int:
@@ -430,7 +435,7 @@ class FrequenciesAndNumRows(State):
         return hash((self.num_rows, self.num_nulls, self.num_groups))
 
     def forget(self, value: str, token: str) -> Self:
-        """Replace a text by a token, and leave out groups by a value of another type.
+        """Replace a string by a token, and leave out groups with a value of another type.
 
         Examples
         --------
@@ -447,7 +452,7 @@ class FrequenciesAndNumRows(State):
 
     def pack(self) -> bytes:
         """Serialize to a Parquet file, with the row counts in its metadata."""
-        totals = {_ROWS: str(self.num_rows), _NULLS: str(self.num_nulls)}
+        totals = {_ROWS_KEY: str(self.num_rows), _NULLS_KEY: str(self.num_nulls)}
         table = self.frequencies
         return packed(table.replace_schema_metadata(totals), table.num_columns - 1)
 
@@ -456,7 +461,7 @@ class FrequenciesAndNumRows(State):
         """Deserialize the output of `pack`."""
         table = unpacked(payload)
         totals = table.schema.metadata or {}
-        if _ROWS not in totals:
+        if _ROWS_KEY not in totals:
             msg = "a Parquet file without the number of rows"
             raise ValueError(msg)
         names = table.column_names
@@ -465,11 +470,13 @@ class FrequenciesAndNumRows(State):
                 f"a Parquet file of the columns {', '.join(names)}, not of groups and their counts"
             )
             raise ValueError(msg)
-        return cls(table.replace_schema_metadata(None), int(totals[_ROWS]), int(totals[_NULLS]))
+        return cls(
+            table.replace_schema_metadata(None), int(totals[_ROWS_KEY]), int(totals[_NULLS_KEY])
+        )
 
 
 Sizes = GroupSizes | FrequenciesAndNumRows
-"""Both tell the numbers of rows, of groups, and of groups of a size."""
+"""Both have the numbers of rows, of groups, and of groups of each size."""
 
 
 def grouped_by(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
@@ -526,7 +533,7 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
         return (Frequencies(self.grouping_expressions(schema), self.where),)
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
-        """Return the frequencies; without any, those of no rows."""
+        """Return the frequencies; without results, the frequencies of no rows."""
         return cells[0] or FrequenciesAndNumRows()
 
 
@@ -556,10 +563,10 @@ class GroupSizeAnalyzer(GroupingAnalyzer[float]):
         return self.weight_of(state)
 
 
-_MICROSECONDS = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
-_JSON = (
+_MICROSECONDS_FORMAT = "yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS"
+_JSON_OPTIONS = (
     "'ignoreNullFields', 'false', 'timeZone', 'UTC',"
-    f" 'timestampFormat', '{_MICROSECONDS}', 'timestampNTZFormat', '{_MICROSECONDS}'"
+    f" 'timestampFormat', '{_MICROSECONDS_FORMAT}', 'timestampNTZFormat', '{_MICROSECONDS_FORMAT}'"
 )
 
 
@@ -690,7 +697,7 @@ class DuplicateRowCount(_ColumnsAnalyzer):
     columns: tuple[str, ...] = ()
 
     def check_parameters(self) -> None:
-        """Allow no columns, which stands for all."""
+        """Allow no columns, which means all columns."""
 
     @property
     def entity(self) -> Entity:
@@ -708,7 +715,7 @@ class DuplicateRowCount(_ColumnsAnalyzer):
             return super().grouping_expressions(schema)
         fields = [schema.field(quote(name)) for name in schema.names]
         names = [field.sql for field in fields]
-        row = f"to_json(struct({', '.join(field.zero_normalized_sql for field in fields)}), map({_JSON}))"
+        row = f"to_json(struct({', '.join(field.zero_normalized_sql for field in fields)}), map({_JSON_OPTIONS}))"
         nulls = " AND ".join(f"{name} IS NULL" for name in names)
         return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
 
@@ -758,8 +765,8 @@ class Entropy(GroupSizeAnalyzer):
         """Return the entropy of the sizes."""
         if not sizes.num_rows:
             raise self.no_data()
-        found = sizes.group_sizes()
-        return entropy(found.sizes, found.groups)
+        group_sizes = sizes.group_sizes()
+        return entropy(group_sizes.sizes, group_sizes.groups)
 
 
 @analyzer
@@ -828,14 +835,14 @@ def percentiles(state: FrequenciesAndNumRows, ranks: tuple[float, ...]) -> list[
     values = state.frequencies["0"].cast("float64", safe=False).to_numpy()
     order = np.argsort(values, kind="stable")  # puts NaN last
     ends = np.cumsum(state.counts()[order])
-    found = []
+    result = []
     for rank in ranks:
         position = rank * (state.num_rows - 1)
         below, above = int(np.floor(position)), int(np.ceil(position))
         low, high = values[order[np.searchsorted(ends, [below, above], side="right")]].tolist()
         share = position - below
-        found.append(low if low == high else low * (1 - share) + high * share)
-    return found
+        result.append(low if low == high else low * (1 - share) + high * share)
+    return result
 
 
 @dataclass(frozen=True, repr=False)
@@ -888,7 +895,7 @@ class ExactQuantile(_PercentileAnalyzer):
     def check_parameters(self) -> None:
         """Require a quantile in [0, 1]."""
         if not 0 <= self.quantile <= 1:
-            msg = f"{self!r}: a quantile lies between 0 and 1"
+            msg = f"{self!r}: a quantile must be between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
 
     def measure(self, state: FrequenciesAndNumRows) -> float:

@@ -38,7 +38,7 @@ MAX_DETAIL_BINS = 1000
 LONGEST_KEY = 200
 """Characters of a value in its bin key; a longer value ends with a digest."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no database accepts all of them
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")  # no database accepts all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Distribution:
     tail_count : float
         Number of rows whose values are not in `values`.
     ratios : bool
-        Whether the metric has a number for the share of each value, beside its count.
+        Whether the metric has a number for the share of each value, in addition to its count.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Distribution:
     """
 
     names: ClassVar[tuple[str, str, str]] = ("abs", "tailCount", "rows")
-    """Names of the count of a value, of that of all others, and of counts in a table."""
+    """Names of the count of a value, of the count of all others, and of counts in a table."""
 
     values: Mapping[str, DistributionValue]
     number_of_bins: int
@@ -115,10 +115,10 @@ def bin_key(value: Any) -> str:
     r"""Return the bin key of a value as text: what Spark's CAST gives, and so Deequ's key.
 
     Null is ``NullValue``. Floats are written as ``0.1`` and ``1.0E20``, timestamps in UTC as
-    ``2020-01-01 10:00:00.5``, binary as lower-case hexadecimal digits. A text equal to ``NullValue``,
+    ``2020-01-01 10:00:00.5``, binary as lower-case hexadecimal digits. A string equal to ``NullValue``,
     or beginning with a backslash, is escaped by a leading backslash, so that no two values share a
-    bin. Control characters are written as ``\x00``. Of a text of more than 200 characters, the first
-    200 and a digest are the key.
+    bin. Control characters are written as ``\x00``. The key of a string of more than 200 characters is
+    its first 200 characters and a digest.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def _(value: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Escape a text that is no longer than a key may be, as in `bin_key`.
+    r"""Escape a string that is not longer than a key, as in `bin_key`.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def escaped(text: str) -> str:
     a\x0ab \NullValue
     """
     text = "\\" + text if text == NULL_KEY or text.startswith("\\") else text
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _CONTROL_CHARACTER.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def _shortened(text: str) -> str:
@@ -196,14 +196,14 @@ def _float_text(value: float, shortest: str) -> str:
     digits = "".join(map(str, numbers)).rstrip("0") or "0"
     point = len(numbers) + int(exponent)
     minus = "-" if sign else ""
-    if value and not _PLAIN[0] <= abs(value) < _PLAIN[1]:
+    if value and not _PLAIN_RANGE[0] <= abs(value) < _PLAIN_RANGE[1]:
         return f"{minus}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
     digits = digits.rjust(len(digits) - point + 1, "0") if point < 1 else digits.ljust(point, "0")
     point = max(point, 1)
     return f"{minus}{digits[:point]}.{digits[point:] or '0'}"
 
 
-_PLAIN = (1e-3, 1e7)
+_PLAIN_RANGE = (1e-3, 1e7)
 """Where floats are written without an exponent."""
 
 
@@ -233,14 +233,14 @@ def counts_by_key(state: FrequenciesAndNumRows) -> Iterator[tuple[str, int]]:
     [('1.0E20', 2), ('0.1', 1)]
     """
     if state.num_groups:
-        known = state.frequencies.filter(state.frequencies["0"].is_valid())
-        yield from zip(keys_of(known["0"]), known[COUNT].to_pylist(), strict=True)
+        non_null = state.frequencies.filter(state.frequencies["0"].is_valid())
+        yield from zip(keys_of(non_null["0"]), non_null[COUNT].to_pylist(), strict=True)
 
 
 def check_number_of_bins(owner: Analyzer[Any, Any], number: int) -> None:
     """Require a number of bins from 1 to 1000."""
     if not 1 <= number <= MAX_DETAIL_BINS:
-        msg = f"{owner!r}: max_detail_bins lies between 1 and {MAX_DETAIL_BINS}"
+        msg = f"{owner!r}: max_detail_bins must be between 1 and {MAX_DETAIL_BINS}"
         raise IllegalAnalyzerParameterError(msg)
 
 
@@ -259,16 +259,16 @@ def check_bins(owner: Analyzer[Any, Any], bins: pa.Table) -> None:
 
     kind = bins.schema.field(0).type
     if pa.types.is_nested(kind):
-        msg = f"{owner!r} gives a {kind} for each row; a bin is a plain value, such as a text"
+        msg = f"{owner!r} gives a {kind} for each row, but a bin must be a plain value, such as a string"
         raise MetricRuntimeError(msg)
 
 
 def ranked(
-    numbers: Iterable[tuple[str, float]], most: int
+    numbers: Iterable[tuple[str, float]], max_keys: int
 ) -> tuple[list[tuple[str, float]], float]:
     """Return the greatest numbers by key, NaN first, and the sum of all others."""
     rows = sorted(numbers, key=lambda row: (-inf if isnan(row[1]) else -row[1], row[0]))
-    return rows[:most], sum(number for _, number in rows[most:])
+    return rows[:max_keys], sum(number for _, number in rows[max_keys:])
 
 
 @analyzer
@@ -288,7 +288,7 @@ class Histogram(GroupingAnalyzer[Distribution]):
         ``CASE WHEN delay > 15 THEN 'late' ELSE 'on time' END``, a registered function. It may read
         any column; ``column`` names the metric.
     ratios : bool
-        Whether the metric has the share of each value, beside its count.
+        Whether the metric has the share of each value, in addition to its count.
 
     Examples
     --------
@@ -320,18 +320,18 @@ class Histogram(GroupingAnalyzer[Distribution]):
         check_number_of_bins(self, self.max_detail_bins)
 
     def statistic(self) -> str:
-        """Return the statistic key: that of the column's values, or of their bins."""
+        """Return the statistic key of the column's values, or of their bins."""
         if self.binning is None:
             return super().statistic()
-        told = {"state": "frequencies", "binning": self.binning, "where": self.where}
-        return canonical_json(told)
+        identity = {"state": "frequencies", "binning": self.binning, "where": self.where}
+        return canonical_json(identity)
 
     def grouping_expressions(self, schema: Schema) -> tuple[str, ...]:
         """Return the expression that gives the bins."""
         return (binned(schema, self.column, self.binning),)
 
     def fold(self, cells: Sequence[Any]) -> FrequenciesAndNumRows:
-        """Return the frequencies; without any, those of no rows."""
+        """Return the frequencies; without results, the frequencies of no rows."""
         state = super().fold(cells)
         check_bins(self, state.frequencies)
         return state
@@ -341,9 +341,9 @@ class Histogram(GroupingAnalyzer[Distribution]):
         counts: list[tuple[str, float]] = list(counts_by_key(state))
         if state.num_nulls:
             counts.append((NULL_KEY, state.num_nulls))
-        kept, tail = ranked(counts, self.max_detail_bins)
+        largest, tail = ranked(counts, self.max_detail_bins)
         rows = self.weight(state)
-        values = {key: DistributionValue(count, count / rows) for key, count in kept}
+        values = {key: DistributionValue(count, count / rows) for key, count in largest}
         return Distribution(values, len(counts), tail, self.ratios)
 
     def weight(self, state: FrequenciesAndNumRows) -> float:
@@ -352,16 +352,16 @@ class Histogram(GroupingAnalyzer[Distribution]):
 
 
 SUM, ADDENDS = "sum", "addends"
-_KEY = "0"
-_DIGITS = 76
+_KEY_COLUMN = "0"
+_MAX_ARROW_DIGITS = 76
 """Digits of the widest decimals in Arrow: exact sums of as many of the widest in Spark as there can be."""
 
 
-def addend(of: Field) -> str:
+def addend(field: Field) -> str:
     """Return SQL for a numeric column in a type whose sum does not wrap: it is exact, or null."""
-    if of.kind in INTEGRAL:
-        return f"CAST({of.sql} AS DECIMAL(20, 0))"
-    return of.sql if of.kind == "decimal" else f"CAST({of.sql} AS DOUBLE)"
+    if field.kind in INTEGRAL:
+        return f"CAST({field.sql} AS DECIMAL(20, 0))"
+    return field.sql if field.kind == "decimal" else f"CAST({field.sql} AS DOUBLE)"
 
 
 @cache
@@ -369,7 +369,7 @@ def _nothing() -> pa.Table:
     import pyarrow as pa
 
     return pa.table(
-        {_KEY: pa.nulls(0), SUM: pa.array([], pa.float64()), COUNT: pa.array([], pa.int64())}
+        {_KEY_COLUMN: pa.nulls(0), SUM: pa.array([], pa.float64()), COUNT: pa.array([], pa.int64())}
     )
 
 
@@ -379,7 +379,7 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
 
     kinds = [table.schema.field(SUM).type for table in tables]
     exact = all(map(pa.types.is_decimal, kinds))
-    kind = pa.decimal256(_DIGITS, max(k.scale for k in kinds)) if exact else pa.float64()
+    kind = pa.decimal256(_MAX_ARROW_DIGITS, max(k.scale for k in kinds)) if exact else pa.float64()
     try:
         return [table.set_column(1, SUM, table[SUM].cast(kind)) for table in tables]
     except pa.ArrowInvalid as error:
@@ -421,7 +421,7 @@ class GroupSums(State):
         values, counts, sums = (list(column) for column in zip(*rows, strict=True))
         floats = any(isinstance(number, float) for number in sums)
         numbers = pa.array(sums if floats else [Decimal(n) for n in sums])
-        table = pa.table({_KEY: values, SUM: numbers, COUNT: pa.array(counts, pa.int64())})
+        table = pa.table({_KEY_COLUMN: values, SUM: numbers, COUNT: pa.array(counts, pa.int64())})
         return cls(*_alike([table]))
 
     @classmethod
@@ -453,7 +453,7 @@ class GroupSums(State):
     def merge(cls, states: Iterable[Self]) -> Self:
         """Merge many states at once."""
         tables = [state.table for state in states if state.table.num_rows]
-        return cls(added_up(_alike(tables), [_KEY], [SUM, COUNT])) if tables else cls()
+        return cls(added_up(_alike(tables), [_KEY_COLUMN], [SUM, COUNT])) if tables else cls()
 
     @property
     def num_rows(self) -> int:
@@ -466,15 +466,15 @@ class GroupSums(State):
 
     def as_dict(self) -> dict[Any, tuple[int, Decimal | float]]:
         """Return number of rows and sum by value."""
-        columns = (self.table[name].to_pylist() for name in (_KEY, COUNT, SUM))
+        columns = (self.table[name].to_pylist() for name in (_KEY_COLUMN, COUNT, SUM))
         return {value: (count, number) for value, count, number in zip(*columns, strict=True)}
 
     def agrees_with(self, other: Self) -> bool:
-        """Return whether values and numbers of rows are equal, and sums equal but for rounding."""
-        ours, theirs = self._sorted(), other._sorted()
-        return len(ours) == len(theirs) and all(
+        """Return whether values and numbers of rows are equal, and sums are equal except for rounding."""
+        own_rows, other_rows = self._sorted(), other._sorted()
+        return len(own_rows) == len(other_rows) and all(
             (a[0], a[1]) == (b[0], b[1]) and agree(a[2], b[2])
-            for a, b in zip(ours, theirs, strict=True)
+            for a, b in zip(own_rows, other_rows, strict=True)
         )
 
     def _sorted(self) -> list[tuple[str, int, Decimal | float]]:
@@ -491,8 +491,8 @@ class GroupSums(State):
         return hash((self.table.num_rows, self.num_rows))
 
     def forget(self, value: str, token: str) -> Self:
-        """Replace a text by a token, and leave out a value of another type."""
-        table = without_value(self.table, [_KEY], value, token)
+        """Replace a string by a token, and leave out a value of another type."""
+        table = without_value(self.table, [_KEY_COLUMN], value, token)
         return self if table is self.table else type(self)(table)
 
     def pack(self) -> bytes:
@@ -505,7 +505,7 @@ class GroupSums(State):
         import pyarrow as pa
 
         table = unpacked(payload)
-        if table.column_names != [_KEY, SUM, COUNT] or not are_counts(table[COUNT]):
+        if table.column_names != [_KEY_COLUMN, SUM, COUNT] or not are_counts(table[COUNT]):
             msg = f"a Parquet file of {', '.join(table.column_names)}"
             raise ValueError(msg)
         kind = table[SUM].type
@@ -528,7 +528,7 @@ class SumDistribution(Distribution):
     tail_count : float
         Sum of the numbers of all other values.
     ratios : bool
-        Whether the metric has a number for the share of each value, beside its sum.
+        Whether the metric has a number for the share of each value, in addition to its sum.
     """
 
     names: ClassVar[tuple[str, str, str]] = ("sum", "tailSum", "sum")
@@ -540,7 +540,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     Null is a value of the first column; in the second it is ignored, so that the sum of nothing but
     nulls is 0. Integers and decimals are added exactly. One NaN makes a sum, and all shares, NaN;
-    shares are NaN, too, if all sums add up to 0. No bins for no rows.
+    shares are also NaN if all sums add up to 0. Without rows, there are no bins.
 
     Parameters
     ----------
@@ -554,7 +554,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
     binning : str, optional
         Spark SQL for the bin of each row, instead of the column's value, as of `Histogram`.
     ratios : bool
-        Whether the metric has the share of each value, beside its sum.
+        Whether the metric has the share of each value, in addition to its sum.
 
     Examples
     --------
@@ -577,7 +577,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     @property
     def grouping_columns(self) -> tuple[str, ...]:
-        """Both columns; their size bounds that of the states."""
+        """Both columns; their size bounds the size of the states."""
         return (self.column, self.summed)
 
     @property
@@ -592,7 +592,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     @property
     def instance(self) -> str:
-        """Both columns, that of the bins first."""
+        """Both columns, the column of the bins first."""
         return f"{self.column},{self.summed}"
 
     def check_parameters(self) -> None:
@@ -605,9 +605,9 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
 
     def statistic(self) -> str:
         """Return the statistic key: of the values or bins, and of the numbers."""
-        told = {"state": "group-sums", "summed": self.summed, "where": self.where}
+        identity = {"state": "group-sums", "summed": self.summed, "where": self.where}
         bins = {"of": self.column} if self.binning is None else {"binning": self.binning}
-        return canonical_json({**told, **bins})
+        return canonical_json({**identity, **bins})
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the frequencies with the sums of numbers."""
@@ -615,7 +615,7 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
         return (Frequencies(bins, self.where, addend(schema.numeric(self.summed))),)
 
     def fold(self, cells: Sequence[Any]) -> GroupSums:
-        """Return the sums; without any, those of no rows.
+        """Return the sums; without results, the sums of no rows.
 
         Raises
         ------
@@ -630,10 +630,11 @@ class HistogramOfSums(Filterable, Analyzer[GroupSums, SumDistribution]):
     def measure(self, state: GroupSums) -> SumDistribution:
         """Rank the groups by their sums and keep the greatest."""
         sums = list(zip(keys_of(state.table["0"]), state.sums(), strict=True))
-        kept, tail = ranked(sums, self.max_detail_bins)
+        largest, tail = ranked(sums, self.max_detail_bins)
         total = sum(number for _, number in sums)
         values = {
-            key: DistributionValue(number, number / total if total else nan) for key, number in kept
+            key: DistributionValue(number, number / total if total else nan)
+            for key, number in largest
         }
         return SumDistribution(values, len(sums), float(tail), self.ratios)
 

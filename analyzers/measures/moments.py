@@ -41,10 +41,10 @@ from tidegauge.analyzers.core.state import (
     unpack_number,
 )
 
-_COUNT = struct.Struct("<q")
-_WORD = 32
+_COUNT_LAYOUT = struct.Struct("<q")
+_WORD_BITS = 32
 """Bits of each half of a long; halves are summed separately, so no sum of a group overflows."""
-_DIGITS = 19
+_LOW_DIGITS = 19
 """Digits of the lower part of decimals too wide for Spark to sum; parts are summed separately."""
 
 
@@ -68,13 +68,13 @@ class SumAndCount(State):
 
     def pack(self) -> bytes:
         """Serialize the count, then the sum."""
-        return _COUNT.pack(self.count) + pack_number(self.total)
+        return _COUNT_LAYOUT.pack(self.count) + pack_number(self.total)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        (count,) = _COUNT.unpack_from(payload)
-        total, _ = unpack_number(payload, _COUNT.size)
+        (count,) = _COUNT_LAYOUT.unpack_from(payload)
+        total, _ = unpack_number(payload, _COUNT_LAYOUT.size)
         return cls(0 if total is None else total, count)
 
 
@@ -130,10 +130,10 @@ def sum_aggregations(field: Field, where: str | None) -> tuple[str, str, str]:
     count = f"count({where_holds(where, field.sql)})"
     precision, scale = field.digits
     if field.kind == "long":
-        low = f"{field.sql} & {(1 << _WORD) - 1}L"
-        return count, total(f"shiftright({field.sql}, {_WORD})"), total(low)
+        low = f"{field.sql} & {(1 << _WORD_BITS) - 1}L"
+        return count, total(f"shiftright({field.sql}, {_WORD_BITS})"), total(low)
     if field.kind == "decimal" and precision > 28:
-        unit = f"CAST('1E{_DIGITS - scale}' AS DECIMAL(38, {max(scale - _DIGITS, 0)}))"
+        unit = f"CAST('1E{_LOW_DIGITS - scale}' AS DECIMAL(38, {max(scale - _LOW_DIGITS, 0)}))"
         low = f"{field.sql} % {unit}"
         high = f"CAST(({field.sql} - {low}) / {unit} AS DECIMAL(20, 0))"
         return count, total(high), total(low)
@@ -159,8 +159,8 @@ def sum_from(cells: Sequence[Any]) -> SumAndCount:
     if not high:
         return SumAndCount(low, count)
     if isinstance(high, int):
-        return SumAndCount((high << _WORD) + low, count)
-    return SumAndCount(add(shifted(high, _DIGITS + low.as_tuple().exponent), low), count)
+        return SumAndCount((high << _WORD_BITS) + low, count)
+    return SumAndCount(add(shifted(high, _LOW_DIGITS + low.as_tuple().exponent), low), count)
 
 
 @dataclass(frozen=True, repr=False)
@@ -280,7 +280,7 @@ class RatioOfSums(ScanAnalyzer[TwoSums, float]):
         return state.denominator.count
 
 
-_SMALLEST, _LARGEST = 1e-30, 1e100
+_MIN_MAGNITUDE, _MAX_SQUARES = 1e-30, 1e100
 """For skewness and kurtosis: smaller magnitudes count as 0, larger sums of squares fail."""
 
 
@@ -526,7 +526,7 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         """Return count, sum, variance, skewness, kurtosis and maximum of the values."""
         # Spark divides by powers of the variance, which fails if they underflow to 0.
         value = f"CAST({self.field(schema).sql} AS DOUBLE)"
-        sized = f"CASE WHEN abs({value}) < {_SMALLEST!r}D THEN 0D ELSE {value} END"
+        sized = f"CASE WHEN abs({value}) < {_MIN_MAGNITUDE!r}D THEN 0D ELSE {value} END"
         values = where_holds(self.where, sized)
         functions = ("sum", "var_pop", "skewness", "kurtosis", "max")
         return (f"count({self.values(schema)})", *(f"{name}({values})" for name in functions))
@@ -537,7 +537,7 @@ class _ShapeAnalyzer(_MomentAnalyzer[HigherMomentsState]):
         if not count:
             return HigherMomentsState()
         m2 = variance * count
-        if m2 > _LARGEST:  # if powers of it overflow, Spark's result is wrong
+        if m2 > _MAX_SQUARES:  # if powers of it overflow, Spark's result is wrong
             msg = f"{self!r}: deviations of {sqrt(variance):.1g} are too large to be raised to a power"
             raise MetricRuntimeError(msg)
         m3 = (skewness or 0.0) * m2 * sqrt(variance)
@@ -590,7 +590,7 @@ class Kurtosis(_ShapeAnalyzer):
     """
 
     def value(self, state: HigherMomentsState) -> float:
-        """Return the standardized fourth moment minus 3, that of a normal distribution."""
+        """Return the standardized fourth moment minus 3, its value for a normal distribution."""
         constant = negligible(state.m2, state.count, state.mean)
         return 0.0 if constant else _on_scale(state.m4, 4, state) - 3
 

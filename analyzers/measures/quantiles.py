@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from datasketches import kll_doubles_sketch, req_items_sketch
 
 
-CONFIDENCE = 0.99
+RANK_CONFIDENCE = 0.99
 """Confidence of the rank error bound."""
-SMALLEST_K, LARGEST_K = 8, 65535
+MIN_K, MAX_K = 8, 65535
 SMALLEST_ERROR = 5e-5
 
 
@@ -60,13 +60,13 @@ def sketch_size(relative_error: float) -> int:
     269
     """
     k = ceil(float((2.296 / relative_error) ** (1 / 0.9723)))
-    return min(max(k, SMALLEST_K), LARGEST_K)
+    return min(max(k, MIN_K), MAX_K)
 
 
 def rank_error(k: int) -> float:
     """Return the single-sided normalised rank error of a KLL sketch, at 99 % confidence.
 
-    The formula is that of DataSketches, fitted to its sketches.
+    DataSketches fitted this formula to its sketches.
 
     Examples
     --------
@@ -109,19 +109,19 @@ class KllState(State):
     def merge_sizes(cls, states: Iterable[Self]) -> Self:
         """Merge sketches of any ``k`` into one of the greatest.
 
-        The result's errors are those of the given ones; its `rank_error` is that of the least ``k``.
+        Merging keeps the errors of the given sketches; `rank_error` is the error of the least ``k``.
         """
         filled = [state for state in states if state.sketch]
         if len(filled) < 2:
             return filled[0] if filled else cls()
-        merged, *others = sorted(
+        merged, *smaller = sorted(
             (_read_kll(state.sketch) for state in filled), key=lambda sketch: sketch.k, reverse=True
         )
         # The library reserves levels for the sum, which it computes in 64 bits.
-        if sum(sketch.n for sketch in (merged, *others)) >= 1 << 63:
+        if sum(sketch.n for sketch in (merged, *smaller)) >= 1 << 63:
             msg = "KLL sketches of more than 2 ** 63 values cannot be merged"
             raise CorruptStateError(msg)
-        for sketch in others:
+        for sketch in smaller:
             merged.merge(sketch)
         return cls(merged.serialize())
 
@@ -200,7 +200,7 @@ class KllState(State):
         allowed = 2 * (self.rank_error() + other.rank_error())
         return all(
             other._spans(value, rank, allowed)
-            for rank, value in zip(_QUARTILES, self.quantiles(_QUARTILES), strict=True)
+            for rank, value in zip(_QUARTILE_RANKS, self.quantiles(_QUARTILE_RANKS), strict=True)
         )
 
     def _spans(self, value: float, rank: float, allowed: float) -> bool:
@@ -223,13 +223,13 @@ class KllState(State):
         return cls(payload)
 
 
-_QUARTILES = (0.25, 0.5, 0.75)
-_ENDS = (0.0, 1.0)
+_QUARTILE_RANKS = (0.25, 0.5, 0.75)
+_END_RANKS = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class KllUnion:
-    """KLL sketches of disjoint values, read as one; zeros may be counted beside them.
+    """KLL sketches of disjoint values, read as one sketch, and a count of further zeros.
 
     They are not merged: merging draws random numbers, and this gives the same result each time.
 
@@ -239,7 +239,7 @@ class KllUnion:
     k : int
         Size of the sketch that is as accurate as all of them; 0 if they are empty.
     zeros : int
-        Number of further values, all of which are 0.
+        Number of further values, which are all 0.
 
     Examples
     --------
@@ -273,13 +273,13 @@ class KllUnion:
         values, weights = np.array(list(self.kept())).T
         order = np.argsort(values)
         upto = np.cumsum(weights[order])
-        wanted = np.ceil(np.asarray(ranks) * upto[-1] * (1 - ROUNDING))
-        found: list[float] = values[order][np.searchsorted(upto, wanted)].tolist()
+        positions = np.ceil(np.asarray(ranks) * upto[-1] * (1 - RANK_TOLERANCE))
+        estimates: list[float] = values[order][np.searchsorted(upto, positions)].tolist()
         # The sketches keep both ends exactly.
-        ends = [end for part in self.parts if part.count for end in part.quantiles(_ENDS)]
+        ends = [end for part in self.parts if part.count for end in part.quantiles(_END_RANKS)]
         ends += [0.0] * bool(self.zeros)
-        exact = dict(zip(_ENDS, (min(ends), max(ends)), strict=True))
-        return [exact.get(rank, value) for rank, value in zip(ranks, found, strict=True)]
+        exact = dict(zip(_END_RANKS, (min(ends), max(ends)), strict=True))
+        return [exact.get(rank, value) for rank, value in zip(ranks, estimates, strict=True)]
 
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
         """Return the bounds at each rank; the least and the greatest value are exact."""
@@ -290,17 +290,19 @@ class KllUnion:
         return rank_error(self.k) if self.k else 0.0
 
 
-ROUNDING = 1e-12
+RANK_TOLERANCE = 1e-12
 """Relative tolerance of ranks against rounding: 0.7 * 10 may exceed 7."""
 
 
 def _intervals(sketch: KllState | KllUnion, ranks: Sequence[float]) -> list[Interval]:
     error = sketch.rank_error()
-    errors = [0.0 if rank in _ENDS else error for rank in ranks]
+    errors = [0.0 if rank in _END_RANKS else error for rank in ranks]
     pairs = zip(ranks, errors, strict=True)
     bounds = [end for rank, e in pairs for end in (max(rank - e, 0.0), min(rank + e, 1.0))]
-    found = iter(sketch.quantiles(bounds))
-    return [Interval(lower, upper, CONFIDENCE) for lower, upper in zip(found, found, strict=True)]
+    values = iter(sketch.quantiles(bounds))
+    return [
+        Interval(lower, upper, RANK_CONFIDENCE) for lower, upper in zip(values, values, strict=True)
+    ]
 
 
 def _read_kll(sketch: bytes) -> kll_doubles_sketch:
@@ -341,10 +343,10 @@ class _QuantileAnalyzer(ColumnAnalyzer[KllState, T]):
             msg = f"{self!r}: give at least one quantile"
             raise IllegalAnalyzerParameterError(msg)
         if not all(0 <= rank <= 1 for rank in self.ranks()):
-            msg = f"{self!r}: a quantile lies between 0 and 1"
+            msg = f"{self!r}: a quantile must be between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
         if not SMALLEST_ERROR <= self.relative_error <= 1:
-            msg = f"{self!r}: relative_error lies between {SMALLEST_ERROR} and 1"
+            msg = f"{self!r}: relative_error must be between {SMALLEST_ERROR} and 1"
             if 0 <= self.relative_error < SMALLEST_ERROR:
                 msg += "; an exact quantile is ExactQuantile's"
             raise IllegalAnalyzerParameterError(msg)
@@ -441,7 +443,7 @@ def _read_req(sketch: bytes) -> req_items_sketch:
 
 
 def _quantile(sketch: req_items_sketch, rank: float) -> float:
-    if rank in _ENDS:  # the sketch keeps both exactly
+    if rank in _END_RANKS:  # the sketch keeps both exactly
         return float(sketch.get_max_value() if rank else sketch.get_min_value())
     return float(sketch.get_quantile(rank, inclusive=True))
 
@@ -472,9 +474,12 @@ class ReqState(State):
         merged = _read_req(filled[0].sketch)
         for state in filled[1:]:
             sketch = _read_req(state.sketch)
-            ours, theirs = (merged.k, merged.is_hra()), (sketch.k, sketch.is_hra())
-            if ours != theirs:
-                raise mismatch("k and high_ranks", ours, theirs)
+            own_parameters, other_parameters = (
+                (merged.k, merged.is_hra()),
+                (sketch.k, sketch.is_hra()),
+            )
+            if own_parameters != other_parameters:
+                raise mismatch("k and high_ranks", own_parameters, other_parameters)
             merged.merge(sketch)
         return cls(merged.serialize(PyDoublesSerDe()))
 
@@ -512,14 +517,14 @@ class ReqState(State):
     def intervals(self, ranks: Sequence[float]) -> list[Interval]:
         """Return the bounds at each rank; the least and the greatest value are exact."""
         sketch = _read_req(self.sketch)
-        found = []
+        result = []
         for rank in ranks:
             low, high = sketch.get_rank_lower_bound(rank, 2), sketch.get_rank_upper_bound(rank, 2)
-            if rank in _ENDS:
+            if rank in _END_RANKS:
                 low = high = rank
             low, high = (_quantile(sketch, min(max(end, 0.0), 1.0)) for end in (low, high))
-            found.append(Interval(low, high, TWO_SIGMA))
-        return found
+            result.append(Interval(low, high, TWO_SIGMA))
+        return result
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether count, minimum and maximum are equal and quartiles within both bounds."""
@@ -603,7 +608,7 @@ class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
     def check_parameters(self) -> None:
         """Require a quantile in [0, 1] and an even k from 4 to 1024."""
         if not 0 <= self.quantile <= 1:
-            msg = f"{self!r}: a quantile lies between 0 and 1"
+            msg = f"{self!r}: a quantile must be between 0 and 1"
             raise IllegalAnalyzerParameterError(msg)
         if not SMALLEST_REQ_K <= self.k <= LARGEST_REQ_K or self.k % 2:
             msg = f"{self!r}: k is an even number between {SMALLEST_REQ_K} and {LARGEST_REQ_K}"
@@ -629,8 +634,8 @@ class ReqQuantile(SingleColumnAnalyzer[ReqState, float]):
         return state.interval(self.quantile)
 
 
-_SIZES = Struct("<4I")
-_NOTHING = KllState()
+_SIZES_LAYOUT = Struct("<4I")
+_EMPTY_STATE = KllState()
 
 
 @register_state("sketch-pairs/1")
@@ -657,10 +662,10 @@ class SketchPairs(State):
     0
     """
 
-    equal: KllState = _NOTHING
-    logged: KllState = _NOTHING
-    backfilled: KllState = _NOTHING
-    delta: KllState = _NOTHING
+    equal: KllState = _EMPTY_STATE
+    logged: KllState = _EMPTY_STATE
+    backfilled: KllState = _EMPTY_STATE
+    delta: KllState = _EMPTY_STATE
 
     @classmethod
     def from_parts(
@@ -679,12 +684,17 @@ class SketchPairs(State):
         >>> SketchPairs.from_parts(one, one, one, one) == SketchPairs()
         True
         """
-        alike, one, other = equal.count, logged.count, backfilled.count
+        equal_count, logged_count, backfilled_count = equal.count, logged.count, backfilled.count
         return cls(
-            equal.coarser(min(_ratio(alike, alike + one), _ratio(alike, alike + other))),
-            logged.coarser(_ratio(one, alike + one)),
-            backfilled.coarser(_ratio(other, alike + other)),
-            delta.coarser(1 + alike / max(delta.count, 1)),
+            equal.coarser(
+                min(
+                    _ratio(equal_count, equal_count + logged_count),
+                    _ratio(equal_count, equal_count + backfilled_count),
+                )
+            ),
+            logged.coarser(_ratio(logged_count, equal_count + logged_count)),
+            backfilled.coarser(_ratio(backfilled_count, equal_count + backfilled_count)),
+            delta.coarser(1 + equal_count / max(delta.count, 1)),
         )
 
     def combine(self, other: Self) -> Self:
@@ -694,11 +704,11 @@ class SketchPairs(State):
     @classmethod
     def merge(cls, states: Any) -> Self:
         """Merge all sketches into one accumulator each, of the size of the largest."""
-        found = list(states)
-        sizes = sorted({state.k for state in found} - {0})
+        pairs = list(states)
+        sizes = sorted({state.k for state in pairs} - {0})
         if len(sizes) > 1:
             raise mismatch("k", *sizes[:2])
-        return cls(*(KllState.merge_sizes(getattr(s, f.name) for s in found) for f in fields(cls)))
+        return cls(*(KllState.merge_sizes(getattr(s, f.name) for s in pairs) for f in fields(cls)))
 
     def of(self, metric: str) -> KllUnion:
         """Return the distribution of ``logged`` or ``backfilled`` values, or of ``delta``."""
@@ -719,21 +729,21 @@ class SketchPairs(State):
     def pack(self) -> bytes:
         """Return the sketches' own bytes, after their sizes."""
         parts = [getattr(self, f.name).sketch for f in fields(self)]
-        return _SIZES.pack(*map(len, parts)) + b"".join(parts)
+        return _SIZES_LAYOUT.pack(*map(len, parts)) + b"".join(parts)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Self:
         """Deserialize the output of `pack`."""
-        sizes = _SIZES.unpack_from(payload)
-        if _SIZES.size + sum(sizes) != len(payload):
+        sizes = _SIZES_LAYOUT.unpack_from(payload)
+        if _SIZES_LAYOUT.size + sum(sizes) != len(payload):
             raise ValueError(f"sketches of {sizes} bytes are not {len(payload)} bytes")
-        parts, start = [], _SIZES.size
+        parts, start = [], _SIZES_LAYOUT.size
         for size in sizes:
             parts.append(KllState.unpack(payload[start : start + size]))
             start += size
         return cls(*parts)
 
 
-def _ratio(part: int, whole: int) -> float:
-    """Return how many times the error of a distribution that of a part may be."""
-    return 1.0 if 2 * part >= whole else sqrt(2 * whole / max(part, 1) - 1)
+def _ratio(part: int, total: int) -> float:
+    """Return the factor from the error of a distribution to the possible error of a part."""
+    return 1.0 if 2 * part >= total else sqrt(2 * total / max(part, 1) - 1)

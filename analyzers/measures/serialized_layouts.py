@@ -1,14 +1,13 @@
 """Layouts of serialized sketches and frequencies, checked before a library reads bytes that may be damaged or crafted.
 
-A reader of Parquet takes the memory that a page's header asks for, and finds only then that the page is not
-like that. Footer and page headers are structures of Thrift's compact protocol (`parquet.thrift` and Thrift's
-specification say how); of them only what the memory of a column depends on is looked at.
+A Parquet reader allocates the memory that a page's header requests before it checks the page. The footer and page
+headers are structures of Thrift's compact protocol (see `parquet.thrift` and Thrift's specification). Only the
+fields that determine the memory of a column are checked.
 
-The DataSketches library believes numbers of levels, sizes, slots and registers as they are written: a wrong
-one may end the process when the sketch is read, merged or asked, or take all memory. Each ``require_``
-function requires that what is written there fits the other bytes, and that the values are some that the
-library keeps: no NaN, sorted where it sorts them, hashes within their range. It raises `ValueError` or
-`struct.error` if not.
+The DataSketches library does not check numbers of levels, sizes, slots and registers. A wrong number can end the
+process when the sketch is read, merged or queried, or take all memory. Each ``require_`` function checks that the
+numbers fit the other bytes, and that the values are valid: no NaN, sorted where the library sorts them, hashes
+within their range. It raises `ValueError` or `struct.error` otherwise.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
 Fields = dict[int, tuple[int, Any]]
 """A structure: the type and value of each field, by its number."""
 
-_I32, _I64, _LIST, _STRUCT = 5, 6, 9, 12
+_I32_TYPE, _I64_TYPE, _LIST_TYPE, _STRUCT_TYPE = 5, 6, 9, 12
 """Types of the compact protocol. A reader passes over a field of another type than its definition's."""
 _BYTE_ARRAY = 6
 """The type of texts and binaries, whose values are of any length."""
-_ENCODINGS = {0, 2, 3, 8}
+_READABLE_ENCODINGS = {0, 2, 3, 8}
 """Plain, by a dictionary, and runs: of these each value is in the page or in its dictionary."""
-_DEEPEST = 16
+_MAX_DEPTH = 16
 """Structures within each other: Parquet's own are six."""
 
 
@@ -52,7 +51,7 @@ class ColumnPages:
     least : int
         Bytes that they take in memory at least.
     dictionary : int
-        Bytes of the texts that each value may repeat; 0 without a dictionary, and for numbers.
+        Bytes of the strings that each value can repeat; 0 without a dictionary, and for numbers.
     packed : int
         Bytes of its pages as they are stored.
     """
@@ -84,8 +83,8 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     Raises
     ------
     ValueError
-        The bytes are no Parquet file, a page lies outside its column, or a column has other numbers of
-        values than there are rows, as lists have.
+        The bytes are not a Parquet file, a page is outside its column, or the number of a column's values
+        differs from the number of rows, as for lists.
 
     Examples
     --------
@@ -95,23 +94,27 @@ def column_pages(file: bytes) -> list[ColumnPages]:
     >>> column_pages(sink.getvalue())
     [ColumnPages(values=3, least=24, dictionary=11, packed=24)]
     """
-    content = memoryview(file)  # of which parts are no copies
+    content = memoryview(file)  # slices are not copied
     end = len(content) - 8
     length = int.from_bytes(content[max(0, end) : end + 4], "little")
     if end < length or file[-4:] != b"PAR1":
         raise ValueError("not a Parquet file")
     try:
         footer = _Structures(content[:end], end - length).fields()
-        groups = [one for _, one in _field(footer, 4, _LIST)]
-        rows = [_field(group, 3, _I64) for group in groups]
-        if sum(rows) != _field(footer, 3, _I64):
-            raise ValueError(f"{_field(footer, 3, _I64)} rows, of which {sum(rows)} are there")
-        elements = [one for _, one in _field(footer, 2, _LIST)]
-        kinds = [one for one in elements if not _field(one, 5, _I32, 0)]  # that has no others in it
+        groups = [element for _, element in _field(footer, 4, _LIST_TYPE)]
+        rows = [_field(group, 3, _I64_TYPE) for group in groups]
+        if sum(rows) != _field(footer, 3, _I64_TYPE):
+            raise ValueError(
+                f"{_field(footer, 3, _I64_TYPE)} rows stated, but {sum(rows)} rows in groups"
+            )
+        elements = [element for _, element in _field(footer, 2, _LIST_TYPE)]
+        kinds = [
+            element for element in elements if not _field(element, 5, _I32_TYPE, 0)
+        ]  # that has no others in it
         return [
-            _pages(content[: end - length], _field(one, 3, _STRUCT), number, kind)
+            _pages(content[: end - length], _field(element, 3, _STRUCT_TYPE), number, kind)
             for group, number in zip(groups, rows, strict=True)
-            for (_, one), kind in zip(_field(group, 1, _LIST), kinds, strict=True)
+            for (_, element), kind in zip(_field(group, 1, _LIST_TYPE), kinds, strict=True)
         ]
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("structures that are not Parquet's") from error
@@ -125,32 +128,32 @@ def _field(fields: Fields, number: int, kind: int, default: Any = None) -> Any:
     ValueError
         It is of another type, or there is none and no default.
     """
-    found, value = fields.get(number, (kind, default))
-    if found != kind or value is None:
+    stored_kind, value = fields.get(number, (kind, default))
+    if stored_kind != kind or value is None:
         raise ValueError(f"no field {number} of type {kind}")
     return value
 
 
 def _pages(file: memoryview, column: Fields, rows: int, element: Fields) -> ColumnPages:
     """Walk over the pages of a column from where a reader begins to where it ends."""
-    kind = _field(element, 1, _I32)
-    if _field(column, 1, _I32) != kind:
+    kind = _field(element, 1, _I32_TYPE)
+    if _field(column, 1, _I32_TYPE) != kind:
         raise ValueError("a column of another type than its schema's")
-    start, before = _field(column, 9, _I64), _field(column, 11, _I64, 0)
+    start, before = _field(column, 9, _I64_TYPE), _field(column, 11, _I64_TYPE, 0)
     start = before if 0 < before < start else start
-    end = start + _field(column, 7, _I64) if rows else start  # of no rows no page is written
+    end = start + _field(column, 7, _I64_TYPE) if rows else start  # of no rows no page is written
     if not 0 <= start <= end <= len(file):
         raise ValueError(f"a column from byte {start} to {end} of {len(file)}")
     values = size = dictionary = stored = 0
     reader = _Structures(file[:end], start)
     while reader.position < end:
         page = reader.fields()
-        plain, packed = _field(page, 2, _I32), _field(page, 3, _I32)
+        plain, packed = _field(page, 2, _I32_TYPE), _field(page, 3, _I32_TYPE)
         of_dictionary, encoding, number = _contents(page)
         reader.position += packed
         if min(plain, packed, number) < 0 or reader.position > end:
             raise ValueError(f"a page of {packed} bytes, {plain} unpacked, with {number} values")
-        if encoding not in _ENCODINGS:
+        if encoding not in _READABLE_ENCODINGS:
             raise ValueError(f"a page of the encoding {encoding}")
         size += plain
         stored += packed
@@ -160,19 +163,23 @@ def _pages(file: memoryview, column: Fields, rows: int, element: Fields) -> Colu
             raise ValueError(f"a dictionary of {number} values in {plain} bytes")
         elif kind == _BYTE_ARRAY:
             dictionary += plain
-    told = _field(column, 5, _I64)
-    if not values == told == rows:
-        raise ValueError(f"a column of {told} values, in its pages {values}, for {rows} rows")
-    width = max(8, _field(element, 2, _I32, 0))
+    stated = _field(column, 5, _I64_TYPE)
+    if not values == stated == rows:
+        raise ValueError(f"a column of {stated} values, in its pages {values}, for {rows} rows")
+    width = max(8, _field(element, 2, _I32_TYPE, 0))
     return ColumnPages(values, max(size, width * values), dictionary, stored)
 
 
 def _contents(page: Fields) -> tuple[bool, int, int]:
     """Return whether a page is a dictionary, its encoding, and its number of values."""
-    for number, place in ((5, 2), (7, 2), (8, 4)):  # of data, of a dictionary, of data in version 2
+    for number, value_field in (
+        (5, 2),
+        (7, 2),
+        (8, 4),
+    ):  # of data, of a dictionary, of data in version 2
         if number in page:
-            head = _field(page, number, _STRUCT)
-            return number == 7, _field(head, place, _I32), _field(head, 1, _I32)
+            head = _field(page, number, _STRUCT_TYPE)
+            return number == 7, _field(head, value_field, _I32_TYPE), _field(head, 1, _I32_TYPE)
     raise ValueError("a page of no known kind")
 
 
@@ -184,18 +191,18 @@ class _Structures:
 
     def fields(self, depth: int = 0) -> Fields:
         """Read one structure."""
-        if depth > _DEEPEST:
-            raise ValueError(f"structures more than {_DEEPEST} deep")
-        found: Fields = {}
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"structures more than {_MAX_DEPTH} deep")
+        fields_read: Fields = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._signed()
-            if number in found or not 0 < number < 1 << 15:
+            if number in fields_read or not 0 < number < 1 << 15:
                 raise ValueError(f"field {number} twice, or of no structure")
             kind = head & 0xF
             # Of a truth value the kind is the value.
-            found[number] = kind, kind == 1 if kind in {1, 2} else self._value(kind, depth)
-        return found
+            fields_read[number] = kind, kind == 1 if kind in {1, 2} else self._value(kind, depth)
+        return fields_read
 
     def _value(self, kind: int, depth: int) -> Any:
         match kind:
@@ -245,7 +252,7 @@ class _Structures:
         return value >> 1 ^ -(value & 1)
 
 
-_HEAD = struct.Struct("<8B")
+_PREAMBLE_LAYOUT = struct.Struct("<8B")
 """Longs of the preamble, version, family, four bytes of each family's own and flags among them."""
 
 
@@ -272,7 +279,7 @@ def require_kll(sketch: bytes) -> None:
 
 
 def _doubles(sketch: bytes, at: int, size: int) -> Sequence[float]:
-    """Return values that stand in a sketch one after the other."""
+    """Return consecutive values of a sketch."""
     values = array("d", sketch[at : at + 8 * size])
     if sys.byteorder == "big":
         values.byteswap()
@@ -403,7 +410,7 @@ _REQ_ROUNDING = 1e-4
 
 
 def require_hll(sketch: bytes) -> None:
-    """Require an HLL sketch with as many coupons or registers as its size says, and their summaries."""
+    """Require an HLL sketch whose coupons or registers, and their summaries, match its stated size."""
     lg_k, lg_slots, flags, coupons, mode = struct.unpack_from("<3x5B", sketch)
     _require(_HLL_LG_K[0] <= lg_k <= _HLL_LG_K[1], "size")
     form, target = mode & 3, mode >> 2
@@ -426,22 +433,22 @@ def require_hll(sketch: bytes) -> None:
     stored = coupons if flags & _HLL_COMPACT else slots
     _require(len(sketch) == head + 4 * stored, "length")
     table = struct.unpack_from(f"<{stored}I", sketch, head)
-    kept = [coupon for coupon in table if coupon]
-    _require(len(set(kept)) == len(kept) == coupons, "coupons")
-    _require(all(coupon >> _HLL_SLOT_BITS for coupon in kept), "coupons")
+    coupons_present = [coupon for coupon in table if coupon]
+    _require(len(set(coupons_present)) == len(coupons_present) == coupons, "coupons")
+    _require(all(coupon >> _HLL_SLOT_BITS for coupon in coupons_present), "coupons")
     if form == 1 and not flags & _HLL_COMPACT:
-        _require(all(_is_findable(coupon, table) for coupon in kept), "coupons")
+        _require(all(_is_findable(coupon, table) for coupon in coupons_present), "coupons")
 
 
 def _is_findable(coupon: int, table: Sequence[int]) -> bool:
     """Return whether the library finds a coupon in its hash table; else it adds it once more."""
     mask = len(table) - 1
-    place = coupon & mask
+    slot = coupon & mask
     stride = (coupon & (1 << _HLL_SLOT_BITS) - 1) >> mask.bit_length() | 1
     for _ in table:
-        if table[place] in {0, coupon}:
-            return table[place] == coupon
-        place = (place + stride) & mask
+        if table[slot] in {0, coupon}:
+            return table[slot] == coupon
+        slot = (slot + stride) & mask
     return False
 
 
@@ -475,10 +482,10 @@ def _require_registers(sketch: bytes, lg_k: int, target: int) -> None:
         _require(4 * exceptions <= 3 * stored, "exceptions")
     _require(len(sketch) == end + 4 * stored, "length")
     entries = [entry for entry in struct.unpack_from(f"<{stored}I", sketch, end) if entry]
-    places = {entry & (slots - 1) for entry in entries}
-    _require(len(places) == len(entries) == exceptions, "exceptions")
-    for place in places:
-        nibble = registers[place >> 1] >> 4 * (place & 1) & 15
+    positions = {entry & (slots - 1) for entry in entries}
+    _require(len(positions) == len(entries) == exceptions, "exceptions")
+    for position in positions:
+        nibble = registers[position >> 1] >> 4 * (position & 1) & 15
         _require(nibble == _HLL_EXCEPTION, "exceptions")
     smallest = least_value + _HLL_EXCEPTION
     _require(all(entry >> _HLL_SLOT_BITS >= smallest for entry in entries), "exceptions")
@@ -487,7 +494,10 @@ def _require_registers(sketch: bytes, lg_k: int, target: int) -> None:
 def _count_nibbles(registers: bytes, value: int) -> int:
     """Return how many halves of bytes have a value."""
     low, high = (bytes(b for b in range(256) if b >> shift & 15 == value) for shift in (0, 4))
-    return sum(len(registers) - len(registers.translate(None, some)) for some in (low, high))
+    return sum(
+        len(registers) - len(registers.translate(None, others_removed))
+        for others_removed in (low, high)
+    )
 
 
 _HLL_LG_K = (4, 21)
@@ -506,8 +516,8 @@ _HLL_BYTES = (lambda k: k // 2, lambda k: k * 3 // 4 + 1, lambda k: k)
 
 
 def require_frequent_items(sketch: bytes) -> None:
-    """Require a sketch of frequent texts with as many of them as it says, of the lengths before them."""
-    longs, _, _, lg_most, lg_slots, flags, _, _ = _HEAD.unpack_from(sketch)
+    """Require a sketch of frequent strings whose number and lengths match the stated ones."""
+    longs, _, _, lg_most, lg_slots, flags, _, _ = _PREAMBLE_LAYOUT.unpack_from(sketch)
     _require(lg_slots <= lg_most <= _ITEMS_LG_MOST and longs in {1, 4}, "slots")
     if longs == 1:
         _require(bool(flags & _ITEMS_EMPTY) and len(sketch) == 8, "length")
@@ -532,8 +542,8 @@ _ITEMS_LG_MOST = 20
 
 
 def require_tuples(sketch: bytes, summary: int) -> None:
-    """Require a compact tuple sketch of as many entries, with summaries of so many bytes, as it says."""
-    longs, _, _, _, _, flags, _, _ = _HEAD.unpack_from(sketch)
+    """Require a compact tuple sketch whose entries and size of summaries match the stated numbers."""
+    longs, _, _, _, _, flags, _, _ = _PREAMBLE_LAYOUT.unpack_from(sketch)
     _require(1 <= longs <= 3, "preamble")
     number, theta = 0 if flags & _TUPLES_EMPTY else 1, _TUPLES_MAX_THETA
     if longs > 1:
@@ -553,7 +563,7 @@ _TUPLES_MAX_THETA = 2**63 - 1
 """Share of the hashes that are sampled, of 2 ** 63: all of them."""
 
 
-def _require(fits: bool, what: str) -> None:  # noqa: FBT001 - as of assert
+def _require(fits: bool, part: str) -> None:  # noqa: FBT001 - as of assert
     if not fits:
-        msg = f"its {what} does not fit its bytes"
+        msg = f"its {part} does not fit its bytes"
         raise ValueError(msg)

@@ -52,7 +52,7 @@ PATTERNS: Mapping[str, str] = MappingProxyType(
 
 @analyzer
 class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
-    """Share of rows where a text contains a match of a regular expression.
+    """Share of rows where a string contains a match of a regular expression.
 
     A null does not match but counts as a row, unless ``null_behavior`` says otherwise. Empty metric
     at zero rows.
@@ -61,7 +61,7 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
     ----------
     column : str
     pattern : str
-        A Java regular expression, matched anywhere in the text, or the name of a built-in one:
+        A Java regular expression, matched anywhere in the string, or the name of a built-in pattern:
         EMAIL, URL, SOCIAL_SECURITY_NUMBER_US, CREDITCARD. Anchor it with ``^`` and ``$`` to match
         the whole text. The column's collation plays no part; ``(?i)`` ignores case.
     null_behavior : str
@@ -88,10 +88,10 @@ class PatternMatch(RatioAnalyzer, ColumnAnalyzer[NumMatchesAndCount, float]):
         """Count the matches and the rows."""
         column = self.field(schema).uncollated_sql
         text = f"coalesce({column}, '')" if self.null_behavior == "empty" else column
-        found = f"{text} RLIKE {literal(PATTERNS.get(self.pattern, self.pattern))}"
+        is_match = f"{text} RLIKE {literal(PATTERNS.get(self.pattern, self.pattern))}"
         rows = f"count({self.values(schema)})"
         return (
-            f"count_if({where_holds(self.where, found)})",
+            f"count_if({where_holds(self.where, is_match)})",
             rows if self.null_behavior == "ignore" else count_rows(self.where),
         )
 
@@ -200,7 +200,7 @@ class DataTypeState(State):
 
 _NUMBER_TEXT = r"^[+-]? ?\d+(\.\d+)?([eE][+-]?\d+)?\z"
 _FRACTION_MARKS = ".eE"
-"""Characters of which a number has at least one if it is fractional."""
+"""A number that is written as a fraction contains at least one of these characters."""
 
 
 @analyzer
@@ -243,9 +243,9 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
         if field.kind in TEXT:
             typed = [count(f"({condition})") for condition in _reads_of_text(field)]
         else:
-            whole = field.kind == "decimal" and field.digits[1] == 0
-            fractional = ("float", "double", *(() if whole else ("decimal",)))
-            integral = (*INTEGRAL, *(("decimal",) if whole else ()))
+            is_integer_decimal = field.kind == "decimal" and field.digits[1] == 0
+            fractional = ("float", "double", *(() if is_integer_decimal else ("decimal",)))
+            integral = (*INTEGRAL, *(("decimal",) if is_integer_decimal else ()))
             typed = [f"count({reads_as(*k)})" for k in (fractional, integral, ("boolean",))]
         return (count_rows(self.where), f"count({self.values(schema)})", *typed)
 
@@ -269,10 +269,10 @@ class DataType(ColumnAnalyzer[DataTypeState, Distribution]):
 
 
 def _reads_of_text(field: Field) -> tuple[str, str, str]:
-    """Return SQL conditions: a text reads as fractional, as integral, as boolean.
+    """Return SQL conditions for strings that can be read as fractions, as integers, and as booleans.
 
-    Spark evaluates what the first two begin with once, so each text is matched with one pattern. The
-    lengths tell a text of type CHAR from one that is equal but for trailing spaces.
+    The first two begin with the same expression, which Spark evaluates once, so each string is matched with
+    one pattern. The lengths distinguish strings of type CHAR that differ only in trailing spaces.
     """
     number = f"{field.uncollated_sql} RLIKE {literal(_NUMBER_TEXT)}"
     marked = " OR ".join(f"contains({field.sql}, '{mark}')" for mark in _FRACTION_MARKS)
@@ -283,15 +283,15 @@ def _reads_of_text(field: Field) -> tuple[str, str, str]:
     return f"{number} AND ({marked})", f"{number} AND NOT ({marked})", boolean
 
 
-_ESCAPED = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
-_FREE_SPACING = re.compile(r"\(\?[a-wyzA-Z]*x")
-"""The flag under which a ``#`` begins a comment, whose brackets mean nothing."""
+_ESCAPED_PART = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+_FREE_SPACING_FLAG = re.compile(r"\(\?[a-wyzA-Z]*x")
+"""The flag that makes ``#`` begin a comment, in which brackets have no meaning."""
 
 
 def pattern_problem(pattern: str) -> str:
-    r"""Return why a text is no regular expression of Java, as far as its brackets tell; empty if it may be one.
+    r"""Return why a string is not a valid Java regular expression, judged by its brackets and quantifiers.
 
-    Spark compiles a pattern only when there are rows.
+    The result is empty if no problem is found. Spark compiles a pattern only if the data has rows.
 
     Examples
     --------
@@ -300,13 +300,13 @@ def pattern_problem(pattern: str) -> str:
     >>> pattern_problem(r"^[^]a[b-d]&&[^c]]{2}\Q(\E\)$"), pattern_problem("(?x) a # (b")
     ('', '')
     """
-    if _FREE_SPACING.search(pattern):
+    if _FREE_SPACING_FLAG.search(pattern):
         return ""
-    text = _ESCAPED.sub("_", pattern)
+    text = _ESCAPED_PART.sub("_", pattern)
     if text.endswith("\\"):
         return "nothing follows the last backslash"
     if text[:1] in {"*", "+", "?"}:
-        return f"nothing stands before the first {text[0]!r}"
+        return f"nothing precedes the first {text[0]!r}"
     return _unbalanced(text)
 
 

@@ -21,9 +21,9 @@ from tidegauge.analyzers.measures.serialized_layouts import require_frequent_ite
 if TYPE_CHECKING:
     from datasketches import frequent_strings_sketch
 
-FULL = 0.75
+EVICTION_LOAD = 0.75
 """Load factor at which a sketch starts to evict rare values."""
-MOST_TRACKED = 10_000
+MAX_TRACKED = 10_000
 
 
 def _read(sketch: bytes) -> frequent_strings_sketch:
@@ -85,14 +85,14 @@ class FrequentItemsState(State):
             return {}
         from datasketches import frequent_items_error_type as kind
 
-        found = _read(self.sketch).get_frequent_items(kind.NO_FALSE_NEGATIVES, 0)
-        found = sorted(found, key=lambda item: (-item[1], item[0]))[:number]
-        return {value: TopValue(estimate, low, high) for value, estimate, low, high in found}
+        items = _read(self.sketch).get_frequent_items(kind.NO_FALSE_NEGATIVES, 0)
+        items = sorted(items, key=lambda item: (-item[1], item[0]))[:number]
+        return {value: TopValue(estimate, low, high) for value, estimate, low, high in items}
 
     def greatest(self) -> TopValue:
-        """Return the greatest count of a value, from 0 if values are so many that none was kept."""
-        found = next(iter(self.top(1).values()), None)
-        return found or TopValue(0, 0, _read(self.sketch).get_upper_bound(""))
+        """Return the greatest count of a value; its lower bound is 0 if no value was retained."""
+        top_value = next(iter(self.top(1).values()), None)
+        return top_value or TopValue(0, 0, _read(self.sketch).get_upper_bound(""))
 
     def agrees_with(self, other: Self) -> bool:
         """Return whether the counts are equal and the bounds of each value overlap."""
@@ -100,12 +100,12 @@ class FrequentItemsState(State):
             return False
         if not self.sketch:
             return True
-        ours, theirs = self.top(), other.top()
+        own_top, other_top = self.top(), other.top()
         a, b = _read(self.sketch), _read(other.sketch)
         return all(
             a.get_lower_bound(value) <= b.get_upper_bound(value)
             and b.get_lower_bound(value) <= a.get_upper_bound(value)
-            for value in {*ours, *theirs}
+            for value in {*own_top, *other_top}
         )
 
     def forget(self, value: str, token: str) -> Self:
@@ -125,8 +125,8 @@ class FrequentItemsState(State):
             at += 4 + length
         if at != len(self.sketch) or value.encode() not in texts:
             return self
-        kept = (token.encode() if text == value.encode() else text for text in texts)
-        changed = b"".join(pack("<I", len(text)) + text for text in kept)
+        items = (token.encode() if text == value.encode() else text for text in texts)
+        changed = b"".join(pack("<I", len(text)) + text for text in items)
         return type(self)(self.sketch[:head] + changed)
 
     def pack(self) -> bytes:
@@ -180,7 +180,7 @@ class TopDistribution:
 TopValuesMetric = Metric[TopDistribution]
 
 
-_EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+_EPOCH_SQL = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
 def _text(field: Field) -> str:
@@ -192,7 +192,7 @@ def _text(field: Field) -> str:
     if field.kind == "decimal":
         return field.decimal_text_sql
     if field.kind == "timestamp":  # the cast of one depends on the session's time zone
-        value = f"({_EPOCH} + unix_micros({field.sql}) * INTERVAL '0.000001' SECOND)"
+        value = f"({_EPOCH_SQL} + unix_micros({field.sql}) * INTERVAL '0.000001' SECOND)"
     else:
         value = field.zero_normalized_sql
     return f"CAST({value} AS STRING)"
@@ -213,11 +213,10 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
 
     Needs bounded memory and no shuffle, however many values there are; exact while the distinct
     values are no more than those tracked. The metric's interval holds guaranteed bounds. Empty
-    metric if there are no values. Values are written as in `Histogram`; of a long text, the first 200
-    characters and a digest are kept. Sketches made before timestamps were written in UTC, and binary
-    as hexadecimal digits, still merge: their texts of such values stay what they were, beside the
-    new ones. So do sketches of numbers of different types, whose texts differ: 1.50 and 1.500 of
-    decimals of two and three places, 1 and 1.0.
+    metric if there are no values. Values are written as in `Histogram`; a long string is stored as its first
+    200 characters and a digest. Sketches from before timestamps were written in UTC, and binary as
+    hexadecimal digits, still merge; such values then occur in the old and the new form. Numbers of
+    different types also differ in form: 1.50 and 1.500 for decimals with two and three places, 1 and 1.0.
 
     Parameters
     ----------
@@ -247,8 +246,8 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
 
     def check_parameters(self) -> None:
         """Require 1 <= k <= tracked <= 10 000."""
-        if not 1 <= self.k <= self.tracked <= MOST_TRACKED:
-            msg = f"{self!r}: 1 <= k <= tracked <= {MOST_TRACKED} must hold"
+        if not 1 <= self.k <= self.tracked <= MAX_TRACKED:
+            msg = f"{self!r}: 1 <= k <= tracked <= {MAX_TRACKED} must hold"
             raise IllegalAnalyzerParameterError(msg)
 
     def statistic(self) -> str:
@@ -257,7 +256,7 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
             {
                 "state": "frequent-items",
                 "column": self.column,
-                "lg_slots": ceil(log2(self.tracked / FULL)),
+                "lg_slots": ceil(log2(self.tracked / EVICTION_LOAD)),
                 "where": self.where,
             }
         )
@@ -275,14 +274,14 @@ class TopValues(ColumnAnalyzer[FrequentItemsState, TopDistribution]):
         """Return the most frequent values."""
         if not state.sketch:
             raise self.no_data()
-        found = {escaped(value): top for value, top in state.top(self.k).items()}
-        return TopDistribution(found, state.count)
+        top_by_value = {escaped(value): top for value, top in state.top(self.k).items()}
+        return TopDistribution(top_by_value, state.count)
 
     def interval(self, state: FrequentItemsState) -> Mapping[str, Interval]:
         """Return the sketch's own bounds of each count and share."""
-        found, intervals = self.measure(state), {}
-        for key, top in found.values.items():
+        distribution, intervals = self.measure(state), {}
+        for key, top in distribution.values.items():
             intervals[f"abs.{key}"] = Interval(top.lower, top.upper, 1.0)
-            low, high = top.lower / found.count, top.upper / found.count
+            low, high = top.lower / distribution.count, top.upper / distribution.count
             intervals[f"ratio.{key}"] = Interval(low, high, 1.0)
         return intervals

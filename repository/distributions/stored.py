@@ -27,7 +27,7 @@ from tidegauge.analyzers.core.state import State
 from tidegauge.analyzers.measures.frequencies import COUNT, FrequenciesAndNumRows
 from tidegauge.analyzers.measures.histogram import counts_by_key, escaped
 from tidegauge.analyzers.measures.quantiles import (
-    ROUNDING,
+    RANK_TOLERANCE,
     KllState,
     KllUnion,
     ReqState,
@@ -127,7 +127,7 @@ class Quantiles:
 
     def at(self, ranks: ArrayLike) -> Floats:
         """Return quantiles: the least value that each share of rows does not exceed, or NaN."""
-        wanted = np.asarray(ranks, dtype=float) * self.rows * (1 - ROUNDING)
+        wanted = np.asarray(ranks, dtype=float) * self.rows * (1 - RANK_TOLERANCE)
         if not self.rows:
             return np.full(wanted.shape, np.nan)
         place = np.searchsorted(self.cumulative, wanted)

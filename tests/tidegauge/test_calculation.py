@@ -79,10 +79,10 @@ def test_states_of_several_providers_are_added():
     [
         (
             pd.DataFrame({"a": [1]}),
-            r"not a DataFrame of pandas; make one of it by spark.createDataF",
+            r"not a DataFrame of pandas; convert it with spark.createDataF",
         ),
         (None, "a DataFrame of Spark is needed, not None"),
-        ("flights", r"not a str; read a table by spark.table\(name\)"),
+        ("flights", r"not a str; read a table with spark.table\(name\)"),
     ],
 )
 def test_what_is_no_dataframe_of_spark_is_said(data, message):
@@ -117,7 +117,7 @@ def analyzed(data):
 )  # fmt: skip
 def test_a_frame_of_pandas_is_refused_by_all_that_take_data(take):
     with pytest.raises(
-        (tg.SourceError, tg.SuiteError), match="not a DataFrame of pandas; make one"
+        (tg.SourceError, tg.SuiteError), match="not a DataFrame of pandas; convert it"
     ):
         take(pd.DataFrame({"a": [1]}))
 

@@ -354,7 +354,7 @@ SCHEMA = Schema.from_types(
         (tg.CountDistinct("list"), tg.WrongColumnTypeError, "array"),
         (tg.Uniqueness(["s", "addr"]), tg.WrongColumnTypeError, "struct"),
         (tg.Completeness("nn"), tg.NoSuchColumnError, "did you mean 'n'"),
-        (tg.Completeness("a.b"), tg.NoSuchColumnError, "write a name that holds dots as '`a.b`'"),
+        (tg.Completeness("a.b"), tg.NoSuchColumnError, "write a name with dots as '`a.b`'"),
         (tg.Completeness("addr.zap"), tg.NoSuchColumnError, "no column 'addr.zap'"),
     ],
 )
@@ -388,7 +388,7 @@ def test_preconditions_say_what_is_wrong(analyzer, error, message):
         (
             lambda: tg.ApproxQuantile("n", 0.5, 0),
             tg.IllegalAnalyzerParameterError,
-            "relative_error lies between 5e-05 and 1; an exact quantile is ExactQuantile's",
+            "relative_error must be between 5e-05 and 1; an exact quantile is ExactQuantile's",
         ),
         (lambda: tg.Histogram("s", 1001), tg.IllegalAnalyzerParameterError, "1 and 1000"),
         (

@@ -16,7 +16,7 @@ BAD = {
     r"(\)": "'(' is not closed",
     "a))": "')' closes nothing",
     "\\": "nothing follows the last backslash",
-    "*.csv": "nothing stands before the first '*'",
+    "*.csv": "nothing precedes the first '*'",
 }
 
 

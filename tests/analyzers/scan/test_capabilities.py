@@ -139,7 +139,7 @@ def test_arrow_tables_of_batches_that_travel_as_bytes(table):
 def test_a_session_is_asked_once(spark, monkeypatch):
     found = capabilities(spark)
     assert found.is_native(Sketch("hll", "x", 12))
-    monkeypatch.setattr(module, "_ask", lambda _: pytest.fail("asked again"))
+    monkeypatch.setattr(module, "_detect_capabilities", lambda _: pytest.fail("asked again"))
     assert capabilities(spark) is found
 
 
@@ -147,7 +147,7 @@ def test_a_session_is_asked_once(spark, monkeypatch):
 def test_a_spark_that_is_too_old_is_told_with_the_cure(spark, monkeypatch):
     monkeypatch.setattr(type(spark.catalog), "functionExists", lambda *_: False)
     with pytest.raises(UnsupportedSparkError, match=r"too old: .* 3\.5 or later; run it on"):
-        module._ask(spark)
+        module._detect_capabilities(spark)
 
 
 @pytest.mark.spark

@@ -47,7 +47,7 @@ def test_what_was_not_seen_is_not_overwritten(repo, found):
         ("ann", "acknowledged", "on it")
     ]
     when = repo.labels("d")["created_at"][0]
-    text = f"ann said 'acknowledged' (on it) at {when:%Y-%m-%d %H:%M:%S} UTC"
+    text = f"ann set 'acknowledged' (on it) at {when:%Y-%m-%d %H:%M:%S} UTC"
     assert text in str(error.value)
     assert f"seen={now}" in str(error.value)
     assert said(repo) == ["ann"]
@@ -59,7 +59,7 @@ def test_what_was_not_seen_is_not_overwritten(repo, found):
 def test_words_on_its_anomalies_count_and_on_others_do_not(repo, found):
     one, other = (int(of) for of in found.anomalies["id"])
     repo.label(one, "bad", seen=0)
-    with pytest.raises(tg.ConflictError, match="somebody said 'bad' at"):
+    with pytest.raises(tg.ConflictError, match="somebody set 'bad' at"):
         repo.label(other, "expected", seen=0)
     with pytest.raises(tg.ConflictError):
         repo.label(found.id, "expected", seen=0)

@@ -221,7 +221,7 @@ def test_incidents_and_what_others_said_meanwhile(talk, found):
     ]
     late, _ = talk.ask("say", incident=incident, action="expected", note="", seen=0)
     assert late["kind"] == "ConflictError"
-    assert "ann said 'acknowledged' (on it)" in late["error"]
+    assert "ann set 'acknowledged' (on it)" in late["error"]
     assert found.incidents()["status"].tolist() == ["acknowledged"]
     again, _ = talk.ask("say", incident=incident, action="expected", note="", seen=said["revision"])
     assert again["status"] == "expected"

@@ -27,8 +27,8 @@ from tidegauge.analyzers.measures.quantiles import (
     sketch_size,
 )
 from tidegauge.analyzers.measures.top_values import (
-    FULL,
-    MOST_TRACKED,
+    EVICTION_LOAD,
+    MAX_TRACKED,
     FrequentItemsState,
     bounded_text,
 )
@@ -387,13 +387,13 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
     def check_parameters(self) -> None:
         """Raise for an invalid number of texts, too."""
         super().check_parameters()
-        if not 1 <= self.tracked <= MOST_TRACKED:
-            msg = f"{self!r}: 1 <= tracked <= {MOST_TRACKED} must hold"
+        if not 1 <= self.tracked <= MAX_TRACKED:
+            msg = f"{self!r}: 1 <= tracked <= {MAX_TRACKED} must hold"
             raise IllegalAnalyzerParameterError(msg)
 
     def determined_by(self) -> dict[str, Any]:
         """Return the side and the number of the sketch's slots, a power of two."""
-        return {"of": self.metric, "lg_slots": ceil(log2(self.tracked / FULL))}
+        return {"of": self.metric, "lg_slots": ceil(log2(self.tracked / EVICTION_LOAD))}
 
     def check_side(self, side: Field) -> None:
         """Raise `WrongColumnTypeError` unless the column is text."""

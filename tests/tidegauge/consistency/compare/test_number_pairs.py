@@ -237,7 +237,7 @@ def test_sessions_without_equipped_workers_are_asked_once_and_use_spark(
             raise OSError(versions)
         return versions
 
-    monkeypatch.setattr(asked, "_EQUIPPED", {})
+    monkeypatch.setattr(asked, "_EQUIPPED_BY_SESSION", {})
     monkeypatch.setattr(asked, "worker_versions", ask)
     assert not workers_are_equipped(spark)
     table = table_of(spark, {"x": ((pa.int64(), pa.int64()), [(1, 2), (3, 3)])}, 2)
