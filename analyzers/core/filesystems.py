@@ -342,7 +342,7 @@ def delete_folder(location: str) -> None:
 
 
 def is_file(location: str) -> bool:
-    """Return whether there is a file; False if its file system cannot tell."""
+    """Return whether there is a file; False if its file system cannot determine that."""
     from pyarrow import fs
 
     try:

@@ -180,7 +180,7 @@ PUBLIC = Privacy()
 
 
 def _columns_taken(sql: str, holders: Iterable[str]) -> Iterator[str]:
-    """Yield the columns of which an expression takes the complete value, not only a field."""
+    """Yield the columns whose complete value an expression takes, not only a field."""
     stripped = without_literals(sql)
     if _ALL_COLUMNS.search(stripped):
         yield from holders

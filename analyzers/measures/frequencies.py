@@ -65,18 +65,19 @@ def _nothing() -> pa.Table:
 
 _LARGEST_SMALL = 1 << 28
 _MOST_EXPANSION = 1000
-"""Bytes that a state may take in memory, at least, and by byte of its file: distinct values repeat little."""
+"""A state may take the first number of bytes in memory or, if it is larger, the second number of bytes per byte of
+its file, since distinct values compress little."""
 
 
 def _require_size(needed: int, size: int) -> None:
-    """Refuse a file that would take far more memory than the values of a state can."""
+    """Raise if a file would take far more memory than a state's values can."""
     if needed > max(_LARGEST_SMALL, _MOST_EXPANSION * size):
         msg = f"{size} bytes that would take {needed} in memory"
         raise ValueError(msg)
 
 
 def _require_flat(schema: Any) -> None:
-    """Refuse lists, which `packed` never writes."""
+    """Raise if a column is a list, which `packed` never writes."""
     for index in range(len(schema)):
         column = schema.column(index)
         if column.max_repetition_level:
@@ -85,7 +86,7 @@ def _require_flat(schema: Any) -> None:
 
 
 def _spelled_out(column: pa.ChunkedArray) -> int:
-    """Return the bytes of a dictionary's values where each is written in full."""
+    """Return the number of bytes of a dictionary-encoded column after expansion."""
     import pyarrow.compute as pc
 
     lengths = (
@@ -109,7 +110,7 @@ def packed(table: pa.Table, keys: int) -> bytes:
 
 
 def _sorted(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Sort a table by its keys, so that equal groups have equal bytes, in whatever order Spark gave them."""
+    """Sort a table by its keys, so that equal groups have equal bytes for any order of Spark's rows."""
     import pyarrow as pa
 
     if table.num_rows < 2:
@@ -128,7 +129,7 @@ def unpacked(payload: bytes) -> pa.Table:
     columns = column_pages(payload)
     stored = sum(page_column.packed for page_column in columns)
     _require_size(sum(page_column.least for page_column in columns), stored)
-    # Most are small: threads and file discovery would take longer than the read.
+    # Most files are small: threads and file discovery would take longer than the read.
     file = pq.ParquetFile(pa.BufferReader(payload))
     _require_flat(file.schema)
     if sum(page_column.most for page_column in columns) <= _LARGEST_SMALL:
@@ -148,7 +149,10 @@ def unpacked(payload: bytes) -> pa.Table:
 
 
 def _validated(table: pa.Table) -> pa.Table:
-    """Return a table whose texts are UTF-8, and whose decimals fit their types: Parquet files may hold others."""
+    """Return a table after checking that strings are UTF-8 and decimals fit their types.
+
+    Parquet does not enforce either.
+    """
     table.validate(full=True)
     return table
 
@@ -206,7 +210,7 @@ _HELD_ROWS = 1_000_000
 
 
 def _in_utc(table: pa.Table) -> pa.Table:
-    """Return a table with its timestamps in UTC: Spark 3.5 gives them in the session's time zone."""
+    """Return a table with timestamps in UTC; Spark 3.5 returns them in the session's time zone."""
     import pyarrow as pa
 
     schema = original = table.schema
@@ -217,7 +221,10 @@ def _in_utc(table: pa.Table) -> pa.Table:
 
 
 def _with_decimals(tables: list[pa.Table], keys: Sequence[str]) -> list[pa.Table]:
-    """Make integers decimals in columns that are decimal elsewhere: a column's type may have widened."""
+    """Convert integers to decimals in columns that other tables have as decimals.
+
+    The type of a column can be widened over time.
+    """
     import pyarrow as pa
 
     for index, key in enumerate(keys):
@@ -263,7 +270,7 @@ def added_up(tables: Sequence[pa.Table], keys: list[str], numbers: list[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class GroupSizes:
-    """Numbers of groups by their size: what frequencies are without their values.
+    """Numbers of groups by their size: frequencies without the values.
 
     Enough for exact uniqueness and entropy, and small however many values there are, but not
     mergeable: the same value may be in two pieces of data.
@@ -287,7 +294,7 @@ class GroupSizes:
 
     @classmethod
     def from_counts(cls, groups: Mapping[int, int]) -> Self:
-        """Build them from the number of groups by size."""
+        """Build the sizes from the number of groups by size."""
         import numpy as np
 
         numbers = np.array(sorted(groups.items()), np.int64).reshape(-1, 2)
@@ -308,7 +315,7 @@ class GroupSizes:
         return int(self.groups[self.sizes == count].sum())
 
     def group_sizes(self) -> GroupSizes:
-        """Return itself, as frequencies return theirs."""
+        """Return self; frequencies return their sizes with the same method."""
         return self
 
 
@@ -490,7 +497,7 @@ def grouped_by(schema: Schema, columns: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
-    """An analyzer that groups by columns; those with equal grouping columns share one shuffle."""
+    """An analyzer that groups by columns. Analyzers with equal grouping columns share one shuffle."""
 
     state_type: ClassVar[type[State]] = FrequenciesAndNumRows
     state_bytes: ClassVar[int] = 1 << 15
@@ -539,7 +546,7 @@ class GroupingAnalyzer(Filterable, Analyzer[FrequenciesAndNumRows, T]):
 
 @dataclass(frozen=True, repr=False)
 class GroupSizeAnalyzer(GroupingAnalyzer[float]):
-    """A grouping analyzer whose metric depends on the sizes of the groups alone, not on the values."""
+    """A grouping analyzer whose metric depends only on the sizes of the groups, not on the values."""
 
     @abstractmethod
     def measure_sizes(self, sizes: Sizes) -> float:
@@ -720,7 +727,7 @@ class DuplicateRowCount(_ColumnsAnalyzer):
         return (f"CASE WHEN NOT ({nulls}) THEN unhex(md5({row})) END",)
 
     def measure_sizes(self, sizes: Sizes) -> float:
-        """Return the number of rows minus those that occur once."""
+        """Return the number of rows minus the number of rows that occur once."""
         return float(sizes.num_rows - sizes.num_groups_of(1))
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 RANK_CONFIDENCE = 0.99
-"""Confidence of the rank error bound."""
+"""Confidence of the bound on the rank error, as in DataSketches."""
 MIN_K, MAX_K = 8, 65535
 SMALLEST_ERROR = 5e-5
 
@@ -291,7 +291,7 @@ class KllUnion:
 
 
 RANK_TOLERANCE = 1e-12
-"""Relative tolerance of ranks against rounding: 0.7 * 10 may exceed 7."""
+"""Relative tolerance of ranks against rounding errors: 0.7 * 10 can exceed 7."""
 
 
 def _intervals(sketch: KllState | KllUnion, ranks: Sequence[float]) -> list[Interval]:
@@ -719,7 +719,7 @@ class SketchPairs(State):
 
     @property
     def k(self) -> int:
-        """The size of the largest sketch, as accurate as which each distribution is; 0 if all are empty."""
+        """The size of the largest sketch, which decides the accuracy; 0 if all are empty."""
         return max(self.equal.k, self.logged.k, self.backfilled.k, self.delta.k)
 
     def agrees_with(self, other: Self) -> bool:

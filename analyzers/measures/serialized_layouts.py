@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 Fields = dict[int, tuple[int, Any]]
-"""A structure: the type and value of each field, by its number."""
+"""The type and value of each field of a structure, by field number."""
 
 _I32_TYPE, _I64_TYPE, _LIST_TYPE, _STRUCT_TYPE = 5, 6, 9, 12
-"""Types of the compact protocol. A reader passes over a field of another type than its definition's."""
+"""Types of the compact protocol. Readers skip fields whose type differs from the definition."""
 _BYTE_ARRAY = 6
-"""The type of texts and binaries, whose values are of any length."""
+"""The physical type of strings and binaries, whose values have any length."""
 _READABLE_ENCODINGS = {0, 2, 3, 8}
-"""Plain, by a dictionary, and runs: of these each value is in the page or in its dictionary."""
+"""Plain, dictionary and run-length encodings: each value is in the page or in its dictionary."""
 _MAX_DEPTH = 16
-"""Structures within each other: Parquet's own are six."""
+"""Maximum nesting of structures; Parquet's own structures have a depth of six."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ColumnPages:
 
     @property
     def most(self) -> int:
-        """Bytes that the column takes in memory if each value is all that its dictionary holds."""
+        """Bytes that the column takes in memory if each value is as large as its whole dictionary."""
         return self.least + self.values * self.dictionary
 
 
@@ -135,7 +135,7 @@ def _field(fields: Fields, number: int, kind: int, default: Any = None) -> Any:
 
 
 def _pages(file: memoryview, column: Fields, rows: int, element: Fields) -> ColumnPages:
-    """Walk over the pages of a column from where a reader begins to where it ends."""
+    """Return the memory that a column needs, from the headers of all pages that a reader would read."""
     kind = _field(element, 1, _I32_TYPE)
     if _field(column, 1, _I32_TYPE) != kind:
         raise ValueError("a column of another type than its schema's")
@@ -184,7 +184,7 @@ def _contents(page: Fields) -> tuple[bool, int, int]:
 
 
 class _Structures:
-    """Reader of structures in Thrift's compact protocol, one after the other from a position on."""
+    """Reader of consecutive structures in Thrift's compact protocol, from a position on."""
 
     def __init__(self, content: memoryview, position: int) -> None:
         self.content, self.position = content, position
@@ -257,7 +257,7 @@ _PREAMBLE_LAYOUT = struct.Struct("<8B")
 
 
 def require_kll(sketch: bytes) -> None:
-    """Require a KLL sketch of doubles whose levels hold as many values as there are."""
+    """Require a KLL sketch of doubles whose levels match its stated number of values."""
     flags, k = struct.unpack_from("<3xBH", sketch)
     if flags & _KLL_SINGLE and not flags & _KLL_EMPTY:
         _require_values([struct.unpack_from("<8xd", sketch)])

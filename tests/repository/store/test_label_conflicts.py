@@ -71,7 +71,7 @@ def test_words_on_its_anomalies_count_and_on_others_do_not(repo, found):
 def test_what_tidegauge_said_counts(repo, found):
     commit(repo, day(3))
     repo.detect("d", LIMIT)
-    with pytest.raises(tg.ConflictError, match="tidegauge said 'resolved'"):
+    with pytest.raises(tg.ConflictError, match="tidegauge set 'resolved'"):
         repo.label(found.id, "bad", seen=found.revision)
 
 
