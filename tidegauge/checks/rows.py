@@ -56,14 +56,15 @@ def row_level_results(
 ) -> DataFrame:
     """Add a column for each analyzer with its row-level result.
 
-    Completeness, Compliance, PatternMatch, Uniqueness and UniqueValueRatio give a boolean that is true
-    if the row passes, DuplicateRowCount one that is true if it is a duplicate; Minimum, Maximum,
-    MinLength and MaxLength give the row's number. Evaluation is lazy; analyzers that count values need a
+    Completeness, Compliance, PatternMatch, Uniqueness and UniqueValueRatio add a boolean that is true if the
+    row passes. DuplicateRowCount adds a boolean that is true if the row is a duplicate. Minimum, Maximum,
+    MinLength and MaxLength add the row's number. Evaluation is lazy; analyzers that count values need a
     shuffle.
 
     Parameters
     ----------
     data : DataFrame
+        The data, which can be a stream.
     analyzers : mapping of str to Analyzer
         Analyzers by the names of the new columns.
     filtered_row : str
@@ -80,11 +81,11 @@ def row_level_results(
     Examples
     --------
     >>> import tidegauge as tg
-    >>> rules = {"has_email": tg.Completeness("email"), "alone": tg.Uniqueness("id")}
+    >>> rules = {"has_email": tg.Completeness("email"), "unique": tg.Uniqueness("id")}
     >>> sql = "SELECT * FROM VALUES (1, 'a@x.org'), (1, NULL), (2, 'b@x.org') AS (id, email)"
-    >>> judged = row_level_results(tg.spark_session().sql(sql), rules)  # doctest: +SKIP
-    >>> judged.orderBy("id", "email").select("has_email", "alone").collect()  # doctest: +SKIP
-    [Row(has_email=False, alone=False), Row(has_email=True, alone=False), Row(has_email=True, alone=True)]
+    >>> results = row_level_results(tg.spark_session().sql(sql), rules)  # doctest: +SKIP
+    >>> results.orderBy("id", "email").select("has_email", "unique").collect()  # doctest: +SKIP
+    [Row(has_email=False, unique=False), Row(has_email=True, unique=False), Row(has_email=True, unique=True)]
     """
     from pyspark.errors import AnalysisException
 
@@ -93,32 +94,32 @@ def row_level_results(
         raise IllegalAnalyzerParameterError(msg)
     check_frame(data, streaming=True)
     schema = Schema.from_frame(data)
-    taken = {name.casefold() for name in schema.names}
+    used_names = {name.casefold() for name in schema.names}
     columns = []
-    for name, given in analyzers.items():
-        if name.casefold() in taken:
-            msg = f"there is a column {name!r} already; choose another name"
+    for name, requested in analyzers.items():
+        if name.casefold() in used_names:
+            msg = f"the data already has a column {name!r}; choose another name"
             raise SuiteError(msg)
-        taken.add(name.casefold())
-        given.preconditions(schema)
-        analyzer = given.with_exact_comparisons(schema)
+        used_names.add(name.casefold())
+        requested.preconditions(schema)
+        analyzer = requested.with_exact_comparisons(schema)
         outcome, is_flag = row_outcome(analyzer, schema), not isinstance(analyzer, ExtremeAnalyzer)
         if analyzer.where is not None:
-            other = "true" if filtered_row == "true" and is_flag else "NULL"
-            outcome = f"CASE WHEN (\n{analyzer.where}\n) THEN {outcome} ELSE {other} END"
+            filtered_result = "true" if filtered_row == "true" and is_flag else "NULL"
+            outcome = f"CASE WHEN (\n{analyzer.where}\n) THEN {outcome} ELSE {filtered_result} END"
         columns.append(f"{outcome} AS {quote(name)}")
     try:
-        found = data.selectExpr("*", *columns)
-        found.schema  # noqa: B018 - forces resolution on Spark Connect
+        result = data.selectExpr("*", *columns)
+        result.schema  # noqa: B018 - forces resolution on Spark Connect
     except AnalysisException as error:
         raise UnresolvedExpressionError(describe(error)) from error
-    return found
+    return result
 
 
 @singledispatch
 def row_outcome(analyzer: Any, schema: Schema) -> str:
     """Return SQL for an analyzer's row-level result; nulls are treated as in the metric."""
-    msg = f"{analyzer!r} tells nothing of single rows"
+    msg = f"{analyzer!r} has no row-level result"
     raise SuiteError(msg)
 
 
@@ -173,9 +174,9 @@ def _unique_sql(analyzer: Uniqueness | UniqueValueRatio | DuplicateRowCount, sch
     """Return SQL that is true if no other row has the same values; null if all values are null."""
     keys = analyzer.grouping_expressions(schema)
     counted = "1" if analyzer.where is None else f"CASE WHEN (\n{analyzer.where}\n) THEN 1 END"
-    known = " OR ".join(f"{key} IS NOT NULL" for key in keys)
-    alone = f"count({counted}) OVER (PARTITION BY {', '.join(keys)}) = 1"
-    return f"CASE WHEN {known} THEN {alone} END"
+    has_value = " OR ".join(f"{key} IS NOT NULL" for key in keys)
+    is_unique = f"count({counted}) OVER (PARTITION BY {', '.join(keys)}) = 1"
+    return f"CASE WHEN {has_value} THEN {is_unique} END"
 
 
 ROW_SHARE_ANALYZERS = (Completeness, Compliance, PatternMatch, Uniqueness, UniqueValueRatio)

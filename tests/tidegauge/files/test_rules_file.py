@@ -199,7 +199,10 @@ dqm:
         ("table: t\npublish: t", "table 't' and publish 't' are the same location"),
         ("table: t\npublish: default.T", "are the same location"),
         ("table: spark_catalog.default.t\nquarantine: '`t`'", "are the same location"),
-        ("table: t\npublish: u\nquarantine: U", "publish 'u' and quarantine 'U' are the same location"),
+        (
+            "table: t\npublish: u\nquarantine: U",
+            "publish 'u' and quarantine 'U' are the same location",
+        ),
         ("path: /lake/t\npublish: file:///lake//t/", "are the same location"),
         ("path: s3a://b/t\npublish: s3://b/t/", "are the same location"),
         ("path: /lake/t\npublish: /lake", "overlap"),
