@@ -29,7 +29,7 @@ def run(folder, url, spark):
     """Run a job that writes to the repository, a sink and a table of records."""
     from tidegauge.griffin.execution import engine
 
-    engine.BATCH = 2
+    engine.BATCH_PARTITIONS = 2
     out = outputs(url)
     source = read("src", "file", {"format": "parquet", "paths": [str(folder)]})
     incomplete = {"type": "record", "name": "incomplete", "table": str(out / "incomplete")}

@@ -218,7 +218,7 @@ def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
     [
         ("not coalesce(src.id, 1) = tgt.id", "accuracy", "write not (a = b)"),
         ("coalesce(src.id, tgt.id)", "accuracy", "true or false for a pair of rows"),
-        ("count(*) as n where coalesce(id, 1)", "profiling", "a condition is true or false"),
+        ("count(*) as n where coalesce(id, 1)", "profiling", "a condition must be true or false"),
     ],
 )
 def test_functions_whose_types_spark_alone_knows_have_a_hint(spark, text, kind, hint):
@@ -265,11 +265,11 @@ def test_bad_patterns_are_found_before_anything_runs(spark):
     ]
     with pytest.raises(DslError) as caught:
         tg.griffin.check(job([SOURCE], bad), spark=spark)
-    assert "'a(b' is no regular expression" in caught.value.message
+    assert "'a(b' is not a valid regular expression" in caught.value.message
     assert caught.value.column == 32
-    assert "'[' is no regular expression" in caught.value.others[0].message
+    assert "'[' is not a valid regular expression" in caught.value.others[0].message
     for call in ("regexp_replace(name, '(', '') = 'a'", "split(name, '(')[0] = 'a'"):
-        with pytest.raises(DslError, match=r"'\(' is no regular expression"):
+        with pytest.raises(DslError, match=r"'\(' is not a valid regular expression"):
             tg.griffin.check(
                 job([SOURCE], [rule(f"count(*) as n where {call}", "profiling", "r")]), spark=spark
             )
@@ -289,7 +289,7 @@ def test_bad_patterns_of_sql_are_found_before_anything_runs(spark, text):
     with pytest.raises(DslError) as caught:
         tg.griffin.check(job([SOURCE], [rule(text, name="r")]), spark=spark)
     assert (caught.value.line, caught.value.column) == (line, column)
-    assert caught.value.message.startswith(f"{shown} is no regular expression: ")
+    assert caught.value.message.startswith(f"{shown} is not a valid regular expression: ")
     assert caught.value.caret.count("^") == len(shown)
 
 
@@ -308,7 +308,7 @@ def test_what_is_no_bad_pattern_of_sql_passes(spark, text):
 BEFORE = {
     "select *\nfrom nowhere": "line 2, column 6: .*nowhere.*\nfrom nowhere\n     \\^",
     "select 1 as id; select 2": "line 1, column 15: a rule is one query",
-    "select id from this where name rlike '('": "line 1, column 38: '\\('.* is no regular expression",
+    "select id from this where name rlike '('": "line 1, column 38: '\\('.* is not a valid regular expression",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Syntax errors of rules: their place, what was expected there, and a hint.
+"""Syntax errors of rules: the position, the expected tokens, and a hint.
 
-The parser finds errors by offset (`LocatedParseError`). `syntax_error` makes a message of the
-place where Lark stopped; hints name unsupported SQL and common slips.
+The parser finds errors by offset (`LocatedParseError`). `syntax_error` returns an error for the
+position where Lark stopped. Hints name unsupported SQL and common mistakes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ __all__ = ["DslError", "LocatedParseError", "shorten", "syntax_error"]
 
 
 class LocatedParseError(Exception):
-    """Parse error with offsets only; `error` makes a `DslError` of it once the text is available.
+    """Parse error with offsets only; `error` returns the `DslError` for the rule's source.
 
     Parameters
     ----------
     message : str
+        The problem.
     start, end : int
-        Offsets.
+        Offsets of the wrong token.
     phase : str
+        ``lex`` or ``syntax``.
     expected : tuple of str
+        Descriptions of the tokens that are valid at this position.
     hint : str or None
+        How to fix a common mistake.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class LocatedParseError(Exception):
         self.message, self.start, self.end = message, start, end
         self.phase, self.expected, self.hint = phase, expected, hint
 
-    def error(self, text: str, rule: str | None = None) -> DslError:
+    def error(self, source: str, rule: str | None = None) -> DslError:
         r"""Return the user-facing `DslError` with line and columns.
 
         Examples
@@ -58,13 +62,13 @@ class LocatedParseError(Exception):
         >>> error.line, error.column, error.end_column
         (2, 2, 6)
         """
-        before = text[: self.start]
-        column = len(before) - (before.rfind("\n") + 1) + 1
-        width = len(text[self.start : self.end].split("\n", 1)[0])
+        prefix = source[: self.start]
+        column = len(prefix) - (prefix.rfind("\n") + 1) + 1
+        width = len(source[self.start : self.end].split("\n", 1)[0])
         return DslError(
             self.message,
-            text,
-            before.count("\n") + 1,
+            source,
+            prefix.count("\n") + 1,
             column,
             column + width,
             self.expected,
@@ -74,7 +78,7 @@ class LocatedParseError(Exception):
         )
 
 
-_JOINS = {
+_JOIN_WORDS = {
     "join",
     "inner",
     "left",
@@ -87,9 +91,9 @@ _JOINS = {
     "natural",
     ",",
 }
-_SETS = {"union", "intersect", "except", "minus"}
+_SET_OPERATORS = {"union", "intersect", "except", "minus"}
 _OTHER_LIKES = {"ilike", "regexp", "similar"}
-_UNITS = {"ms", "d", "h", "m", "s"}
+_TIME_UNITS = {"ms", "d", "h", "m", "s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class Place:
     Attributes
     ----------
     before : sequence of str
-        Tokens read so far: words, numbers, texts and signs.
+        Tokens read so far: words, numbers, strings and signs.
     now : str
         The token that could not be read; empty at the end.
     opened : sequence of int
@@ -107,7 +111,7 @@ class Place:
     accepted : frozenset of str
         The terminals that the grammar accepts here.
     start : str
-        The start rule of the grammar.
+        The start symbol of the grammar.
     """
 
     before: Sequence[str]
@@ -133,83 +137,83 @@ class Place:
 
     @property
     def call(self) -> str:
-        """The word before the innermost open bracket, in lower case."""
-        at = self.opened[-1] if self.opened else 0
-        return self.before[at - 1].lower() if at else ""
+        """The token before the innermost open bracket, in lower case."""
+        index = self.opened[-1] if self.opened else 0
+        return self.before[index - 1].lower() if index else ""
 
     @property
     def closed(self) -> str:
-        """The word before the bracket just closed, in lower case; empty unless `last` is ``)``."""
+        """The token before the bracket that was just closed, in lower case; empty unless `last` is ``)``."""
         depth = 0
-        for at in range(len(self.before) - 1, -1, -1) if self.last == ")" else ():
-            depth += (self.before[at] == ")") - (self.before[at] == "(")
+        for index in range(len(self.before) - 1, -1, -1) if self.last == ")" else ():
+            depth += (self.before[index] == ")") - (self.before[index] == "(")
             if not depth:
-                return self.before[at - 1].lower() if at else ""
+                return self.before[index - 1].lower() if index else ""
         return ""
 
     @property
     def is_word(self) -> bool:
-        """True if the unexpected token is a word, which may be a keyword."""
+        """Whether the unexpected token is a word or keyword."""
         return re.match(r"[^\W\d]", self.now) is not None
 
     @property
     def after_value(self) -> bool:
-        """True if a value may have ended before the token."""
+        """Whether a value may have ended before the token."""
         return bool(self.before) and "NAME" not in self.accepted
 
     @property
     def plain(self) -> str:
-        """The ASCII sign that a single look-alike character stands for, else empty."""
+        """The ASCII sign that a single look-alike character replaces, otherwise empty."""
         sign = {"“": '"', "”": '"', "‘": "'", "’": "'", "。": ".", "、": ","}.get(self.now)  # noqa: RUF001 - these
         plain = sign or unicodedata.normalize("NFKC", self.now)
         return plain if plain != self.now and len(plain) == 1 and plain.isascii() else ""
 
 
-def _unit(place: Place) -> str:
+def _time_unit(place: Place) -> str:
     return place.word.lstrip("0123456789")
 
 
-_HINTS: tuple[tuple[Callable[[Place], object], str], ...] = (
-    (lambda p: set(p.now) == {"="} and len(p.now) > 1, "equality is one sign: ="),
+_HINT_RULES: tuple[tuple[Callable[[Place], object], str], ...] = (
+    (lambda p: set(p.now) == {"="} and len(p.now) > 1, "write one equals sign: ="),
     (
         lambda p: p.now == "<=>",
-        "write =; whether nulls are equal is said by null.match in the rule's details",
+        "write =, and choose in the rule's details by null.match whether nulls are equal",
     ),
-    (lambda p: p.now == ";", "a rule ends without a semicolon"),
+    (lambda p: p.now == ";", "remove the semicolon at the end of the rule"),
     (lambda p: p.now == "&", "write && or AND"),
     (lambda p: p.now == "|", "write || or OR"),
     (
         lambda p: p.now == "::",
-        "there are no casts; call the function of the type, such as int(age)",
+        "casts are not supported; call the function of the type, such as int(age)",
     ),
-    (lambda p: p.plain, "write {p.plain} for it"),
+    (lambda p: p.plain, "write {p.plain} instead"),
     (
-        lambda p: p.now[:1].isdigit() and p.now != p.word and _unit(p) in _UNITS,
-        "units of time are in lower case: {p.word}",
+        lambda p: p.now[:1].isdigit() and p.now != p.word and _time_unit(p) in _TIME_UNITS,
+        "write units of time in lower case: {p.word}",
     ),
     (
-        lambda p: p.now[:1].isdigit() and _unit(p) and "NUMBER" in p.accepted,
-        "units of time are d, h, m, s and ms; a name that begins with a digit is written in backticks: `{p.now}`",
+        lambda p: p.now[:1].isdigit() and _time_unit(p) and "NUMBER" in p.accepted,
+        "units of time are d, h, m, s and ms; put a name that begins with a digit in backticks: `{p.now}`",
     ),
     (
         lambda p: p.now[:1].isdigit() and p.last == ".",
-        "a name that begins with a digit is written in backticks: `{p.now}`",
+        "put a name that begins with a digit in backticks: `{p.now}`",
     ),
     (
         lambda p: p.last == "case" or p.word in {"when", "then"},
-        "there is no CASE; write if(condition, value, other)",
+        "CASE is not supported; write if(condition, value, other)",
     ),
     (
         lambda p: p.word == "as" and p.call in {"cast", "try_cast"},
-        "there is no CAST; call the function of the type, such as int(age)",
+        "CAST is not supported; call the function of the type, such as int(age)",
     ),
     (
         lambda p: p.word == "as" and p.after_value,
-        "an alias stands at the end of an item, or within brackets: (a AS b)",
+        "write an alias at the end of an item, or within brackets: (a AS b)",
     ),
     (
         lambda p: p.word == "select" and p.last == "(",
-        "there are no subqueries; make it an earlier rule of spark-sql",
+        "subqueries are not supported; write an earlier rule with dsl.type spark-sql",
     ),
     (
         lambda p: (
@@ -217,34 +221,34 @@ _HINTS: tuple[tuple[Callable[[Place], object], str], ...] = (
             and p.word in {"select", "from", "where", "group", "order", "sort", "limit"}
             and (p.after_value or not p.before)
         ),
-        "only rules of profiling are queries, with {p.upper}",
+        "only profiling rules can use {p.upper}",
     ),
-    (lambda p: p.word == "having", "HAVING follows GROUP BY"),
+    (lambda p: p.word == "having", "write HAVING after GROUP BY"),
     (
-        lambda p: p.word in _JOINS and "from" in map(str.lower, p.before[-2:]),
-        "a rule reads one table; join them in an earlier rule of spark-sql",
+        lambda p: p.word in _JOIN_WORDS and "from" in map(str.lower, p.before[-2:]),
+        "a rule reads one table; join tables in an earlier rule with dsl.type spark-sql",
     ),
     (
         lambda p: p.now == "." and [w.lower() for w in p.before[-2:-1]] == ["from"],
-        "a table has one name; if a dot is in it, write it in backticks",
+        "put a table name with a dot in backticks",
     ),
     (
         lambda p: p.now == "," and p.start in {"accuracy", "single"} and not p.opened,
-        "this is one condition; join several by AND",
+        "write one condition; combine several with AND",
     ),
     (
-        lambda p: p.word in _SETS and p.after_value,
-        "there are no set operations; make them an earlier rule of spark-sql",
+        lambda p: p.word in _SET_OPERATORS and p.after_value,
+        "set operations are not supported; write an earlier rule with dsl.type spark-sql",
     ),
-    (lambda p: p.word == "over" and p.last == ")", "there are no window functions"),
-    (lambda p: p.word in _OTHER_LIKES, "there are LIKE and RLIKE"),
+    (lambda p: p.word == "over" and p.last == ")", "window functions are not supported"),
+    (lambda p: p.word in _OTHER_LIKES, "use LIKE or RLIKE"),
     (lambda p: p.now == "!" and p.after_value, "write NOT IN, NOT BETWEEN, NOT LIKE or !="),
     (lambda p: p.now in {")", "]"} and not p.opened, "no bracket is open here"),
     (
         lambda p: (
             p.last == "is" or (p.last == "not" and p.before[-2:-1] and p.before[-2].lower() == "is")
         ),
-        "IS asks for NULL or NAN only; compare others by =",
+        "use IS only with NULL or NAN, and = for other values",
     ),
     (
         lambda p: p.closed == "between" and "AND" in p.accepted,
@@ -252,13 +256,13 @@ _HINTS: tuple[tuple[Callable[[Place], object], str], ...] = (
     ),
     (
         lambda p: p.last == ".",
-        "after a dot stands a name; one that is more than a word is written in backticks",
+        "write a name after a dot; put a name that is not a plain word in backticks",
     ),
     (
         lambda p: p.word in {*RESERVED, *CLAUSES} and "NAME" in p.accepted,
-        "to use it as a name, write it in backticks: `{p.now}`",
+        "to use it as a name, put it in backticks: `{p.now}`",
     ),
-    (lambda p: p.last == "," and "NAME" in p.accepted, "a comma stands between two items only"),
+    (lambda p: p.last == "," and "NAME" in p.accepted, "remove the comma, or add an item after it"),
     (
         lambda p: p.now[:1] in {"'", '"'} and p.after_value and p.before and p.last.isidentifier(),
         "call it as a function: {p.last}({p.now})",
@@ -271,31 +275,31 @@ _HINTS: tuple[tuple[Callable[[Place], object], str], ...] = (
     ),
     (
         lambda p: p.is_word and "AS" in p.accepted,
-        "to give the item a name, write AS {p.now}; else an operator or a comma is missing",
+        "to name the item, write AS {p.now}; otherwise add the missing operator or comma",
     ),
 )
 
 
 def hint_for(place: Place) -> str | None:
-    """Return a hint, or None.
+    """Return the first hint that fits the position, or None.
 
     Examples
     --------
     >>> accepted = frozenset({"PLUS", "AND", "$END"})
     >>> hint_for(Place(["a", "=", "b"], ";", [], accepted, "accuracy"))
-    'a rule ends without a semicolon'
+    'remove the semicolon at the end of the rule'
     """
-    found = next((hint for fits, hint in _HINTS if fits(place)), None)
-    return found.format(p=place) if found else None
+    hint_template = next((hint for fits, hint in _HINT_RULES if fits(place)), None)
+    return hint_template.format(p=place) if hint_template else None
 
 
-LONGEST_SHOWN = 40
+MAX_QUOTED_CHARS = 40
 _CLOSED_BY = {"(": ")", "[": "]", "/*": "*/"}
 _OPENED_BY = {")": "(", "]": "["}
-_QUOTES = {"'", '"', "`", "/*"}
-_OPERAND = frozenset({"NAME", "NUMBER", "TEXT", "LPAR"})
-_WORDS: tuple[tuple[frozenset[str], str], ...] = (
-    (_OPERAND, "an expression"),
+_QUOTE_MARKS = {"'", '"', "`", "/*"}
+_OPERAND_TOKENS = frozenset({"NAME", "NUMBER", "TEXT", "LPAR"})
+_TOKEN_DESCRIPTIONS: tuple[tuple[frozenset[str], str], ...] = (
+    (_OPERAND_TOKENS, "an expression"),
     (frozenset({"WORD", "STAR"}), "a name or *"),
     (frozenset({"WORD"}), "a name"),
     (frozenset({"NAME"}), "a name"),
@@ -317,7 +321,7 @@ _WORDS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"RSQB"}), "']'"),
     (frozenset({"$END"}), "end of rule"),
 )
-_COVERED = {
+_TOKENS_BY_DESCRIPTION = {
     "an expression": {
         "NAME",
         "QUOTED",
@@ -345,7 +349,7 @@ _COVERED = {
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A token found without regard to the grammar: word, number, text, sign or bracket."""
+    """A token, independent of the grammar: word, number, string, sign or bracket."""
 
     start: int
     text: str
@@ -365,22 +369,22 @@ def _pieces_pattern() -> re.Pattern[str]:
     )
 
 
-def _pieces(text: str) -> list[_Piece]:
-    found = _pieces_pattern().finditer(text)
-    # What is never closed takes the rest: looked for at each further mark, time would be quadratic.
+def _split_pieces(source: str) -> list[_Piece]:
+    matches = _pieces_pattern().finditer(source)
+    # An unclosed quote or comment extends to the end; testing each later mark would take quadratic time.
     return [
         _Piece(match.start(), match["unclosed"] or match[0])
-        for match in found
+        for match in matches
         if match["skip"] is None
     ]
 
 
 def _expected_tokens(accepted: Iterable[str]) -> tuple[str, ...]:
-    left, words = set(accepted), []
-    for terminals, word in _WORDS:
-        if terminals <= left:
+    remaining, words = set(accepted), []
+    for terminals, word in _TOKEN_DESCRIPTIONS:
+        if terminals <= remaining:
             words.append(word)
-            left -= _COVERED.get(word, set(terminals))
+            remaining -= _TOKENS_BY_DESCRIPTION.get(word, set(terminals))
     return tuple(words)
 
 
@@ -395,75 +399,82 @@ def _unclosed_brackets(pieces: Iterable[_Piece]) -> list[int]:
     return opened
 
 
-def _unclosed(piece: _Piece, phase: str) -> LocatedParseError:
+def _unclosed_error(piece: _Piece, phase: str) -> LocatedParseError:
     mark = _CLOSED_BY.get(piece.text, piece.text)
     return LocatedParseError(
-        f"{_shown(piece.text)} is never closed", piece.start, piece.end, phase, (_shown(mark),)
+        f"{_quoted(piece.text)} is never closed", piece.start, piece.end, phase, (_quoted(mark),)
     )
 
 
 def shorten(text: object) -> str:
-    """Return a name in quotes, cut for a message.
+    """Return a name in quotes, shortened for a message.
 
     Examples
     --------
     >>> shorten("age"), len(shorten("x" * 30_000))
     ("'age'", 42)
     """
-    return repr(_short(text)) if isinstance(text, str) else repr(text)
+    return repr(_truncated(text)) if isinstance(text, str) else repr(text)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+def _truncated(text: str) -> str:
+    return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
 
 
-def _shown(text: str) -> str:
-    short = _short(text)
+def _quoted(text: str) -> str:
+    short = _truncated(text)
     return f"'{short}'" if "'" not in short else f'"{short}"' if '"' not in short else short
 
 
-def syntax_error(text: str, start: str, error: UnexpectedInput) -> LocatedParseError:
-    """Return the syntax error for the place where Lark stopped.
+def syntax_error(source: str, start: str, error: UnexpectedInput) -> LocatedParseError:
+    """Return the syntax error for the position where Lark stopped.
 
     Parameters
     ----------
-    text : str
+    source : str
+        The rule's source.
     start : str
-        The start rule of the grammar.
+        The start symbol of the grammar.
     error : lark.UnexpectedInput
+        The error of Lark.
     """
     token = getattr(error, "token", None)
-    at = cast("int", error.pos_in_stream)
+    offset = cast("int", error.pos_in_stream)
     if token is not None and token.type == "$END":
-        at = len(text)
-    pieces = _pieces(text)
-    before = [piece for piece in pieces if piece.start < at]
-    now = pieces[len(before)] if len(before) < len(pieces) else None
+        offset = len(source)
+    pieces = _split_pieces(source)
+    read = [piece for piece in pieces if piece.start < offset]
+    unexpected = pieces[len(read)] if len(read) < len(pieces) else None
     if not pieces:
         return LocatedParseError("the rule is empty", 0, 1, expected=("an expression",))
-    if now and now.text in _QUOTES:
-        return _unclosed(now, "lex")
-    opened = _unclosed_brackets(before)
-    stopped: Any = error.interactive_parser
-    accepted = frozenset(stopped.accepts())
-    if now is None and opened and accepted & {"RPAR", "RSQB"}:
-        return _unclosed(before[opened[-1]], "syntax")
+    if unexpected and unexpected.text in _QUOTE_MARKS:
+        return _unclosed_error(unexpected, "lex")
+    opened = _unclosed_brackets(read)
+    parser: Any = error.interactive_parser
+    accepted = frozenset(parser.accepts())
+    if unexpected is None and opened and accepted & {"RPAR", "RSQB"}:
+        return _unclosed_error(read[opened[-1]], "syntax")
     hint = hint_for(
         Place(
-            [piece.text for piece in before],
-            _short(now.text) if now else "",
+            [piece.text for piece in read],
+            _truncated(unexpected.text) if unexpected else "",
             opened,
             accepted,
             start,
         )
     )
     expected = _expected_tokens(accepted)
-    if now is None:
-        end = before[-1].end
+    if unexpected is None:
+        end = read[-1].end
         return LocatedParseError("the rule ends too early", end, end + 1, "syntax", expected, hint)
-    if before and before[-1].end == now.start and before[-1].text[0] in "'\"":
-        hint = hint or "a quote within a text is written twice, or after a backslash"
+    if read and read[-1].end == unexpected.start and read[-1].text[0] in "'\"":
+        hint = hint or "write a quote within a string twice, or after a backslash"
     phase = "lex" if token is None else "syntax"
     return LocatedParseError(
-        f"unexpected {_shown(now.text)}", now.start, now.end, phase, expected, hint
+        f"unexpected {_quoted(unexpected.text)}",
+        unexpected.start,
+        unexpected.end,
+        phase,
+        expected,
+        hint,
     )

@@ -393,7 +393,7 @@ def parse(text: str, dq_type: str = "accuracy", rule: str | None = None) -> Rule
     ...     parse("source.id == target.id")
     ... except DslError as error:
     ...     error.line, error.column, error.hint
-    (1, 11, 'equality is one sign: =')
+    (1, 11, 'write one equals sign: =')
     """
     start = _GRAMMARS[canonical_dq_type(dq_type)]
     return cast("Rule", _parsed(text, start, rule))

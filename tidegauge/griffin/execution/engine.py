@@ -1,8 +1,8 @@
-"""Rule engine: measure prepared rules, then write to sinks and repository.
+"""Rule engine: measure prepared rules, then write results to sinks and the repository.
 
-Rules with states are measured in one scan per source, the others by their SQL steps. An `Engine`
-runs a job one round at a time. Incremental jobs measure only new or changed partitions, in batches
-of partitions.
+Rules with states are measured in one scan for each source; other rules run their SQL steps. An
+`Engine` runs a job one round at a time. Incremental jobs measure only new or changed partitions,
+in batches.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-MOST_ROWS = 10_000
+MAX_METRIC_ROWS = 10_000
 """Maximum number of rows of a metric in one partition; further rows are dropped with a notice."""
-_KEY = "__tidegauge_key"
-_UNGROUPED = (
-    "its result has several rows and no GROUP BY whose columns it selects: its numbers are kept by "
-    "the order of the rows, as in n and n.2; select and group by what identifies a row"
+_KEY_COLUMN_PREFIX = "__tidegauge_key"
+_UNGROUPED_ROWS_NOTICE = (
+    "its result has several rows, and no GROUP BY on columns that it selects. The numbers are stored by row"
+    " order, as in n and n.2; select and group by the columns that identify a row"
 )
-_ALIKE = (
-    "several rows of its result have the same labels, such as a total of ROLLUP and a group of null:"
-    " their numbers are kept by the order of the rows, as in n.null and n.null_2; select what tells"
-    " them apart, such as grouping(city)"
+_EQUAL_LABELS_NOTICE = (
+    "several rows of its result have the same labels, such as a total of ROLLUP and a group of null."
+    " Their numbers are stored by row order, as in n.null and n.null_2; select a column that"
+    " distinguishes them, such as grouping(city)"
 )
-_SHAPED = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURES
+_DOCUMENT_RULE_TYPES = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURES
 """Rule types whose metric is one document."""
 
 
@@ -80,20 +80,20 @@ class Round:
     Attributes
     ----------
     frames : mapping of str to DataFrame
-        The sources, baselines first. Each has the columns of ``by``, and ``__tmst``.
+        The sources, baselines first. Each has the partition columns and ``__tmst``.
     timestamp : int
-        Time that the round measures, in milliseconds since 1970.
+        Time of the round in milliseconds since 1970.
     by : tuple of str
         Partition columns; empty to measure all rows together.
     fingerprints : mapping of Partition to str
-        Fingerprints of the partitions to measure that have one.
+        Known fingerprints of the partitions to measure.
     partition_of : callable, optional
-        Maps column values to a partition, if their texts are not its values.
+        Maps column values to a partition if they differ from the partition's values.
     only : bool
         Whether rows of partitions that ``partition_of`` does not find are excluded from the
         results.
     private : Privacy
-        Columns of which no values are stored.
+        Columns whose values must not be stored.
     """
 
     frames: Mapping[str, DataFrame]
@@ -110,11 +110,11 @@ class Round:
         return Partition((TMST,), (str(self.timestamp),))
 
     def partition(self, values: Sequence[str]) -> Partition | None:
-        """Return the partition of column values; None for one that is not measured."""
+        """Return the partition with these column values, or None if it is not measured."""
         if not self.by:
             return self.whole
-        found = self.partition_of(tuple(values)) if self.partition_of else None
-        return found if found or self.only else Partition(self.by, tuple(values))
+        partition = self.partition_of(tuple(values)) if self.partition_of else None
+        return partition if partition or self.only else Partition(self.by, tuple(values))
 
     def time_of(self, partition: Partition) -> int:
         """Return a partition's time in milliseconds; the round's timestamp if it has none."""
@@ -130,11 +130,15 @@ class RuleMeasurement:
     Attributes
     ----------
     prepared : Prepared
+        The rule.
     reports : mapping of Partition to Report
+        The rule's metric in each partition.
     measurements : mapping of Partition to Measurement
         Measurements of a rule with states.
     error : Exception or None
+        The error that stopped the rule.
     notices : list of str
+        Notices about the rule's results.
     """
 
     prepared: Prepared
@@ -143,12 +147,12 @@ class RuleMeasurement:
     error: Exception | None = None
     notices: list[str] = field(default_factory=list)
 
-    def result(self, this: Round, views: Views) -> RuleResult:
+    def result(self, round_: Round, views: Views) -> RuleResult:
         """Return the user-facing result; records are restricted to the measured partitions."""
-        plan, own = self.prepared.plan, self.prepared.views
-        records = views.spark.table(own[plan.records[0]]) if plan.records else None
-        if records is not None and this.only and TMST in records.columns:
-            times = ", ".join(partition.value(TMST) for partition in this.fingerprints)
+        plan, step_views = self.prepared.plan, self.prepared.views
+        records = views.spark.table(step_views[plan.records[0]]) if plan.records else None
+        if records is not None and round_.only and TMST in records.columns:
+            times = ", ".join(partition.value(TMST) for partition in round_.fingerprints)
             records = records.where(f"{TMST} IN ({times})" if times else "false")
         notices = (*plan.notices, *self.notices)
         return RuleResult(
@@ -157,9 +161,18 @@ class RuleMeasurement:
 
 
 def measure(
-    this: Round, views: Views, rules: Iterable[Prepared]
+    round_: Round, views: Views, rules: Iterable[Prepared]
 ) -> tuple[list[RuleMeasurement], dict[Partition, int]]:
-    """Measure rules; one that fails does not stop the others.
+    """Measure rules; a failed rule does not stop the others.
+
+    Parameters
+    ----------
+    round_ : Round
+        The frames and partitions to measure.
+    views : Views
+        Views of the frames and of the rules' steps.
+    rules : iterable of Prepared
+        The rules to measure.
 
     Returns
     -------
@@ -168,108 +181,122 @@ def measure(
     dict of Partition to int
         Number of rows of each scanned partition.
     """
-    found = [RuleMeasurement(one) for one in rules]
-    rows: dict[Partition, int] = dict.fromkeys(this.fingerprints, 0)
-    stateful: dict[str, list[RuleMeasurement]] = defaultdict(list)
-    for one in found:
-        if one.prepared.measure is not None:
-            stateful[one.prepared.views[one.prepared.plan.source]].append(one)
-    for view, some in stateful.items():
+    measurements = [RuleMeasurement(measurement) for measurement in rules]
+    row_counts: dict[Partition, int] = dict.fromkeys(round_.fingerprints, 0)
+    rules_by_view: dict[str, list[RuleMeasurement]] = defaultdict(list)
+    for measurement in measurements:
+        if measurement.prepared.measure is not None:
+            rules_by_view[measurement.prepared.views[measurement.prepared.plan.source]].append(
+                measurement
+            )
+    for view, stateful_rules in rules_by_view.items():
         try:
-            for partition, count in _scan(this, views.spark.table(view), some):
-                rows[partition] = rows.get(partition) or count
+            for partition, count in _measure_states(
+                round_, views.spark.table(view), stateful_rules
+            ):
+                row_counts[partition] = row_counts.get(partition) or count
         except Exception as error:  # noqa: BLE001 - any Spark error; the other sources are still measured
-            for one in some:
-                one.error = data_error(error, one.prepared.config, one.prepared.plan)
-    for one in found:
-        if one.prepared.measure is None and one.prepared.measured:
+            for measurement in stateful_rules:
+                measurement.error = data_error(
+                    error, measurement.prepared.config, measurement.prepared.plan
+                )
+    for measurement in measurements:
+        if measurement.prepared.measure is None and measurement.prepared.measured:
             try:
-                one.reports = _reports(this, views, one)
+                measurement.reports = _measure_steps(round_, views, measurement)
             except Exception as error:  # noqa: BLE001
-                one.error = data_error(error, one.prepared.config, one.prepared.plan)
-    return found, rows
+                measurement.error = data_error(
+                    error, measurement.prepared.config, measurement.prepared.plan
+                )
+    return measurements, row_counts
 
 
-def _scan(
-    this: Round, frame: DataFrame, some: Sequence[RuleMeasurement]
+def _measure_states(
+    round_: Round, frame: DataFrame, rules: Sequence[RuleMeasurement]
 ) -> Iterator[tuple[Partition, int]]:
     """Measure all rules of a source in one pass; yield the partitions with their row counts."""
-    analyzers = [one.prepared.measure for one in some if one.prepared.measure is not None]
-    scanned = scan(frame, analyzers, this.by, private=this.private)
-    groups: Mapping[Any, Group] = scanned.groups if this.by else {(): scanned.whole}
-    of: dict[Partition | None, Group] = dict.fromkeys(this.fingerprints, scanned.nothing)
-    of |= {this.partition(values): group for values, group in groups.items()}
-    of.pop(None, None)  # rows of partitions that are not measured
-    for partition, group in of.items():
+    analyzers = [rule.prepared.measure for rule in rules if rule.prepared.measure is not None]
+    scanned = scan(frame, analyzers, round_.by, private=round_.private)
+    groups: Mapping[Any, Group] = scanned.groups if round_.by else {(): scanned.whole}
+    group_by_partition: dict[Partition | None, Group] = dict.fromkeys(
+        round_.fingerprints, scanned.nothing
+    )
+    group_by_partition |= {round_.partition(values): group for values, group in groups.items()}
+    group_by_partition.pop(None, None)  # rows of partitions that are not measured
+    for partition, group in group_by_partition.items():
         assert partition is not None
-        for one, analyzer in zip(some, analyzers, strict=True):
+        for rule, analyzer in zip(rules, analyzers, strict=True):
             [measurement] = measured_states(group.states, [analyzer])
-            one.measurements[partition] = measurement
+            rule.measurements[partition] = measurement
             if isinstance(measurement.outcome, Failure):
                 error = measurement.outcome.error
-                one.error = data_error(error, one.prepared.config, one.prepared.plan)
+                rule.error = data_error(error, rule.prepared.config, rule.prepared.plan)
             else:
-                one.reports[partition] = _shaped(measurement.metric.value, one.prepared.config)
+                rule.reports[partition] = _shape_report(
+                    measurement.metric.value, rule.prepared.config
+                )
         yield partition, group.rows
 
 
-def _reports(this: Round, views: Views, one: RuleMeasurement) -> dict[Partition, Report]:
+def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[Partition, Report]:
     """Return the metric of each partition from the rows of the plan's steps."""
     reports: dict[Partition, Report] = {}
-    most = MOST_ROWS * max(1, len(this.fingerprints))
-    for table in one.prepared.plan.metrics:
-        keys = [f"{hive_text(quote(c))} AS {_KEY}{i}" for i, c in enumerate(this.by)]
-        frame = views.spark.table(one.prepared.views[table.step])
-        rows = frame.selectExpr(*keys, "*").limit(most + 1).collect()
-        if len(rows) > most:
-            one.notices.append(
-                f"only the first {most} rows of {table.step!r} are part of its metric; the rest is dropped"
+    max_rows = MAX_METRIC_ROWS * max(1, len(round_.fingerprints))
+    for table in rule.prepared.plan.metrics:
+        keys = [
+            f"{hive_text(quote(c))} AS {_KEY_COLUMN_PREFIX}{i}" for i, c in enumerate(round_.by)
+        ]
+        frame = views.spark.table(rule.prepared.views[table.step])
+        rows = frame.selectExpr(*keys, "*").limit(max_rows + 1).collect()
+        if len(rows) > max_rows:
+            rule.notices.append(
+                f"only the first {max_rows} rows of {table.step!r} count in its metric; the other rows are dropped"
             )
         grouped: dict[Partition | None, list[dict[str, Any]]] = defaultdict(list)
-        if not this.by:
-            grouped[this.whole] = []
+        if not round_.by:
+            grouped[round_.whole] = []
         instants = [f.name for f in frame.schema.fields if f.dataType.typeName() == "timestamp"]
-        for row in rows[:most]:
+        for row in rows[:max_rows]:
             cells = row.asDict(recursive=True)
-            # Collected timestamps are in the driver's zone, without saying so.
+            # Collected timestamps are naive, in the driver's zone.
             cells |= {c: cells[c].astimezone(dt.UTC) for c in instants if cells[c] is not None}
-            values = [cells.pop(f"{_KEY}{i}") for i in range(len(this.by))]
-            hidden = {*INTERNAL, *this.by}
-            shown = {name: value for name, value in cells.items() if name not in hidden}
-            grouped[this.partition(values)].append(shown)
-        for partition, some in grouped.items():
+            values = [cells.pop(f"{_KEY_COLUMN_PREFIX}{i}") for i in range(len(round_.by))]
+            hidden = {*INTERNAL, *round_.by}
+            visible = {name: value for name, value in cells.items() if name not in hidden}
+            grouped[round_.partition(values)].append(visible)
+        for partition, partition_rows in grouped.items():
             if partition is None:
                 continue
-            notice = _ambiguous(some, table.labels)
-            if notice and notice not in one.notices:
-                one.notices.append(notice)
-            known = reports.get(partition)
-            found = _report(some, table)
-            reports[partition] = found if known is None else known.beside(found)
-    return {p: _shaped(report, one.prepared.config) for p, report in reports.items()}
+            notice = _explain_ambiguity(partition_rows, table.labels)
+            if notice and notice not in rule.notices:
+                rule.notices.append(notice)
+            previous = reports.get(partition)
+            table_report = _make_report(partition_rows, table)
+            reports[partition] = table_report if previous is None else previous.beside(table_report)
+    return {p: _shape_report(report, rule.prepared.config) for p, report in reports.items()}
 
 
-def _ambiguous(rows: Sequence[Mapping[str, Any]], labels: Sequence[str] | None) -> str:
-    """Return why labels do not tell rows apart; empty if they do."""
+def _explain_ambiguity(rows: Sequence[Mapping[str, Any]], labels: Sequence[str] | None) -> str:
+    """Return why labels do not distinguish rows, or an empty string if they do."""
     if labels is None:
-        return _UNGROUPED if len(rows) > 1 else ""
+        return _UNGROUPED_ROWS_NOTICE if len(rows) > 1 else ""
     different = {tuple(str(row.get(name)) for name in labels) for row in rows}
-    return _ALIKE if labels and len(different) < len(rows) else ""
+    return _EQUAL_LABELS_NOTICE if labels and len(different) < len(rows) else ""
 
 
-def _report(rows: Sequence[dict[str, Any]], table: MetricTable) -> Report:
+def _make_report(rows: Sequence[dict[str, Any]], table: MetricTable) -> Report:
     if table.part:
         return Report.of_array(rows, table.name, table.labels or ())
     return Report.from_rows(rows, table.flatten, table.name, table.labels)
 
 
-def _shaped(report: Report, config: RuleConfig) -> Report:
-    """Return the metric of a rule in the layout that its output asks for.
+def _shape_report(report: Report, config: RuleConfig) -> Report:
+    """Return the metric of a rule in the layout of its output.
 
-    Queries have their layout from `Report.from_rows`, because they may have several rows.
-    Uniqueness and distinctness have none, as in Griffin.
+    Queries already have their layout from `Report.from_rows`, because they may have several rows.
+    As in Griffin, uniqueness and distinctness have a fixed layout.
     """
-    if config.dq_type not in _SHAPED:
+    if config.dq_type not in _DOCUMENT_RULE_TYPES:
         return report
     return report.shaped(config.metric.flatten or "default", str(config.metric.name))
 
@@ -280,18 +307,19 @@ class Engine:
     Parameters
     ----------
     job : Job
+        The job to run.
     spark : SparkSession
+        The session that runs the queries.
     repository : Recorder, optional
         Stores metrics, states and samples.
     sinks : mapping of str to Sink
         The sinks by name.
     dataset : str, optional
-        Name of the history; default: the job's name.
+        Name of the history (default: the job's name).
     tags : mapping, optional
         Tags of the runs.
     samples : int
-        Number of sample records of each rule stored with a run; 0 for none, which avoids reading
-        them.
+        Number of sample records to store for each rule in a run. With 0, samples are not read.
     holds : object
         Owner of the frames' views, kept alive with the results.
     """
@@ -314,83 +342,102 @@ class Engine:
         self.samples, self.holds = samples, holds
 
     def check(
-        self, frames: Mapping[str, DataFrame], by: tuple[str, ...] = ()
+        self, frames: Mapping[str, DataFrame], group_by: tuple[str, ...] = ()
     ) -> tuple[Prepared, ...]:
-        """Prepare all rules and return them; only schemas are read.
+        """Prepare all rules and return them. Only schemas are read.
+
+        Parameters
+        ----------
+        frames : mapping of str to DataFrame
+            The sources by name.
+        group_by : tuple of str
+            Partition columns; empty to measure all rows together.
 
         Raises
         ------
         DslError
             If a rule is invalid.
         """
-        return tuple(self._prepared(self._views(frames), frames, by))
+        return tuple(self._prepared(self._views(frames), frames, group_by))
 
-    def run(self, this: Round) -> GriffinResult:
-        """Measure one round, and write the results to the sinks and the repository.
+    def run(self, round_: Round) -> GriffinResult:
+        """Measure one round and write the results to the sinks and the repository.
+
+        Parameters
+        ----------
+        round_ : Round
+            The frames and partitions to measure.
 
         Returns
         -------
         GriffinResult
-            The result with all failures: a rule or sink that fails does not stop the others.
+            The result with all failures. A failed rule or sink does not stop the others.
 
         Raises
         ------
         DslError
-            If a rule is invalid; nothing was measured then.
+            If a rule is invalid; then nothing is measured.
         """
-        this = self._with_privacy(this)
-        views = self._views(this.frames)
-        found, rows = measure(this, views, self._prepared(views, this.frames, this.by))
-        results = {one.prepared.name: one.result(this, views) for one in found}
+        round_ = self._with_privacy(round_)
+        views = self._views(round_.frames)
+        measurements, rows = measure(round_, views, self._prepared(views, round_.frames, round_.by))
+        results = {
+            measurement.prepared.name: measurement.result(round_, views)
+            for measurement in measurements
+        }
         failures: dict[str, Exception] = {
             name: result.error for name, result in results.items() if result.error is not None
         }
 
-        def attempt(what: str, work: Callable[..., None], *about: Any) -> None:
+        def attempt(task: str, function: Callable[..., None], *arguments: Any) -> None:
             try:
-                work(*about)
-            except Exception as error:  # noqa: BLE001 - reported; the others still run
-                failures[what] = error
+                function(*arguments)
+            except Exception as error:  # noqa: BLE001 - reported as a failure
+                failures[task] = error
 
         result = GriffinResult(self.dataset, tuple(results.values()), views=(views, self.holds))
-        for one in found:
-            if one.error is None:
+        for measurement in measurements:
+            if measurement.error is None:
                 attempt(
-                    f"records of {one.prepared.name}",
-                    lambda one=one: self._write(one, this, result),
+                    f"records of {measurement.prepared.name}",
+                    lambda measurement=measurement: self._write(measurement, round_, result),
                 )
         for name, sink in self.sinks.items():
-            attempt(f"sink {name}", self._tell_metrics, sink, this, found)
+            attempt(f"sink {name}", self._send_metrics, sink, round_, measurements)
             if f"sink {name}" not in failures:  # skip a sink that is down
-                for called, of, records in self._records(found, result):
-                    told = f"sink {name}: records of {of}"
-                    attempt(told, sink.records, called, records, this.timestamp)
+                for output_name, rule_name, records in self._records(measurements, result):
+                    task = f"sink {name}: records of {rule_name}"
+                    attempt(task, sink.records, output_name, records, round_.timestamp)
                 attempt(f"sink {name}", sink.finish)
-        run, unkept = None, []
+        run, unrecorded_notices = None, []
         if self.repository is not None:
-            kept = self._kept(this, found, rows)
-            stateful = {one.prepared.name for one in found if one.prepared.measure is not None}
-            run = keep(kept, result.rules, stateful, self.repository, attempt)
-            unkept = [
-                f"{rule.name}: {said}"
+            record = self._round_record(round_, measurements, rows)
+            stateful = {
+                measurement.prepared.name
+                for measurement in measurements
+                if measurement.prepared.measure is not None
+            }
+            run = keep(record, result.rules, stateful, self.repository, attempt)
+            unrecorded_notices = [
+                f"{rule.name}: {notice}"
                 for rule in result.rules
                 if rule.name not in stateful
-                for said in unrecorded(rule)
+                for notice in unrecorded(rule)
             ]
         notices = (
             *self.job.notices,
-            *(f"{one.name}: {said}" for one in result.rules for said in one.notices),
-            *unkept,
+            *(f"{rule.name}: {notice}" for rule in result.rules for notice in rule.notices),
+            *unrecorded_notices,
         )
         return replace(result, run=run, failures=failures, notices=notices)
 
-    def _with_privacy(self, this: Round) -> Round:
-        """Name the columns of which no values are stored, if anything is."""
+    def _with_privacy(self, round_: Round) -> Round:
+        """Add the privacy settings to a round that is stored."""
         if self.repository is None:
-            return this
+            return round_
         private = privacy_settings().of(self.dataset, tags=self.tags)
-        private.refuse_names(this.by, PARTITIONS)
-        return replace(this, private=private)
+        private.refuse_names(round_.by, PARTITIONS)
+        return replace(round_, private=private)
 
     def _views(self, frames: Mapping[str, DataFrame]) -> Views:
         views = Views(self.spark)
@@ -399,101 +446,103 @@ class Engine:
         return views
 
     def _prepared(
-        self, views: Views, frames: Mapping[str, DataFrame], by: tuple[str, ...]
+        self, views: Views, frames: Mapping[str, DataFrame], group_by: tuple[str, ...]
     ) -> list[Prepared]:
-        return prepare(self.job.rules, views, list(frames), by)
+        return prepare(self.job.rules, views, list(frames), group_by)
 
-    def _write(self, one: RuleMeasurement, this: Round, result: GriffinResult) -> None:
+    def _write(self, rule: RuleMeasurement, round_: Round, result: GriffinResult) -> None:
         """Write a rule's records to its table, replacing those of the same partitions."""
-        output = one.prepared.config.output("record")
-        records = result.records(one.prepared.name)
+        output = rule.prepared.config.output("record")
+        records = result.records(rule.prepared.name)
         if output is None or output.table is None or records is None:
             return
-        by = this.by or (TMST,)
-        if TMST in by and TMST not in records.columns:
-            records = records.selectExpr("*", f"{this.timestamp}L AS {quote(TMST)}")
+        group_by = round_.by or (TMST,)
+        if TMST in group_by and TMST not in records.columns:
+            records = records.selectExpr("*", f"{round_.timestamp}L AS {quote(TMST)}")
         keys = [
-            f"{hive_text(quote(column))} AS `{number}`" for number, column in enumerate(this.by)
+            f"{hive_text(quote(column))} AS `{number}`" for number, column in enumerate(round_.by)
         ]
-        there = records.selectExpr(*keys, "1").distinct().collect()
-        found = (this.partition(row[:-1]) for row in there)
-        holds = {partition.values for partition in found if partition is not None}
+        key_rows = records.selectExpr(*keys, "1").distinct().collect()
+        partitions = (round_.partition(row[:-1]) for row in key_rows)
+        present = {partition.values for partition in partitions if partition is not None}
         target = open_target(self.spark, output.table)
-        measured = holds | {partition.values for partition in (*one.reports, *this.fingerprints)}
-        measured |= set() if this.by else {this.whole.values}
-        replace_rows(target, records, "partitions", by, holds, measured)
+        measured = present | {
+            partition.values for partition in (*rule.reports, *round_.fingerprints)
+        }
+        measured |= set() if round_.by else {round_.whole.values}
+        replace_rows(target, records, "partitions", group_by, present, measured)
 
-    def _tell_metrics(self, sink: Sink, this: Round, found: list[RuleMeasurement]) -> None:
+    def _send_metrics(self, sink: Sink, round_: Round, measurements: list[RuleMeasurement]) -> None:
         """Write the metrics of each time to a sink."""
         by_partition: dict[Partition, dict[str, Document]] = defaultdict(dict)
-        for one in found:
-            config = one.prepared.config
+        for rule in measurements:
+            config = rule.prepared.config
             if config.sent("metric") is not None:
-                for partition, report in one.reports.items():
+                for partition, report in rule.reports.items():
                     documents = by_partition[partition]
                     name = config.metric.name or config.name
-                    documents[_free(name, documents)] = dict(report.metric)
+                    documents[_unused_name(name, documents)] = dict(report.metric)
         by_time: dict[int, dict[str, Document]] = defaultdict(dict)
         for partition, documents in by_partition.items():
-            by_time[this.time_of(partition)][partition.name] = merged(documents)
-        sink.start(self.job.name, this.timestamp, self.application)
+            by_time[round_.time_of(partition)][partition.name] = merged(documents)
+        sink.start(self.job.name, round_.timestamp, self.application)
         for time, documents in by_time.items():
-            # One document for each time: partitions that share a time are nested by name.
-            whole = documents if len(documents) > 1 else next(iter(documents.values()))
-            sink.metrics(time, whole)
+            # A sink gets one document for each time; partitions with the same time are nested by name.
+            document = documents if len(documents) > 1 else next(iter(documents.values()))
+            sink.metrics(time, document)
 
     def _records(
-        self, found: list[RuleMeasurement], result: GriffinResult
+        self, measurements: list[RuleMeasurement], result: GriffinResult
     ) -> Iterator[tuple[str, str, DataFrame]]:
-        """Yield the records for sinks: their name, the rule, the rows."""
-        told: set[str] = set()
-        for one in found:
-            output = one.prepared.config.sent("record")
-            records = result.records(one.prepared.name)
-            if output is not None and records is not None and one.error is None:
-                name = _free(output.name or one.prepared.name, told)
-                told.add(name)
-                yield name, one.prepared.name, records
+        """Yield the records for sinks: the output name, the rule and the rows."""
+        used_names: set[str] = set()
+        for rule in measurements:
+            output = rule.prepared.config.sent("record")
+            records = result.records(rule.prepared.name)
+            if output is not None and records is not None and rule.error is None:
+                name = _unused_name(output.name or rule.prepared.name, used_names)
+                used_names.add(name)
+                yield name, rule.prepared.name, records
 
     @property
     def application(self) -> str:
         """The Spark application id, or an empty string if the session has none."""
         return str(self.spark.conf.get("spark.app.id", "") or "")
 
-    def _kept(
-        self, this: Round, found: list[RuleMeasurement], rows: Mapping[Partition, int]
+    def _round_record(
+        self, round_: Round, rules: list[RuleMeasurement], rows: Mapping[Partition, int]
     ) -> RoundRecord:
         measurements: dict[Partition, list[Measurement]] = defaultdict(list)
-        for one in found:
-            for partition, measurement in one.measurements.items():
+        for rule in rules:
+            for partition, measurement in rule.measurements.items():
                 measurements[partition].append(measurement)
-        source = next(iter(this.frames.values()), None)
+        source = next(iter(round_.frames.values()), None)
         schema = "[]" if source is None else Schema.from_spark(source.schema).canonical()
-        # Without fingerprints the partitions stay due, so a rule that failed is measured again next time.
-        unmeasured = any(one.error is not None and not one.measurements for one in found)
+        # Partitions without fingerprints are measured again in the next run, including rules that failed.
+        unmeasured = any(rule.error is not None and not rule.measurements for rule in rules)
         return RoundRecord(
             dataset=self.dataset,
-            keys=this.by or (TMST,),
-            partitions=tuple(this.fingerprints) if this.by else (this.whole,),
+            keys=round_.by or (TMST,),
+            partitions=tuple(round_.fingerprints) if round_.by else (round_.whole,),
             suite=canonical_json({"griffin": self.job.identity(), "dataset": self.dataset}),
             tags=self.tags,
             schema=schema,
             rows=rows,
             measurements=measurements,
-            fingerprints={} if unmeasured else this.fingerprints,
+            fingerprints={} if unmeasured else round_.fingerprints,
             samples=self.samples,
         )
 
 
-def _free(name: str, used: Collection[str]) -> str:
-    """Return a name that is not used yet: two rules may have outputs of the same name."""
-    return free(name, {one.casefold() for one in used})
+def _unused_name(name: str, used: Collection[str]) -> str:
+    """Return an unused name, because two rules may have outputs with the same name."""
+    return free(name, {used_name.casefold() for used_name in used})
 
 
-BATCH = 200
-"""Number of partitions that are read, measured and committed together."""
-UNSEEN = "(rules)"
-"""Key, in partition fingerprints, of the hash of rules that leave no state in the ledger."""
+BATCH_PARTITIONS = 200
+"""Partitions in a batch. A batch is read, measured and committed together."""
+UNTRACKED_RULES_KEY = "(rules)"
+"""Key in partition fingerprints for the hash of rules without a state in the ledger."""
 
 
 def measure_partitions(
@@ -504,11 +553,13 @@ def measure_partitions(
     Parameters
     ----------
     engine : Engine
+        Runs the job's rules.
     loader : Loader
+        Reads the job's sources.
     keys : sequence of str
         The partition columns.
     partitions : str or sequence of str
-        ``new`` for new and changed ones; ``all``; conditions such as ``ds>=2013-02-01``; or names.
+        ``new`` for new and changed partitions; ``all``; conditions such as ``ds>=2013-02-01``; or names.
 
     Returns
     -------
@@ -520,58 +571,62 @@ def measure_partitions(
     SuiteError
         If the rules do not measure exactly one source.
     SourceError
-        If the source is no table or folder with these partition columns.
+        If the source is not a table or folder with these partition columns.
     """
     sources = {source.name: source for source in engine.job.sources}
-    whole = {name: loader.load(source) for name, source in sources.items()}
-    prepared = engine.check(whole, tuple(keys))
-    measured = {one.plan.source for one in prepared if one.measured and one.plan.source in sources}
+    frames_by_source = {name: loader.load(source) for name, source in sources.items()}
+    prepared = engine.check(frames_by_source, tuple(keys))
+    measured = {
+        rule.plan.source for rule in prepared if rule.measured and rule.plan.source in sources
+    }
     if len(measured) != 1:
         raise SuiteError(
-            f"by partitions a job measures one source, not {', '.join(sorted(measured)) or 'none'};"
-            " give each a job of its own"
+            f"a job measures the partitions of one source, but this job's rules measure {', '.join(sorted(measured)) or 'none'};"
+            " write one job for each source"
         )
     (name,) = measured
     source = PreparedSource.from_config(sources[name], keys, loader)
     references = {
-        **_fingerprints(loader, [one for one in sources if one != name], engine),
-        UNSEEN: _unseen(engine, prepared),
+        **_other_fingerprints(loader, [other for other in sources if other != name], engine),
+        UNTRACKED_RULES_KEY: _hash_untracked_rules(engine, prepared),
     }
-    done: list[GriffinResult] = []
-    with _alone(engine):
+    results: list[GriffinResult] = []
+    with _lock_job(engine):
         listed = [
             replace(entry, fingerprint=with_references(entry.fingerprint, references))
             for entry in sorted(source.list_partitions(), key=lambda listed: listed.partition.name)
         ]
-        for number, batch in enumerate(_batches(_due(listed, engine, prepared, partitions, keys))):
+        for number, batch in enumerate(
+            _batches(_select_partitions(listed, engine, prepared, partitions, keys))
+        ):
             frame = source.read([entry.partition for entry in batch])
             prints = {e.partition: e.fingerprint for e in batch if e.fingerprint is not None}
-            frames = {**whole, name: frame}
-            # Each batch has a timestamp of its own, or sinks would overwrite one batch with the next.
+            frames = {**frames_by_source, name: frame}
+            # Batches need different timestamps because sinks overwrite results of the same time.
             time = loader.timestamp + number
-            of = Round(frames, time, tuple(keys), prints, source.partition_of)
-            done.append(engine.run(of))
-    nothing = tuple(
-        RuleResult(one.name, one.plan.source, notices=one.plan.notices) for one in prepared
+            round_ = Round(frames, time, tuple(keys), prints, source.partition_of)
+            results.append(engine.run(round_))
+    unmeasured = tuple(
+        RuleResult(rule.name, rule.plan.source, notices=rule.plan.notices) for rule in prepared
     )
-    return combine_results([GriffinResult(engine.dataset, nothing), *done])
+    return combine_results([GriffinResult(engine.dataset, unmeasured), *results])
 
 
-def _alone(engine: Engine) -> AbstractContextManager[object]:
-    """Keep other processes from the same job: who waited lists and measures what is left, and tells no sink again."""
+def _lock_job(engine: Engine) -> AbstractContextManager[object]:
+    """Lock the job, so that a concurrent process waits and then measures only the remaining partitions."""
     if engine.repository is None:
         return nullcontext()
     return engine.repository.store.hold(f"Griffin job {engine.dataset}", WAIT_SECONDS)
 
 
-def _due(
+def _select_partitions(
     listed: Sequence[ListedPartition],
     engine: Engine,
     prepared: Sequence[Prepared],
     partitions: str | Sequence[str],
     keys: Sequence[str],
 ) -> list[ListedPartition]:
-    """Return the partitions to measure: the selected ones, else those not in the ledger as is."""
+    """Return the selected partitions, or those that differ from the ledger."""
     choose = partition_filter(partitions, keys)
     if choose is not None:
         chosen = choose(listed)
@@ -579,40 +634,50 @@ def _due(
     if engine.repository is None:
         return list(listed)
     ledger = engine.repository.store.ledger(engine.dataset)
-    wanted = {analyzer_key(one.measure) for one in prepared if one.measure is not None}
+    analyzers = {analyzer_key(rule.measure) for rule in prepared if rule.measure is not None}
 
-    def known(entry: ListedPartition, of: LedgerEntry | None) -> bool:
-        return of is not None and not changed(entry, of) and wanted <= of.analyzers
+    def is_measured(entry: ListedPartition, ledger_entry: LedgerEntry | None) -> bool:
+        return (
+            ledger_entry is not None
+            and not changed(entry, ledger_entry)
+            and analyzers <= ledger_entry.analyzers
+        )
 
-    return [entry for entry in listed if not known(entry, ledger.get(entry.partition.name))]
+    return [entry for entry in listed if not is_measured(entry, ledger.get(entry.partition.name))]
 
 
-def _fingerprints(loader: Loader, others: Sequence[str], engine: Engine) -> Mapping[str, str]:
+def _other_fingerprints(
+    loader: Loader, source_names: Sequence[str], engine: Engine
+) -> Mapping[str, str]:
     """Return the fingerprints of the other sources whose files can be listed."""
-    found = {}
+    fingerprints = {}
     for source in engine.job.sources:
-        if source.name in others and len(source.connectors) == 1:
+        if source.name in source_names and len(source.connectors) == 1:
             try:
                 table = listable(source.connectors[0], loader.spark, source.name)
             except SourceError:
                 continue
             print_ = None if table is None else whole_fingerprint(table)
             if print_ is not None:
-                found[source.name] = print_
-    return found
+                fingerprints[source.name] = print_
+    return fingerprints
 
 
-def _unseen(engine: Engine, prepared: Sequence[Prepared]) -> str:
-    """Return a hash of the rules that leave no state in the ledger, and of pre-processing rules."""
-    without = [one.config.identity() for one in prepared if one.measure is None]
-    before = [
+def _hash_untracked_rules(engine: Engine, prepared: Sequence[Prepared]) -> str:
+    """Return a hash of the rules without a state in the ledger and of pre-processing rules."""
+    untracked = [
+        prepared_rule.config.identity()
+        for prepared_rule in prepared
+        if prepared_rule.measure is None
+    ]
+    preprocessing = [
         [source.name, *(rule.identity() for rule in connector.pre_proc)]
         for source in engine.job.sources
         for connector in source.connectors
     ]
-    return key_of(canonical_json([without, before]))
+    return key_of(canonical_json([untracked, preprocessing]))
 
 
 def _batches(listed: Sequence[ListedPartition]) -> Iterator[Sequence[ListedPartition]]:
-    for start in range(0, len(listed), BATCH):
-        yield listed[start : start + BATCH]
+    for start in range(0, len(listed), BATCH_PARTITIONS):
+        yield listed[start : start + BATCH_PARTITIONS]

@@ -1,7 +1,7 @@
-"""Prepare rules before any of them runs: parse, bind, lower, and register their steps as views.
+"""Prepare rules before any rule runs: parse, bind, lower, and register their steps as views.
 
 `lower` binds a rule and lowers it to SQL steps. `select_measure` returns the analyzer that measures
-the rule by a mergeable state, if there is one.
+the rule with a mergeable state, if such an analyzer exists.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.core.analyzer import Analyzer
 
 
-KINDS: dict[str, type[GriffinMeasure[Any]]] = {
+MEASURE_BY_RULE_TYPE: dict[str, type[GriffinMeasure[Any]]] = {
     kind.dq_type: kind
     for kind in (
         GriffinAccuracy,
@@ -88,21 +88,22 @@ KINDS: dict[str, type[GriffinMeasure[Any]]] = {
 
 
 def select_measure(
-    config: RuleConfig, scope: Scope, by: tuple[str, ...] = ()
+    config: RuleConfig, scope: Scope, group_by: tuple[str, ...] = ()
 ) -> GriffinMeasure[Any] | None:
-    """Return the analyzer that measures a rule by a mergeable state, or None.
+    """Return the analyzer that measures a rule with a mergeable state, or None.
 
-    There is none for profiling queries beyond `GriffinProfiling`, for keys looked up in another
-    source, and for Griffin's own null matching. The analyzer's metric equals that of the metric
+    Only the profiling queries of `GriffinProfiling` have an analyzer. Keys looked up in another source
+    and Griffin's own null matching have none. The analyzer's metric equals the result of the metric
     step in the rule's plan.
 
     Parameters
     ----------
     config : RuleConfig
+        The rule.
     scope : Scope
-        Source and schema; for accuracy the target, too.
-    by : tuple of str
-        Group-by columns; left out of a key of all columns.
+        Source and schema; for accuracy also the target.
+    group_by : tuple of str
+        Group-by columns; excluded from a key of all columns.
 
     Raises
     ------
@@ -117,43 +118,49 @@ def select_measure(
     >>> select_measure(config, scope)
     GriffinUniqueness('ids', 'id', source='users')
     """
-    kind = KINDS.get(str(config.dq_type)) if config.dsl_type == "griffin-dsl" else None
+    kind = (
+        MEASURE_BY_RULE_TYPE.get(str(config.dq_type)) if config.dsl_type == "griffin-dsl" else None
+    )
     if kind is None:
         return None
-    more = {"target": scope.target} if kind is GriffinAccuracy and scope.target else {}
-    text = config.rule.strip()
-    if kind is GriffinDuplication and text in {"", "*"}:
-        text = ", ".join(quote(n) for n in scope.schema(scope.source).names if n not in by)
+    extra = {"target": scope.target} if kind is GriffinAccuracy and scope.target else {}
+    expression = config.rule.strip()
+    if kind is GriffinDuplication and expression in {"", "*"}:
+        expression = ", ".join(
+            quote(n) for n in scope.schema(scope.source).names if n not in group_by
+        )
     try:
-        made = kind(config.name, text, scope.source, _details(kind, config), **more)
+        measure = kind(config.name, expression, scope.source, _read_details(kind, config), **extra)
     except IllegalAnalyzerParameterError:  # Griffin's own null matching
         return None
-    return made if made.adds(config, scope) else None
+    return measure if measure.adds(config, scope) else None
 
 
-def _details(kind: type[GriffinMeasure[Any]], config: RuleConfig) -> str:
-    """Return the details that the analyzer reads, without names equal to the default."""
-    said = config.details
-    found = {
-        key: said[key] for key in kind.read if key in said and said[key] not in (key, None, "")
+def _read_details(kind: type[GriffinMeasure[Any]], config: RuleConfig) -> str:
+    """Return the details that the analyzer reads, except names equal to the default."""
+    configured = config.details
+    details = {
+        key: configured[key]
+        for key in kind.read
+        if key in configured and configured[key] not in (key, None, "")
     }
     output = config.output("metric")
     if "flatten" in kind.read and output is not None:
-        found |= {"flatten": output.flatten} if output.flatten else {}
-        found |= {"name": output.name} if output.name else {}
+        details |= {"flatten": output.flatten} if output.flatten else {}
+        details |= {"name": output.name} if output.name else {}
     if "error.confs" in kind.read and config.errors:
-        found["error.confs"] = [
-            {"column.name": one.column, "type": one.kind, "values": list(one.values)}
-            for one in config.errors
+        details["error.confs"] = [
+            {"column.name": error.column, "type": error.kind, "values": list(error.values)}
+            for error in config.errors
         ]
-    return canonical_json(found)
+    return canonical_json(details)
 
 
 def lower(
     rule: Rule | None,
     config: RuleConfig,
     scope: Scope,
-    by: tuple[str, ...] = (),
+    group_by: tuple[str, ...] = (),
     *,
     older: str | None = None,
 ) -> RulePlan:
@@ -162,19 +169,20 @@ def lower(
     Parameters
     ----------
     rule : Rule or None
-        Bound or not; None for rule types that are defined by their details alone.
+        The parsed rule; None for rule types that are defined only by their details.
     config : RuleConfig
-        Its ``dq_type``, options and outputs.
+        The rule's ``dq_type``, options and outputs.
     scope : Scope
-    by : tuple of str
-        Group-by columns of the source, kept by all steps.
+        The tables and columns that the rule can use.
+    group_by : tuple of str
+        Group-by columns of the source. All steps keep them.
     older : str or None
-        For distinctness: the frame of earlier rows.
+        The frame of earlier rows, for distinctness.
 
     Raises
     ------
     DslError
-        If the rule does not bind, or an option is invalid.
+        If the rule cannot be bound, or an option is invalid.
 
     Examples
     --------
@@ -185,75 +193,77 @@ def lower(
     >>> [step.name for step in lower(Listing((Name("id"),)), config, scope).steps]
     ['incomplete_records', 'total_count', 'incomplete_count', 'complete_count']
     """
-    work = LoweringContext(config, scope, tuple(by), older)
-    # Rules in SQL or in details alone are not bound.
+    context = LoweringContext(config, scope, tuple(group_by), older)
+    # Rules that are SQL or only details are not bound.
     needs = (
         config.dq_type not in {"record-check", "schema-conformance"}
         and "expr" not in config.details
     )
     bound = bind(rule, scope) if rule is not None and needs else None
-    plan = _lowered(bound, work)
-    said = () if bound is None else notices(bound, config.rule)
+    plan = _lower_rule(bound, context)
+    rule_notices = () if bound is None else notices(bound, config.rule)
     may_fail = Hazards() if bound is None else hazards(bound)
-    return replace(plan, notices=(*plan.notices, *said, *_unknown(config)), hazards=may_fail)
+    return replace(
+        plan, notices=(*plan.notices, *rule_notices, *_unknown_details(config)), hazards=may_fail
+    )
 
 
-def _unknown(config: RuleConfig) -> Iterator[str]:
-    """Yield a notice for each detail that the rule type does not read, as it may be misspelt."""
-    known = DETAILS[str(config.dq_type)] | _OF_ALL
+def _unknown_details(config: RuleConfig) -> Iterator[str]:
+    """Yield a notice for each detail that the rule type does not read; it may be misspelt."""
+    readable = DETAILS_BY_RULE_TYPE[str(config.dq_type)] | _COMMON_DETAILS
     for key in config.details:
-        if key not in known:
-            hint = did_you_mean(str(key), known)
+        if key not in readable:
+            hint = did_you_mean(str(key), readable)
             yield f"unknown detail {key!r} for dq.type {config.dq_type!r}{hint}"
 
 
-def _lowered(rule: Rule | None, work: LoweringContext) -> RulePlan:  # noqa: PLR0911 - one for each kind of rule
-    match work.config.dq_type, rule:
+def _lower_rule(rule: Rule | None, context: LoweringContext) -> RulePlan:  # noqa: PLR0911 - one return for each rule type
+    match context.config.dq_type, rule:
         case "accuracy", Accuracy():
-            return lower_accuracy(rule, work)
+            return lower_accuracy(rule, context)
         case "profiling", Profiling():
-            return lower_profiling(rule, work)
+            return lower_profiling(rule, context)
         case "uniqueness", Listing():
-            return lower_uniqueness(rule, work)
+            return lower_uniqueness(rule, context)
         case "distinct", Distinct():
-            return lower_distinctness(rule, work)
+            return lower_distinctness(rule, context)
         case "timeliness", Listing():
-            return lower_timeliness(rule, work)
-        case kind, Listing() | None if kind in _LISTS:
-            return _LISTS[kind](rule, work)
+            return lower_timeliness(rule, context)
+        case kind, Listing() | None if kind in _LOWERING_BY_RULE_TYPE:
+            return _LOWERING_BY_RULE_TYPE[kind](rule, context)
         case "schema-conformance", _:
-            return lower_conformance(work)
+            return lower_conformance(context)
         case "record-check", _:
-            return lower_record_check(work)
+            return lower_record_check(context)
         case kind, _:
-            raise work.error(f"a rule of this form cannot be of dq.type {kind!r}")
+            raise context.error(f"a rule of this form cannot have dq.type {kind!r}")
 
 
-_OF_ALL = frozenset({"source", "target", "expr", "df.name"})
-_SHARES = frozenset({"total", "complete", "incomplete"})
-_DUPLICATES = frozenset({"total", "dup", "num", "duplication.array"})
-DETAILS = {
+_COMMON_DETAILS = frozenset({"source", "target", "expr", "df.name"})
+_FRACTION_DETAILS = frozenset({"total", "complete", "incomplete"})
+_DUPLICATE_DETAILS = frozenset({"total", "dup", "num", "duplication.array"})
+DETAILS_BY_RULE_TYPE = {
     "accuracy": frozenset({"miss", "total", "matched", "matchedFraction", "null.match"}),
     "profiling": frozenset(),
-    "uniqueness": _DUPLICATES | {"unique", "uniqueFraction", "null.match"},
-    "distinct": _DUPLICATES
+    "uniqueness": _DUPLICATE_DETAILS | {"unique", "uniqueFraction", "null.match"},
+    "distinct": _DUPLICATE_DETAILS
     | {"distinct", "accu_dup", "with.accumulate", "record.enable", "null.match"},
     "timeliness": frozenset(
         {"latency", "total", "avg", "min", "max", "late", "unmeasurable", "threshold", "step"}
     )
     | {"count", "step.size", "percentile", "percentile.values"},
-    "completeness": _SHARES | {"completeFraction"},
+    "completeness": _FRACTION_DETAILS | {"completeFraction"},
     "duplication": frozenset({"total", "duplicate", "unique", "non_unique", "distinct"})
     | {"bad.record.definition"},
-    "schema-conformance": _SHARES,
+    "schema-conformance": _FRACTION_DETAILS,
     "column-profiling": frozenset(
         {"round.scale", "dataset.sample", "approx.distinct.count", "column_details"}
     ),
-    "record-check": _SHARES | {"bad.record.definition"},
+    "record-check": _FRACTION_DETAILS | {"bad.record.definition"},
 }
 """Details that each rule type reads."""
 
-_LISTS = {
+_LOWERING_BY_RULE_TYPE = {
     "completeness": lower_completeness,
     "duplication": lower_duplication,
     "column-profiling": lower_column_profiling,
@@ -267,12 +277,14 @@ class Prepared:
     Attributes
     ----------
     config : RuleConfig
+        The rule as configured.
     plan : RulePlan
+        The rule's SQL steps.
     measure : Analyzer or None
         Analyzer that computes the metric in one pass and keeps a state; None if the steps compute
-        it.
+        the metric.
     views : mapping of str to str
-        Views of the plan's source and steps, unaffected by later rules that reuse their names.
+        Views of the plan's source and steps. Later rules that reuse their names do not change them.
     """
 
     config: RuleConfig
@@ -287,141 +299,149 @@ class Prepared:
 
     @property
     def measured(self) -> bool:
-        """Return whether the rule has a metric: always for the DSL, else if it outputs one."""
+        """Whether the rule has a metric. Rules of the DSL always have one, others if they output it."""
         return self.config.dsl_type == "griffin-dsl" or self.config.output("metric") is not None
 
 
 def prepare(
-    rules: Iterable[RuleConfig], views: Views, sources: Sequence[str], by: Sequence[str] = ()
+    rules: Iterable[RuleConfig], views: Views, sources: Sequence[str], group_by: Sequence[str] = ()
 ) -> list[Prepared]:
-    """Prepare rules in order; only schemas are read.
+    """Prepare rules in order. Only schemas are read.
 
     Parameters
     ----------
     rules : iterable of RuleConfig
+        The rules of the job.
     views : Views
-        Views of the sources; the rules' steps are added.
+        Views of the sources; the steps of the rules are added.
     sources : sequence of str
         The names of the sources, baselines first.
-    by : sequence of str
+    group_by : sequence of str
         Partition columns.
 
     Raises
     ------
     DslError
-        If rules are invalid: the error of the first, with those of the rest in ``others``.
+        If rules are invalid. The error is for the first invalid rule; ``others`` has the errors of the rest.
     """
-    ready, wrong = [], []
+    ready, errors = [], []
     functions = known_functions(views.spark)
     names: set[str] = set()
     groups: dict[str, frozenset[str]] = {}
     for config in rules:
         try:
-            _refuse_twice(config, names)
-            one = _prepared(config, views, sources, tuple(by), functions)
-            ready.append(_grouped(one, views, groups))
+            _refuse_duplicates(config, names)
+            prepared = _prepare_rule(config, views, sources, tuple(group_by), functions)
+            ready.append(_with_labels(prepared, views, groups))
         except DslError as error:
-            wrong.append(_of_rule(error, config))
+            errors.append(_with_rule(error, config))
         except (SuiteError, KeyError) as error:
-            wrong.append(DslError(str(error.args[0]), rule=config.name, phase="plan"))
-        except Exception as error:  # noqa: BLE001 - any Spark error in a query
-            wrong.append(plan_error(error, config))
-    if wrong:
-        first = wrong[0]
-        first.others = tuple(wrong[1:])
+            errors.append(DslError(str(error.args[0]), rule=config.name, phase="plan"))
+        except Exception as error:  # noqa: BLE001 - any error that Spark raises for a query
+            errors.append(plan_error(error, config))
+    if errors:
+        first = errors[0]
+        first.others = tuple(errors[1:])
         raise first
     return ready
 
 
-def _grouped(one: Prepared, views: Views, groups: dict[str, frozenset[str]]) -> Prepared:
-    """Return a rule whose results have the groups of what they read, and note those of its frames.
+def _with_labels(prepared: Prepared, views: Views, groups: dict[str, frozenset[str]]) -> Prepared:
+    """Return a rule with the labels of its metrics, and add the labels of its frames to ``groups``.
 
     Parameters
     ----------
     one : Prepared
+        The rule.
     views : Views
+        Views of the rule's steps.
     groups : dict of str to frozenset of str
-        Columns that identify the rows of frames, by the frames' names; all in lower case.
+        Columns that identify the rows of frames, by frame name; all in lower case.
     """
-    sql = {step.name: step.sql for step in one.plan.steps}
+    sql = {step.name: step.sql for step in prepared.plan.steps}
     tables = []
-    for table in one.plan.metrics:
+    for table in prepared.plan.metrics:
         labels = table.labels
         if labels is None:
-            columns = views.spark.table(one.views[table.step]).columns
+            columns = views.spark.table(prepared.views[table.step]).columns
             labels = group_labels(sql[table.step], columns, groups)
         tables.append(replace(table, labels=labels))
     by_step = {table.step: frozenset(map(str.casefold, table.labels or ())) for table in tables}
-    for step in one.plan.steps:
-        for name in (step.name, *step.also, f"{one.name}_{step.name}"):
+    for step in prepared.plan.steps:
+        for name in (step.name, *step.also, f"{prepared.name}_{step.name}"):
             groups[name.casefold()] = by_step.get(step.name, frozenset())
-    whole = by_step[tables[0].step] if tables else frozenset()
-    update = one.config.output("dsc-update")
-    for name in (one.name, *([str(update.name)] if update else [])):
-        groups[name.casefold()] = whole
-    return replace(one, plan=replace(one.plan, metrics=tuple(tables)))
+    rule_labels = by_step[tables[0].step] if tables else frozenset()
+    update = prepared.config.output("dsc-update")
+    for name in (prepared.name, *([str(update.name)] if update else [])):
+        groups[name.casefold()] = rule_labels
+    return replace(prepared, plan=replace(prepared.plan, metrics=tuple(tables)))
 
 
-def _refuse_twice(config: RuleConfig, names: set[str]) -> None:
+def _refuse_duplicates(config: RuleConfig, names: set[str]) -> None:
     if config.name.casefold() in names:
         raise SuiteError(
-            f"two rules are called {config.name!r}; give each its own out.dataframe.name"
+            f"two rules are called {config.name!r}; set a different out.dataframe.name for each"
         )
     names.add(config.name.casefold())
     output = config.output("record")
     if output is not None and output.table is not None:
-        place = f"table {output.table.casefold()}"
-        if place in names:
+        table = f"table {output.table.casefold()}"
+        if table in names:
             raise SuiteError(
-                f"another rule writes its records to {output.table!r}, too, and each would replace the"
-                " other's; give each a table of its own"
+                f"another rule also writes its records to {output.table!r}, and each would replace the"
+                " other's; use a different table for each rule"
             )
-        names.add(place)
+        names.add(table)
 
 
-def _of_rule(error: DslError, config: RuleConfig) -> DslError:
+def _with_rule(error: DslError, config: RuleConfig) -> DslError:
     error.rule = error.rule or config.name
     error.text = error.text or config.rule
     return error
 
 
-def _prepared(
+def _prepare_rule(
     config: RuleConfig,
     views: Views,
     sources: Sequence[str],
-    by: tuple[str, ...],
+    group_by: tuple[str, ...],
     functions: frozenset[str] | None,
 ) -> Prepared:
     match config.dsl_type:
         case "spark-sql":
-            whole = _whole(config, views, views.query(query_text(config)), sources, by)
+            prepared = _prepare_frame(
+                config, views, views.query(query_text(config)), sources, group_by
+            )
             refuse_bad_patterns(None, config, views.spark)
-            return whole
+            return prepared
         case "df-opr":
-            name = config.in_name or _only(sources, config)
+            name = config.in_name or _only_source(sources, config)
             frame = operate(config.rule, views.frame(name), config.details)
-            return _whole(config, views, frame, sources, by)
+            return _prepare_frame(config, views, frame, sources, group_by)
         case _:
-            return _of_dsl(config, views, sources, by, functions)
+            return _prepare_dsl(config, views, sources, group_by, functions)
 
 
-def _whole(
+def _prepare_frame(
     config: RuleConfig,
     views: Views,
     frame: DataFrame,
     sources: Sequence[str],
-    by: tuple[str, ...],
+    group_by: tuple[str, ...],
 ) -> Prepared:
-    """Return a rule whose single frame is both metric and records."""
-    missing = [column for column in by if column.casefold() not in map(str.casefold, frame.columns)]
+    """Return a rule whose frame is both its metric and its records."""
+    missing = [
+        column for column in group_by if column.casefold() not in map(str.casefold, frame.columns)
+    ]
     if missing and (config.output("metric") or config.output("record")):
         raise SuiteError(
-            f"its rows do not say of which {missing[0]} they are: select and group by {missing[0]}"
+            f"its rows have no column {missing[0]!r}, so their partition is unknown:"
+            f" select and group by {missing[0]}"
         )
-    view = _name(config, views, frame)
+    view = _register_frame(config, views, frame)
     words = words_in(config.rule)
-    named = [name for name in sources if name.casefold() in words] or [*sources, ""]
-    source = config.in_name or str(config.details.get("source") or named[0])
+    mentioned = [name for name in sources if name.casefold() in words] or [*sources, ""]
+    source = config.in_name or str(config.details.get("source") or mentioned[0])
     step = Step(config.name, config.rule)
     output = config.metric
     table = MetricTable(
@@ -431,14 +451,14 @@ def _whole(
         None,
     )
     records = (config.name,) if config.output("record") else ()
-    plan = RulePlan((step,), (table,), records, source, by)
+    plan = RulePlan((step,), (table,), records, source, group_by)
     return Prepared(config, plan, views={config.name: view})
 
 
-def _name(config: RuleConfig, views: Views, frame: DataFrame) -> str:
-    """Register the rule's frame under its name, and as an updated source; return its view.
+def _register_frame(config: RuleConfig, views: Views, frame: DataFrame) -> str:
+    """Register the rule's frame under its name, and as an updated source. Return the view's name.
 
-    A rule named after its metric does not hide an existing frame of that name.
+    A rule without ``out.dataframe.name`` does not hide an existing frame with its name.
     """
     frame = views.cached(frame) if config.cache else frame
     hides = config.out_name is None and config.name in views
@@ -447,93 +467,101 @@ def _name(config: RuleConfig, views: Views, frame: DataFrame) -> str:
     view = views.view(name)
     update = config.output("dsc-update")
     if update is not None:
-        views.add(_updated(update.name or config.details.get("source"), views), frame)
+        views.add(_updated_source(update.name or config.details.get("source"), views), frame)
     return view
 
 
-def _updated(source: object, views: Views) -> str:
+def _updated_source(source: object, views: Views) -> str:
     """Return the name of the source that a frame replaces."""
     if source is None:
-        raise SuiteError("its output dsc-update must name the source that it takes the place of")
+        raise SuiteError("its output dsc-update must name the source that it replaces")
     if str(source) not in views:
         hint = did_you_mean(str(source), views)
-        raise SuiteError(f"its output dsc-update names {source!r}, which is no source{hint}")
+        raise SuiteError(f"its output dsc-update names {source!r}, which is not a source{hint}")
     return str(source)
 
 
-def _only(sources: Sequence[str], config: RuleConfig) -> str:
+def _only_source(sources: Sequence[str], config: RuleConfig) -> str:
     if len(sources) != 1:
         raise SuiteError(
-            f"{config.rule!r} needs in.dataframe.name, one of: {', '.join(map(repr, sources))}"
+            f"{config.rule!r} needs in.dataframe.name; set it to one of {', '.join(map(repr, sources))}"
         )
     return sources[0]
 
 
-def _of_dsl(
+def _prepare_dsl(
     config: RuleConfig,
     views: Views,
     sources: Sequence[str],
-    by: tuple[str, ...],
+    group_by: tuple[str, ...],
     functions: frozenset[str] | None,
 ) -> Prepared:
     tree = parse(config.rule, config.dq_type or "", config.name) if has_text(config) else None
     refuse_bad_patterns(tree, config, views.spark)
-    source = _side("source", config, views, sources[:1])
-    target = _side("target", config, views, [s for s in sources if s != source][:1])
+    source = _select_frame("source", config, views, sources[:1])
+    target = _select_frame("target", config, views, [s for s in sources if s != source][:1])
     tables = {name: Schema.from_frame(views.frame(name)) for name in views}
     scope = Scope(tables, source or "", target, functions, config.rule, config.name)
-    plan = lower(tree, config, scope, by)
-    _refuse_ungrouped(plan.source, scope, by)
-    other = views.view(target) if target else ""
-    own = _register(config, plan, views)
+    plan = lower(tree, config, scope, group_by)
+    _refuse_ungrouped(plan.source, scope, group_by)
+    target_view = views.view(target) if target else ""
+    step_views = _register(config, plan, views)
     as_sql = config.dq_type == "completeness" and "expr" in config.details
-    # Scan expressions cannot refer to such columns: Spark substitutes ${...} by settings.
+    # Scan expressions cannot refer to such columns, because Spark replaces ${...} with settings.
     read = [scope.schema(name) for name in (plan.source, target) if name]
     as_sql |= any("${" in column for schema in read for column in schema.names)
-    measure = None if as_sql else select_measure(config, scope, by)
-    if isinstance(measure, GriffinAccuracy) and other:
-        measure = measure.compared_with(other)
-    return Prepared(config, plan, measure, own)
+    measure = None if as_sql else select_measure(config, scope, group_by)
+    if isinstance(measure, GriffinAccuracy) and target_view:
+        measure = measure.compared_with(target_view)
+    return Prepared(config, plan, measure, step_views)
 
 
-def _refuse_ungrouped(source: str, scope: Scope, by: Sequence[str]) -> None:
-    there = {column.casefold() for column in scope.schema(source).names}
-    missing = [column for column in by if column.casefold() not in there]
+def _refuse_ungrouped(source: str, scope: Scope, group_by: Sequence[str]) -> None:
+    columns = {column.casefold() for column in scope.schema(source).names}
+    missing = [column for column in group_by if column.casefold() not in columns]
     if missing:
         raise SuiteError(
-            f"its source {source!r} has no column {missing[0]!r}, by which the job measures"
+            f"its source {source!r} has no column {missing[0]!r}, but the job is partitioned by this column"
         )
 
 
 def has_text(config: RuleConfig) -> bool:
-    """Return whether the rule has DSL text; some kinds are defined by details or by all columns."""
-    other = config.dq_type in {"record-check", "schema-conformance"} or "expr" in config.details
-    every = config.dq_type in {"duplication", "column-profiling"} and not config.rule.strip()
-    return not (other or every)
+    """Return whether the rule has DSL text. Some rules are defined by their details or by all columns."""
+    is_defined_by_details = (
+        config.dq_type in {"record-check", "schema-conformance"} or "expr" in config.details
+    )
+    uses_all_columns = (
+        config.dq_type in {"duplication", "column-profiling"} and not config.rule.strip()
+    )
+    return not (is_defined_by_details or uses_all_columns)
 
 
-def _side(side: str, config: RuleConfig, views: Views, default: Sequence[str]) -> str | None:
+def _select_frame(
+    side: str, config: RuleConfig, views: Views, default: Sequence[str]
+) -> str | None:
     """Return the name of the rule's source or target frame."""
-    named = config.details.get(side)
-    if not named:
+    name = config.details.get(side)
+    if not name:
         return default[0] if default else None
-    if str(named) not in views:
-        hint = did_you_mean(str(named), views)
-        raise SuiteError(f"its {side} {named!r} is no source and no frame of a rule before{hint}")
-    return str(named)
+    if str(name) not in views:
+        hint = did_you_mean(str(name), views)
+        raise SuiteError(
+            f"its {side} {name!r} is neither a source nor the frame of an earlier rule{hint}"
+        )
+    return str(name)
 
 
 def _register(config: RuleConfig, plan: RulePlan, views: Views) -> dict[str, str]:
     """Register the steps as views: by name, by prefixed name, and the metric by the rule's name.
 
-    Returns the views of the source and of the steps.
+    Return the views of the source and of the steps.
     """
-    own = {plan.source: views.view(plan.source)}
+    step_views = {plan.source: views.view(plan.source)}
     metric = plan.metrics[0].step if plan.metrics else plan.steps[-1].name
     for step in plan.steps:
         frame = views.query(step.sql)
         for name in dict.fromkeys((step.name, *step.also, f"{config.name}_{step.name}")):
             views.add(name, frame)
-        own[step.name] = views.view(step.name)
-    _name(config, views, views.frame(metric))
-    return own
+        step_views[step.name] = views.view(step.name)
+    _register_frame(config, views, views.frame(metric))
+    return step_views

@@ -1,9 +1,9 @@
-"""SQL that users write in rules, read as text: patterns, groups, and places of errors.
+"""Analysis of the SQL in users' rules: patterns, groups, and positions of errors.
 
-Constant regular expressions are compiled before any rule runs: Spark compiles patterns only where
-there are rows; here each is compiled for one row of its own. Groups are the columns that identify
-the rows of a query: those of GROUP BY, its own or that of what it reads. Errors of Spark are raised
-anew in the words and places of a job's rules.
+Constant regular expressions are compiled before any rule runs, because Spark compiles a pattern only
+when it has rows. Groups are the columns that identify the rows of a query: the columns of its GROUP BY,
+or the groups of the relations that it reads. Errors of Spark are raised again with the names and
+positions of a job's rules.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.core.sql_parser import Tree
 
 
-def position(text: str, offset: int) -> tuple[int, int]:
-    r"""Return the line and the column of an offset, both from 1.
+def position(source: str, offset: int) -> tuple[int, int]:
+    r"""Return the line and column of an offset. Both start at 1.
 
     Examples
     --------
     >>> position("a,\nb", 3)
     (2, 1)
     """
-    before = text[:offset]
-    return before.count("\n") + 1, offset - before.rfind("\n")
+    prefix = source[:offset]
+    return prefix.count("\n") + 1, offset - prefix.rfind("\n")
 
 
-_FUNCTIONS = frozenset(
+_REGEX_FUNCTIONS = frozenset(
     {"regexp_replace", "regexp_extract", "regexp_extract_all", "regexp_like", "regexp", "rlike"}
     | {"regexp_count", "regexp_instr", "regexp_substr", "split"}
 )
 """Functions whose second argument is a regular expression."""
-_PATTERN_NODES = {"regexpsplit", *(name.replace("_", "") for name in _FUNCTIONS)}
-"""Nodes of sqlglot whose ``expression`` is a regular expression."""
+_PATTERN_NODES = {"regexpsplit", *(name.replace("_", "") for name in _REGEX_FUNCTIONS)}
+"""Keys of sqlglot nodes whose ``expression`` is a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A constant pattern: as SQL, as it is shown, and its place in the rule, from and to."""
+    """A constant pattern: its SQL, how messages quote it, and its start and end in the rule."""
 
     sql: str
     shown: str
@@ -66,17 +66,19 @@ class _Pattern:
 
 
 def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSession) -> None:
-    """Raise a `DslError` for a constant that is no regular expression of Java.
+    """Raise a `DslError` for a constant that is not a valid Java regular expression.
 
     Parameters
     ----------
     tree : Rule or None
         The parsed rule; None for a rule in SQL.
     config : RuleConfig
+        The rule.
     spark : SparkSession
+        The session that compiles the patterns.
     """
-    of_text = _in_sql(config.rule) if tree is None else _in_tree(tree)
-    patterns = [*of_text, *_in_conditions(config)]
+    in_rule = _patterns_in_sql(config.rule) if tree is None else _patterns_in_tree(tree)
+    patterns = [*in_rule, *_patterns_in_conditions(config)]
     if not patterns or _compile(spark, patterns) is None:
         return
     for pattern in patterns:
@@ -85,12 +87,12 @@ def refuse_bad_patterns(tree: Rule | None, config: RuleConfig, spark: SparkSessi
             line, column = position(config.rule, pattern.begin or 0)
             end = None if pattern.end is None else column + pattern.end - (pattern.begin or 0)
             raise DslError(
-                f"{pattern.shown} is no regular expression: {describe(error)}",
+                f"{pattern.shown} is not a valid regular expression: {describe(error)}",
                 config.rule, line, column, end, rule=config.name, phase="plan",
             ) from error  # fmt: skip
 
 
-def _in_tree(tree: Rule) -> Iterator[_Pattern]:
+def _patterns_in_tree(tree: Rule) -> Iterator[_Pattern]:
     for node in walk(tree):
         pattern = _pattern_of(node)
         if isinstance(pattern, Text):
@@ -98,14 +100,14 @@ def _in_tree(tree: Rule) -> Iterator[_Pattern]:
             yield _Pattern(literal(pattern.value), repr(pattern.value), span.start, span.end)
 
 
-def _in_conditions(config: RuleConfig) -> Iterator[_Pattern]:
+def _patterns_in_conditions(config: RuleConfig) -> Iterator[_Pattern]:
     for error in config.errors:
         if error.kind == "regex":
-            yield from (_Pattern(literal(one), repr(one)) for one in error.values)
+            yield from (_Pattern(literal(pattern), repr(pattern)) for pattern in error.values)
 
 
-def _in_sql(query: str) -> Iterator[_Pattern]:
-    """Yield the literals of a query that are patterns as a whole; none if sqlglot cannot parse it.
+def _patterns_in_sql(query: str) -> Iterator[_Pattern]:
+    """Yield the string literals of a query that are whole patterns; none if sqlglot cannot parse it.
 
     Examples
     --------
@@ -117,7 +119,7 @@ def _in_sql(query: str) -> Iterator[_Pattern]:
     nodes = () if tree is None else tree.walk(bfs=False)
     for node in nodes:
         pattern = node.args.get("expression") if node.key in _PATTERN_NODES else None
-        if node.key == "anonymous" and node.name.casefold() in _FUNCTIONS:
+        if node.key == "anonymous" and node.name.casefold() in _REGEX_FUNCTIONS:
             pattern = node.expressions[1] if len(node.expressions) > 1 else None
         if pattern is not None and (pattern.is_string or pattern.key == "rawstring"):
             sql, begin = text_of(pattern, query), pattern.meta.get("start", 0)
@@ -125,11 +127,11 @@ def _in_sql(query: str) -> Iterator[_Pattern]:
 
 
 def _pattern_of(node: Node) -> Expression | None:
-    """Return the regular expression of RLIKE, or of a function that takes one as its second argument."""
+    """Return the pattern of RLIKE or of a function that takes it as the second argument."""
     match node:
         case LikeNode(regex=True):
             return node.pattern
-        case Call(name=name, arguments=(_, pattern, *_)) if name.lower() in _FUNCTIONS:
+        case Call(name=name, arguments=(_, pattern, *_)) if name.lower() in _REGEX_FUNCTIONS:
             return pattern
     return None
 
@@ -140,21 +142,21 @@ def _compile(spark: SparkSession, patterns: list[_Pattern]) -> Exception | None:
     cells = ", ".join(f"'' RLIKE {pattern.sql}" for pattern in patterns)
     try:
         spark.sql(f"SELECT {cells}").collect()
-    except ParseException:  # the session reads its literals otherwise; each row will tell
+    except ParseException:  # other string literal settings; each row fails by itself
         return None
-    except Exception as error:  # noqa: BLE001 - Spark has no class of its own for these
+    except Exception as error:  # noqa: BLE001 - Spark has no specific class for these errors
         return error
     return None
 
 
 _SET_OPERATORS = frozenset({"union", "except", "intersect"})
-_SETS = ("rollup", "cube", "grouping_sets")
-_LISTS = frozenset({"rollup", "cube", "groupingsets", "tuple"})
+_GROUPING_SETS = ("rollup", "cube", "grouping_sets")
+_KEY_LIST_NODES = frozenset({"rollup", "cube", "groupingsets", "tuple"})
 """Nodes of GROUP BY that list keys."""
-_LEVELS = frozenset({"grouping", "groupingid"})
-"""Functions that tell totals of ROLLUP and CUBE from groups of null."""
+_GROUPING_FUNCTIONS = frozenset({"grouping", "groupingid"})
+"""Functions that distinguish totals of ROLLUP and CUBE from groups of null."""
 Groups = Mapping[str, frozenset[str]]
-"""Columns that identify the rows of frames, by the frames' names; all in lower case."""
+"""Columns that identify the rows of frames, by frame name; all in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +166,11 @@ class _Column:
     Attributes
     ----------
     name : str
-        In lower case; empty if the query does not say it.
+        In lower case; empty if the query does not name the column.
     label : bool
-        Whether it identifies rows.
+        Whether the column identifies rows.
     constant : str
-        ``text`` or ``other`` for a constant, else empty.
+        ``text`` or ``other`` for a constant, otherwise empty.
     """
 
     name: str
@@ -178,7 +180,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """Columns of a result; ``exact`` if all of them are known, in order."""
+    """Columns of a result. ``exact`` means that all columns are known, in order."""
 
     columns: tuple[_Column, ...] = ()
     exact: bool = False
@@ -193,23 +195,23 @@ def group_labels(
 ) -> tuple[str, ...] | None:
     """Return the result columns of a query that identify its rows.
 
-    They are the columns of GROUP BY. A query without one has those of the common table expressions,
-    subqueries and frames that it reads, as far as it selects them by name. A constant identifies the
-    rows of a part of a UNION.
+    The labels are the columns of GROUP BY. A query without GROUP BY has the labels of the common table
+    expressions, subqueries and frames that it reads, if it selects them by name. A constant identifies
+    the rows of one part of a UNION.
 
     Parameters
     ----------
     query : str
         Spark SQL that Spark has accepted.
     columns : sequence of str
-        The columns of its result.
+        The columns of the query's result.
     groups : mapping of str to frozenset of str, optional
-        Columns that identify the rows of frames, by the frames' names; all in lower case.
+        Columns that identify the rows of frames, by frame name; all in lower case.
 
     Returns
     -------
     tuple of str or None
-        None if there are none.
+        The labels; None if there are none.
 
     Examples
     --------
@@ -221,7 +223,7 @@ def group_labels(
     True
     """
     tree = parse_query(query.casefold())
-    result = _Result() if tree is None else _read(tree, groups or {})
+    result = _Result() if tree is None else _analyze_query(tree, groups or {})
     if result.exact and len(result.columns) == len(columns):
         labels = [n for n, column in zip(columns, result.columns, strict=True) if column.label]
     else:
@@ -229,39 +231,43 @@ def group_labels(
     return tuple(labels) or None
 
 
-def _read(query: Tree, groups: Groups) -> _Result:
+def _analyze_query(query: Tree, groups: Groups) -> _Result:
     """Read a query with its common table expressions and set operators."""
-    known = dict(groups)
+    known_groups = dict(groups)
     for table in query.args["with_"].expressions if query.args.get("with_") else ():
-        known[table.alias] = _renamed(table, _read(table.this, known).labels)
+        known_groups[table.alias] = _labels_unless_renamed(
+            table, _analyze_query(table.this, known_groups).labels
+        )
     if query.key == "select":
-        return _read_select(query, known)
+        return _analyze_select(query, known_groups)
     if query.key == "subquery":
-        return _read(query.this, known)
+        return _analyze_query(query.this, known_groups)
     if query.key not in _SET_OPERATORS:
         return _Result()
     parts = []
     while query.key in _SET_OPERATORS:
         parts.append(query.expression)
         query = query.this
-    return _united([_read(part, known) for part in (query, *reversed(parts))])
+    return _union_columns(
+        [_analyze_query(part, known_groups) for part in (query, *reversed(parts))]
+    )
 
 
-def _read_select(query: Tree, groups: Groups) -> _Result:
+def _analyze_select(query: Tree, groups: Groups) -> _Result:
     if query.args.get("group"):
-        return _grouped(query.expressions, query.args["group"])
+        return _grouped_columns(query.expressions, query.args["group"])
     relations: dict[str, frozenset[str]] = {}
     if query.args.get("from_") and not query.args.get("laterals"):  # LATERAL VIEW multiplies rows
         relations = _relations(query.args["from_"].this, query.args.get("joins"), groups)
-    return _passed(query.expressions, relations)
+    return _selected_columns(query.expressions, relations)
 
 
 def _relations(
-    first: Tree, joins: Sequence[Tree] | None, groups: Groups
+    first_relation: Tree, joins: Sequence[Tree] | None, groups: Groups
 ) -> dict[str, frozenset[str]]:
-    """Return the groups of the relations of FROM, by the names that they have there."""
+    """Return the groups of the relations in FROM, by their names or aliases there."""
     labels_by_name: dict[str, frozenset[str]] = {}
-    for relation in (first, *(join.this for join in joins or ())):
+    for relation in (first_relation, *(join.this for join in joins or ())):
         labels: frozenset[str] = frozenset()
         if relation.key == "table" and not relation.args.get("db"):
             labels = groups.get(relation.name, labels)
@@ -269,92 +275,97 @@ def _relations(
             inside = _relations(relation.this, relation.this.args.get("joins"), groups)
             labels = labels.union(*inside.values())
         elif relation.key == "subquery":
-            labels = _read(relation, groups).labels
+            labels = _analyze_query(relation, groups).labels
         if relation.args.get("pivots"):
             labels = frozenset()
         name = relation.alias_or_name
-        labels_by_name[name] = labels_by_name.get(name, frozenset()) | _renamed(relation, labels)
+        labels_by_name[name] = labels_by_name.get(name, frozenset()) | _labels_unless_renamed(
+            relation, labels
+        )
     return labels_by_name
 
 
-def _renamed(relation: Tree, labels: frozenset[str]) -> frozenset[str]:
-    """Return no labels for a relation whose alias renames the columns."""
+def _labels_unless_renamed(relation: Tree, labels: frozenset[str]) -> frozenset[str]:
+    """Return the labels, or none if the relation's alias renames the columns."""
     return frozenset() if relation.alias_column_names else labels
 
 
-def _grouped(items: Sequence[Tree], group: Tree) -> _Result:
+def _grouped_columns(items: Sequence[Tree], group: Tree) -> _Result:
     """Return the columns of a query with GROUP BY."""
-    keys = list(_keys(group))
+    keys = list(_grouping_keys(group))
     paths = {key.name for key in keys if key.key == "column"}
     numbers = {key.name for key in keys if key.is_int}
     values = [key for key in keys if not key.is_int]
     columns = []
     for number, item in enumerate(items, 1):
         value = item.unalias().unnest()
-        constant = _constant(value)
+        constant = _constant_kind(value)
         if group.args.get("all"):
             label = not (constant or _has_aggregate(value))
         else:
             label = item.alias_or_name in paths or str(number) in numbers or value in values
             label = label or (value.key == "column" and value.name in paths)
-            label = label or value.key in _LEVELS or value.name == "grouping__id"
-        columns.append(_Column(_name(item), label, constant))
+            label = label or value.key in _GROUPING_FUNCTIONS or value.name == "grouping__id"
+        columns.append(_Column(_item_name(item), label, constant))
     has_star = any(item.is_star for item in items)
     starred = [_Column(path, label=True) for path in paths if has_star]
     return _Result((*columns, *starred), exact=not has_star)
 
 
-def _keys(group: Tree) -> Iterator[Tree]:
-    """Yield the expressions of GROUP BY and of its grouping sets, without brackets."""
-    sets = [part for name in _SETS for part in group.args.get(name) or ()]
+def _grouping_keys(group: Tree) -> Iterator[Tree]:
+    """Yield the expressions of GROUP BY and its grouping sets, without brackets."""
+    sets = [part for name in _GROUPING_SETS for part in group.args.get(name) or ()]
     for key in (*group.expressions, *sets):
-        if key.key in _LISTS:
-            yield from _keys(key)
+        if key.key in _KEY_LIST_NODES:
+            yield from _grouping_keys(key)
         else:
             yield key.unnest()
 
 
-def _passed(items: Sequence[Tree], relations: Mapping[str, frozenset[str]]) -> _Result:
-    """Return the columns of a query that selects groups of what it reads."""
-    every = frozenset().union(*relations.values())
+def _selected_columns(items: Sequence[Tree], relations: Mapping[str, frozenset[str]]) -> _Result:
+    """Return the columns of a query without GROUP BY."""
+    all_labels = frozenset().union(*relations.values())
     columns: list[_Column] = []
     for item in items:
         if item.is_star:
             table = item.args.get("table")
-            labels = relations.get(table.name, frozenset()) if table else every
+            labels = relations.get(table.name, frozenset()) if table else all_labels
             star = item.this if item.key == "column" else item
             hidden = {column.name for column in star.args.get("except_") or ()}
             columns += [_Column(name, label=True) for name in labels - hidden]
             continue
         value = item.unalias().unnest()
-        label = value.key == "column" and value.name in every
-        columns.append(_Column(_name(item), label, _constant(value)))
+        label = value.key == "column" and value.name in all_labels
+        columns.append(_Column(_item_name(item), label, _constant_kind(value)))
     return _Result(tuple(columns), not any(item.is_star for item in items))
 
 
-def _united(parts: list[_Result]) -> _Result:
-    """Return the columns of a UNION: labels are those of all parts, or constants there."""
-    first = parts[0]
-    if not all(part.exact and len(part.columns) == len(first.columns) for part in parts):
+def _union_columns(parts: list[_Result]) -> _Result:
+    """Return the columns of a UNION. A label is a label or a constant in each part."""
+    first_part = parts[0]
+    if not all(part.exact and len(part.columns) == len(first_part.columns) for part in parts):
         names = frozenset.intersection(*(part.labels for part in parts))
         return _Result(tuple(_Column(name, label=True) for name in names))
     columns = zip(*(part.columns for part in parts), strict=True)
-    return _Result(tuple(replace(same[0], label=_tell_apart(same)) for same in columns), exact=True)
+    return _Result(
+        tuple(replace(parallel[0], label=_is_union_label(parallel)) for parallel in columns),
+        exact=True,
+    )
 
 
-def _tell_apart(same: tuple[_Column, ...]) -> bool:
-    """Return whether a column of all parts identifies rows; numbers alone are values."""
-    known = all(column.label or column.constant for column in same)
-    return known and any(column.label or column.constant == "text" for column in same)
+def _is_union_label(columns: tuple[_Column, ...]) -> bool:
+    """Return whether a column identifies rows. Constants that are all numbers are values."""
+    all_known = all(column.label or column.constant for column in columns)
+    return all_known and any(column.label or column.constant == "text" for column in columns)
 
 
-def _name(item: Tree) -> str:
-    """Return the name of a select item; empty if it is an expression without one."""
+def _item_name(item: Tree) -> str:
+    """Return the name of a select item; empty for an expression without an alias."""
     return item.alias_or_name if item.unnest().key in {"alias", "column"} else ""
 
 
-def _constant(value: Tree) -> str:
-    """Return ``text`` or ``other`` for a constant, else an empty text."""
+def _constant_kind(value: Tree) -> str:
+    """Return ``text`` or ``other`` for a constant, otherwise an empty string."""
     value = value.this if value.key == "neg" else value
     if value.key not in {"literal", "rawstring", "boolean", "null"}:
         return ""
@@ -368,59 +379,63 @@ def _has_aggregate(value: Tree) -> bool:
     )
 
 
-_POINTED = re.compile(
+_MARKED_EXPRESSION = re.compile(
     r"^== SQL.*\(line \d+, position \d+\) ==\n(?P<line>.*)\n(?P<before> *)(?P<marks>\^+)$",
     re.MULTILINE,
 )
-_LONGEST = 1000
-_HINTS = {
+_MAX_MESSAGE_CHARS = 1000
+_SPARK_ERROR_HINTS = {
     re.compile(
         r"DATATYPE_MISMATCH.*\(NOT "
     ): "NOT binds more tightly than a comparison; write not (a = b)",
     re.compile(
         r"JOIN_CONDITION_IS_NOT_BOOLEAN"
-    ): "a rule of accuracy is true or false for a pair of rows",
-    re.compile(r"FILTER_NOT_BOOLEAN"): "a condition is true or false, as in count > 0",
+    ): "an accuracy rule must be true or false for each pair of rows",
+    re.compile(r"FILTER_NOT_BOOLEAN"): "a condition must be true or false, as in count > 0",
 }
-"""Hints for errors of Spark in rules of the language, whose functions' types it alone knows."""
+"""Hints for errors of Spark in DSL rules. Only Spark knows the types of its functions."""
 
 
 def query_text(config: RuleConfig) -> str:
-    """Return the query of a ``spark-sql`` rule, without semicolons at its end.
+    """Return the query of a ``spark-sql`` rule, without semicolons at the end.
 
     Raises
     ------
     DslError
-        If there is more after a semicolon: a rule is one query.
+        If text follows a semicolon, because a rule is one query.
     """
-    text = re.sub(r"[\s;]+\Z", "", config.rule)
-    for token in tokenize(text):
+    query = re.sub(r"[\s;]+\Z", "", config.rule)
+    for token in tokenize(query):
         if token.kind == "SEMICOLON":
-            line, column = position(text, token.begin)
+            line, column = position(query, token.begin)
             raise DslError(
-                "a rule is one query, and there is more after this semicolon", config.rule, line, column,
-                rule=config.name, hint="give each query a rule of its own",
+                "a rule must be one query, but text follows this semicolon", config.rule, line, column,
+                rule=config.name, hint="write a rule for each query",
             )  # fmt: skip
-    return text
+    return query
 
 
 def plan_error(error: Exception, config: RuleConfig) -> DslError:
-    """Return Spark's error in planning a rule, with its place in the text of a query."""
+    """Return Spark's error in planning a rule, with its position in a query."""
     query = error if isinstance(error, UnresolvedQueryError) else None
-    said = describe(error) if query is None else query.reason
+    message = describe(error) if query is None else query.reason
     line, column, hint = 1, 1, None
-    if config.dsl_type != "spark-sql":  # a place in generated SQL would mislead
-        hint = next((known for pattern, known in _HINTS.items() if pattern.search(said)), None)
+    if config.dsl_type != "spark-sql":  # a position in generated SQL would mislead
+        hint = next(
+            (text for pattern, text in _SPARK_ERROR_HINTS.items() if pattern.search(message)), None
+        )
     elif query is not None and query.place is not None:
         line, column = query.place[0], query.place[1] + 1
-    said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
-    return DslError(said, config.rule, line, column, rule=config.name, phase="plan", hint=hint)
+    message = (
+        message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:_MAX_MESSAGE_CHARS]}..."
+    )
+    return DslError(message, config.rule, line, column, rule=config.name, phase="plan", hint=hint)
 
 
 def data_error(error: Exception, config: RuleConfig, plan: RulePlan) -> Exception:
-    """Return Spark's error in measuring a rule, with the columns and operations that may be its cause.
+    """Return Spark's error in measuring a rule, with the columns and operations that may be the cause.
 
-    Of a query it is the expression that Spark points to; it may stand in an earlier rule that this reads.
+    For a query, the cause is the expression that Spark points to. The expression may be in an earlier rule.
     """
     by_data = isinstance(error, MetricRuntimeError) or is_data_error(error)
     cause = plan.hazards.of(str(error)) if by_data else ""
@@ -428,13 +443,13 @@ def data_error(error: Exception, config: RuleConfig, plan: RulePlan) -> Exceptio
         cause = failing_expression(str(error))
     if not cause:
         return error
-    found = SuiteError(f"{describe(error)}; {cause}")
-    found.__cause__ = error
-    return found
+    explained = SuiteError(f"{describe(error)}; {cause}")
+    explained.__cause__ = error
+    return explained
 
 
 def failing_expression(message: str) -> str:
-    r"""Return the expression of a query that Spark's error in running it points to; empty if it points to none.
+    r"""Return the expression of a query that Spark's error points to; empty if it points to none.
 
     Examples
     --------
@@ -442,9 +457,9 @@ def failing_expression(message: str) -> str:
     >>> failing_expression(text)
     "it fails in 'n / m'"
     """
-    found = _POINTED.search(message)
-    if found is None:
+    match = _MARKED_EXPRESSION.search(message)
+    if match is None:
         return ""
-    begin = len(found["before"])
-    text = found["line"][begin : begin + len(found["marks"])]
-    return f"it fails in {text[:_LONGEST]!r}" if text else ""
+    begin = len(match["before"])
+    expression = match["line"][begin : begin + len(match["marks"])]
+    return f"it fails in {expression[:_MAX_MESSAGE_CHARS]!r}" if expression else ""

@@ -393,7 +393,7 @@ MISTAKES = {
     "open index": ("a[1", 1, 2, 3, "'[' is never closed", ("']'",), None),
     "closed too often": ("a = 1)", 1, 6, 7, "unexpected ')'", ("end of rule",), "no bracket is open"),
     "closed by another": ("a[1) = 1", 1, 4, 5, "unexpected ')'", ("']'",), None),
-    "quote within a text": ("a = 'it's'", 1, 9, 10, "unexpected 's'", ("AND",), "written twice"),
+    "quote within a text": ("a = 'it's'", 1, 9, 10, "unexpected 's'", ("AND",), "within a string twice"),
     "semicolon": ("a = 1;", 1, 6, 7, "unexpected ';'", ("end of rule",), "without a semicolon"),
     "one ampersand": ("a & b", 1, 3, 4, "'&'", ("AND",), "&& or AND"),
     "one bar": ("a | b", 1, 3, 4, "'|'", ("OR",), "|| or OR"),
@@ -432,11 +432,11 @@ QUERY_MISTAKES = {
     "join": ("a from b join c", 1, 10, 14, "'join'", ("WHERE", "end of rule"), "one table"),
     "join by comma": ("a from b, c", 1, 9, 10, "','", ("WHERE",), "one table"),
     "table with a dot": ("a from b.c", 1, 9, 10, "'.'", ("WHERE",), "a table has one name"),
-    "union": ("a from b union c", 1, 10, 15, "'union'", ("WHERE",), "no set operations"),
+    "union": ("a from b union c", 1, 10, 15, "'union'", ("WHERE",), "set operations are not supported"),
     "from after a comma": ("a, from b", 1, 4, 8, "'from'", ("an expression",), "`from`"),
     "nothing selected": ("select from b", 1, 8, 12, "'from'", ("an expression",), "`from`"),
     "open bracket before FROM": ("count(* from b", 1, 9, 13, "'from'", ("')'",), "not closed"),
-    "window": ("sum(a) over (b)", 1, 8, 12, "'over'", (), "no window functions"),
+    "window": ("sum(a) over (b)", 1, 8, 12, "'over'", (), "window functions are not supported"),
     "alias without AS": ("a b", 1, 3, 4, "'b'", ("AS", "','"), "write AS b"),
     "having alone": ("a having b", 1, 3, 9, "'having'", ("GROUP BY",), "follows GROUP BY"),
     "order without by": ("a order b", 1, 9, 10, "'b'", ("BY",), None),
@@ -483,7 +483,7 @@ def test_an_error_tells_of_a_long_word_in_short():
 def test_an_error_shows_the_place():
     with pytest.raises(DslError) as caught:
         parse("a = 1\n  and b == 2")
-    assert str(caught.value).endswith("(equality is one sign: =)\n  and b == 2\n        ^^")
+    assert str(caught.value).endswith("(write one equals sign: =)\n  and b == 2\n        ^^")
 
 
 def test_nodes_know_where_they_stand():
@@ -615,9 +615,9 @@ def test_messages_of_long_rules_are_short(text, dq_type):
 @pytest.mark.parametrize("mark", ["/* ", "\\'", '\\"'])
 def test_what_is_never_closed_is_looked_for_once(mark):
     """Time is linear in the text: the rest of it is one piece, and not searched again at each mark."""
-    from tidegauge.griffin.dsl.errors import _pieces
+    from tidegauge.griffin.dsl.errors import _split_pieces
 
-    counts = [len(_pieces("a " + mark * times)) for times in (1, 3, 1001)]
+    counts = [len(_split_pieces("a " + mark * times)) for times in (1, 3, 1001)]
     assert counts[1] == counts[2]
     assert max(counts) <= 4
 

@@ -1,7 +1,7 @@
 """Constants in the SQL of rules that are regular expressions."""
 
 import pytest
-from tidegauge.griffin.execution.user_sql import _in_sql
+from tidegauge.griffin.execution.user_sql import _patterns_in_sql
 
 PATTERNS = [
     ("a rlike 'x'", ["'x'"]),
@@ -32,10 +32,10 @@ PATTERNS = [
 @pytest.mark.parametrize(("text", "literals"), PATTERNS)
 def test_constant_patterns_of_a_query(text, literals):
     query = f"select a, {text} from t"
-    patterns = list(_in_sql(query))
+    patterns = list(_patterns_in_sql(query))
     assert [pattern.sql for pattern in patterns] == literals
     assert [query[pattern.begin : pattern.end] for pattern in patterns] == literals
 
 
 def test_what_is_no_query_has_no_patterns():
-    assert list(_in_sql("a rlike 'x'")) == list(_in_sql("select a rlike 'x")) == []
+    assert list(_patterns_in_sql("a rlike 'x'")) == list(_patterns_in_sql("select a rlike 'x")) == []
