@@ -1,7 +1,6 @@
 """Configuration of a join's consistency: keys, group-bys, backfills and tolerances.
 
-A backfill is a table, query or function with the features computed offline for the queries that
-were logged.
+A backfill is a table, query or function that computes the features of the logged queries offline.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tidegauge.consistency.compare.distributions import (
     K,
 )
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.compare.join import DAY
+from tidegauge.consistency.compare.join import DAY_MINUTES
 from tidegauge.consistency.compare.measures import (
     ConsistencyCells,
     ConsistencyKeys,
@@ -44,19 +43,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-TIME = "ts"
+TIME_COLUMN = "ts"
 """Time column of flattened logs and backfills: when a query was made."""
-VIEW = "logged_keys"
+LOGGED_KEYS_VIEW = "logged_keys"
 """View that backfill queries read: the logged keys and times."""
 
 
 @dataclass(frozen=True)
 class TableBackfill:
-    """A table that already holds the keys, the time and the features.
+    """A table that already has the keys, the time and the features.
 
     Attributes
     ----------
     table : str
+        Name of the table.
 
     Examples
     --------
@@ -73,11 +73,12 @@ class TableBackfill:
 
 @dataclass(frozen=True)
 class QueryBackfill:
-    """A query over the view ``logged_keys`` (keys and ``ts``) that returns these and the features.
+    """A query over the view ``logged_keys`` (keys and ``ts``) that returns its columns and the features.
 
     Attributes
     ----------
     sql : str
+        The query.
 
     Examples
     --------
@@ -94,18 +95,19 @@ class QueryBackfill:
 
 @dataclass(frozen=True)
 class CallableBackfill:
-    """A function from a DataFrame with the keys and ``ts`` to one that also has the features.
+    """A function that gets a DataFrame with the keys and ``ts`` and returns it with the features.
 
     Attributes
     ----------
     function : callable
+        The function.
     name : str
         Identifies the function; days are recomputed when it changes.
 
     Examples
     --------
-    >>> def ages(asked):
-    ...     return asked.join(asked.sparkSession.table("users"), "user")
+    >>> def ages(logged_keys):
+    ...     return logged_keys.join(logged_keys.sparkSession.table("users"), "user")
     >>> print(CallableBackfill(ages, "ages/1"))
     the function ages/1
     """
@@ -122,7 +124,7 @@ Backfill = TableBackfill | QueryBackfill | CallableBackfill
 
 
 def identity(backfill: Backfill) -> list[str]:
-    """Return the identity of a backfill, without reading data."""
+    """Return the identity of a backfill without reading data."""
     match backfill:
         case TableBackfill(table):
             return ["table", table]
@@ -140,10 +142,11 @@ def logged_keys(logged: DataFrame, keys: Sequence[str], lag_ms: int = 0) -> Data
     logged : DataFrame
         Logged queries with the keys and a timestamp ``ts``.
     keys : sequence of str
+        Names of the key columns.
     lag_ms : int
-        Write lag: values served at a time are those written at least this long before.
+        Write lag: served values were written at least this long before the query.
     """
-    columns = [*map(quote, keys), f"{shifted(TIME, -lag_ms)} AS {TIME}"]
+    columns = [*map(quote, keys), f"{shifted(TIME_COLUMN, -lag_ms)} AS {TIME_COLUMN}"]
     return logged.selectExpr(*columns).distinct()
 
 
@@ -152,18 +155,21 @@ def shifted(sql: str, millis: int) -> str:
     return f"timestampadd(MILLISECOND, {millis}, {sql})" if millis else sql
 
 
-def backfilled(backfill: Backfill, asked: DataFrame, views: Views, whose: str = "") -> DataFrame:
-    """Return the backfilled features of queries, or for a table all its rows; evaluated lazily.
+def backfilled(
+    backfill: Backfill, logged_pairs: DataFrame, views: Views, owners: str = ""
+) -> DataFrame:
+    """Return the backfilled features of queries, or all rows of a table. Evaluation is lazy.
 
     Parameters
     ----------
     backfill : Backfill
-    asked : DataFrame
-        As returned by `logged_keys`.
+        The backfill to evaluate.
+    logged_pairs : DataFrame
+        The result of `logged_keys`.
     views : Views
-        Holds the view; must stay open until the result has been read.
-    whose : str
-        Of which group-bys it is, for errors, as in `` of 'prices'``.
+        Owns the view; must stay open until the result has been read.
+    owners : str
+        The backfill's group-bys, for errors, as in `` of 'prices'``.
 
     Raises
     ------
@@ -172,38 +178,42 @@ def backfilled(backfill: Backfill, asked: DataFrame, views: Views, whose: str = 
     """
     match backfill:
         case TableBackfill(table):
-            return asked.sparkSession.table(table)
+            return logged_pairs.sparkSession.table(table)
         case QueryBackfill(sql):
-            views.add(VIEW, asked)
+            views.add(LOGGED_KEYS_VIEW, logged_pairs)
             try:
                 return views.query(sql.rstrip().removesuffix(";"))
             except Exception as error:
-                said = message_of(error)
-                msg = f"the query of the backfill{whose} cannot be read: {said}"
+                reason = message_of(error)
+                msg = f"the query of the backfill{owners} cannot be read: {reason}"
                 raise SourceError(msg) from error
         case CallableBackfill(function, name):
-            found = function(asked)
-            if not hasattr(found, "selectExpr"):
-                kind = type(found).__name__
-                raise SourceError(f"{name}{whose} returns a DataFrame of features, not {kind}")
-            return found
+            features = function(logged_pairs)
+            if not hasattr(features, "selectExpr"):
+                kind = type(features).__name__
+                raise SourceError(f"{name}{owners} must return a DataFrame of features, not {kind}")
+            return features
 
 
-def unshifted(found: DataFrame, lag_ms: int) -> DataFrame:
-    """Return features with times shifted forward by a lag, back to those of the queries."""
+def unshifted(features: DataFrame, lag_ms: int) -> DataFrame:
+    """Return features with times shifted forward by a lag, to the times of the queries."""
     if not lag_ms:
-        return found
-    schema = Schema.from_frame(found)
+        return features
+    schema = Schema.from_frame(features)
     moved: Mapping[str, str] = {}
-    if TIME.casefold() in {name.casefold() for name in schema.names}:
-        field = schema.field(TIME)
-        later = f"{field.sql} + {lag_ms}L" if field.kind in INTEGRAL else shifted(field.sql, lag_ms)
-        moved = {TIME: later}
-    kept = [quote(name) for name in schema.names if name.casefold() != TIME.casefold()]
-    return found.selectExpr(*kept, *(f"{sql} AS {name}" for name, sql in moved.items()))
+    if TIME_COLUMN.casefold() in {name.casefold() for name in schema.names}:
+        field = schema.field(TIME_COLUMN)
+        shifted_sql = (
+            f"{field.sql} + {lag_ms}L" if field.kind in INTEGRAL else shifted(field.sql, lag_ms)
+        )
+        moved = {TIME_COLUMN: shifted_sql}
+    other_columns = [
+        quote(name) for name in schema.names if name.casefold() != TIME_COLUMN.casefold()
+    ]
+    return features.selectExpr(*other_columns, *(f"{sql} AS {name}" for name, sql in moved.items()))
 
 
-_TAKEN = frozenset(
+_RESERVED_COLUMNS = frozenset(
     [
         *("ds", "hr_minute", "ts", "group_by_name", "feature_name", "metric_name"),
         *("histogram", "number", "row_presence", "row_copy", "row_null_key"),
@@ -235,10 +245,11 @@ REQUIRED_MONITORS: tuple[Mapping[str, Any], ...] = (
     },
     {"detector": "EmptyMetrics()"},
 )
-"""Monitors of what leaves other metrics without a value.
+"""Monitors for failures that leave other metrics without a value.
 
-Nothing matches, nothing is read, or nothing can be compared, as a left join without matches gives rows
-of nulls: from the first day on. A metric that had values has none: once it had eight.
+Some failures are reported from the first day: nothing matches, nothing can be read, or nothing can be
+compared, such as a left join without matches that returns null rows. Metrics that become empty are
+reported after eight values.
 """
 
 DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
@@ -251,10 +262,10 @@ DEFAULT_MONITORS: tuple[Mapping[str, Any], ...] = (
     {"detector": "Late()"},
     {"detector": "SchemaChange()"},
 )
-"""Monitors of a join that has none of its own: rates and rows, not quantiles, which vary in small hours."""
+"""Monitors of a join without own monitors. Quantiles are not included, because they vary in hours with few rows."""
 
 
-METRICS: tuple[str, ...] = (
+ALL_METRICS: tuple[str, ...] = (
     *(
         f"Consistency.{metric}"
         for measure in (
@@ -279,18 +290,18 @@ METRICS: tuple[str, ...] = (
     ),
     *(f"{OF_LOG}{metric}" for metric in ("read", "empty", "unreadable", "unreadable_share")),
 )
-"""Names of all metrics of a run; those of distributions end in a quantile, as ``Consistency.delta-p50``."""
+"""Names of all metrics of a run; metrics of distributions end in a quantile, as in ``Consistency.delta-p50``."""
 
 
-def require_day(what: str, text: str) -> None:
-    """Raise `SuiteError` unless a text is a day.
+def require_day(setting: str, value: str) -> None:
+    """Raise `SuiteError` unless a string is a day.
 
     Examples
     --------
     >>> require_day("since", "2023-01-05")
     """
-    if not is_day(text):
-        raise SuiteError(f"{what} is a day such as 2023-01-05, not {text!r}")
+    if not is_day(value):
+        raise SuiteError(f"{setting} must be a day such as 2023-01-05, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -300,11 +311,12 @@ class GroupBy:
     Attributes
     ----------
     features : tuple of str
+        Names of the features.
     lag_ms : int
-        Write lag: milliseconds until written values are served. The backfill is queried at this
-        long before each query.
+        Write lag: milliseconds until written values are served. The backfill is queried for the time
+        this long before each query.
     backfill : Backfill, optional
-        Defaults to the join's backfill.
+        The group-by's backfill (default: the join's backfill).
 
     Examples
     --------
@@ -320,7 +332,7 @@ class GroupBy:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Configuration for comparing a join's logged features with backfilled ones.
+    """Configuration for comparing a join's logged features with backfilled features.
 
     Attributes
     ----------
@@ -329,26 +341,26 @@ class Configuration:
     name : str
         Name of the join, or of the group-by if ``type`` is ``groupBy``.
     keys : tuple of str
-        Columns by which rows are joined, besides the time.
+        Columns that join the rows, in addition to the time.
     backfill : Backfill, optional
-        Default for group-bys without their own.
+        Backfill of group-bys without their own.
     group_bys : mapping of str to GroupBy
-        If empty, all common features form one group-by, named ``*``, or for a single group-by its
-        own name.
+        If empty, all common features form one group-by. Its name is ``*``, or ``name`` if ``type`` is
+        ``groupBy``.
     type : str
         ``join`` or ``groupBy``, as in the query log.
     time : str
-        Time column of backfills, when a query was made: a timestamp, or milliseconds since 1970.
+        Time column of backfills, with the time of the query: a timestamp, or milliseconds since 1970.
     payload : tuple of str
-        Log fields that accompany a request, such as a session id; kept, and not compared.
+        Log fields that accompany a request, such as a session id. They are stored but not compared.
     schemas : tuple of LogSchema
-        Schema versions of keys and values, earliest first; by default those stored beside the log.
+        Schema versions of keys and values, earliest first; by default the schemas stored with the log.
     dataset : str
         Dataset name in the repository; ``<namespace>.<name>`` by default.
     tolerance : mapping of str to Tolerance
-        By feature.
+        Tolerances by feature.
     logged_as : mapping of str to str
-        Names of features in the log, if they differ.
+        Names of features in the log, if they differ from the backfill's names.
     bucket_minutes : int or None
         Width of the time buckets; None for no buckets.
     sample_percent : float
@@ -358,11 +370,12 @@ class Configuration:
     segment_by : tuple of str
         Columns of the flattened log, such as ``query_source``, by which results are segmented.
     since : str, optional
-        The first day.
+        The first day to compare.
     monitors : tuple of mapping
-        Monitors of the metrics, in the form of suite files, besides `REQUIRED_MONITORS`; by default `DEFAULT_MONITORS`.
+        Monitors of the metrics, in the form of suite files, in addition to `REQUIRED_MONITORS`
+        (default: `DEFAULT_MONITORS`).
     k, longest : int
-        As for `compare`.
+        Size of the quantile sketch and longest string to compare, as for `compare`.
 
     Raises
     ------
@@ -383,7 +396,7 @@ class Configuration:
     backfill: Backfill | None = None
     group_bys: Mapping[str, GroupBy] = field(default_factory=dict)
     type: str = JOIN
-    time: str = TIME
+    time: str = TIME_COLUMN
     payload: tuple[str, ...] = ()
     schemas: tuple[LogSchema, ...] = ()
     dataset: str = ""
@@ -400,10 +413,10 @@ class Configuration:
 
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
-            raise SuiteError("a comparison needs a namespace, and a join or a group_by")
+            raise SuiteError("a comparison needs a namespace, and a join or a group_by; set both")
         check_type(self.type)
         if not self.keys:
-            raise SuiteError("keys are the columns by which queries are joined with the backfill")
+            raise SuiteError("keys are empty; set the columns that join queries with the backfill")
         if not self.dataset:
             object.__setattr__(self, "dataset", f"{self.namespace}.{self.name}")
         threshold(self.sample_percent)
@@ -417,63 +430,67 @@ class Configuration:
             self.backfill_of(self.whole)
 
     def _check_numbers(self) -> None:
-        """Raise `SuiteError` for what the steps of a run would refuse only when they come to it."""
+        """Raise `SuiteError` for invalid numbers before a run starts."""
         width = self.bucket_minutes
-        if width is not None and (width < 1 or DAY % width):
+        if width is not None and (width < 1 or DAY_MINUTES % width):
             raise SuiteError(f"bucket_minutes is {width}, which does not divide a day")
         if self.k % 2 or not SMALLEST_K <= self.k <= LARGEST_K:
             raise SuiteError(
-                f"k is {self.k}; it is an even number from {SMALLEST_K} to {LARGEST_K}"
+                f"k is {self.k}; it must be an even number from {SMALLEST_K} to {LARGEST_K}"
             )
         if self.longest < 1:
-            raise SuiteError(f"longest is {self.longest}; it is a length above 0")
+            raise SuiteError(f"longest is {self.longest}; it must be above 0")
         if self.since is not None:
             require_day("since", self.since)
 
     def _check_columns(self) -> None:
-        """Raise `SuiteError` for keys and features that are one column with another, in whatever case."""
+        """Raise `SuiteError` for keys and features with the same name as another column, ignoring case."""
         features = self.features
         for name, count in Counter(features).items():
             if count > 1:
-                raise SuiteError(f"feature {name!r} is of two group-bys; it can be of one")
-        taken = {name: f"the log's own {name!r}" for name in OWN_COLUMNS}
-        for what, names in (("key", self.keys), ("feature", features)):
+                raise SuiteError(
+                    f"feature {name!r} is in two group-bys; remove it from one of them"
+                )
+        used = {name: f"the log's own {name!r}" for name in OWN_COLUMNS}
+        for role, names in (("key", self.keys), ("feature", features)):
             for name in names:
-                other = taken.get(name.casefold())
-                if other is not None:
-                    raise SuiteError(f"{what} {name!r} is one column with {other}; rename it")
-                taken[name.casefold()] = f"the {what} {name!r}"
+                previous = used.get(name.casefold())
+                if previous is not None:
+                    raise SuiteError(f"{role} {name!r} has the same name as {previous}; rename it")
+                used[name.casefold()] = f"the {role} {name!r}"
 
     def _check_names(self) -> None:
         """Raise `SuiteError` for ambiguous or unknown names."""
         features = self.features
         for name in self.payload:
             if name in self.keys or name in features:
-                what = "a key" if name in self.keys else "a feature"
-                raise SuiteError(f"{name!r} is payload and {what}; it can be one of them")
+                role = "a key" if name in self.keys else "a feature"
+                raise SuiteError(f"{name!r} is both payload and {role}; remove it from one of them")
         for name in self.segment_by:
             if name in features:
                 raise SuiteError(f"segment_by cannot name the feature {name!r}")
-            if name.casefold() in _TAKEN or name in self.keys:
-                raise SuiteError(f"segment_by cannot name {name!r}, which results have already")
+            if name.casefold() in _RESERVED_COLUMNS or name in self.keys:
+                raise SuiteError(
+                    f"segment_by cannot name {name!r}, which is already a column of the results"
+                )
         for name in (*self.tolerance, *self.logged_as) if self.group_bys else ():
             if name not in features:
                 raise UnknownNameError("feature", name, features)
 
     def _check_monitors(self) -> None:
-        """Raise `UnknownNameError` for monitors of metrics or instances that no comparison has."""
+        """Raise `UnknownNameError` for monitors of unknown metrics or instances."""
         from tidegauge.repository.detectors.monitor import selects
 
         instances = [
             name
-            for group_by, one in self.group_bys.items()
-            for name in (group_by, *(f"{group_by}.{feature}" for feature in one.features))
+            for group_by, settings in self.group_bys.items()
+            for name in (group_by, *(f"{group_by}.{feature}" for feature in settings.features))
         ]
         for monitor in self.monitors or ():
             series = dict(monitor.get("series", {}))
             name, instance = (str(series.get(key) or "") for key in ("name", "instance"))
-            if name and not any(selects(name, metric) for metric in METRICS):
-                raise UnknownNameError("metric of a monitor", name, METRICS)
+            if name and not any(selects(name, metric) for metric in ALL_METRICS):
+                raise UnknownNameError("metric of a monitor", name, ALL_METRICS)
             of_comparison = instance and not name.startswith(OF_LOG)
             if of_comparison and instances and not any(selects(instance, i) for i in instances):
                 raise UnknownNameError("instance of a monitor", instance, instances)
@@ -483,53 +500,57 @@ class Configuration:
         if not group_by.features:
             raise SuiteError(f"group-by {name!r} has no features")
         if group_by.lag_ms < 0:
-            raise SuiteError(f"lag_ms of {name!r} is {group_by.lag_ms}; a lag is not negative")
+            raise SuiteError(f"lag_ms of {name!r} is {group_by.lag_ms}; a lag must not be negative")
         if group_by.lag_ms and isinstance(backfill, TableBackfill):
             raise SuiteError(
-                f"group-by {name!r} has lag_ms {group_by.lag_ms}, but its backfill is {backfill}, computed"
-                " already: a lag needs a query over logged_keys, or a callable"
+                f"group-by {name!r} has lag_ms {group_by.lag_ms}, but its backfill is {backfill}, which is"
+                " already computed; use a query over logged_keys or a callable"
             )
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The features of all group-bys; empty if none are named."""
-        return tuple(name for one in self.group_bys.values() for name in one.features)
+        """The features of all group-bys; empty if no group-by is configured."""
+        return tuple(name for group_by in self.group_bys.values() for name in group_by.features)
 
     @property
     def watched(self) -> tuple[Mapping[str, Any], ...]:
-        """The monitors, or `DEFAULT_MONITORS`, and those of `REQUIRED_MONITORS` that no own one takes over.
+        """The monitors or `DEFAULT_MONITORS`, and the `REQUIRED_MONITORS` that no own monitor replaces.
 
-        One takes over that watches the same series, and not some of their instances; where they are all
-        series, it has the same detector.
+        A monitor replaces a required monitor of the same series if it is not restricted to some
+        instances. A monitor of all series replaces a required monitor with the same detector.
         """
         if self.monitors is None:
             return (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
-        own = set(map(_subject, self.monitors))
-        others = (one for one in REQUIRED_MONITORS if _subject(one) not in own)
-        return (*self.monitors, *others)
+        own_subjects = set(map(_monitored_subject, self.monitors))
+        required = (
+            monitor
+            for monitor in REQUIRED_MONITORS
+            if _monitored_subject(monitor) not in own_subjects
+        )
+        return (*self.monitors, *required)
 
     @property
     def whole(self) -> str:
-        """The name of the group-by of all features if none is configured."""
+        """Name of the group-by of all features, if no group-by is configured."""
         return self.name if self.type == GROUP_BY else "*"
 
     def backfill_of(self, group_by: str) -> Backfill:
-        """Return the backfill of a group-by, or the default one.
+        """Return the backfill of a group-by, or the default backfill.
 
         Raises
         ------
         SuiteError
-            If it has none.
+            If the group-by has no backfill.
         """
-        own = self.group_bys.get(group_by)
-        found = (own and own.backfill) or self.backfill
-        if found is None:
+        settings = self.group_bys.get(group_by)
+        backfill = (settings and settings.backfill) or self.backfill
+        if backfill is None:
             raise SuiteError(f"{group_by!r} needs a backfill: a table, a query or a callable")
-        return found
+        return backfill
 
 
-def _subject(monitor: Mapping[str, Any]) -> str:
-    """Return the series that a monitor watches, as JSON; for all series the name of its detector."""
+def _monitored_subject(monitor: Mapping[str, Any]) -> str:
+    """Return the monitored series as JSON, or the detector's name for a monitor of all series."""
     series = monitor.get("series")
     return (
         canonical_json(dict(series)) if series else str(monitor.get("detector")).partition("(")[0]

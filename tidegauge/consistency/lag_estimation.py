@@ -25,7 +25,7 @@ from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.consistency.compare.equality import EXACTLY, OWN, Tolerance, same
 from tidegauge.consistency.compare.join import AlignedPart, Alignment, Layout, require_comparable
 from tidegauge.consistency.configuration import (
-    TIME,
+    TIME_COLUMN,
     Configuration,
     GroupBy,
     TableBackfill,
@@ -691,8 +691,8 @@ class _Shifted(ComparisonInputs):
     def backfill_pairs(self, lag_ms: int = 0) -> DataFrame:
         """Return the (key, timestamp) pairs to backfill."""
         keys = self.configuration.keys
-        rows = self.at_all_lags(self.sampled.select(*map(quote, (*keys, TIME))))
-        moved = rows.selectExpr(*map(quote, keys), f"{before(TIME)} AS {TIME}")
+        rows = self.at_all_lags(self.sampled.select(*map(quote, (*keys, TIME_COLUMN))))
+        moved = rows.selectExpr(*map(quote, keys), f"{before(TIME_COLUMN)} AS {TIME_COLUMN}")
         return logged_keys(moved, keys, lag_ms)
 
     def at_all_lags(self, rows: DataFrame) -> DataFrame:
@@ -761,7 +761,7 @@ def _unlike(sides: _Shifted, part: AlignedPart) -> DataFrame:
 
     conf, features = sides.configuration, part.features
     schemas = [Schema.from_frame(sides.sampled), Schema.from_frame(part.data)]
-    pairs = Alignment(conf.keys, features, TIME, (), None, conf.logged_as)
+    pairs = Alignment(conf.keys, features, TIME_COLUMN, (), None, conf.logged_as)
     require_comparable(pairs, schemas[0], schemas[1:], [part])
     layout = Layout(schemas, pairs)
     logged = layout.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")

@@ -1,6 +1,6 @@
 """Consistency pipeline: flatten, backfill, compare and measure new or changed days.
 
-`ComparisonInputs` has both sides of a comparison, for some days of a join's log.
+`ComparisonInputs` has the logged rows and the backfills of some days of a join.
 """
 
 from __future__ import annotations
@@ -34,11 +34,18 @@ from tidegauge.consistency.compare.comparison import (
     record_log,
     write_metrics,
 )
-from tidegauge.consistency.compare.join import BUCKET, DATE, DAY, AlignedPart, Alignment, pair_parts
+from tidegauge.consistency.compare.join import (
+    BUCKET_COLUMN,
+    DATE_COLUMN,
+    DAY_MINUTES,
+    AlignedPart,
+    Alignment,
+    pair_parts,
+)
 from tidegauge.consistency.compare.measures import PRESENCE
 from tidegauge.consistency.compare.measuring import measure
 from tidegauge.consistency.configuration import (
-    TIME,
+    TIME_COLUMN,
     Backfill,
     Configuration,
     TableBackfill,
@@ -56,7 +63,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-SOURCE = "query_source"
+QUERY_SOURCE = "query_source"
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,13 @@ class ComparisonInputs:
     Attributes
     ----------
     spark : SparkSession
+        The session that reads the tables.
     configuration : Configuration
+        Settings of the comparison.
     flattened : Flattened
+        The flattened log.
     views : Views
+        Views of the queries. They must stay open until all results have been read.
         Must stay open until all results have been read.
     days : tuple of str
         The days of the log, as ``2023-01-05``.
@@ -82,33 +93,41 @@ class ComparisonInputs:
 
     @property
     def by(self) -> tuple[str, ...]:
-        """The columns by which results are partitioned, besides the bucket."""
-        return (DATE, *self.configuration.segment_by)
+        """The partition columns of the results, except the bucket."""
+        return (DATE_COLUMN, *self.configuration.segment_by)
 
     @cached_property
     def logged(self) -> DataFrame:
         """The logged rows: keys, time, features, and the columns for filtering and partitioning."""
         rows = self.spark.table(self.flattened.table)
-        beside = {*self.configuration.segment_by, SOURCE}
+        segment_columns = {*self.configuration.segment_by, QUERY_SOURCE}
         columns = self.flattened.columns
         for name in self.configuration.payload:
             if name not in columns.payload and name not in columns.values:
                 raise UnknownNameError("payload", name, [*columns.payload, *columns.values])
-        left_out = {*beside, *self.configuration.payload}
+        left_out = {*segment_columns, *self.configuration.payload}
         features = [name for name in columns.values if name not in left_out]
         if unknown := sorted(set(self.configuration.segment_by) - set(rows.columns)):
             raise PreconditionError(
-                f"{self.flattened.table} has no {unknown[0]!r} to tell results apart by"
+                f"{self.flattened.table} has no column {unknown[0]!r}; change segment_by"
             )
-        kept = dict.fromkeys([*self.configuration.keys, TIME, DATE, *sorted(beside), *features])
+        selected = dict.fromkeys(
+            [
+                *self.configuration.keys,
+                TIME_COLUMN,
+                DATE_COLUMN,
+                *sorted(segment_columns),
+                *features,
+            ]
+        )
         days = [(day,) for day in self.days]
-        return filter_partitions(rows, (DATE,), days).select(*map(quote, kept))
+        return filter_partitions(rows, (DATE_COLUMN,), days).select(*map(quote, selected))
 
     @cached_property
     def chosen(self) -> DataFrame:
         """The logged rows from the configured query sources."""
         sources = self.configuration.query_sources
-        return self.logged.where(one_of(SOURCE, sources)) if sources else self.logged
+        return self.logged.where(one_of(QUERY_SOURCE, sources)) if sources else self.logged
 
     def backfill_pairs(self, lag_ms: int = 0) -> DataFrame:
         """Return the (key, timestamp) pairs to backfill."""
@@ -116,24 +135,30 @@ class ComparisonInputs:
 
     @cached_property
     def parts(self) -> tuple[AlignedPart, ...]:
-        """The backfills, each computed once for all group-bys that share it and its lag."""
-        whole = self.configuration.whole
+        """The backfills, each computed once for all group-bys with the same backfill and lag."""
+        all_features = self.configuration.whole
         if not self.configuration.group_bys:
-            found = self._found(self.configuration.backfill_of(whole), 0, ())
-            return (AlignedPart(found, {whole: self._common(found)}),)
+            backfill = self._found(self.configuration.backfill_of(all_features), 0, ())
+            return (AlignedPart(backfill, {all_features: self._common(backfill)}),)
         groups: dict[tuple[Backfill, int], dict[str, Sequence[str]]] = {}
-        for name, one in self.configuration.group_bys.items():
-            of = self.configuration.backfill_of(name)
-            groups.setdefault((of, one.lag_ms), {})[name] = one.features
+        for name, group_by in self.configuration.group_bys.items():
+            backfill_and_lag = self.configuration.backfill_of(name)
+            groups.setdefault((backfill_and_lag, group_by.lag_ms), {})[name] = group_by.features
         return tuple(
-            AlignedPart(self._found(*of, tuple(some)), some) for of, some in groups.items()
+            AlignedPart(self._found(*backfill_and_lag, tuple(features)), features)
+            for backfill_and_lag, features in groups.items()
         )
 
     @cached_property
     def group_bys(self) -> Mapping[str, Sequence[str]]:
         """The features of each group-by, in the order of the configuration."""
-        found = {name: some for part in self.parts for name, some in part.group_bys.items()}
-        return {name: found[name] for name in (self.configuration.group_bys or found)}
+        features_by_group = {
+            name: features for part in self.parts for name, features in part.group_bys.items()
+        }
+        return {
+            name: features_by_group[name]
+            for name in (self.configuration.group_bys or features_by_group)
+        }
 
     def paired(self) -> DataFrame:
         """Return the comparison table of the days.
@@ -141,97 +166,114 @@ class ComparisonInputs:
         Raises
         ------
         PreconditionError
-            Listing all mismatches.
+            If columns are missing or have different types; the message lists all problems.
         """
         conf = self.configuration
-        by = dict.fromkeys([*self.by, *([SOURCE] if conf.query_sources else [])])
-        features = tuple(name for some in self.group_bys.values() for name in some)
-        pairs = Alignment(conf.keys, features, TIME, tuple(by), conf.bucket_minutes, conf.logged_as)
+        partition_columns = dict.fromkeys(
+            [*self.by, *([QUERY_SOURCE] if conf.query_sources else [])]
+        )
+        features = tuple(
+            name for group_features in self.group_bys.values() for name in group_features
+        )
+        pairs = Alignment(
+            conf.keys,
+            features,
+            TIME_COLUMN,
+            tuple(partition_columns),
+            conf.bucket_minutes,
+            conf.logged_as,
+        )
         parts = [self._only(part, features) for part in self.parts]
-        found = pair_parts(self.logged, parts, pairs).where(one_of(DATE, self.days))
+        rows = pair_parts(self.logged, parts, pairs).where(one_of(DATE_COLUMN, self.days))
         if conf.query_sources:
-            # Backfill-only rows have no source, so they are missing for any choice of sources.
-            chosen = one_of(SOURCE, conf.query_sources)
-            found = found.where(f"{chosen} OR {PRESENCE} = 'missing'")
-        return found
+            # Backfill-only rows have no source, so they are missing for every selection of sources.
+            chosen = one_of(QUERY_SOURCE, conf.query_sources)
+            rows = rows.where(f"{chosen} OR {PRESENCE} = 'missing'")
+        return rows
 
     def _only(self, part: AlignedPart, features: Collection[str]) -> AlignedPart:
-        """Keep keys, time and features: a backfill's own partition columns follow its own times."""
-        wanted = {name.casefold() for name in (*self.configuration.keys, TIME, *features)}
-        kept = [quote(name) for name in part.data.columns if name.casefold() in wanted]
-        return AlignedPart(part.data.select(*kept), part.group_bys)
+        """Select keys, time and features, because a backfill's partition columns follow its own times."""
+        names = {name.casefold() for name in (*self.configuration.keys, TIME_COLUMN, *features)}
+        selected = [quote(name) for name in part.data.columns if name.casefold() in names]
+        return AlignedPart(part.data.select(*selected), part.group_bys)
 
     def _found(self, backfill: Backfill, lag_ms: int, group_bys: Sequence[str]) -> DataFrame:
-        """Return a backfill's features; errors name the group-bys that it is of."""
-        whose = f" of {', '.join(map(repr, group_bys))}" if group_bys else ""
-        asked = self.backfill_pairs(lag_ms)
-        found = self._timed(backfilled(backfill, asked, self.views, whose))
+        """Return a backfill's features; errors name its group-bys."""
+        owners = f" of {', '.join(map(repr, group_bys))}" if group_bys else ""
+        logged_pairs = self.backfill_pairs(lag_ms)
+        rows = self._timed(backfilled(backfill, logged_pairs, self.views, owners))
         if isinstance(backfill, TableBackfill):
-            found = self._of_days(found)
-        names = {name.casefold() for name in found.columns}
+            rows = self._of_days(rows)
+        names = {name.casefold() for name in rows.columns}
         time = self.configuration.time
         lacking = [k for k in self.configuration.keys if k.casefold() not in names]
-        lacking += [time] if TIME not in names else []
+        lacking += [time] if TIME_COLUMN not in names else []
         if lacking:
-            told = " and ".join(map(repr, lacking))
-            raise PreconditionError(f"{backfill}{whose} gives no {told}, by which rows are joined")
-        found = unshifted(found, lag_ms)
+            columns = " and ".join(map(repr, lacking))
+            raise PreconditionError(
+                f"{backfill}{owners} has no {columns} column; rows are joined by keys and time"
+            )
+        rows = unshifted(rows, lag_ms)
         percent = self.configuration.sample_percent
-        return found if percent == 100 else sample(found, self.configuration.keys, percent)
+        return rows if percent == 100 else sample(rows, self.configuration.keys, percent)
 
-    def _timed(self, found: DataFrame) -> DataFrame:
+    def _timed(self, rows: DataFrame) -> DataFrame:
         """Rename the time column to the log's name."""
         time = self.configuration.time.casefold()
-        if time == TIME or time not in {name.casefold() for name in found.columns}:
-            return found
-        kept = [quote(name) for name in found.columns if name.casefold() not in {TIME, time}]
-        return found.selectExpr(*kept, f"{quote(self.configuration.time)} AS {TIME}")
+        if time == TIME_COLUMN or time not in {name.casefold() for name in rows.columns}:
+            return rows
+        selected = [
+            quote(name) for name in rows.columns if name.casefold() not in {TIME_COLUMN, time}
+        ]
+        return rows.selectExpr(*selected, f"{quote(self.configuration.time)} AS {TIME_COLUMN}")
 
-    def _of_days(self, found: DataFrame) -> DataFrame:
+    def _of_days(self, rows: DataFrame) -> DataFrame:
         """Filter a table to rows that may belong to the days.
 
-        Rows are filtered by ds, with a margin of one day on either side, or else by time.
+        If the table has ds, rows are filtered by ds with a margin of one day on each side, otherwise
+        by time.
         """
         first, last = (date.fromisoformat(day) for day in (min(self.days), max(self.days)))
         low, high = first - timedelta(days=1), last + timedelta(days=1)
-        schema = Schema.from_frame(found)
+        schema = Schema.from_frame(rows)
         names = {name.casefold() for name in schema.names}
-        of_these = f"ds >= {literal(str(low))} AND ds <= {literal(str(high))}"
-        kind = schema.field(DATE).kind if DATE in names else ""
+        in_days = f"ds >= {literal(str(low))} AND ds <= {literal(str(high))}"
+        kind = schema.field(DATE_COLUMN).kind if DATE_COLUMN in names else ""
         if kind == "date":
-            return found.where(of_these)
+            return rows.where(in_days)
         if kind == "string":
             # Days in another format, such as 20230105, are not comparable and are kept.
-            return found.where(f"{of_these} OR ds NOT RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}'")
-        if TIME not in names:
-            return found  # rejected later, along with other missing columns
-        field = schema.field(TIME)
+            return rows.where(f"{in_days} OR ds NOT RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}'")
+        if TIME_COLUMN not in names:
+            return rows  # rejected later, along with other missing columns
+        field = schema.field(TIME_COLUMN)
         start, end = ((day - date(1970, 1, 1)).days * 86_400_000 for day in (low, high))
         if field.kind in INTEGRAL:
-            return found.where(f"{field.sql} >= {start}L AND {field.sql} < {end}L")
+            return rows.where(f"{field.sql} >= {start}L AND {field.sql} < {end}L")
         if field.kind == "timestamp":
-            return found.where(
+            return rows.where(
                 f"{field.sql} >= timestamp_millis({start}L) AND {field.sql} < timestamp_millis({end}L)"
             )
-        return found
+        return rows
 
-    def _common(self, found: DataFrame) -> tuple[str, ...]:
+    def _common(self, backfill: DataFrame) -> tuple[str, ...]:
         """Return the features that both sides have, in the backfill's order."""
         conf = self.configuration
-        beside = (*conf.keys, TIME, *self.by, SOURCE, *conf.payload)
-        taken = {name.casefold() for name in beside}
+        other_columns = (*conf.keys, TIME_COLUMN, *self.by, QUERY_SOURCE, *conf.payload)
+        excluded = {name.casefold() for name in other_columns}
         served = {name.casefold() for name in self.logged.columns}
         return tuple(
             name
-            for name in found.columns
-            if name.casefold() not in taken and conf.logged_as.get(name, name).casefold() in served
+            for name in backfill.columns
+            if name.casefold() not in excluded
+            and conf.logged_as.get(name, name).casefold() in served
         )
 
 
-CELLS = 500_000
-"""Most metrics measured together; their states are collected to the driver."""
-METRICS = 9
-"""Approximate number of metrics per feature."""
+MAX_METRICS_PER_BATCH = 500_000
+"""Their states are collected to the driver, which must have memory for them."""
+METRICS_PER_FEATURE = 9
+"""An approximation, to decide how many days are measured together."""
 
 
 @dataclass(frozen=True)
@@ -243,19 +285,21 @@ class ConsistencyRun:
     dataset : str
         Dataset of the metrics in the repository.
     flattened : Flattened
+        The flattened log.
     compared : tuple of str
-        Days whose rows were compared in this run.
+        Days whose rows this run compared.
     reports : tuple of RunReport
         Reports of the recorded batches of days.
     table : str
         The table of compared rows, quoted.
     log_dataset : str
-        Dataset of the metrics of the log itself.
+        Dataset of the log's own metrics.
     logged : int
-        How many of these were new.
+        Number of new partitions of the log's metrics.
     notices : tuple of str
+        Notices about the log and the table.
     found : mapping of str to tuple of str
-        Partitions of anomalies that no run had found before, by dataset.
+        Partitions with anomalies that no earlier run reported, by dataset.
     """
 
     dataset: str
@@ -271,24 +315,26 @@ class ConsistencyRun:
     @property
     def changes(self) -> Mapping[str, Any]:
         """The change of each measured partition, by its name."""
-        return {name: change for one in self.reports for name, change in one.changes.items()}
+        return {name: change for report in self.reports for name, change in report.changes.items()}
 
     @property
     def judged(self) -> Mapping[str, tuple[str, ...]]:
-        """Partitions with new metrics or anomalies, by dataset; the log's are its flattened days."""
-        days = tuple(f"{DATE}={day.ds}" for day in self.flattened.days)
+        """Partitions with new metrics or anomalies, by dataset. For the log they are the flattened days."""
+        days = tuple(f"{DATE_COLUMN}={day.ds}" for day in self.flattened.days)
         new = {self.dataset: tuple(self.changes), self.log_dataset: days if self.logged else ()}
-        both = {dataset: (*some, *self.found.get(dataset, ())) for dataset, some in new.items()}
+        both = {dataset: (*names, *self.found.get(dataset, ())) for dataset, names in new.items()}
         return {dataset: partitions for dataset, partitions in both.items() if partitions}
 
     def __str__(self) -> str:
         """Return a summary of a few lines."""
         counts = Counter(self.changes.values())
-        told = ", ".join(f"{count} {change}" for change, count in counts.items()) or "nothing new"
+        summary = (
+            ", ".join(f"{count} {change}" for change, count in counts.items()) or "nothing new"
+        )
         lines = [
             str(self.flattened),
             f"{self.table}: {plural(len(self.compared), 'day')}",
-            f"{self.dataset}: {told}",
+            f"{self.dataset}: {summary}",
         ]
         return "\n".join([*lines, *self.notices])
 
@@ -305,16 +351,16 @@ def run(
 ) -> ConsistencyRun:
     """Flatten, backfill, compare and measure new or changed days; see `tidegauge.consistency.run`.
 
-    Each step completes whole days: the flattened log and the comparison table store the fingerprint
-    of each day's inputs, and the repository the one it was measured on. A lease keeps other runs of
-    the join on this repository waiting.
+    Each step completes whole days. The flattened log and the comparison table store the fingerprint
+    of each day's inputs, and the repository stores the fingerprint that it measured. Other runs of the
+    join on this repository wait for a lease.
     """
     tables = f"consistency of {configuration.namespace}.{configuration.name}"
     with repository.store.hold(tables, WAIT_SECONDS):
-        return _run(spark, configuration, repository, until, since, recompute, tags or {})
+        return _run_steps(spark, configuration, repository, until, since, recompute, tags or {})
 
 
-def _run(
+def _run_steps(
     spark: SparkSession,
     configuration: Configuration,
     repository: Recorder,
@@ -325,93 +371,95 @@ def _run(
 ) -> ConsistencyRun:
     dataset = configuration.dataset
     flattened, days = flattened_days(spark, configuration, until, since)
-    # Before the comparison, which may fail on what could not be read.
+    # Recorded before the comparison, which can fail on unreadable queries.
     logged = record_log(flattened.counted, repository, f"{dataset}.log")
     if not days and (since or until):
-        raise _no_such_days(spark, flattened, since, until)
+        raise _no_such_days_error(spark, flattened, since, until)
     table = ComparisonTable.for_join(spark, configuration.namespace, configuration.name)
-    marks = _marks(spark, configuration, days)
-    known = table.marks()
-    compared = [day for day, mark in marks.items() if recompute or known.get(day) != mark]
+    marks = _day_marks(spark, configuration, days)
+    stored_marks = table.marks()
+    compared = [day for day, mark in marks.items() if recompute or stored_marks.get(day) != mark]
     views = Views(spark)
     try:
         sides = ComparisonInputs(spark, configuration, flattened, views, tuple(compared or marks))
         if compared:
             table.write(sides.paired(), {day: marks[day] for day in compared})
-        reports = list(_measured(table, sides, marks, repository, recompute, tags))
+        reports = list(_measure_days(table, sides, marks, repository, recompute, tags))
     finally:
         views.drop()
     return ConsistencyRun(
         dataset, flattened, tuple(compared), tuple(reports), table.name,
         f"{dataset}.log", logged,
-        (*table.notices(), *_unlogged(configuration, flattened), *_without_days(days)),
+        (*table.notices(), *_unlogged_notices(configuration, flattened), *_no_days_notices(days)),
     )  # fmt: skip
 
 
-def _without_days(days: Mapping[str, str | None]) -> list[str]:
+def _no_days_notices(days: Mapping[str, str | None]) -> list[str]:
     """Return a notice if there is no day to compare, as on the first day of a log."""
-    last = "up to yesterday in UTC; until= names another last day"
+    last = "up to yesterday in UTC; set until= for another last day"
     return [] if days else [f"the log has no queries {last}"]
 
 
-def _no_such_days(
+def _no_such_days_error(
     spark: SparkSession, flattened: Flattened, since: str | None, until: str | None
 ) -> PartitionSelectionError:
-    """Return the error of a selection of days of which none is in the log."""
+    """Return the error for a selection of days that are not in the log."""
     listed = open_table(spark, flattened.table).list_partitions()
     names = sorted(entry.partition.name for entry in listed)
     days = ", ".join(f"{k}={v}" for k, v in (("since", since), ("until", until)) if v)
-    near = nearby_partitions(f"{DATE}={until or since}", names)
-    return PartitionSelectionError(f"the log has no queries of the days {days}{near}")
+    near = nearby_partitions(f"{DATE_COLUMN}={until or since}", names)
+    return PartitionSelectionError(f"the log has no queries for the days {days}{near}")
 
 
-def _unlogged(configuration: Configuration, flattened: Flattened) -> list[str]:
+def _unlogged_notices(configuration: Configuration, flattened: Flattened) -> list[str]:
     """Return a notice if a backfill's table has keys that clients did not log.
 
-    A query is asked for logged ones alone.
+    Backfill queries get only the logged keys, so they need no notice.
     """
-    c, logged = configuration, flattened.logged_percent
-    backfills = [c.backfill_of(name) for name in c.group_bys or (c.whole,)]
-    tables = {one.table for one in backfills if isinstance(one, TableBackfill)}
-    if not tables or logged >= c.sample_percent:
+    conf, logged = configuration, flattened.logged_percent
+    backfills = [conf.backfill_of(name) for name in conf.group_bys or (conf.whole,)]
+    tables = {backfill.table for backfill in backfills if isinstance(backfill, TableBackfill)}
+    if not tables or logged >= conf.sample_percent:
         return []
-    told = (
-        f"a client logged {logged:g} % of the keys, and {c.sample_percent:g} % of"
-        f" {', '.join(sorted(tables))} are compared: rows of the others count as row_missing;"
+    notice = (
+        f"a client logged {logged:g} % of the keys, but {conf.sample_percent:g} % of the keys in"
+        f" {', '.join(sorted(tables))} are compared. Rows of keys that were not logged count as row_missing;"
         f" set sample_percent: {logged:g}"
     )
-    return [told]
+    return [notice]
 
 
 def flattened_days(
     spark: SparkSession, configuration: Configuration, until: str | None, since: str | None
 ) -> tuple[Flattened, dict[str, str | None]]:
-    """Flatten the log, and return the result with the fingerprints of the days to compare.
+    """Flatten the log and return the result with the fingerprints of the days to compare.
 
-    Parameters
-    ----------
+    spark : SparkSession
+        The session that reads and writes the tables.
+    configuration : Configuration
+        Settings of the comparison.
     until, since : str or None
-        As for `run`.
+        The last and first day, as for `run`.
 
     Raises
     ------
     SuiteError
-        If one is not a day.
+        If ``until`` or ``since`` is not a day.
     """
     until = until or (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
     since = since or configuration.since
-    for what, day in (("since", since), ("until", until)):
+    for option, day in (("since", since), ("until", until)):
         if day is not None:
-            require_day(what, day)
+            require_day(option, day)
     flattened = flatten(
         spark, configuration.namespace, configuration.name, until, since=since,
         keys=configuration.keys, type=configuration.type,
         sample_percent=configuration.sample_percent, schemas=configuration.schemas or None,
     )  # fmt: skip
-    return flattened, _days(spark, flattened, since, until)
+    return flattened, _day_fingerprints(spark, flattened, since, until)
 
 
-def _days(
+def _day_fingerprints(
     spark: SparkSession, flattened: Flattened, since: str | None, until: str
 ) -> dict[str, str | None]:
     """Return the fingerprints of the flattened log's days.
@@ -419,58 +467,65 @@ def _days(
     Raises
     ------
     SourceError
-        If a partition is not a day, so that backfill-only rows are not assignable to it.
+        If a partition is not a day, because backfill-only rows could not be assigned to it.
     """
     listed = open_table(spark, flattened.table).list_partitions()
-    days = {one.partition.value(DATE): one.fingerprint for one in listed}
+    days = {entry.partition.value(DATE_COLUMN): entry.fingerprint for entry in listed}
     days = {day: days[day] for day in sorted(days) if (since or day) <= day <= until}
     for day in days:
         if not is_day(day):
-            raise SourceError(f"ds {day!r} of {flattened.table} is no day such as 2023-01-05")
+            raise SourceError(f"ds {day!r} of {flattened.table} is not a day such as 2023-01-05")
     return days
 
 
-def _marks(
+def _day_marks(
     spark: SparkSession, configuration: Configuration, days: Mapping[str, str | None]
 ) -> dict[str, str]:
     """Return a fingerprint of each day's comparison inputs and settings."""
-    c = configuration
-    group_bys = [[name, one.features, one.lag_ms] for name, one in c.group_bys.items()]
-    backfills = [c.backfill_of(name) for name in c.group_bys or (c.whole,)]
-    sources = [identity(one) for one in backfills]
-    how = [
-        c.keys,
-        c.time,
-        c.payload,
+    conf = configuration
+    group_bys = [
+        [name, group_by.features, group_by.lag_ms] for name, group_by in conf.group_bys.items()
+    ]
+    backfills = [conf.backfill_of(name) for name in conf.group_bys or (conf.whole,)]
+    sources = [identity(group_by) for group_by in backfills]
+    settings = [
+        conf.keys,
+        conf.time,
+        conf.payload,
         group_bys,
         sources,
-        dict(c.logged_as),
-        c.bucket_minutes,
-        c.sample_percent,
+        dict(conf.logged_as),
+        conf.bucket_minutes,
+        conf.sample_percent,
     ]
-    chosen = [c.query_sources, c.segment_by]
-    tables = {one.table: None for one in backfills if isinstance(one, TableBackfill)}
-    files = [_files(spark, name, days) for name in tables]
+    chosen = [conf.query_sources, conf.segment_by]
+    tables = {group_by.table: None for group_by in backfills if isinstance(group_by, TableBackfill)}
+    files = [_table_fingerprints(spark, name, days) for name in tables]
     return {
-        day: key_of(canonical_json([how, chosen, mark, [some[day] for some in files]]))
+        day: key_of(
+            canonical_json([settings, chosen, mark, [fingerprints[day] for fingerprints in files]])
+        )
         for day, mark in days.items()
     }
 
 
-def _files(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
-    """Return a table's fingerprint per day; of the whole table if not partitioned by ISO days."""
+def _table_fingerprints(spark: SparkSession, table: str, days: Mapping[str, Any]) -> dict[str, str]:
+    """Return a table's fingerprint for each day, or of the whole table if it is not partitioned by ISO days."""
     source = open_table(spark, table)
-    by_day = DATE in source.keys
-    every: list[list[str | None]] = []
+    by_day = DATE_COLUMN in source.keys
+    undated: list[list[str | None]] = []
     of_day: dict[str, list[list[str | None]]] = {day: [] for day in days}
-    for one in source.list_partitions():
-        day = one.partition.value(DATE) if by_day else ""
-        known = of_day.get(day, []) if is_day(day) else every
-        known.append([one.partition.name, one.fingerprint])
-    return {day: canonical_json(sorted([*every, *own])) for day, own in of_day.items()}
+    for entry in source.list_partitions():
+        day = entry.partition.value(DATE_COLUMN) if by_day else ""
+        fingerprints = of_day.get(day, []) if is_day(day) else undated
+        fingerprints.append([entry.partition.name, entry.fingerprint])
+    return {
+        day: canonical_json(sorted([*undated, *day_fingerprints]))
+        for day, day_fingerprints in of_day.items()
+    }
 
 
-def _measured(
+def _measure_days(
     table: ComparisonTable,
     sides: ComparisonInputs,
     marks: Mapping[str, str],
@@ -478,67 +533,81 @@ def _measured(
     recompute: bool,  # noqa: FBT001
     tags: Mapping[str, str],
 ) -> Iterator[RunReport]:
-    """Measure days that are new or changed for the repository, and record them in batches."""
-    c = sides.configuration
-    allowed = {name: [one.absolute, one.relative] for name, one in c.tolerance.items()}
-    how = canonical_json([allowed, c.k, c.longest])
-    prints = {day: key_of(f"{mark} {how}") for day, mark in marks.items()}
-    ledger = repository.store.ledger(c.dataset)
-    before = {Partition.from_name(name): known for name, known in ledger.items()}
-    # What was stored last tells what a day was compared by: hours that are gone keep older marks.
-    last = sorted(before.items(), key=lambda item: item[1].commit)
-    done = {part.value(DATE): known.fingerprint for part, known in last}
+    """Measure days that are new or changed for the repository and record them in batches."""
+    conf = sides.configuration
+    allowed = {
+        name: [partition.absolute, partition.relative] for name, partition in conf.tolerance.items()
+    }
+    settings = canonical_json([allowed, conf.k, conf.longest])
+    prints = {day: key_of(f"{mark} {settings}") for day, mark in marks.items()}
+    ledger = repository.store.ledger(conf.dataset)
+    previous = {Partition.from_name(name): entry for name, entry in ledger.items()}
+    # The newest mark of a day decides, because hours that no longer exist keep older marks.
+    last = sorted(previous.items(), key=lambda item: item[1].commit)
+    done = {part.value(DATE_COLUMN): entry.fingerprint for part, entry in last}
     todo = [day for day, mark in prints.items() if recompute or done.get(day) != mark]
     if not todo or not table.exists():
         return
-    group_bys = _group_bys(table, sides)
-    by = (DATE, *c.segment_by, *([BUCKET] if c.bucket_minutes else []))
-    buckets = DAY // c.bucket_minutes if c.bucket_minutes else 1
+    group_bys = _compared_features(table, sides)
+    partition_columns = (
+        DATE_COLUMN,
+        *conf.segment_by,
+        *([BUCKET_COLUMN] if conf.bucket_minutes else []),
+    )
+    buckets = DAY_MINUTES // conf.bucket_minutes if conf.bucket_minutes else 1
     features = sum(map(len, group_bys.values()))
-    private = privacy_settings().of(c.dataset, f"{c.namespace}.{c.name}", tags=tags)
-    width = max(1, CELLS // (buckets * (1 + features) * METRICS))
-    told = {"sample_percent": f"{c.sample_percent:g}", **tags}
-    if c.query_sources:
-        told["query_source"] = ", ".join(c.query_sources)
+    private = privacy_settings().of(conf.dataset, f"{conf.namespace}.{conf.name}", tags=tags)
+    width = max(1, MAX_METRICS_PER_BATCH // (buckets * (1 + features) * METRICS_PER_FEATURE))
+    run_tags = {"sample_percent": f"{conf.sample_percent:g}", **tags}
+    if conf.query_sources:
+        run_tags["query_source"] = ", ".join(conf.query_sources)
     source = open_table(table.spark, table.name).name
-    for at in range(0, len(todo), width):
-        days = todo[at : at + width]
-        # Groups that had rows when last measured and have none now are measured as empty.
-        also = [one.values for one in before if one.keys == by and one.value(DATE) in days]
-        found = measure(
-            table.read(days), group_bys, by, c.tolerance, k=c.k, longest=c.longest, also=also,
+    for start in range(0, len(todo), width):
+        days = todo[start : start + width]
+        # Measure groups as empty if they had rows in the last measurement and have none now.
+        emptied = [
+            partition.values
+            for partition in previous
+            if partition.keys == partition_columns and partition.value(DATE_COLUMN) in days
+        ]
+        measurement = measure(
+            table.read(days), group_bys, partition_columns, conf.tolerance, k=conf.k, longest=conf.longest, also=emptied,
             private=private
         )  # fmt: skip
-        having = {values: group for values, group in found.groups.items() if group.rows}
-        write_metrics(table.spark, c.namespace, c.name, replace(found, groups=having), days)
-        if not found.groups:
+        nonempty = {values: group for values, group in measurement.groups.items() if group.rows}
+        write_metrics(
+            table.spark, conf.namespace, conf.name, replace(measurement, groups=nonempty), days
+        )
+        if not measurement.groups:
             continue
-        parts = [Partition(by, values) for values in found.groups]
-        fingerprints = {part.name: prints[part.value(DATE)] for part in parts}
-        # Recorded last: a day that the repository knows is not measured again.
+        parts = [Partition(partition_columns, values) for values in measurement.groups]
+        fingerprints = {part.name: prints[part.value(DATE_COLUMN)] for part in parts}
+        # Recorded last, because recorded days are not measured again.
         yield record(
-            found, repository, c.dataset, source=source, fingerprints=fingerprints, tags=told,
-            monitors=[one for one in c.watched if not is_of_log(one)]
+            measurement, repository, conf.dataset, source=source, fingerprints=fingerprints, tags=run_tags,
+            monitors=[monitor for monitor in conf.watched if not is_of_log(monitor)]
         )  # fmt: skip
 
 
-def _group_bys(table: ComparisonTable, sides: ComparisonInputs) -> dict[str, tuple[str, ...]]:
-    """Return the features of each group-by: configured, or common to both sides and the table.
+def _compared_features(
+    table: ComparisonTable, sides: ComparisonInputs
+) -> dict[str, tuple[str, ...]]:
+    """Return the features of each group-by: configured, or or common to both sides and the table.
 
     Raises
     ------
     UnknownNameError
         If a tolerance or a log name is set for an unknown feature.
     """
-    c = sides.configuration
-    if c.group_bys:
-        return {name: one.features for name, one in c.group_bys.items()}
-    kept = set(table.features())  # also of earlier days, which the backfill may lack
-    found = {
-        whole: tuple(name for name in features if name.casefold() in kept)
-        for whole, features in sides.group_bys.items()
+    conf = sides.configuration
+    if conf.group_bys:
+        return {name: group_by.features for name, group_by in conf.group_bys.items()}
+    table_features = set(table.features())  # includes earlier days, which the backfill may not have
+    common = {
+        group_name: tuple(name for name in features if name.casefold() in table_features)
+        for group_name, features in sides.group_bys.items()
     }
-    for name in (*c.tolerance, *c.logged_as):
-        if name not in found[c.whole]:
-            raise UnknownNameError("feature", name, found[c.whole])
-    return found
+    for name in (*conf.tolerance, *conf.logged_as):
+        if name not in common[conf.whole]:
+            raise UnknownNameError("feature", name, common[conf.whole])
+    return common

@@ -41,15 +41,14 @@ def run(
     dataset: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> ConsistencyRun:
-    """Flatten, backfill, compare and measure days that are new or whose logs or backfill changed.
+    """Flatten, backfill, compare and measure days that are new or have a changed log or backfill.
 
-    Anomalies are detected by the configuration's monitors, or else in rates and numbers of rows
-    that are unlike their past, and in any case where more than half of the rows are on one side
-    only or more than 5 % of a day's queries could not be read. How many were read is kept by day in a dataset of its own,
-    ``<dataset>.log``. Every step completes whole days, and a day left unfinished by a killed run is
-    finished by the next. With a table as backfill, a day is compared again when the table's files
-    of that day change; inputs of a query or a callable are not tracked, so set ``recompute`` when
-    they change.
+    The configuration's monitors detect anomalies. By default they detect unusual rates and numbers of
+    rows. An anomaly is always reported if more than half of the rows are on one side only, or if more
+    than 5 % of a day's queries could not be read. Daily counts of read queries are stored in the dataset
+    ``<dataset>.log``. Every step completes whole days, and the next run finishes days that a killed run
+    did not finish. If the backfill is a table, a day is compared again when the table's files of that
+    day change. Inputs of a query or a callable are not tracked, so set ``recompute`` when they change.
 
     Parameters
     ----------
@@ -58,28 +57,29 @@ def run(
     repository : Repository or str
         A repository, or its URL.
     spark : SparkSession, optional
-        By default the active one, or a local one with Hive.
+        By default the active session, or a local session with Hive.
     until : str, optional
         The last day, as ``2023-01-05``; by default yesterday in UTC.
     since : str, optional
-        The first day; by default the configuration's, else the first of the log.
+        The first day (default: ``since`` of the configuration, or the first day of the log).
     recompute : bool
         Compare and measure all days again.
     dataset : str, optional
-        Dataset name in the repository; by default the configuration's.
+        Dataset name in the repository; by default the configuration's dataset.
     tags : mapping, optional
-        Tags of the runs, besides ``sample_percent`` and ``query_source``.
+        Tags of the runs, in addition to ``sample_percent`` and ``query_source``.
 
     Returns
     -------
     ConsistencyRun
+        The compared days, the reports and the notices.
 
     Raises
     ------
     PreconditionError
-        If the sides are not comparable; lists all mismatches.
+        If the sides are not comparable; the message lists all problems.
     NoSuchTableError, SuiteError, SourceError
-        As for `flatten`; if ``since`` or ``until`` is not a day; if an existing table of the same
+        As for `flatten`; if ``since`` or ``until`` is not a day; or if an existing table with the same
         name has other columns.
 
     Examples
@@ -98,25 +98,25 @@ def run(
     from tidegauge.repository.detectors.monitor import Monitor
 
     repository = as_repository(repository)
-    told = as_configuration(configuration)
-    told = told if dataset is None else replace(told, dataset=dataset)
+    settings = as_configuration(configuration)
+    settings = settings if dataset is None else replace(settings, dataset=dataset)
     selection = f"{since or ''}..{until or ''}" if since or until else "all" if recompute else "new"
-    spec = RunSpec(told.dataset, None, (), selection=selection, tags=dict(tags or {}))
+    spec = RunSpec(settings.dataset, None, (), selection=selection, tags=dict(tags or {}))
     with recording_failed_start(repository.store, spec):
         done = pipeline.run(
-            spark or spark_session(), told, repository,
+            spark or spark_session(), settings, repository,
             until=until, since=since, recompute=recompute, tags=tags,
         )  # fmt: skip
-    of_log = [Monitor.from_dict(one) for one in told.watched if is_of_log(one)]
-    found: dict[str, tuple[str, ...]] = {}
-    known = repository.datasets()
-    # Also where nothing is new: the run before may have been killed after it had recorded.
-    for name, monitors in ((told.dataset, None), (done.log_dataset, of_log)):
-        if name in known:
-            before = repository.anomalies(name)["id"]
-            after = repository.detect(name, monitors)
-            found[name] = tuple(after.loc[~after["id"].isin(before), "partition"])
-    return replace(done, found=found)
+    of_log = [Monitor.from_dict(monitor) for monitor in settings.watched if is_of_log(monitor)]
+    anomalous: dict[str, tuple[str, ...]] = {}
+    datasets = repository.datasets()
+    # Detect even without new metrics, because the previous run may have been killed after recording.
+    for name, monitors in ((settings.dataset, None), (done.log_dataset, of_log)):
+        if name in datasets:
+            previous_ids = repository.anomalies(name)["id"]
+            anomalies = repository.detect(name, monitors)
+            anomalous[name] = tuple(anomalies.loc[~anomalies["id"].isin(previous_ids), "partition"])
+    return replace(done, found=anomalous)
 
 
 def compact(
@@ -130,8 +130,8 @@ def compact(
     """Join the small files that clients wrote to a query log on past days.
 
     No query changes, so days are not flattened or compared again. Runs of the same joins on the same
-    repository wait meanwhile; another reader of the log may for a moment see queries twice. What a
-    killed compaction leaves is finished by the next one, or by the next run.
+    repository wait. Another reader of the log can briefly see queries twice. The next compaction or the
+    next run finishes a killed compaction.
 
     Parameters
     ----------
@@ -140,11 +140,11 @@ def compact(
     repository : Repository or str
         The repository of the runs, or its URL.
     spark : SparkSession, optional
-        By default the active one, or a local one with Hive.
+        By default the active session, or a local session with Hive.
     now : datetime, optional
-        Days before its day in UTC are past; now by default.
+        Days before this time's UTC day are compacted (default: now).
     dry_run : bool
-        Count the files, and join none.
+        Only count the files.
 
     Raises
     ------
@@ -183,22 +183,22 @@ def estimate_lag(
     """Estimate the write lag of each group-by whose backfill is a query or a callable.
 
     Each backfill is queried once for the features at all candidate lags before each logged query.
-    The estimate is the lag at which the fewest logged values differ. Nothing is recorded.
+    The estimate is the lag with the fewest differing values. Nothing is recorded.
 
     Parameters
     ----------
     configuration : Configuration, str or Path
-        A configuration, or the path of its file. Its configured lags are tried, too.
+        A configuration, or the path of its file. Its configured lags are also tried.
     spark : SparkSession, optional
-        By default the active one, or a local one with Hive.
+        By default the active session, or a local session with Hive.
     until : str, optional
         The last day, as ``2023-01-05``; by default yesterday in UTC.
     since : str, optional
-        The first day; by default the configuration's, else the first of the log.
+        The first day (default: ``since`` of the configuration, or the first day of the log).
     longest_ms, step_ms : int
         Longest lag to try, and the step between lags, in milliseconds.
     rows : int
-        Approximate upper limit of compared queries: all queries of some keys, always the same ones.
+        Approximate limit of compared queries: all queries of a fixed sample of keys.
     seed : int
         Random seed of the bootstrap.
     group_bys : collection of str, optional
@@ -207,16 +207,16 @@ def estimate_lag(
     Returns
     -------
     LagEstimates
-        Its ``settings()`` are ready for the configuration.
+        The estimates; ``settings()`` returns them in the form of the configuration.
 
     Raises
     ------
     SuiteError
         If a group-by's backfill is a table, or there are no lags to try.
     PreconditionError
-        If the sides are not comparable; lists all mismatches.
+        If the sides are not comparable; the message lists all problems.
     NoSuchTableError, SourceError
-        As for `flatten`, and if nothing was logged.
+        As for `flatten`, or if nothing was logged.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def estimate_lag(
     >>> search = tg.consistency.Configuration("shop", "search", ("user",), backfill)
     >>> times = {"longest_ms": 120_000, "step_ms": 60_000, "until": "2023-01-05"}
     >>> found = tg.consistency.estimate_lag(search, spark=spark, **times)  # doctest: +SKIP
-    >>> found.curve()["share"].tolist()  # 3 at each lag, as was served: nothing to tell them by  # doctest: +SKIP
+    >>> found.curve()["share"].tolist()  # each lag gives 3, as served  # doctest: +SKIP
     [0.0, 0.0, 0.0]
     """
     return lag.estimate_lag(
@@ -238,6 +238,10 @@ def estimate_lag(
     )  # fmt: skip
 
 
-def as_configuration(given: Configuration | str | Path) -> Configuration:
-    """Return a configuration, loaded from its file if given a path."""
-    return given if isinstance(given, Configuration) else load_configuration(given)
+def as_configuration(configuration: Configuration | str | Path) -> Configuration:
+    """Return a configuration, or load it from the file at a path."""
+    return (
+        configuration
+        if isinstance(configuration, Configuration)
+        else load_configuration(configuration)
+    )

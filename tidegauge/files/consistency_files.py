@@ -13,7 +13,7 @@ from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError
 from tidegauge.consistency.compare.distributions import LONGEST, K
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.configuration import (
-    TIME,
+    TIME_COLUMN,
     Backfill,
     CallableBackfill,
     Configuration,
@@ -145,7 +145,7 @@ class ConsistencyFields(Document):
     type: str | None = None
     dataset: str = ""
     keys: list[str]
-    time: str = TIME
+    time: str = TIME_COLUMN
     payload: Names = []
     schemas: list[_Schema] = []
     backfill: _Backfill | None = None

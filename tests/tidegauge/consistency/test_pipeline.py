@@ -319,7 +319,7 @@ def test_a_table_of_which_less_was_logged_is_told(spark, namespace, service, rep
     told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
     found = pipeline.run(spark, told, repository, until="2023-01-05")
     (notice,) = found.notices
-    assert notice.startswith("a client logged 30 % of the keys, and 100 % of ")
+    assert notice.startswith("a client logged 30 % of the keys, but 100 % of the keys in ")
     assert str(found).endswith("set sample_percent: 30")
     sampled = replace(told, sample_percent=30.0)
     assert pipeline.run(spark, sampled, repository, until="2023-01-05").notices == ()
@@ -478,7 +478,7 @@ def test_a_table_whose_days_are_written_in_another_way(spark, namespace, service
 
 @pytest.mark.parametrize("days", [{"until": "2023-1-6"}, {"until": "x", "since": "2023-01-05"}])
 def test_what_is_no_day(spark, namespace, repository, days):
-    with pytest.raises(SuiteError, match="until is a day such as 2023-01-05, not '"):
+    with pytest.raises(SuiteError, match="until must be a day such as 2023-01-05, not '"):
         pipeline.run(spark, conf(namespace), repository, **days)
 
 
@@ -544,10 +544,10 @@ def test_new_features_are_new_columns_and_other_types_are_refused(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"backfill": QueryBackfill("SELECT ts, 1 AS clicks FROM logged_keys")}, "a query of 'clicks', 'prices' gives no 'user'"),
-        ({"backfill": QueryBackfill("SELECT user, 1 AS clicks FROM logged_keys")}, "a query of 'clicks', 'prices' gives no 'ts'"),
+        ({"backfill": QueryBackfill("SELECT ts, 1 AS clicks FROM logged_keys")}, "a query of 'clicks', 'prices' has no 'user' column"),
+        ({"backfill": QueryBackfill("SELECT user, 1 AS clicks FROM logged_keys")}, "a query of 'clicks', 'prices' has no 'ts' column"),
         ({"payload": ("sesion",)}, "unknown payload 'sesion'"),
-        ({"segment_by": ("source",)}, "has no 'source' to tell results apart by"),
+        ({"segment_by": ("source",)}, "has no column 'source'"),
         ({"backfill": QueryBackfill("SELECT *, 1L AS clicks FROM logged_keys")}, "the backfill has no 'price'"),
     ],
 )  # fmt: skip
@@ -565,7 +565,7 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
     told = conf(namespace, backfill=CallableBackfill(lambda _: None, "mine"))
     with pytest.raises(
         SourceError,
-        match="mine of 'clicks', 'prices' returns a DataFrame of features, not NoneType",
+        match="mine of 'clicks', 'prices' must return a DataFrame of features, not NoneType",
     ):
         pipeline.run(spark, told, repository, until="2023-01-05")
 
@@ -575,15 +575,15 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
     [
         (
             {"backfill": TableBackfill("t"), "group_bys": {"g": GroupBy(("f",), 5)}},
-            "'g' has lag_ms 5, but its backfill is the table t, computed already: a lag needs a query",
+            "'g' has lag_ms 5, but its backfill is the table t, which is already computed; use a query",
         ),
         ({"group_bys": {"g": GroupBy(("f",), -5)}}, "lag_ms of 'g' is -5"),
         ({"group_bys": {"g": GroupBy(())}}, "'g' has no features"),
-        ({"group_bys": {"g": GroupBy(("f",)), "h": GroupBy(("f",))}}, "'f' is of two group-bys"),
+        ({"group_bys": {"g": GroupBy(("f",)), "h": GroupBy(("f",))}}, "'f' is in two group-bys"),
         ({"backfill": None}, "'clicks' needs a backfill"),
         ({"tolerance": {"clikcs": Tolerance(1)}}, "did you mean 'clicks'"),
         ({"type": "table"}, "type is one of 'join', 'groupBy'"),
-        ({"keys": ()}, "keys are the columns"),
+        ({"keys": ()}, "keys are empty"),
         ({"segment_by": ("DS",)}, "segment_by cannot name 'DS'"),
         ({"segment_by": ("number",)}, "segment_by cannot name 'number'"),
         ({"namespace": ""}, "needs a namespace"),

@@ -51,7 +51,7 @@ def test_comparing_records_where_it_is_told_to(spark, repository):
     facts = repository.metrics("ns.join", name="Consistency.mismatch", instance="*.age")
     assert list(facts.value) == [0.5, 0.0]
     assert len(found.groups) == 2
-    with pytest.raises(PreconditionError, match="name both"):
+    with pytest.raises(PreconditionError, match="set both or neither"):
         compare(*frames(spark), ["id"], repository=repository)
 
 

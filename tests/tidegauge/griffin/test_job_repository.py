@@ -109,7 +109,7 @@ def test_a_job_that_fails_once_goes_on_in_its_history(spark, repo):
     bad = [rule("int(src.name) = tgt.id", "accuracy", "acc")]
     dq = job([rows("src", "name string", ("x",)), TRUTH], bad, timestamp=NOW + DAY)
     with pytest.raises(
-        GriffinError, match=r"acc: .*CAST_INVALID_INPUT.*casts the text 'name' in int\(\)"
+        GriffinError, match=r"acc: .*CAST_INVALID_INPUT.*casts the string 'name' in int\(\)"
     ):
         tg.griffin.run({}, dq, spark=spark, repository=repo)
     measure(spark, repo, 2, 1, 9)

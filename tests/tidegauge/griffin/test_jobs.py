@@ -227,7 +227,7 @@ def test_what_fails_is_an_error_after_the_others_reported(spark, tmp_path, repo)
     assert any("records" in name for name in error.failures)
     assert "fine" not in error.failures
     said = str(error)
-    assert all(text in said for text in ("at run time", "the sink is down", "CAST_INVALID_INPUT", "casts the text 'name' in int()", "a record"))  # fmt: skip
+    assert all(text in said for text in ("at run time", "the sink is down", "CAST_INVALID_INPUT", "casts the string 'name' in int()", "a record"))  # fmt: skip
     result = error.result
     assert result.status == "failed"
     assert values(result, "fine")["unique"] == 4

@@ -328,7 +328,7 @@ def test_a_text_that_is_no_number_fails_with_the_columns_names(spark):
     asked = [rule("src.name = tgt.id", "accuracy", "r")]
     with pytest.raises(GriffinError) as caught:
         tg.griffin.run({}, job([SOURCE, TARGET], asked), spark=spark, timestamp=NOW)
-    assert "compares the text 'name' with the number 'id'" in str(caught.value)
+    assert "compares the string 'name' with the number 'id'" in str(caught.value)
     query = rule("SELECT count(*) AS n\nFROM src WHERE CAST(name AS INT) > 3", name="q")
     with pytest.raises(GriffinError, match=r"it fails in 'CAST\(name AS INT\)'"):
         tg.griffin.run({}, job([SOURCE], [query]), spark=spark, timestamp=NOW)

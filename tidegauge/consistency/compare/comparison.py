@@ -1,7 +1,7 @@
 """Results of an online/offline comparison, feature by feature.
 
-A `Comparison` holds mergeable states. It is recorded in a repository as a run's metrics, without
-reading data again, and written to tables of compared rows and of metrics, updated by whole days.
+A `Comparison` has mergeable states. It is recorded in a repository as the metrics of a run, without
+reading data again. Compared rows and metrics are written to tables, which are updated by whole days.
 `drift` compares both sides of a feature from stored states, without Spark.
 """
 
@@ -29,7 +29,7 @@ from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.compare.distributions import QUANTILES
 from tidegauge.consistency.compare.equality import shape
-from tidegauge.consistency.compare.join import BUCKET, DATE
+from tidegauge.consistency.compare.join import BUCKET_COLUMN, DATE_COLUMN
 from tidegauge.consistency.compare.measures import (
     COPY,
     LOGGED,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
-ALL = "*"
-"""Group-by of features without a named one, and the feature of row metrics."""
+ALL_FEATURES = "*"
+"""Group-by of features without a named group-by, and feature name of row metrics."""
 LONG_FORM = frozenset(
     [
         "mismatch",
@@ -83,7 +83,7 @@ LONG_FORM = frozenset(
         "row_extra",
     ]
 )
-"""Metrics of the long form; all others are in `Comparison.metrics` and in the repository."""
+"""Metrics in the long form. `Comparison.metrics` and the repository also have the others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,13 +95,13 @@ class Comparison:
     table : DataFrame
         The comparison table, as returned by `tidegauge.consistency.compare.join.pair`.
     by : tuple of str
-        Its columns by which results are partitioned.
+        Columns of the table that partition the results.
     measures : tuple of Analyzer
         All measures.
     groups : mapping of tuple of str to Group
         The states, by the values of the ``by`` columns.
     uncompared : tuple of str
-        Sentences that name the columns of one side only, if the features were not given by name.
+        Notices that name columns of only one side, if the features were not named.
 
     Examples
     --------
@@ -132,8 +132,8 @@ class Comparison:
         """Return a summary with the numbers of features, rows and groups, and the notices."""
         features = len({m.instance for m in self.measures if not isinstance(m, ConsistencyRows)})
         rows = sum(group.rows for group in self.groups.values())
-        said = f"{plural(features, 'feature')} in {plural(rows, 'row')} and {plural(len(self.groups), 'group')}"
-        return "\n".join([f"<Comparison of {said}>", *self.notices])
+        summary = f"{plural(features, 'feature')} in {plural(rows, 'row')} and {plural(len(self.groups), 'group')}"
+        return "\n".join([f"<Comparison of {summary}>", *self.notices])
 
     def merged(self, by: Sequence[str] = ()) -> Comparison:
         """Roll up the results to fewer columns: hours into days, or everything into one group.
@@ -146,25 +146,25 @@ class Comparison:
         Raises
         ------
         UnknownNameError
-            If one is not in `by`.
+            If a column is not in `by`.
         """
         for name in by:
             if name not in self.by:
                 raise UnknownNameError("column", name, self.by)
-        at = [self.by.index(name) for name in by]
+        indexes = [self.by.index(name) for name in by]
         parts: dict[Values, list[Group]] = {}
         for values, group in self.groups.items():
-            parts.setdefault(tuple(values[i] for i in at), []).append(group)
-        groups = {values: self._added(some) for values, some in parts.items()}
+            parts.setdefault(tuple(values[i] for i in indexes), []).append(group)
+        groups = {values: self._added(group_list) for values, group_list in parts.items()}
         return Comparison(self.table, tuple(by), self.measures, groups, self.uncompared)
 
     def _added(self, groups: Sequence[Group]) -> Group:
         states: dict[AnyAnalyzer, Outcome] = {}
         for measure in self.measures:
-            found = [group.states[measure] for group in groups]
-            failed = next((one for one in found if isinstance(one, Failure)), None)
-            known = [one.value for one in found if isinstance(one, Success)]
-            states[measure] = failed or Success(measure.state_type.merge(known))
+            outcomes = [group.states[measure] for group in groups]
+            failed = next((outcome for outcome in outcomes if isinstance(outcome, Failure)), None)
+            values = [outcome.value for outcome in outcomes if isinstance(outcome, Success)]
+            states[measure] = failed or Success(measure.state_type.merge(values))
         return Group(sum(group.rows for group in groups), states)
 
     def measured(self) -> Iterator[tuple[Values, AnyMeasure, Metric[Any]]]:
@@ -187,9 +187,14 @@ class Comparison:
         import pandas as pd
 
         rows = [
-            (*values, *_of(measure), one.name.partition(".")[2], *_value_and_error(one))
+            (
+                *values,
+                *_subject_of(measure),
+                number.name.partition(".")[2],
+                *_value_and_error(number),
+            )
             for values, measure, metric in self.measured()
-            for one in flatten(metric)
+            for number in flatten(metric)
         ]
         names = ("group_by_name", "feature_name", "metric_name", "number", "weight", "error")
         return pd.DataFrame(rows, columns=[*self.by, *names])
@@ -197,16 +202,16 @@ class Comparison:
     def long(self) -> pd.DataFrame:
         """Return the metrics in long form: one row each, with a histogram or a number.
 
-        Metrics without a value, such as those of all-null features, have no row.
+        Metrics without a value, for example of all-null features, have no row.
 
         Returns
         -------
         pandas.DataFrame
             The columns of `by`, then ``group_by_name``, ``feature_name`` (``*`` for rows),
-            ``metric_name``, ``histogram`` (min, p5, p25, p50, p75, p95, max) and ``number``, of
-            which exactly one is not None. ``mismatch``, ``missing``, ``extra`` and ``both_null``
-            are fractions of the matched rows; ``total``, ``row_missing`` and ``row_extra`` count
-            rows; map metrics are sums of keys.
+            ``metric_name``, ``histogram`` (min, p5, p25, p50, p75, p95, max) and ``number``. Exactly one
+            of ``histogram`` and ``number`` is not None. ``mismatch``, ``missing``, ``extra`` and
+            ``both_null`` are fractions of the matched rows. ``total``, ``row_missing`` and ``row_extra``
+            count rows. Map metrics are sums of keys.
 
         Examples
         --------
@@ -222,7 +227,7 @@ class Comparison:
         import pandas as pd
 
         rows = [
-            (*values, *_of(measure), measure.metric, *_cells(metric.value))
+            (*values, *_subject_of(measure), measure.metric, *_long_cells(metric.value))
             for values, measure, metric in self.measured()
             if measure.metric in LONG_FORM and not metric.failed
         ]
@@ -230,8 +235,8 @@ class Comparison:
         return pd.DataFrame(rows, columns=[*self.by, *names], dtype=object)
 
 
-def _of(measure: AnyMeasure) -> tuple[str, str]:
-    return measure.group_by, getattr(measure, "feature", ALL)
+def _subject_of(measure: AnyMeasure) -> tuple[str, str]:
+    return measure.group_by, getattr(measure, "feature", ALL_FEATURES)
 
 
 def _value_and_error(metric: Metric[float]) -> tuple[float, float | None, str | None]:
@@ -242,13 +247,13 @@ def _value_and_error(metric: Metric[float]) -> tuple[float, float | None, str | 
             return float("nan"), metric.weight, str(error)
 
 
-def _cells(value: Any) -> tuple[list[float] | None, float | None]:
+def _long_cells(value: Any) -> tuple[list[float] | None, float | None]:
     if isinstance(value, Mapping):
         return [value[name] for name in QUANTILES], None
     return None, value
 
 
-_HOURLY = ("%Y-%m-%d %H-%M", "%Y%m%d %H-%M")
+_BUCKET_TIME_FORMATS = ("%Y-%m-%d %H-%M", "%Y%m%d %H-%M")
 
 
 def record(
@@ -270,22 +275,24 @@ def record(
     Parameters
     ----------
     comparison : Comparison
+        The measured comparison.
     repository : Repository
+        The repository to record in.
     dataset : str
-        For example ``<namespace>.<join>``.
+        Dataset name, such as ``<namespace>.<join>``.
     source : str, optional
-        The comparison table, if it is stored.
+        Name of the comparison table, if it is stored.
     fingerprints : mapping of str to str, optional
         Data fingerprints by partition name, as in ``ds=2023-01-05/hr_minute=07-00``.
     tags : mapping, optional
         Tags of the run.
     monitors : sequence of mapping
-        Monitors of these metrics, in the form of suite files; for `repository.detect`.
+        Monitors of these metrics, in the form of suite files, for `repository.detect`.
 
     Returns
     -------
     RunReport
-        With the id of the run.
+        The report of the run, with its id.
 
     Raises
     ------
@@ -304,84 +311,88 @@ def record(
     ...     repo.metrics("shop.search", "Consistency.mismatch")["value"].tolist()
     [1.0]
     """
-    by = comparison.by
+    partition_columns = comparison.by
     measures = sorted(measure.canonical() for measure in comparison.measures)
-    told = {"dataset": dataset, "consistency": key_of(canonical_json(measures))}
-    suite = canonical_json({**told, **({"monitors": list(monitors)} if monitors else {})})
-    kept = {str(key): str(value) for key, value in (tags or {}).items()}
-    spec = RunSpec(dataset, source, by, suite, "all", kept)
+    identity = {"dataset": dataset, "consistency": key_of(canonical_json(measures))}
+    suite = canonical_json({**identity, **({"monitors": list(monitors)} if monitors else {})})
+    stored_tags = {str(key): str(value) for key, value in (tags or {}).items()}
+    spec = RunSpec(dataset, source, partition_columns, suite, "all", stored_tags)
     with recording(repository.store, spec) as run:
         run.commit(list(_measured(comparison, fingerprints or {}, run.ledger())))
     return run.report
 
 
 def record_log(days: Sequence[DayCounts], repository: Recorder, dataset: str) -> int:
-    """Store how many queries of a log were read, by day, and return how many values were new.
+    """Store daily counts of read queries of a log, and return the number of new values.
 
-    ``QueryLog.read`` and ``QueryLog.empty`` count queries, and ``QueryLog.unreadable`` those that
-    could not be decoded, in all (instance ``*``) and by reason; ``QueryLog.unreadable_share`` is
-    their share, 0 without any queries.
+    ``QueryLog.read`` and ``QueryLog.empty`` count queries. ``QueryLog.unreadable`` counts queries that
+    could not be decoded, in total (instance ``*``) and by reason. ``QueryLog.unreadable_share`` is their
+    share, or 0 without queries.
 
     Parameters
     ----------
     days : sequence of DayCounts
-        Days without a name are left out.
+        Counts by day. Days without a name are skipped.
     repository : Repository
+        The repository to record in.
     dataset : str
+        Dataset name of the log's metrics.
     """
-    found: dict[tuple[str, str], dict[Partition, float]] = {}
+    values_by_series: dict[tuple[str, str], dict[Partition, float]] = {}
     reasons = sorted({reason for day in days for reason in day.bad})
     for day in days:
         if day.ds is None:
             continue
         bad = sum(day.bad.values())
         values = {
-            ("read", ALL): day.read,
-            ("empty", ALL): day.empty,
-            ("unreadable", ALL): bad,
-            ("unreadable_share", ALL): bad / day.rows if day.rows else 0.0,
+            ("read", ALL_FEATURES): day.read,
+            ("empty", ALL_FEATURES): day.empty,
+            ("unreadable", ALL_FEATURES): bad,
+            ("unreadable_share", ALL_FEATURES): bad / day.rows if day.rows else 0.0,
             **{("unreadable", reason): day.bad.get(reason, 0) for reason in reasons},
         }
         for key, value in values.items():
-            found.setdefault(key, {})[Partition((DATE,), (day.ds,))] = float(value)
+            values_by_series.setdefault(key, {})[Partition((DATE_COLUMN,), (day.ds,))] = float(
+                value
+            )
     return sum(
         repository.record(dataset, f"{OF_LOG}{name}", values, instance=instance)
-        for (name, instance), values in found.items()
+        for (name, instance), values in values_by_series.items()
     )
 
 
 def is_of_log(monitor: Mapping[str, Any]) -> bool:
-    """Return whether a monitor watches metrics of a query log, and not of a comparison."""
+    """Return whether a monitor watches metrics of a query log, instead of a comparison."""
     return str(dict(monitor.get("series", {})).get("name", "")).startswith(OF_LOG)
 
 
-def time_format(by: tuple[str, ...]) -> TimeFormat | None:
+def time_format(keys: tuple[str, ...]) -> TimeFormat | None:
     """Return the time format of a comparison's partitions: date and bucket start.
 
     Examples
     --------
-    >>> of = Partition(("ds", "hr_minute"), ("2023-01-05", "07-30"))
-    >>> str(time_format(of.keys).time_of(of))
+    >>> partition = Partition(("ds", "hr_minute"), ("2023-01-05", "07-30"))
+    >>> str(time_format(partition.keys).time_of(partition))
     '2023-01-05 07:30:00+00:00'
     """
-    if {DATE, BUCKET} <= set(by):
-        return TimeFormat((DATE, BUCKET), _HOURLY)
-    return recognise_time(by)
+    if {DATE_COLUMN, BUCKET_COLUMN} <= set(keys):
+        return TimeFormat((DATE_COLUMN, BUCKET_COLUMN), _BUCKET_TIME_FORMATS)
+    return recognise_time(keys)
 
 
 def _measured(
     comparison: Comparison, fingerprints: Mapping[str, str], ledger: Mapping[str, LedgerEntry]
 ) -> Iterator[MeasuredPartition]:
     """Yield the measurements of each bucket, in the form of a scan."""
-    by = comparison.by
-    time = time_format(by)
-    schema = Schema.from_spark(comparison.table.schema).without(set(by)).canonical()
+    partition_columns = comparison.by
+    time = time_format(partition_columns)
+    schema = Schema.from_spark(comparison.table.schema).without(set(partition_columns)).canonical()
     groups = sorted(comparison.groups.items())
     for values, group in groups:
-        partition = Partition(by, values)
+        partition = Partition(partition_columns, values)
         fingerprint = fingerprints.get(partition.name)
-        known = ledger.get(partition.name)
-        same = known is not None and known.fingerprint == fingerprint
+        previous = ledger.get(partition.name)
+        same = previous is not None and previous.fingerprint == fingerprint
         yield MeasuredPartition.from_measurements(
             partition,
             measured_states(group.states, comparison.measures),
@@ -389,7 +400,7 @@ def _measured(
             fingerprint=fingerprint,
             schema=schema,
             rows=group.rows,
-            added_to=known.version if known is not None and same else None,
+            added_to=previous.version if previous is not None and same else None,
         )
 
 
@@ -402,41 +413,43 @@ def drift(
     segment: str | None = None,
     record: bool = False,
 ) -> Drifted:
-    """Compare the distribution of a feature as it was logged with that of its backfill.
+    """Compare the distribution of a feature's logged values with its backfill.
 
-    Rows are not matched one by one, so this tells whether a model sees other values than those that
-    it was trained on, also where many rows differ a little. For the drift of logged values from one
-    time to another use `Repository.drift`, with the feature as the column.
+    Rows are not matched one by one. The result shows whether a model gets other values than in training,
+    even if many rows differ only slightly. For the drift of logged values over time use
+    `Repository.drift`, with the feature as the column.
 
     Parameters
     ----------
     repository : Repository
+        The repository with the distributions.
     dataset : str
-        ``<namespace>.<join>``.
+        Dataset name, such as ``<namespace>.<join>``.
     feature : str
-        The instance of its metrics, ``<group_by>.<feature>``: a number, a map of numbers, or text with
-        no more different values than are counted exactly, about 190.
+        The instance of its metrics, ``<group_by>.<feature>``: a number, a map of numbers, or a string with
+        few different values. Up to about 190 different values are counted exactly.
     at : str or pair
         The name of a partition, or a window ``(since, until)`` on the partitions' time, whose
         partitions are merged.
     segment : str, optional
-        All segments by default.
+        The segment (default: all segments).
     record : bool
-        Store the distances of a partition as metrics ``Consistency.psi``, ``js``, ``ks`` and
-        ``wasserstein`` of the feature, of text ``psi``, ``js``, ``unseen`` and ``lost``, to be watched.
+        Store the distances of a partition as metrics of the feature, so that monitors can watch them:
+        ``Consistency.psi``, ``js``, ``ks`` and ``wasserstein``, or for strings ``psi``, ``js``, ``unseen``
+        and ``lost``.
 
     Returns
     -------
     Drifted
-        With the backfilled values as its baseline, and the logged ones as its current side; the
-        distances are NaN if one of them has no values.
+        The drift, with the backfilled values as the baseline and the logged values as the current side.
+        The distances are NaN if one side has no values.
 
     Raises
     ------
     HistoryError
-        If no distributions of the feature are stored, or there is no such partition.
+        If no distributions of the feature are stored, or the partition does not exist.
     StateMismatchError
-        If a text has more values than are counted exactly.
+        If a string feature has more values than are counted exactly.
 
     Examples
     --------
@@ -453,20 +466,20 @@ def drift(
     """
     logged = StoredColumn(repository.database, repository.artifacts, dataset, feature, segment)
     backfilled = dataclasses.replace(logged, of="backfilled")
-    found = drift_of(logged, at, at, record=record, against=backfilled, prefix=PREFIX)
+    drifted = drift_of(logged, at, at, record=record, against=backfilled, prefix=PREFIX)
     return dataclasses.replace(
-        found, baseline=f"backfilled, {found.baseline}", current=f"logged, {found.current}"
+        drifted, baseline=f"backfilled, {drifted.baseline}", current=f"logged, {drifted.current}"
     )
 
 
-_COMPARED = "tidegauge.compared."
+_DAY_MARK_PREFIX = "tidegauge.compared."
 """Property prefix of the comparison table: fingerprint of each day's inputs."""
-_GROUP_BY = "group_by_name"
+_GROUP_BY_COLUMN = "group_by_name"
 
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """Table ``<namespace>.<join>_comparison``: logged beside backfilled rows, partitioned by ds."""
+    """Table ``<namespace>.<join>_comparison``: logged and backfilled values of each row, partitioned by ds."""
 
     spark: SparkSession
     name: str
@@ -478,23 +491,25 @@ class ComparisonTable:
         Raises
         ------
         SourceError
-            If a table of that name exists and is not a comparison table.
+            If a table with this name exists and is not a comparison table.
         """
-        found = cls(spark, join_table(namespace, join, "comparison"))
-        finish_widening(spark, found.name)
-        if found.exists() and not {PRESENCE, COPY, NULL_KEY, DATE} <= set(found._columns()):
-            raise SourceError(f"{found.name} was not made by a comparison; rename it")
-        return found
+        table = cls(spark, join_table(namespace, join, "comparison"))
+        finish_widening(spark, table.name)
+        if table.exists() and not {PRESENCE, COPY, NULL_KEY, DATE_COLUMN} <= set(table._columns()):
+            raise SourceError(f"{table.name} was not written by a comparison; rename it")
+        return table
 
     def marks(self) -> dict[str, str]:
         """Return the input fingerprint of each day; empty if the table does not exist."""
         if not self.exists():
             return {}
-        found: dict[str, str] = dict(self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect())
+        properties: dict[str, str] = dict(
+            self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()
+        )
         return {
-            key.removeprefix(_COMPARED): mark
-            for key, mark in found.items()
-            if key.startswith(_COMPARED)
+            key.removeprefix(_DAY_MARK_PREFIX): mark
+            for key, mark in properties.items()
+            if key.startswith(_DAY_MARK_PREFIX)
         }
 
     def features(self) -> tuple[str, ...]:
@@ -503,21 +518,24 @@ class ComparisonTable:
         return tuple(name for name in columns if LOGGED + name in columns)
 
     def notices(self) -> tuple[str, ...]:
-        """Return a line if features are compared as floats, because one side has no more digits."""
+        """Return a notice if features are compared as floats, because one side has only float precision."""
         if not self.exists():
             return ()
         return compared_as_floats(Schema.from_frame(self.spark.table(self.name)))
 
     def read(self, days: Collection[str]) -> DataFrame:
         """Return the rows of the given days."""
-        return filter_partitions(self.spark.table(self.name), (DATE,), [(day,) for day in days])
+        return filter_partitions(
+            self.spark.table(self.name), (DATE_COLUMN,), [(day,) for day in days]
+        )
 
     def write(self, data: DataFrame, marks: Mapping[str, str]) -> None:
-        """Replace days, and store their input fingerprints.
+        """Replace days and store their input fingerprints.
 
         Parameters
         ----------
         data : DataFrame
+            The compared rows of the days.
         marks : mapping of str to str
             Input fingerprints by day. Days without rows are emptied.
 
@@ -528,27 +546,37 @@ class ComparisonTable:
         """
         if self.exists():
             data = self._fitted(data)
-            # Clear the marks first: a run killed while writing leaves days in an unknown state.
-            keys = ", ".join(literal(_COMPARED + day) for day in marks)
+            # Clear the marks first, because a run that is killed while writing leaves days in an unknown state.
+            keys = ", ".join(literal(_DAY_MARK_PREFIX + day) for day in marks)
             self.spark.sql(
                 f"ALTER TABLE {self.name} UNSET TBLPROPERTIES IF EXISTS ({keys})"
             ).collect()
         else:
-            self._create(_types(data))
-        before = self._fingerprints()
+            self._create(_column_types(data))
+        old_fingerprints = self._fingerprints()
         target = TableTarget(self.spark, self.name)
-        target.write(data, "partitions", [DATE], ())
-        # Writing replaces only days that have rows; days with unchanged files have none any more.
-        after = self._fingerprints()
-        target.drop([(day,) for day in marks if day in before and before[day] == after.get(day)])
-        told = ", ".join(f"{literal(_COMPARED + d)} = {literal(m)}" for d, m in marks.items())
-        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({told})").collect()
+        target.write(data, "partitions", [DATE_COLUMN], ())
+        # Writing replaces only days with rows. A day with unchanged files has no rows now, so drop it.
+        new_fingerprints = self._fingerprints()
+        target.drop(
+            [
+                (day,)
+                for day in marks
+                if day in old_fingerprints and old_fingerprints[day] == new_fingerprints.get(day)
+            ]
+        )
+        assignments = ", ".join(
+            f"{literal(_DAY_MARK_PREFIX + d)} = {literal(m)}" for d, m in marks.items()
+        )
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({assignments})").collect()
 
     def _create(self, types: Mapping[str, Any]) -> None:
-        """Create the table in one step; Spark makes one of a frame in several, between which to die."""
-        columns = ", ".join(f"{quote(n)} {type_sql(t)}" for n, t in types.items() if n != DATE)
+        """Create the table in one statement, because Spark would write a DataFrame as a table in several steps."""
+        columns = ", ".join(
+            f"{quote(n)} {type_sql(t)}" for n, t in types.items() if n != DATE_COLUMN
+        )
         self.spark.sql(
-            f"CREATE TABLE {self.name} ({columns}) USING parquet PARTITIONED BY ({DATE} STRING)"
+            f"CREATE TABLE {self.name} ({columns}) USING parquet PARTITIONED BY ({DATE_COLUMN} STRING)"
         ).collect()
 
     def exists(self) -> bool:
@@ -559,39 +587,45 @@ class ComparisonTable:
         return self.spark.table(self.name).columns
 
     def _fitted(self, data: DataFrame) -> DataFrame:
-        """Return rows with all columns of the table, which first gets new columns and wider numbers."""
-        types, there = _types(data), _types(self.spark.table(self.name))
-        known = {name.casefold(): (name, of) for name, of in there.items()}
+        """Return rows with all columns of the table, after adding new columns and widening numeric columns."""
+        types, table_types = _column_types(data), _column_types(self.spark.table(self.name))
+        table_columns = {
+            name.casefold(): (name, data_type) for name, data_type in table_types.items()
+        }
         wider, cast = {}, {}
-        for name, of in types.items():
-            named, before = known.get(name.casefold(), (name, of))
-            if shape(of) == shape(before):
+        for name, data_type in types.items():
+            table_name, table_type = table_columns.get(name.casefold(), (name, data_type))
+            if shape(data_type) == shape(table_type):
                 continue
-            found = promoted(before, of)
-            if found is None:
+            wider_type = promoted(table_type, data_type)
+            if wider_type is None:
                 raise SourceError(
-                    f"{name!r} is {shape(of)} now and {shape(before)} in {self.name}: drop that table, and"
-                    " its days are compared again"
+                    f"{name!r} is {shape(data_type)} now, but {shape(table_type)} in {self.name}: drop that table, and"
+                    " the next run compares its days again"
                 )
-            cast[name] = type_sql(found)
-            if shape(found) != shape(before):
-                wider[named] = found
+            cast[name] = type_sql(wider_type)
+            if shape(wider_type) != shape(table_type):
+                wider[table_name] = wider_type
         if wider:
-            widen(self.spark, self.name, wider, DATE)
+            widen(self.spark, self.name, wider, DATE_COLUMN)
         data = data.selectExpr(
             *(
                 f"CAST({quote(n)} AS {cast[n]}) AS {quote(n)}" if n in cast else quote(n)
                 for n in types
             )
         )
-        new = [f"{quote(n)} {type_sql(t)}" for n, t in types.items() if n.casefold() not in known]
+        new = [
+            f"{quote(n)} {type_sql(t)}"
+            for n, t in types.items()
+            if n.casefold() not in table_columns
+        ]
         if new:
             self.spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({', '.join(new)})").collect()
-        given = {name.casefold() for name in types}
+        given_names = {name.casefold() for name in types}
         lacking = (
             f"CAST(NULL AS {type_sql(t)}) AS {quote(n)}"
-            for n, t in there.items()
-            if n.casefold() not in given
+            for n, t in table_types.items()
+            if n.casefold() not in given_names
         )
         return data.selectExpr("*", *lacking)
 
@@ -599,7 +633,7 @@ class ComparisonTable:
         if not self.exists():
             return {}
         listed = open_table(self.spark, self.name).list_partitions()
-        return {one.partition.value(DATE): one.fingerprint for one in listed}
+        return {entry.partition.value(DATE_COLUMN): entry.fingerprint for entry in listed}
 
 
 def write_metrics(
@@ -607,9 +641,20 @@ def write_metrics(
 ) -> str:
     """Write the metrics of days in long form as ``<namespace>.<join>_consistency_metrics``.
 
-    The table has the columns feature_name, metric_name, the segment columns,
-    histogram and number, of which exactly one is not null; it is partitioned by ds, hr_minute and
+    The table has the columns feature_name, metric_name, the segment columns, histogram and number.
+    Exactly one of histogram and number is not null. The table is partitioned by ds, hr_minute and
     group_by_name. Existing metrics of these days are replaced.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session that writes the table.
+    namespace, join : str
+        The namespace and the name of the join.
+    comparison : Comparison
+        The measured comparison.
+    days : collection of str
+        The days to replace.
 
     Returns
     -------
@@ -622,7 +667,7 @@ def write_metrics(
         If the table exists with other columns.
     """
     name = join_table(namespace, join, "consistency_metrics")
-    segments = [column for column in comparison.by if column not in {DATE, BUCKET}]
+    segments = [column for column in comparison.by if column not in {DATE_COLUMN, BUCKET_COLUMN}]
     columns = [
         "feature_name STRING",
         "metric_name STRING",
@@ -630,37 +675,39 @@ def write_metrics(
         "histogram ARRAY<DOUBLE>",
         "number DOUBLE",
     ]
-    keys = (DATE, BUCKET, _GROUP_BY)
+    keys = (DATE_COLUMN, BUCKET_COLUMN, _GROUP_BY_COLUMN)
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)}) USING parquet"
         f" PARTITIONED BY ({', '.join(f'{key} STRING' for key in keys)})"
     ).collect()
-    there = [column.name for column in spark.catalog.listColumns(name)]
+    existing = [column.name for column in spark.catalog.listColumns(name)]
     expected = ["feature_name", "metric_name", *segments, "histogram", "number", *keys]
-    if there != expected:
+    if existing != expected:
         raise SourceError(
-            f"{name} has the columns {', '.join(there)}, not {', '.join(expected)}: rename or drop it"
+            f"{name} has the columns {', '.join(existing)}, not {', '.join(expected)}: rename or drop it"
         )
     rows = comparison.long()
     rows[segments] = rows[segments].replace(NULL, None)
-    if BUCKET not in rows:
-        rows[BUCKET] = "00-00"
+    if BUCKET_COLUMN not in rows:
+        rows[BUCKET_COLUMN] = "00-00"
     holds = set(rows[list(keys)].itertuples(index=False, name=None))
     target = TableTarget(spark, name)
-    known = open_table(spark, name).list_partitions()
-    parts = [one.partition for one in known]
-    before = {tuple(part.value(key) for key in keys) for part in parts if part.value(DATE) in days}
+    listed = open_table(spark, name).list_partitions()
+    parts = [entry.partition for entry in listed]
+    old_partitions = {
+        tuple(part.value(key) for key in keys) for part in parts if part.value(DATE_COLUMN) in days
+    }
     if holds:
         data = from_arrow(spark, _arrow(rows[expected])).coalesce(1)
-        replace(target, data, "partitions", keys, holds, before | holds)
-    elif before:
-        target.drop(before)
+        replace(target, data, "partitions", keys, holds, old_partitions | holds)
+    elif old_partitions:
+        target.drop(old_partitions)
     return name
 
 
-def _types(data: DataFrame) -> dict[str, Any]:
+def _column_types(data: DataFrame) -> dict[str, Any]:
     fields: list[dict[str, Any]] = data.schema.jsonValue()["fields"]
-    return {one["name"]: one["type"] for one in fields}
+    return {column["name"]: column["type"] for column in fields}
 
 
 def _arrow(rows: pd.DataFrame) -> pa.Table:

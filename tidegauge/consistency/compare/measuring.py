@@ -1,7 +1,7 @@
 """Comparison of logged with backfilled features, and measurement of each feature.
 
-`compare` joins both sides and measures them. `value_pairs` counts the most frequent pairs of
-different values: what was logged where the backfill has something else.
+`compare` joins both sides and measures them. `value_pairs` counts the most frequent pairs of different
+logged and backfilled values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.schema import NUMERIC, TEXT, Schema, check_frame
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.scan import Group, Scan, scan
-from tidegauge.consistency.compare.comparison import ALL, Comparison, record
+from tidegauge.consistency.compare.comparison import ALL_FEATURES, Comparison, record
 from tidegauge.consistency.compare.distributions import (
     LONGEST,
     ConsistencyDistribution,
@@ -66,12 +66,12 @@ def compare(
     repository: Recorder | None = None,
     dataset: str | None = None,
 ) -> Comparison:
-    """Compare logged features with backfilled ones, row by row, and measure each of them.
+    """Compare logged features with backfilled features row by row, and measure each feature.
 
-    Rows are joined by their keys and time (and by the partition columns that both sides have), with
-    null equal to null. Rows on one side only are counted as such; features are measured over
-    matched rows. The comparison table is cached in Spark while it is measured. To store it instead,
-    write the result of `tidegauge.consistency.compare.join.pair`, and pass it to `measure`.
+    Rows are joined by their keys and time, and by partition columns that both sides have. Null equals
+    null. Rows on one side only are counted, and features are measured over matched rows. Spark caches the
+    comparison table during the measurement. To store the table instead, write the result of
+    `tidegauge.consistency.compare.join.pair` and pass it to `measure`.
 
     Parameters
     ----------
@@ -80,10 +80,11 @@ def compare(
     backfilled : DataFrame
         The same features, computed offline.
     keys : str or sequence of str
+        Names of the key columns.
     time : str
-        A timestamp, or milliseconds since 1970.
+        Name of the time column: a timestamp, or milliseconds since 1970.
     group_bys : mapping of str to sequence of str, optional
-        The features of each group-by. By default all common columns, in one group-by named ``*``;
+        The features of each group-by (default: all common columns, in one group-by named ``*``).
         `Comparison.notices` names the columns that only one side has.
     tolerance : mapping, optional
         Tolerance for numbers by feature: an absolute number, or ``{"abs": ..., "rel": ...}``. In
@@ -91,14 +92,13 @@ def compare(
     bucket_minutes : int or None
         Width of the buckets ``hr_minute``, a divisor of a day; None for no buckets.
     partition_by : str or sequence of str
-        Columns by which results are partitioned. ``ds`` is derived from the time, in UTC, if no
-        side has it.
+        Columns that partition the results. If no side has ``ds``, it is the UTC date of the time.
     logged_as : mapping of str to str, optional
-        Names of features in the log, if they differ.
+        Names of features in the log, if they differ from the backfill's names.
     k : int
-        Accuracy of distributions, even, 4 to 1024: ranks are off by at most 0.16 / k.
+        Accuracy of distributions, an even number from 4 to 1024. Errors of ranks are at most 0.16 / k.
     longest : int
-        Different arrays whose lengths multiply to more than its square get no edit distance.
+        Different arrays have no edit distance if the product of their lengths exceeds this number squared.
     repository : Repository, optional
         Repository to record the results in; see `record`.
     dataset : str, optional
@@ -107,13 +107,14 @@ def compare(
     Returns
     -------
     Comparison
+        The states and metrics of all features.
 
     Raises
     ------
     SourceError
         If a side is not a DataFrame of Spark, or is a stream.
     PreconditionError
-        Listing all mismatches: missing columns, and types that are not comparable.
+        If columns are missing or types are not comparable; the message lists all problems.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def compare(
     >>> metrics.loc[metrics["metric_name"] == "mismatch", "number"].tolist()  # doctest: +SKIP
     [1.0]
 
-    Numbers may be allowed to differ:
+    A tolerance allows numbers to differ:
 
     >>> near = tg.consistency.compare(logged, offline, keys="user", tolerance={"age": 1})  # doctest: +SKIP
     >>> metrics = near.merged().metrics()  # doctest: +SKIP
@@ -135,33 +136,43 @@ def compare(
     """
     if (repository is None) != (dataset is None):
         raise PreconditionError(
-            "what is compared is recorded in a repository under a dataset: name both"
+            "recording needs both a repository and a dataset; set both or neither"
         )
     check_frame(logged)
     check_frame(backfilled)
-    keys, partition_by = _names(keys), _names(partition_by)
-    features = _features(logged, backfilled, keys, time, group_bys, partition_by, logged_as or {})
-    named = tuple(dict.fromkeys(name for some in features.values() for name in some))
-    if unknown := sorted({*(tolerance or {}), *(logged_as or {})} - set(named)):
-        raise UnknownNameError("feature", unknown[0], named)
-    pairs = Alignment(keys, named, time, partition_by, bucket_minutes, dict(logged_as or {}))
+    keys, partition_by = _as_tuple(keys), _as_tuple(partition_by)
+    features = _features_by_group(
+        logged, backfilled, keys, time, group_bys, partition_by, logged_as or {}
+    )
+    feature_names = tuple(
+        dict.fromkeys(name for group_features in features.values() for name in group_features)
+    )
+    if unknown := sorted({*(tolerance or {}), *(logged_as or {})} - set(feature_names)):
+        raise UnknownNameError("feature", unknown[0], feature_names)
+    pairs = Alignment(
+        keys, feature_names, time, partition_by, bucket_minutes, dict(logged_as or {})
+    )
     table = pair(logged, backfilled, pairs).persist()
     try:
         private = privacy_settings().of(dataset)
-        found = measure(table, features, pairs.by, tolerance, k=k, longest=longest, private=private)
+        comparison = measure(
+            table, features, pairs.by, tolerance, k=k, longest=longest, private=private
+        )
         if group_bys is None:
-            found = replace(found, uncompared=tuple(_uncompared(logged, backfilled, pairs)))
+            comparison = replace(
+                comparison, uncompared=tuple(_uncompared_notices(logged, backfilled, pairs))
+            )
     finally:
         table.unpersist()
     if repository is not None and dataset is not None:
-        record(found, repository, dataset)
-    return found
+        record(comparison, repository, dataset)
+    return comparison
 
 
 def measure(
     table: DataFrame,
     group_bys: Mapping[str, Sequence[str]],
-    by: Sequence[str] = ("ds", "hr_minute"),
+    partition_columns: Sequence[str] = ("ds", "hr_minute"),
     tolerance: Mapping[str, Any] | None = None,
     *,
     k: int = K,
@@ -169,54 +180,56 @@ def measure(
     also: Collection[Values] = (),
     private: Privacy = PUBLIC,
 ) -> Comparison:
-    """Measure a comparison table, read once per group of features; see `compare`.
+    """Measure a comparison table, read once for each group of features; see `compare`.
 
-    Groups in ``also`` are part of the result even if they have no row. Of features whose columns are
-    ``private``, metrics that would keep values fail.
+    Groups in ``also`` are part of the result even without rows. For features with ``private`` columns,
+    metrics that would store values fail.
     """
     private = replace(
-        private, columns=(*private.columns, *(f"{LOGGED}{one}" for one in private.columns))
+        private, columns=(*private.columns, *(f"{LOGGED}{item}" for item in private.columns))
     )
-    private.refuse_names(by, PARTITIONS)
+    private.refuse_names(partition_columns, PARTITIONS)
     schema = Schema.from_frame(table)
-    allowed = {name: Tolerance.from_value(given) for name, given in (tolerance or {}).items()}
+    allowed = {name: Tolerance.from_value(setting) for name, setting in (tolerance or {}).items()}
     measures: list[AnyMeasure] = []
-    found: list[Scan] = []
-    for own, some in _parts(table, group_bys).items():
+    scans: list[Scan] = []
+    for presence_group, features_by_group in _split_by_presence(table, group_bys).items():
         part = [
-            one
-            for group_by, features in some.items()
-            for one in _measures(schema, group_by, features, allowed, k, longest)
+            item
+            for group_by, features in features_by_group.items()
+            for item in _measures(schema, group_by, features, allowed, k, longest)
         ]
         measures += part
-        found.append(scan(rows_of(table, own), part, tuple(by), private=private))
+        scans.append(
+            scan(rows_of(table, presence_group), part, tuple(partition_columns), private=private)
+        )
     groups = {
-        values: _together([one.groups.get(values, one.nothing) for one in found])
-        for values in sorted({*also, *(values for one in found for values in one.groups)})
+        values: _joined_group([item.groups.get(values, item.nothing) for item in scans])
+        for values in sorted({*also, *(values for item in scans for values in item.groups)})
     }
-    return Comparison(table, tuple(by), tuple(measures), groups)
+    return Comparison(table, tuple(partition_columns), tuple(measures), groups)
 
 
-def _parts(
+def _split_by_presence(
     table: DataFrame, group_bys: Mapping[str, Sequence[str]]
 ) -> dict[str | None, dict[str, Sequence[str]]]:
-    """Return group-bys by the one whose presence column they use; None for the common one."""
+    """Return group-bys by the presence column that they use; None for the common column."""
     parts: dict[str | None, dict[str, Sequence[str]]] = {}
     for name, features in group_bys.items():
         parts.setdefault(own_presence(table, name), {})[name] = features
     return parts
 
 
-def _together(groups: Sequence[Group]) -> Group:
+def _joined_group(groups: Sequence[Group]) -> Group:
     states = {measure: state for group in groups for measure, state in group.states.items()}
     return Group(max(group.rows for group in groups), states)
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _features(
+def _features_by_group(
     logged: DataFrame,
     backfilled: DataFrame,
     keys: Sequence[str],
@@ -228,29 +241,31 @@ def _features(
     """Return the features of each group-by."""
     if group_bys is not None:
         return {name: tuple(features) for name, features in group_bys.items()}
-    taken = {name.casefold() for name in (*keys, time, *partition_by)}
+    excluded = {name.casefold() for name in (*keys, time, *partition_by)}
     served = {name.casefold() for name in logged.columns}
     return {
-        ALL: tuple(
+        ALL_FEATURES: tuple(
             name
             for name in backfilled.columns
-            if name.casefold() not in taken and logged_as.get(name, name).casefold() in served
+            if name.casefold() not in excluded and logged_as.get(name, name).casefold() in served
         )
     }
 
 
-def _uncompared(logged: DataFrame, backfilled: DataFrame, pairs: Alignment) -> Iterator[str]:
-    """Yield which columns of one side have no counterpart on the other."""
-    taken = {name.casefold() for name in (*pairs.keys, pairs.time, *pairs.partition_by)}
+def _uncompared_notices(
+    logged: DataFrame, backfilled: DataFrame, pairs: Alignment
+) -> Iterator[str]:
+    """Yield notices for columns of one side without a counterpart on the other side."""
+    excluded = {name.casefold() for name in (*pairs.keys, pairs.time, *pairs.partition_by)}
     served = {pairs.in_log(name).casefold() for name in pairs.features}
     compared = {name.casefold() for name in pairs.features}
-    for side, other, columns, known in (
+    for side, other_side, columns, compared_names in (
         ("the log", "the backfill", logged.columns, served),
         ("the backfill", "the log", backfilled.columns, compared),
     ):
-        alone = [name for name in columns if name.casefold() not in taken | known]
+        alone = [name for name in columns if name.casefold() not in excluded | compared_names]
         if alone:
-            yield f"not compared, because {other} lacks them: {', '.join(alone)} of {side}"
+            yield f"not compared, because {other_side} does not have them: {', '.join(alone)} of {side}"
 
 
 def _measures(
@@ -261,32 +276,32 @@ def _measures(
     k: int,
     longest: int,
 ) -> Iterator[AnyMeasure]:
-    """Yield all measures of a group-by: of rows, and of each feature by its type."""
+    """Yield all measures of a group-by: for rows, and for each feature by its type."""
     yield from (ConsistencyRows(metric, group_by) for metric in ConsistencyRows.metrics)
     for name in features:
         field = schema.field(quote(name))
         near = allowed.get(name, EXACTLY)
         if near and not holds(field.type, NUMERIC):
-            msg = f"{name!r} is of type {field.kind} and holds no numbers, so it can have no tolerance"
+            msg = f"{name!r} has type {field.kind} without numbers, so it cannot have a tolerance"
             raise IllegalAnalyzerParameterError(msg)
-        of, within = (group_by, name), (near.absolute, near.relative)
-        yield from (ConsistencyCells(m, *of, *within) for m in ConsistencyCells.metrics)
+        subject, limits = (group_by, name), (near.absolute, near.relative)
+        yield from (ConsistencyCells(m, *subject, *limits) for m in ConsistencyCells.metrics)
         if of_numbers(field) and of_numbers(schema.field(quote(LOGGED + name))):
-            yield from (ConsistencyNumbers(m, *of) for m in ConsistencyNumbers.metrics)
+            yield from (ConsistencyNumbers(m, *subject) for m in ConsistencyNumbers.metrics)
             yield from (
-                ConsistencyDistribution(m, *of, k) for m in ("delta", "logged", "backfilled")
+                ConsistencyDistribution(m, *subject, k) for m in ("delta", "logged", "backfilled")
             )
         if {field.kind, schema.field(quote(LOGGED + name)).kind} <= TEXT:
-            yield from (ConsistencyTexts(m, *of) for m in ConsistencyTexts.metrics)
+            yield from (ConsistencyTexts(m, *subject) for m in ConsistencyTexts.metrics)
         if field.kind == "map":
-            yield from (ConsistencyKeys(m, *of, *within) for m in ConsistencyKeys.metrics)
+            yield from (ConsistencyKeys(m, *subject, *limits) for m in ConsistencyKeys.metrics)
         if of_arrays(field):
             lengths = ("logged_length", "backfilled_length")
-            yield from (ConsistencyDistribution(m, *of, k) for m in lengths)
+            yield from (ConsistencyDistribution(m, *subject, k) for m in lengths)
             yield from (
-                ConsistencyEdits(m, *of, *within, longest, k) for m in ConsistencyEdits.metrics
+                ConsistencyEdits(m, *subject, *limits, longest, k) for m in ConsistencyEdits.metrics
             )
-            yield ConsistencyEditsSkipped("edit_skipped", *of, *within, longest)
+            yield ConsistencyEditsSkipped("edit_skipped", *subject, *limits, longest)
 
 
 def value_pairs(
@@ -299,8 +314,8 @@ def value_pairs(
 ) -> pd.DataFrame:
     """Count the pairs of different values of a feature in matched rows, the most frequent first.
 
-    A wrong mapping, a changed unit or a default that one side lacks stands out here, where rates only
-    tell that values differ. The rows are read; nothing is stored.
+    Use it to find a wrong mapping, a changed unit or a default that one side does not have. Rates show
+    only that values differ. The rows are read; nothing is stored.
 
     Parameters
     ----------
@@ -308,18 +323,18 @@ def value_pairs(
         A comparison table, such as ``spark.table("shop.search_comparison")`` or `Comparison.table`;
         filter it by ``ds`` for some days.
     feature : str
-        Of any type; values are told as text.
+        A feature of any type. Values are shown as strings.
     tolerance : float or mapping
-        As for `compare`: numbers that are this close are equal.
+        As for `compare`: numbers within the tolerance are equal.
     group_by : str, optional
-        The feature's group-by, needed where group-bys have backfills of their own.
+        The feature's group-by, required if group-bys have different backfills.
     limit : int
-        Most pairs to return.
+        Maximum number of pairs to return.
 
     Returns
     -------
     pandas.DataFrame
-        ``logged`` and ``backfilled``, as text or None for null, and the number of ``rows``.
+        ``logged`` and ``backfilled``, as strings or None for null, and the number of ``rows``.
 
     Raises
     ------
@@ -339,20 +354,22 @@ def value_pairs(
     import pandas as pd
 
     if limit < 1:
-        raise IllegalAnalyzerParameterError(f"limit is a number of pairs, not {limit!r}")
+        raise IllegalAnalyzerParameterError(
+            f"limit must be a positive number of pairs, not {limit!r}"
+        )
     schema = Schema.from_frame(table)
     a, b = (schema.field(quote(name)) for name in (LOGGED + feature, feature))
-    own = None if group_by is None else own_presence(table, group_by)
+    presence_group = None if group_by is None else own_presence(table, group_by)
     differ = (
         f"{MATCHED} AND NOT {same(a.sql, b.sql, (a.type, b.type), Tolerance.from_value(tolerance))}"
     )
     counted = (
-        rows_of(table, own)
+        rows_of(table, presence_group)
         .where(differ)
         .selectExpr(f"CAST({a.sql} AS STRING) AS logged", f"CAST({b.sql} AS STRING) AS backfilled")
         .groupBy("logged", "backfilled")
         .count()
     )
-    most = counted.orderBy("count", "logged", "backfilled", ascending=[False, True, True])
-    rows = [tuple(row) for row in most.limit(limit).collect()]
+    most_frequent = counted.orderBy("count", "logged", "backfilled", ascending=[False, True, True])
+    rows = [tuple(row) for row in most_frequent.limit(limit).collect()]
     return pd.DataFrame(rows, columns=["logged", "backfilled", "rows"])

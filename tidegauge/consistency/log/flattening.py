@@ -1,8 +1,7 @@
 """Flattening of the query log into a table with one column per key and feature, by day.
 
-Compaction joins the many small files that clients write in a folder of the log to few, so that a
-killed process loses nothing. It keeps the fingerprints of a day from before, so the day is not
-flattened again.
+Compaction joins the many small files of a folder in the log into a few large files. A killed compaction
+loses no data. Compaction stores a day's previous fingerprint, so the day is not flattened again.
 """
 
 from __future__ import annotations
@@ -54,100 +53,100 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-MEGABYTES = 128
-"""Size up to which files are joined."""
-ROWS = 200_000
-"""Rows that are held in memory, and written as one row group."""
-_OURS = re.compile(r"\d+-[0-9a-f]{32}\.parquet")
-"""Names of files that clients and compactions write; those of Spark are left alone."""
-_REPLACES = ".replaces"
-"""End of the hidden file beside a joined one that lists the files which it replaces."""
+MAX_FILE_MEGABYTES = 128
+"""Files grow up to this size when they are joined."""
+ROW_GROUP_ROWS = 200_000
+"""Rows are kept in memory until they are written as one row group."""
+_CLIENT_FILE_NAME = re.compile(r"\d+-[0-9a-f]{32}\.parquet")
+"""Names of files that clients and compactions write. Files of Spark have other names and are not changed."""
+_REPLACED_LIST_SUFFIX = ".replaces"
+"""Suffix of the hidden file that lists the files that a joined file replaces."""
 
 
 def sizes(system: fs.FileSystem, folder: str, *, hidden: bool = False) -> dict[str, int]:
-    """Return the sizes of a folder's files by name, in order of names."""
+    """Return the sizes of a folder's files by name, in the order of the names."""
     from pyarrow import fs
 
-    found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    infos = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return {
-        one.base_name: one.size
-        for one in sorted(found, key=lambda one: str(one.base_name))
-        if one.type == fs.FileType.File and one.base_name.startswith(".") == hidden
+        info.base_name: info.size
+        for info in sorted(infos, key=lambda info: str(info.base_name))
+        if info.type == fs.FileType.File and info.base_name.startswith(".") == hidden
     }
 
 
 def joinable(
-    system: fs.FileSystem, folder: str, largest: int = MEGABYTES << 20
+    system: fs.FileSystem, folder: str, max_size: int = MAX_FILE_MEGABYTES << 20
 ) -> list[tuple[str, ...]]:
-    """Return groups of two or more files that clients wrote, in order of time, to be joined to one each."""
+    """Return groups of two or more client files, in time order. Each group is to be joined into one file."""
     groups: list[list[str]] = [[]]
-    held = 0
+    group_size = 0
     for name, size in sizes(system, folder).items():
-        if not _OURS.fullmatch(name) or 2 * size > largest:
+        if not _CLIENT_FILE_NAME.fullmatch(name) or 2 * size > max_size:
             continue
-        if held + size > largest:
+        if group_size + size > max_size:
             groups.append([])
-            held = 0
+            group_size = 0
         groups[-1].append(name)
-        held += size
+        group_size += size
     return [tuple(group) for group in groups if len(group) > 1]
 
 
 def join_files(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str | None:
-    """Join files to one, and return its name; None if another process took it for one that was killed.
+    """Join files into one and return its name, or None if another process removed the unfinished file.
 
-    What is written first is hidden, and so is the list of the files that it replaces. A process that
-    is killed leaves either these, or the joined file beside some of the others and the list:
-    `finish` removes what is too much.
+    The joined file is hidden while it is written, and so is the list of the files that it replaces. If
+    the process is killed, either these hidden files remain, or the joined file with the list and some of
+    the replaced files. `finish` removes the superfluous files.
     """
     from pyarrow import parquet
 
     millis = names[0].partition("-")[0]
     name = f"{millis}-{uuid.uuid4().hex}.parquet"
-    waiting = f"{folder}/.{name}.tmp"
-    tables = (parquet.read_table(f"{folder}/{one}", filesystem=system) for one in names)
+    unfinished = f"{folder}/.{name}.tmp"
+    tables = (parquet.read_table(f"{folder}/{part}", filesystem=system) for part in names)
     schema = parquet.read_schema(f"{folder}/{names[0]}", filesystem=system)
-    with parquet.ParquetWriter(waiting, schema, filesystem=system, compression="zstd") as writer:
+    with parquet.ParquetWriter(unfinished, schema, filesystem=system, compression="zstd") as writer:
         for table in _batches(tables):
             writer.write_table(table)
-    with system.open_output_stream(f"{folder}/.{name}{_REPLACES}") as stream:
+    with system.open_output_stream(f"{folder}/.{name}{_REPLACED_LIST_SUFFIX}") as stream:
         stream.write(json.dumps(list(names)).encode())
     try:
-        system.move(waiting, f"{folder}/{name}")
-    except FileNotFoundError:  # `finish` of another process has deleted it
+        system.move(unfinished, f"{folder}/{name}")
+    except FileNotFoundError:  # `finish` in another process has deleted it
         return None
-    _delete(system, folder, [*names, f".{name}{_REPLACES}"])
+    _delete(system, folder, [*names, f".{name}{_REPLACED_LIST_SUFFIX}"])
     return name
 
 
 def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables of about `ROWS` rows."""
+    """Yield tables of at least `ROW_GROUP_ROWS` rows, except the last."""
     import pyarrow as pa
 
-    held: list[pa.Table] = []
+    pending: list[pa.Table] = []
     for table in tables:
-        held.append(table)
-        if sum(one.num_rows for one in held) >= ROWS:
-            yield pa.concat_tables(held)
-            held = []
-    if held:
-        yield pa.concat_tables(held)
+        pending.append(table)
+        if sum(table_.num_rows for table_ in pending) >= ROW_GROUP_ROWS:
+            yield pa.concat_tables(pending)
+            pending = []
+    if pending:
+        yield pa.concat_tables(pending)
 
 
 def finish(system: fs.FileSystem, folder: str) -> bool:
-    """Finish what a killed compaction left in a folder; return whether there was anything.
+    """Finish what killed compactions left in a folder; return whether anything was left.
 
-    Files that a joined one replaces are removed only if that is there. One that is not yet there
-    never will be: the hidden file is deleted first, of which it would be made.
+    Replaced files are removed only if the joined file exists. If the joined file does not exist, its
+    hidden file is deleted first, so that it cannot appear later.
     """
     hidden = sizes(system, folder, hidden=True)
-    lists = [name for name in hidden if name.endswith(_REPLACES)]
+    lists = [name for name in hidden if name.endswith(_REPLACED_LIST_SUFFIX)]
     for listed in lists:
-        joined = listed.removeprefix(".").removesuffix(_REPLACES)
+        joined = listed.removeprefix(".").removesuffix(_REPLACED_LIST_SUFFIX)
         _delete(system, folder, hidden.keys() & {f".{joined}.tmp"})
         visible = sizes(system, folder)
         if joined in visible:
-            with suppress(FileNotFoundError):  # another process finishes the same
+            with suppress(FileNotFoundError):  # another process also finishes it
                 with system.open_input_stream(f"{folder}/{listed}") as stream:
                     replaced = json.loads(stream.read())
                 _delete(system, folder, visible.keys() & set(replaced))
@@ -157,16 +156,20 @@ def finish(system: fs.FileSystem, folder: str) -> bool:
 
 def _delete(system: fs.FileSystem, folder: str, names: Iterable[str]) -> None:
     for name in names:
-        with suppress(FileNotFoundError):  # another process finishes the same
+        with suppress(FileNotFoundError):  # another process also finishes it
             system.delete_file(f"{folder}/{name}")
 
 
-_OF, _SEEN, _COUNTS = "tidegauge.logged", "tidegauge.logs.", "tidegauge.counts."
-"""Table properties: the join it belongs to; the log fingerprint and the counts of each day."""
-_COMPACTED = "tidegauge.compacted."
-"""Of each compacted day: the log's fingerprint after it, a space, and that from before."""
+_JOIN_PROPERTY, _DAY_MARK_PREFIX, _DAY_COUNTS_PREFIX = (
+    "tidegauge.logged",
+    "tidegauge.logs.",
+    "tidegauge.counts.",
+)
+"""Table properties: the join, and for each day the log's fingerprint and the counts."""
+_COMPACTION_PREFIX = "tidegauge.compacted."
+"""Table property of each compacted day: the log's fingerprint after compaction, a space, and the one before."""
 _SCHEMA_PROBLEMS = {"unknown schema", "no schema"}
-_SAMPLES = 5
+_BAD_SAMPLES_PER_REASON = 5
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class Flattened:
     Attributes
     ----------
     table : str
-        The full name, quoted.
+        The full table name, quoted.
     columns : Columns
         The table's columns: keys, payload and features.
     days : tuple of DayCounts
@@ -186,9 +189,9 @@ class Flattened:
     samples : tuple of BadRecord
         Samples of bad records, at most five for each day and reason.
     counted : tuple of DayCounts
-        The counts of all days, those of earlier runs among them.
+        The counts of all days, including days that earlier runs wrote.
     logged_percent : float
-        The smallest percentage of keys that a client was told to log, of all known schemas.
+        The smallest percentage of keys that a client logs, over all known schemas.
     """
 
     table: str
@@ -202,8 +205,8 @@ class Flattened:
     def __str__(self) -> str:
         """Return a one-line summary."""
         bad = sum(sum(day.bad.values()) for day in self.days)
-        told = f"{self.table}: {plural(len(self.days), 'day')}, {plural(sum(d.read for d in self.days), 'query', 'queries')}"
-        return f"{told}, {bad} not decodable"
+        summary = f"{self.table}: {plural(len(self.days), 'day')}, {plural(sum(d.read for d in self.days), 'query', 'queries')}"
+        return f"{summary}, {bad} not decodable"
 
 
 def flatten(
@@ -221,14 +224,15 @@ def flatten(
 ) -> Flattened:
     """Write a join's logged queries as ``<namespace>.<join>_logged``, partitioned by ds.
 
-    New days are written, and days whose log files changed because queries came late are replaced as
-    a whole. So are days with queries of unknown schemas, once other schemas are known. The table
-    has the columns schema_hash, ts, keys, payload, features, query_source, ds; new features append
-    columns, and removed ones stay. A query without a response has null for every feature.
+    New days are added. A day is rewritten if its log files changed because of late queries, or if it has
+    queries with an unknown schema and other schemas are known now. The table has the columns
+    schema_hash, ts, keys, payload, features, query_source and ds. New features append columns, and removed
+    features keep theirs. A query without a response has null for every feature.
 
     Parameters
     ----------
     spark : SparkSession
+        The session that reads and writes the tables.
     namespace : str
         Namespace of the query log and of the new table.
     join : str
@@ -236,30 +240,31 @@ def flatten(
     until : str
         The last day, as ``2023-01-05``.
     since : str, optional
-        The first day; by default the first of the log.
+        The first day (default: the first day of the log).
     keys : sequence of str, optional
-        Fields of the key that identify an entity; the rest is payload. All by default.
+        Fields of the key that identify an entity (default: all). The other fields are payload.
     schemas : iterable of LogSchema, optional
-        Schema versions, earliest first; by default those stored beside the log.
+        Schema versions, earliest first; by default the schemas stored with the log.
     type : str
-        ``join`` or ``groupBy``. Queries without a type are of a join.
+        ``join`` or ``groupBy``. Queries without a type belong to a join.
     sample_percent : float
-        Percentage of keys to sample: all queries of a sampled key are written, of others none. All
-        are counted.
+        Percentage of keys to sample. All queries of a sampled key are written, and no queries of other
+        keys. The counts include all queries.
     encoding : str, optional
-        As for `decode`.
+        Encoding of keys and values, as for `decode`.
 
     Returns
     -------
     Flattened
+        The table and the counts of each day.
 
     Raises
     ------
     NoSuchTableError
         If there is no query log.
     SuiteError
-        If a feature has different types in two versions that occur, naming both, other than
-        numbers that Avro promotes, or a key is in no schema.
+        If a feature has types in two schemas that occur that Avro does not promote, or a key is in no
+        schema. The message names both schemas.
     SourceError
         If the table belongs to another join.
 
@@ -279,48 +284,60 @@ def flatten(
     name = join_table(namespace, join, "logged")
     sync_log_table(spark, namespace)
     if schemas is None:
-        known = read_schemas(spark, namespace).of_join(join)
+        known_schemas = read_schemas(spark, namespace).of_join(join)
     else:
-        known = [schema for schema in LogSchemas(schemas) if schema.join == join]
+        known_schemas = [schema for schema in LogSchemas(schemas) if schema.join == join]
     finish_widening(spark, name)
-    there = _properties(spark, name, f"{type} {join}")
-    before = _columns_there(spark, name) if there else None
-    if schemas is None and len(known) > 1:
-        # A version beside the log matters where queries refer to it: one of later days adds no column.
-        known = _occurring(spark, logs, join, since, until, known) or known
-    columns = merged(known, keys, before)
+    properties = _read_properties(spark, name, f"{type} {join}")
+    existing = _existing_columns(spark, name) if properties else None
+    if schemas is None and len(known_schemas) > 1:
+        # Use only schemas that queries of these days refer to, so that later schemas add no columns.
+        known_schemas = (
+            _used_schemas(spark, logs, join, since, until, known_schemas) or known_schemas
+        )
+    columns = merged(known_schemas, keys, existing)
     sample_by = sorted(columns.keys) if threshold(sample_percent) < BUCKETS else []
-    asked = [type, encoding, threshold(sample_percent), sample_by]
-    marks = _Marks(canonical_json(asked), canonical_json([schema.hash for schema in known]))
-    listed = _logged_days(spark, logs, join, there)
+    settings = [type, encoding, threshold(sample_percent), sample_by]
+    marks = _Marks(
+        canonical_json(settings), canonical_json([schema.hash for schema in known_schemas])
+    )
+    listed = _logged_days(spark, logs, join, properties)
     days = sorted(ds for ds in listed if (since is None or since <= ds) and ds <= until)
-    unchanged = [ds for ds in days if marks.fit(listed[ds], there.get(_SEEN + ds))]
+    unchanged = [ds for ds in days if marks.fit(listed[ds], properties.get(_DAY_MARK_PREFIX + ds))]
     todo = [ds for ds in days if ds not in unchanged]
     if todo and _finish_compactions(spark, logs, join, todo):
-        listed = _logged_days(spark, logs, join, there)
-    target, logged = TableTarget(spark, name), _logged_percent(known)
-    _make(spark, target, columns, f"{type} {join}")
-    earlier = [DayCounts.from_json(ds, there.get(_COUNTS + ds)) for ds in unchanged]
+        listed = _logged_days(spark, logs, join, properties)
+    target, logged = TableTarget(spark, name), _logged_percent(known_schemas)
+    _create_or_widen(spark, target, columns, f"{type} {join}")
+    earlier = [DayCounts.from_json(ds, properties.get(_DAY_COUNTS_PREFIX + ds)) for ds in unchanged]
     counted = [day for day in earlier if day is not None]
     if not todo:
         return Flattened(name, columns, (), tuple(unchanged), (), tuple(counted), logged)
     rows = _logged_rows(spark, logs, join, type, todo)
-    decoded = decode(rows, known, columns, encoding).persist()
+    decoded = decode(rows, known_schemas, columns, encoding).persist()
     try:
-        kept = sample(decoded.data, sample_by, sample_percent) if sample_by else decoded.data
+        selected = sample(decoded.data, sample_by, sample_percent) if sample_by else decoded.data
         written = _counts_of(decoded, todo)
-        holds = [tuple(row) for row in kept.select("ds").distinct().collect()]
-        # Clear the marks first: a run killed while writing leaves days in an unknown state.
-        _forget(spark, name, [_SEEN + ds for ds in todo])
-        replace(target, kept, "partitions", ["ds"], holds, [(ds,) for ds in todo])
-        samples = decoded.sample_bad(_SAMPLES) if any(day.bad for day in written) else []
+        holds = [tuple(row) for row in selected.select("ds").distinct().collect()]
+        # Clear the marks first, because a run that is killed while writing leaves days in an unknown state.
+        _unset_properties(spark, name, [_DAY_MARK_PREFIX + ds for ds in todo])
+        replace(target, selected, "partitions", ["ds"], holds, [(ds,) for ds in todo])
+        samples = (
+            decoded.sample_bad(_BAD_SAMPLES_PER_REASON) if any(day.bad for day in written) else []
+        )
     finally:
         decoded.unpersist()
-    now = _logged_days(spark, logs, join, there)  # a day that changed meanwhile is flattened again
+    now = _logged_days(
+        spark, logs, join, properties
+    )  # a day that changed meanwhile is flattened again
     same = {ds for ds in todo if ds in now and now[ds].fingerprint == listed[ds].fingerprint}
-    seen = {_SEEN + day.ds: marks.of(listed[day.ds], day) for day in written if day.ds in same}
-    counts_of = {_COUNTS + day.ds: day.to_json() for day in written if day.ds}
-    _set_properties(spark, name, seen | counts_of)
+    new_marks = {
+        _DAY_MARK_PREFIX + day.ds: marks.of(listed[day.ds], day)
+        for day in written
+        if day.ds in same
+    }
+    counts_of = {_DAY_COUNTS_PREFIX + day.ds: day.to_json() for day in written if day.ds}
+    _set_properties(spark, name, new_marks | counts_of)
     counted = sorted((*counted, *written), key=lambda day: day.ds or "")
     return Flattened(
         name, columns, tuple(written), tuple(unchanged), tuple(samples), tuple(counted), logged
@@ -332,9 +349,9 @@ def _logged_percent(schemas: Iterable[LogSchema]) -> float:
 
 
 def _counts_of(decoded: Decoded, days: Iterable[str]) -> list[DayCounts]:
-    """Return the counts of days; zeros for those without queries."""
-    found = {day.ds: day for day in decoded.days()}
-    return [found.get(ds, DayCounts(ds)) for ds in days]
+    """Return the counts of days; days without queries have zero counts."""
+    counts_by_day = {day.ds: day for day in decoded.days()}
+    return [counts_by_day.get(ds, DayCounts(ds)) for ds in days]
 
 
 def _logged_rows(
@@ -344,7 +361,7 @@ def _logged_rows(
     type: str,  # noqa: A002 - the column's name
     days: Iterable[str],
 ) -> DataFrame:
-    """Return the queries of a join on some days, without those of a group-by of its name."""
+    """Return the queries of a join on some days, excluding a group-by with the same name."""
     rows = filter_partitions(spark.table(logs), ("ds", "join_name"), [(ds, join) for ds in days])
     if "type" in rows.columns:
         rows = rows.where(f"coalesce(type, {literal(JOIN)}) = {literal(type)}")
@@ -354,62 +371,64 @@ def _logged_rows(
 def _logged_days(
     spark: SparkSession, logs: str, join: str, properties: Mapping[str, str]
 ) -> dict[str, ListedPartition]:
-    """Return a join's partitions of the log by day; compacted ones have the fingerprint from before."""
-    found = {}
-    for one in open_table(spark, logs).list_partitions():
-        ds = one.partition.value("ds")
-        if one.partition.value("join_name") == join:
-            before = _before_compaction(properties, ds, one.fingerprint)
-            found[ds] = dataclasses.replace(one, fingerprint=before)
-    return found
+    """Return a join's log partitions by day, with the fingerprints from before compaction."""
+    entries = {}
+    for entry in open_table(spark, logs).list_partitions():
+        ds = entry.partition.value("ds")
+        if entry.partition.value("join_name") == join:
+            fingerprint = _before_compaction(properties, ds, entry.fingerprint)
+            entries[ds] = dataclasses.replace(entry, fingerprint=fingerprint)
+    return entries
 
 
 def _before_compaction(
     properties: Mapping[str, str], ds: str, fingerprint: str | None
 ) -> str | None:
-    after, _, before = properties.get(_COMPACTED + ds, "").partition(" ")
-    return before if after and after == fingerprint else fingerprint
+    compacted, _, original = properties.get(_COMPACTION_PREFIX + ds, "").partition(" ")
+    return original if compacted and compacted == fingerprint else fingerprint
 
 
 def remember_compaction(
     spark: SparkSession, namespace: str, join: str, days: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Keep the fingerprints of days from before and after a compaction, which changed no query.
+    """Store the fingerprints of days before and after a compaction, which changes no query.
 
-    Days are not flattened again because of it. No-op if nothing was flattened yet.
+    Because of them, the days are not flattened again. Without a flattened table, do nothing.
     """
     name = join_table(namespace, join, "logged")
     if not days or not spark.catalog.tableExists(name):
         return
-    there: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {name}").collect())
-    found = {
-        _COMPACTED + ds: f"{after} {_before_compaction(there, ds, before)}"
-        for ds, (before, after) in days.items()
+    stored: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {name}").collect())
+    properties = {
+        _COMPACTION_PREFIX + ds: f"{compacted} {_before_compaction(stored, ds, original)}"
+        for ds, (original, compacted) in days.items()
     }
-    _set_properties(spark, name, found)
+    _set_properties(spark, name, properties)
 
 
 def _finish_compactions(spark: SparkSession, logs: str, join: str, days: Iterable[str]) -> bool:
-    """Finish what killed compactions left in some days; return whether there was anything."""
+    """Finish killed compactions of some days; return whether any was unfinished."""
     system, root = file_system(describe_table(spark, logs).location)
     folders = [partition_folder(root, ds, join) for ds in days]
-    return sum(finish(system, folder) for folder in folders) > 0  # of all: ``any`` would stop
+    return (
+        sum(finish(system, folder) for folder in folders) > 0
+    )  # ``any`` would skip the folders after the first
 
 
-def _occurring(
+def _used_schemas(
     spark: SparkSession,
     logs: str,
     join: str,
     since: str | None,
     until: str,
-    known: Sequence[LogSchema],
+    schemas: Sequence[LogSchema],
 ) -> list[LogSchema]:
     """Return the schemas that queries of the given days refer to."""
     chosen = [f"join_name = {literal(join)}", f"ds <= {literal(until)}"]
     chosen += [] if since is None else [f"ds >= {literal(since)}"]
     rows = spark.table(logs).where(" AND ".join(chosen)).select("schema_hash").distinct()
     hashes = {row[0] for row in rows.collect()}
-    return [schema for schema in known if schema.hash in hashes]
+    return [schema for schema in schemas if schema.hash in hashes]
 
 
 @dataclass(frozen=True)
@@ -434,63 +453,71 @@ class _Marks:
         return _digest(self.schemas)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+def _digest(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()[:24]
 
 
-def _properties(spark: SparkSession, name: str, of: str) -> dict[str, str]:
-    """Return the flattened table's properties; empty if it does not exist.
+def _read_properties(spark: SparkSession, name: str, join: str) -> dict[str, str]:
+    """Return the properties of the flattened table; empty if it does not exist.
 
     Raises
     ------
     SourceError
-        If the table exists and belongs to something else.
+        If the table belongs to another join or was not flattened from a log.
     """
     if not spark.catalog.tableExists(name):
         return {}
-    found: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {name}").collect())
-    if found.get(_OF) != of:
-        whose = f"is that of {found[_OF]!r}" if _OF in found else "was not made of a query log"
-        raise SourceError(f"{name} {whose}, so {of!r} cannot be flattened into it; rename one")
-    return found
+    properties: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {name}").collect())
+    if properties.get(_JOIN_PROPERTY) != join:
+        owner = (
+            f"belongs to {properties[_JOIN_PROPERTY]!r}"
+            if _JOIN_PROPERTY in properties
+            else "was not flattened from a query log"
+        )
+        raise SourceError(
+            f"{name} {owner}, so {join!r} cannot be flattened into it; rename one of them"
+        )
+    return properties
 
 
-def _columns_there(spark: SparkSession, name: str) -> dict[str, Any]:
+def _existing_columns(spark: SparkSession, name: str) -> dict[str, Any]:
     fields: list[dict[str, Any]] = spark.table(name).schema.jsonValue()["fields"]
     return {f["name"]: f["type"] for f in fields if f["name"] not in OWN_COLUMNS}
 
 
-def _make(spark: SparkSession, target: TableTarget, columns: Columns, of: str) -> None:
-    """Create the table, or append new columns and widen those of numbers."""
+def _create_or_widen(spark: SparkSession, target: TableTarget, columns: Columns, join: str) -> None:
+    """Create the table, or append new columns and widen numeric columns."""
     types = {name: type_sql(kind) for name, kind in columns.all.items()}
     if not target.exists():
-        every = {"schema_hash": "STRING", "ts": "TIMESTAMP", **types, "query_source": "STRING"}
+        all_types = {"schema_hash": "STRING", "ts": "TIMESTAMP", **types, "query_source": "STRING"}
         spark.sql(
-            f"CREATE TABLE {target.name} ({_listed(every)}) USING parquet"
-            f" PARTITIONED BY (ds STRING) TBLPROPERTIES ({literal(_OF)} = {literal(of)})"
+            f"CREATE TABLE {target.name} ({_column_list(all_types)}) USING parquet"
+            f" PARTITIONED BY (ds STRING) TBLPROPERTIES ({literal(_JOIN_PROPERTY)} = {literal(join)})"
         ).collect()
         return
-    there = {f["name"]: f["type"] for f in target.read().schema.jsonValue()["fields"]}
+    existing = {f["name"]: f["type"] for f in target.read().schema.jsonValue()["fields"]}
     wider = {
-        n: of for n, of in columns.all.items() if n in there and type_sql(of) != type_sql(there[n])
+        n: join
+        for n, join in columns.all.items()
+        if n in existing and type_sql(join) != type_sql(existing[n])
     }
     if wider:
         widen(spark, target.name, wider, "ds")
-    new = {name: kind for name, kind in types.items() if name not in there}
+    new = {name: kind for name, kind in types.items() if name not in existing}
     if new:
-        spark.sql(f"ALTER TABLE {target.name} ADD COLUMNS ({_listed(new)})").collect()
+        spark.sql(f"ALTER TABLE {target.name} ADD COLUMNS ({_column_list(new)})").collect()
 
 
-def _listed(types: Mapping[str, str]) -> str:
+def _column_list(types: Mapping[str, str]) -> str:
     return ", ".join(f"{quote(name)} {kind}" for name, kind in types.items())
 
 
 def _set_properties(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
-    told = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({told})").collect()
+    assignments = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({assignments})").collect()
 
 
-def _forget(spark: SparkSession, name: str, properties: Iterable[str]) -> None:
+def _unset_properties(spark: SparkSession, name: str, properties: Iterable[str]) -> None:
     keys = ", ".join(map(literal, properties))
     spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES IF EXISTS ({keys})").collect()
 
@@ -502,11 +529,13 @@ class Compacted:
     Attributes
     ----------
     table : str
+        The query log.
     partitions : tuple of str
-        Names of the partitions whose files were joined; in a dry run of those that would be.
+        Names of the partitions whose files were joined, or would be joined in a dry run.
     before, after : int
-        Number of their files.
+        Number of files before and after the compaction.
     dry_run : bool
+        Whether the files were only counted.
     """
 
     table: str
@@ -518,8 +547,8 @@ class Compacted:
     def __str__(self) -> str:
         """Return a one-line summary."""
         did = "would join" if self.dry_run else "joined"
-        of = plural(len(self.partitions), "partition")
-        return f"{self.table}: {did} {self.before:,} files of {of} into {self.after:,}"
+        partitions = plural(len(self.partitions), "partition")
+        return f"{self.table}: {did} {self.before:,} files of {partitions} into {self.after:,}"
 
 
 def compact(
@@ -535,33 +564,35 @@ def compact(
     sync_log_table(spark, namespace)
     today = (now or datetime.now(UTC)).astimezone(UTC).date().isoformat()
     names = {
-        (one.partition.value("ds"), one.partition.value("join_name"))
-        for one in open_table(spark, table).list_partitions()
+        (entry.partition.value("ds"), entry.partition.value("join_name"))
+        for entry in open_table(spark, table).list_partitions()
     }
     past = sorted((join, ds) for ds, join in names if ds < today)
     system, root = file_system(describe_table(spark, table).location)
     done: list[str] = []
-    before = after = 0
+    files_before = files_after = 0
     for join in dict.fromkeys(join for join, _ in past):
         folders = {ds: partition_folder(root, ds, join) for of, ds in past if of == join}
-        wanted = {ds: groups for ds, of in folders.items() if (groups := joinable(system, of))}
-        before += sum(len(group) for groups in wanted.values() for group in groups)
-        after += sum(map(len, wanted.values()))
-        done += [f"ds={ds}/join_name={join}" for ds in wanted]
-        if dry_run or not wanted:
+        groups_by_day = {
+            ds: groups for ds, of in folders.items() if (groups := joinable(system, of))
+        }
+        files_before += sum(len(group) for groups in groups_by_day.values() for group in groups)
+        files_after += sum(map(len, groups_by_day.values()))
+        done += [f"ds={ds}/join_name={join}" for ds in groups_by_day]
+        if dry_run or not groups_by_day:
             continue
         with repository.store.hold(f"consistency of {namespace}.{join}", WAIT_SECONDS):
-            _compact_join(spark, namespace, join, system, {ds: folders[ds] for ds in wanted})
-    return Compacted(table, tuple(done), before, after, dry_run)
+            _compact_join(spark, namespace, join, system, {ds: folders[ds] for ds in groups_by_day})
+    return Compacted(table, tuple(done), files_before, files_after, dry_run)
 
 
 def _compact_join(
     spark: SparkSession, namespace: str, join: str, system: fs.FileSystem, folders: dict[str, str]
 ) -> None:
-    """Join the files of some days; days to which nothing was added meanwhile count as unchanged."""
+    """Join the files of some days. Days to which no file was added in the meantime count as unchanged."""
     for folder in folders.values():
         finish(system, folder)
-    first, prints = _state(spark, namespace, join, system, folders)
+    first, prints = _read_state(spark, namespace, join, system, folders)
     expected = {}
     for ds, folder in folders.items():
         groups = joinable(system, folder)
@@ -569,24 +600,28 @@ def _compact_join(
         done = {name: group for group, name in joined.items() if name is not None}
         replaced = {name for group in done.values() for name in group}
         expected[ds] = (first[ds] - replaced) | done.keys()
-    last, now = _state(spark, namespace, join, system, folders)
+    last, now = _read_state(spark, namespace, join, system, folders)
     same = {
-        ds: (one, other)
+        ds: (fingerprint, new_fingerprint)
         for ds, names in expected.items()
-        if (one := prints.get(ds)) and (other := now.get(ds)) and last[ds] == names
+        if (fingerprint := prints.get(ds))
+        and (new_fingerprint := now.get(ds))
+        and last[ds] == names
     }
     remember_compaction(spark, namespace, join, same)
 
 
-def _state(
+def _read_state(
     spark: SparkSession, namespace: str, join: str, system: fs.FileSystem, folders: dict[str, str]
 ) -> tuple[dict[str, frozenset[str]], dict[str, str | None]]:
-    """Return the files of each day, and the fingerprints of days whose files stayed so meanwhile."""
-    before = {ds: frozenset(sizes(system, folder)) for ds, folder in folders.items()}
+    """Return the files of each day, and the fingerprints of days whose files did not change in the meantime."""
+    files_before = {ds: frozenset(sizes(system, folder)) for ds, folder in folders.items()}
     prints = {
-        one.partition.value("ds"): one.fingerprint
-        for one in open_table(spark, log_table(spark, namespace)).list_partitions()
-        if one.partition.value("join_name") == join
+        entry.partition.value("ds"): entry.fingerprint
+        for entry in open_table(spark, log_table(spark, namespace)).list_partitions()
+        if entry.partition.value("join_name") == join
     }
-    after = {ds: frozenset(sizes(system, folder)) for ds, folder in folders.items()}
-    return before, {ds: prints.get(ds) for ds in folders if before[ds] == after[ds]}
+    files_after = {ds: frozenset(sizes(system, folder)) for ds, folder in folders.items()}
+    return files_before, {
+        ds: prints.get(ds) for ds in folders if files_before[ds] == files_after[ds]
+    }

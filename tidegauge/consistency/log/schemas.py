@@ -1,6 +1,6 @@
-"""Schema registry of the query log: Avro schemas by hash, stored beside the log.
+"""Schema registry of the query log: Avro schemas by hash, stored in the log's folder.
 
-Avro types map to Spark types; numbers in several versions of a schema are promoted as in Avro.
+Avro types map to Spark types. Numbers in several schema versions are promoted as in Avro.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.filesystems import child, file_system, write_file
 from tidegauge.analyzers.core.registry import canonical_json
 from tidegauge.analyzers.core.sql import type_sql
 
-_PLAIN = {
+_SPARK_TYPE_BY_AVRO_TYPE = {
     "boolean": "boolean",
     "int": "integer",
     "long": "long",
@@ -30,16 +30,16 @@ _PLAIN = {
     "string": "string",
     "enum": "string",
 }
-_LOGICAL = {
+_SPARK_TYPE_BY_LOGICAL_TYPE = {
     ("int", "date"): "date",
     ("long", "timestamp-millis"): "timestamp",
     ("long", "timestamp-micros"): "timestamp",
     ("long", "local-timestamp-millis"): "timestamp_ntz",
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
-_ORDER = ("integer", "long", "float", "double")
-MOST_DIGITS = 38
-"""Maximum precision of a Spark decimal."""
+_NUMBERS_BY_WIDTH = ("integer", "long", "float", "double")
+MAX_DECIMAL_DIGITS = 38
+"""The maximum precision of a Spark decimal."""
 
 
 def need_fastavro() -> Any:
@@ -58,17 +58,17 @@ def need_fastavro() -> Any:
 
 
 def parse_record(schema: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Parse and validate the Avro schema of a record, as plain JSON.
+    """Parse and validate the Avro schema of a record; return plain JSON.
 
     Parameters
     ----------
     schema : str or mapping
-        An Avro schema, as JSON text or parsed.
+        An Avro schema, as a JSON string or parsed.
 
     Raises
     ------
     SuiteError
-        If it is not an Avro schema of a record, or has a field that no column can hold.
+        If it is not an Avro schema of a record, or a field has a type without a Spark equivalent.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def parse_record(schema: str | Mapping[str, Any]) -> dict[str, Any]:
         msg = f"not an Avro schema: {str(schema)[:200]!r} ({error or type(error).__name__})"
         raise SuiteError(msg) from error
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
-        msg = f"keys and values are Avro records, not {str(schema)[:200]!r}"
+        msg = f"keys and values must be Avro records, not {str(schema)[:200]!r}"
         raise SuiteError(msg)
     record: dict[str, Any] = json.loads(json.dumps(parsed))
     columns_of(record)
@@ -93,16 +93,15 @@ def parse_record(schema: str | Mapping[str, Any]) -> dict[str, Any]:
 def columns_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a record with their types in Spark's JSON form.
 
-    A union of null and one type is that type: every column is nullable. Enums are strings, fixed is
-    binary. The logical types date, timestamp in milli- or microseconds, and decimal are mapped;
-    other logical types map to their underlying type, so a time of day is a number and a UUID a
-    string. A field of type null has no column.
+    A union of null and one type has that type, because every column is nullable. Enums are strings, and
+    fixed is binary. The logical types date, timestamp in milli- or microseconds, and decimal are mapped.
+    Other logical types map to their underlying type: a time of day is a number, and a UUID is a string.
+    A field of type null has no column.
 
     Raises
     ------
     SuiteError
-        For a field that is a union of several types, recursive, or a decimal of more than 38
-        digits.
+        If a field is a union of several types, recursive, or a decimal with more than 38 digits.
 
     Examples
     --------
@@ -122,12 +121,12 @@ def _one_type(schema: Any, path: str) -> Any:
     """Return the non-null type of a union."""
     if not isinstance(schema, list):
         return schema
-    others = [kind for kind in schema if kind != "null"]
-    if len(others) > 1:
-        told = ", ".join(str(k["type"] if isinstance(k, dict) else k) for k in others)
-        msg = f"field {path!r} is a union of {told}; a column has one type beside null"
+    non_null = [kind for kind in schema if kind != "null"]
+    if len(non_null) > 1:
+        types = ", ".join(str(k["type"] if isinstance(k, dict) else k) for k in non_null)
+        msg = f"field {path!r} is a union of {types}; use one type and null"
         raise SuiteError(msg)
-    return others[0] if others else "null"
+    return non_null[0] if non_null else "null"
 
 
 def _spark_type(schema: Any, path: str) -> Any:
@@ -148,15 +147,17 @@ def _spark_type(schema: Any, path: str) -> Any:
         return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
     if kind in {"bytes", "fixed"} and logical == "decimal":
         digits, scale = int(schema["precision"]), int(schema.get("scale", 0))
-        if digits > MOST_DIGITS:
-            msg = f"field {path!r} is a decimal of {digits} digits; Spark has {MOST_DIGITS} at most"
+        if digits > MAX_DECIMAL_DIGITS:
+            msg = f"field {path!r} is a decimal of {digits} digits; Spark supports at most {MAX_DECIMAL_DIGITS}"
             raise SuiteError(msg)
         return f"decimal({digits},{scale})"
-    if kind not in _PLAIN:  # nested null, or a recursive reference to an enclosing record
-        what = "always null" if kind == "null" else f"a {kind!r} inside itself"
-        msg = f"field {path!r} is {what}; no column can hold that"
+    if (
+        kind not in _SPARK_TYPE_BY_AVRO_TYPE
+    ):  # nested null, or a recursive reference to an enclosing record
+        problem = "always null" if kind == "null" else f"a {kind!r} inside itself"
+        msg = f"field {path!r} is {problem}, which Spark cannot store in a column"
         raise SuiteError(msg)
-    return _LOGICAL.get((kind, logical), _PLAIN[kind])
+    return _SPARK_TYPE_BY_LOGICAL_TYPE.get((kind, logical), _SPARK_TYPE_BY_AVRO_TYPE[kind])
 
 
 def struct(columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,20 +176,20 @@ def readable(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     logical = schema.get("logicalType")
-    known = logical == "decimal" or (schema["type"], logical) in _LOGICAL
-    kept = {k: v for k, v in schema.items() if known or k != "logicalType"}
+    is_mapped = logical == "decimal" or (schema["type"], logical) in _SPARK_TYPE_BY_LOGICAL_TYPE
+    result = {k: v for k, v in schema.items() if is_mapped or k != "logicalType"}
     for inside in ("type", "items", "values"):
-        if inside in kept:
-            kept[inside] = readable(kept[inside])
-    if "fields" in kept:
-        kept["fields"] = [{**f, "type": readable(f["type"])} for f in kept["fields"]]
-    return kept
+        if inside in result:
+            result[inside] = readable(result[inside])
+    if "fields" in result:
+        result["fields"] = [{**f, "type": readable(f["type"])} for f in result["fields"]]
+    return result
 
 
 def promoted(a: Any, b: Any) -> Any:
-    """Return the type that holds the values of two, as Avro promotes numbers; None if none does.
+    """Return the type that holds the values of two types, as Avro promotes numbers; None if none does.
 
-    A whole number of 64 bits and a float are a double, which keeps more digits than Avro asks for.
+    A 64-bit integer and a float become a double, which keeps more digits than Avro's promotion.
 
     Parameters
     ----------
@@ -217,18 +218,18 @@ def promoted(a: Any, b: Any) -> Any:
     inside = {"array": "elementType", "map": "valueType"}.get(a["type"])
     if inside is None or ("keyType" in a and type_sql(a["keyType"]) != type_sql(b["keyType"])):
         return None
-    found = promoted(a[inside], b[inside])
-    return None if found is None else {**a, inside: found}
+    inner = promoted(a[inside], b[inside])
+    return None if inner is None else {**a, inside: inner}
 
 
 def _promoted_number(a: str, b: str) -> str | None:
-    if not {a, b} <= set(_ORDER):
+    if not {a, b} <= set(_NUMBERS_BY_WIDTH):
         return None
-    return "double" if {a, b} == {"long", "float"} else max(a, b, key=_ORDER.index)
+    return "double" if {a, b} == {"long", "float"} else max(a, b, key=_NUMBERS_BY_WIDTH.index)
 
 
 def _promoted_fields(a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
-    """Promote the fields of structs of the same names, in the same order."""
+    """Promote the fields of structs with the same names in the same order."""
     if [f["name"] for f in a["fields"]] != [f["name"] for f in b["fields"]]:
         return None
     kinds = [promoted(f["type"], g["type"]) for f, g in zip(a["fields"], b["fields"], strict=True)]
@@ -240,11 +241,11 @@ def _promoted_fields(a: Mapping[str, Any], b: Mapping[str, Any]) -> Any:
     }
 
 
-FOLDER = "_schemas"
+SCHEMAS_FOLDER = "_schemas"
 """Schema folder inside a query log's folder; Spark skips names with a leading underscore."""
 OWN_COLUMNS = ("schema_hash", "ts", "query_source", "ds")
-"""Columns of a flattened log besides keys, payload and values."""
-_LETTERS = 10
+"""Columns of a flattened log that are not keys, payload or values."""
+_HASH_CHARS = 10
 
 
 @dataclass(frozen=True)
@@ -254,18 +255,19 @@ class LogSchema:
     Attributes
     ----------
     join : str
+        Name of the join.
     key, value : str
         Avro schemas of records, as canonical JSON.
     hash : str
-        Ten characters by which every logged query refers to its schema.
+        Ten characters that identify the schema in each logged query.
     registered_at : int
-        Milliseconds since 1970; orders versions, and is not part of the schema's identity.
+        Milliseconds since 1970. It orders versions and is not part of the schema's identity.
     payload : tuple of str or None
-        Fields of the key that differ from request to request, such as a session's id; None if it is
-        not said. Not part of the schema's identity.
+        Fields of the key that differ between requests, such as a session id; None if unknown. Not part of
+        the schema's identity.
     sample_percent : float
-        Percentage of keys whose queries the client last logged, as `QueryLog.register` was told. Not part
-        of the schema's identity.
+        Percentage of keys whose queries the client logs, as last set by `QueryLog.register`. Not part of
+        the schema's identity.
 
     Examples
     --------
@@ -298,18 +300,18 @@ class LogSchema:
         Parameters
         ----------
         join : str
-            The name of a join, or of a group-by that is queried on its own.
+            The name of a join, or of a group-by with its own queries.
         key, value : str or mapping
-            Avro schemas of records, as JSON text or parsed.
+            Avro schemas of records, as JSON strings or parsed.
         schema_hash : str, optional
             The hash in the log, if another system assigned it.
         payload : sequence of str, optional
-            Fields of the key that differ from request to request: queries are not sampled by them.
+            Fields of the key that differ between requests; sampling does not use them.
 
         Raises
         ------
         SuiteError
-            If one is not a schema of a record, or has a field that no column can hold.
+            If a schema is not a record, or a field has a type without a Spark equivalent.
 
         Examples
         --------
@@ -320,41 +322,41 @@ class LogSchema:
         ({'user': 'long'}, {'clicks': 'integer'}, 10)
         """
         if not join:
-            raise SuiteError("a join has a name")
+            raise SuiteError("the name of a join is empty; set it")
         key, value = (canonical_json(parse_record(schema)) for schema in (key, value))
-        known_by = schema_hash or schema_hash_of(join, key, value)
-        extra = None if payload is None else tuple(payload)
-        made = cls(join, key, value, known_by, time.time_ns() // 1_000_000, extra)
-        _check_names(made)
-        for name in extra or ():
-            made.require_key(name, "to be payload")
-        return made
+        hash_ = schema_hash or schema_hash_of(join, key, value)
+        payload_fields = None if payload is None else tuple(payload)
+        schema_ = cls(join, key, value, hash_, time.time_ns() // 1_000_000, payload_fields)
+        _check_names(schema_)
+        for name in payload_fields or ():
+            schema_.require_key(name, "to be payload")
+        return schema_
 
-    def require_key(self, name: str, what: str) -> None:
-        """Raise `SuiteError` unless the key has a field."""
+    def require_key(self, name: str, purpose: str) -> None:
+        """Raise `SuiteError` unless the key has a field with this name."""
         if name not in self.keys:
             hint = did_you_mean(name, self.keys)
-            raise SuiteError(f"{self.join!r} has no key {name!r} {what}{hint}")
+            raise SuiteError(f"{self.join!r} has no key {name!r} {purpose}{hint}")
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """The columns of the key, payload included, with their types in Spark's JSON form."""
+        """The columns of the key, including payload, with their types in Spark's JSON form."""
         return columns_of(json.loads(self.key))
 
     @cached_property
     def values(self) -> dict[str, Any]:
         """The columns of the value that are not in the key, with their types."""
-        found = columns_of(json.loads(self.value))
-        return {name: kind for name, kind in found.items() if name not in self.keys}
+        columns = columns_of(json.loads(self.value))
+        return {name: kind for name, kind in columns.items() if name not in self.keys}
 
     @property
     def readable(self) -> tuple[str, str]:
         """Both schemas as JSON, without logical types that are read as their underlying type."""
-        key, value = (json.dumps(readable(json.loads(text))) for text in (self.key, self.value))
+        key, value = (json.dumps(readable(json.loads(schema))) for schema in (self.key, self.value))
         return key, value
 
     def to_json(self) -> str:
-        """Serialize to JSON text.
+        """Serialize to a JSON string.
 
         Examples
         --------
@@ -364,22 +366,22 @@ class LogSchema:
         >>> LogSchema.from_json(schema.to_json()) == schema
         True
         """
-        kept = {"join_name": self.join, "key_schema": self.key, "value_schema": self.value}
-        more: dict[str, Any] = {} if self.payload is None else {"payload": list(self.payload)}
+        required = {"join_name": self.join, "key_schema": self.key, "value_schema": self.value}
+        optional: dict[str, Any] = {} if self.payload is None else {"payload": list(self.payload)}
         if self.sample_percent < 100:
-            more["sample_percent"] = self.sample_percent
+            optional["sample_percent"] = self.sample_percent
         return canonical_json(
-            {**kept, "hash": self.hash, "registered_at": self.registered_at, **more}
+            {**required, "hash": self.hash, "registered_at": self.registered_at, **optional}
         )
 
     @classmethod
-    def from_json(cls, text: str) -> LogSchema:
+    def from_json(cls, source: str) -> LogSchema:
         """Parse the output of `to_json`.
 
         Raises
         ------
         SuiteError
-            If the text is anything else.
+            If the string is not the output of `to_json`.
 
         Examples
         --------
@@ -389,45 +391,45 @@ class LogSchema:
         tidegauge.analyzers.core.errors.SuiteError: not the JSON of a query log's schema: '{}' ('join_name')
         """
         try:
-            kept = json.loads(text)
-            found = cls.from_schemas(
-                kept["join_name"],
-                kept["key_schema"],
-                kept["value_schema"],
-                kept["hash"],
-                kept.get("payload"),
+            fields = json.loads(source)
+            schema = cls.from_schemas(
+                fields["join_name"],
+                fields["key_schema"],
+                fields["value_schema"],
+                fields["hash"],
+                fields.get("payload"),
             )
-            percent = float(kept.get("sample_percent", 100))
-            return replace(found, registered_at=int(kept["registered_at"]), sample_percent=percent)
+            percent = float(fields.get("sample_percent", 100))
+            return replace(
+                schema, registered_at=int(fields["registered_at"]), sample_percent=percent
+            )
         except (ValueError, KeyError, TypeError) as error:
-            msg = f"not the JSON of a query log's schema: {text[:200]!r} ({error})"
+            msg = f"not the JSON of a query log's schema: {source[:200]!r} ({error})"
             raise SuiteError(msg) from error
 
 
 def schema_hash_of(join: str, key: str, value: str) -> str:
     """Return the first ten characters of the base64 MD5 of a join's name and schemas as JSON."""
-    text = canonical_json({"join_name": join, "key_schema": key, "value_schema": value})
-    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
-    return base64.b64encode(digest).decode()[:_LETTERS]
+    source = canonical_json({"join_name": join, "key_schema": key, "value_schema": value})
+    digest = hashlib.md5(source.encode(), usedforsecurity=False).digest()
+    return base64.b64encode(digest).decode()[:_HASH_CHARS]
 
 
 def _check_names(schema: LogSchema) -> None:
-    """Raise for columns that conflict with each other or with the log's own."""
+    """Raise for columns that conflict with each other or with the log's own columns."""
     inside_value = columns_of(json.loads(schema.value))
     for name, kind in inside_value.items():
         if name in schema.keys and type_sql(schema.keys[name]) != type_sql(kind):
             msg = (
-                f"{name!r} is {type_sql(schema.keys[name])} among the keys and {type_sql(kind)} among the values"
-                f" of {schema.join!r}; give it one type"
+                f"{name!r} is {type_sql(schema.keys[name])} in the keys, but {type_sql(kind)} in the values"
+                f" of {schema.join!r}; use one type"
             )
             raise SuiteError(msg)
-    taken = {name: f"the log's own {name!r}" for name in OWN_COLUMNS}
+    used = {name: f"the log's own {name!r}" for name in OWN_COLUMNS}
     for name in [*schema.keys, *schema.values]:
-        other = taken.setdefault(name.casefold(), repr(name))
-        if other != repr(name):
-            msg = (
-                f"{schema.join!r} has a field {name!r}, which is one column with {other}; rename it"
-            )
+        previous = used.setdefault(name.casefold(), repr(name))
+        if previous != repr(name):
+            msg = f"{schema.join!r} has a field {name!r}, which has the same name as {previous}; rename it"
             raise SuiteError(msg)
 
 
@@ -449,28 +451,28 @@ class LogSchemas:
             self.add(schema)
 
     def add(self, schema: LogSchema) -> None:
-        """Add a schema; an equal, earlier one is kept.
+        """Add a schema. An equal schema that was added earlier stays.
 
         Raises
         ------
         SuiteError
             If another schema has the same hash.
         """
-        known = self._by_hash.setdefault(schema.hash, schema)
-        if known != schema:
+        previous = self._by_hash.setdefault(schema.hash, schema)
+        if previous != schema:
             msg = (
-                f"two schemas have the hash {schema.hash!r}: one of {known.join!r} and one of"
-                f" {schema.join!r}; each version needs its own"
+                f"two schemas have the hash {schema.hash!r}: one of {previous.join!r}, the other of"
+                f" {schema.join!r}; each version needs its own hash"
             )
             raise SuiteError(msg)
 
     def of_join(self, join: str) -> list[LogSchema]:
         """Return the versions of a join, earliest first."""
-        found = [schema for schema in self if schema.join == join]
-        return sorted(found, key=lambda schema: (schema.registered_at, schema.hash))
+        versions = [schema for schema in self if schema.join == join]
+        return sorted(versions, key=lambda schema: (schema.registered_at, schema.hash))
 
     def __getitem__(self, schema_hash: str) -> LogSchema:
-        """Return the schema of a hash; raise KeyError if there is none."""
+        """Return the schema with a hash; raise KeyError if it does not exist."""
         return self._by_hash[schema_hash]
 
     def __iter__(self) -> Iterator[LogSchema]:
@@ -483,44 +485,44 @@ class LogSchemas:
 
 
 def save_schema(folder: str, schema: LogSchema) -> None:
-    """Write a schema beside a query log, unless it is there with its sample; the file appears atomically.
+    """Write a schema to a query log's folder, unless the same schema and sample are stored already.
 
-    The time of the first registration stays. A file that cannot be read is replaced.
+    The file appears atomically. The time of the first registration stays. An unreadable file is replaced.
     """
     name = base64.urlsafe_b64encode(schema.hash.encode()).decode()  # a hash may have a slash
-    location = child(child(folder, FOLDER), f"{name}.json")
+    location = child(child(folder, SCHEMAS_FOLDER), f"{name}.json")
     system, path = file_system(location)
     if system.get_file_info(path).is_file:
         with system.open_input_stream(path) as stream:
-            text = stream.read().decode(errors="replace")
+            source = stream.read().decode(errors="replace")
         try:
-            known = LogSchema.from_json(text)
+            previous = LogSchema.from_json(source)
         except SuiteError:
-            known = schema
+            previous = schema
         else:
-            if known.sample_percent == schema.sample_percent:
+            if previous.sample_percent == schema.sample_percent:
                 return
-        schema = replace(schema, registered_at=known.registered_at)
+        schema = replace(schema, registered_at=previous.registered_at)
     write_file(location, schema.to_json().encode())
 
 
 def load_schemas(folder: str) -> LogSchemas:
-    """Read the schemas beside a query log on an Arrow filesystem; empty if there are none."""
+    """Read the schemas of a query log from an Arrow filesystem; empty if there are none."""
     from pyarrow import fs
 
-    system, root = file_system(child(folder, FOLDER))
+    system, root = file_system(child(folder, SCHEMAS_FOLDER))
     files = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    found = LogSchemas()
+    schemas = LogSchemas()
     for file in sorted(files, key=lambda file: file.path):
         if file.is_file and not file.base_name.startswith("."):
             with system.open_input_stream(file.path) as stream:
-                found.add(LogSchema.from_json(stream.read().decode(errors="replace")))
-    return found
+                schemas.add(LogSchema.from_json(stream.read().decode(errors="replace")))
+    return schemas
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a flattened log, besides its own, with their types in Spark's JSON form.
+    """Columns of a flattened log except its own columns, with their types in Spark's JSON form.
 
     Attributes
     ----------
@@ -545,48 +547,48 @@ class Columns:
 def merged(
     schemas: Sequence[LogSchema],
     keys: Sequence[str] | None = None,
-    there: Mapping[str, Any] | None = None,
+    existing: Mapping[str, Any] | None = None,
 ) -> Columns:
-    """Return the columns of all versions together: new ones are appended, removed ones stay.
+    """Return the columns of all versions together. New columns are appended, removed columns stay.
 
-    A number that has different types has the wider one, as Avro promotes them.
+    A number with different types gets the wider type, as Avro promotes them.
 
     Parameters
     ----------
     schemas : sequence of LogSchema
         Schema versions, earliest first.
     keys : sequence of str, optional
-        Fields of the key that identify an entity; the rest is payload. None for all.
-    there : mapping of str to Any, optional
+        Fields of the key that identify an entity (default: all). The other fields are payload.
+    existing : mapping of str to Any, optional
         Existing columns of the table.
 
     Raises
     ------
     SuiteError
-        If a field has conflicting names or types, naming both, or a key is in no version.
+        If a field has conflicting names or types (the message names both), or a key is in no version.
     """
-    found: dict[str, tuple[str, Any, str]] = {}  # by name in lower case
+    fields: dict[str, tuple[str, Any, str]] = {}  # by name in lower case
 
-    def add(columns: Mapping[str, Any], whose: str) -> None:
+    def add(columns: Mapping[str, Any], owner: str) -> None:
         for name, kind in columns.items():
-            first, known, where = found.setdefault(name.casefold(), (name, kind, whose))
-            wider = promoted(known, kind) if first == name else None
+            first_name, previous, where = fields.setdefault(name.casefold(), (name, kind, owner))
+            wider = promoted(previous, kind) if first_name == name else None
             if wider is not None:
-                found[name.casefold()] = (name, wider, where)
+                fields[name.casefold()] = (name, wider, where)
             else:
                 msg = (
-                    f"{first!r} is {type_sql(known)} {where}, and {name!r} is {type_sql(kind)} {whose};"
-                    " a field keeps its name and type: give the new one another name"
+                    f"{first_name!r} is {type_sql(previous)} {where}, and {name!r} is {type_sql(kind)} {owner};"
+                    " a field keeps its name and type: rename the new field"
                 )
                 if where == in_table:
-                    msg += "; or drop the table, which is made of the log, and flatten days of one type"
+                    msg += "; or drop the table, which can be flattened again, and flatten only days of one type"
                 raise SuiteError(msg)
 
     in_table = "in the flattened table"
-    add(there or {}, in_table)
+    add(existing or {}, in_table)
     for schema in schemas:
         add({**schema.keys, **schema.values}, f"in schema {schema.hash}")
-    types = {name: kind for name, kind, _ in found.values()}
+    types = {name: kind for name, kind, _ in fields.values()}
     in_keys = list(dict.fromkeys(name for schema in schemas for name in schema.keys))
     for name in keys or ():
         if schemas and name not in in_keys:
@@ -597,4 +599,4 @@ def merged(
     chosen = in_keys if keys is None else [name for name in keys if name in types]
     payload = [name for name in in_keys if name not in chosen]
     values = [name for name in types if name not in in_keys and name not in chosen]
-    return Columns(*({name: types[name] for name in some} for some in (chosen, payload, values)))
+    return Columns(*({name: types[name] for name in names} for names in (chosen, payload, values)))

@@ -20,7 +20,7 @@ from tidegauge.analyzers.core.sql import literal, parts, quote, type_sql
 from tidegauge.analyzers.scan.capabilities import session_settings
 from tidegauge.analyzers.sources.hive_table import describe_table, partition_sql
 from tidegauge.consistency.log.query import FIRST_MS, LAST_MS, LOG_COLUMNS, is_day
-from tidegauge.consistency.log.schemas import FOLDER, LogSchema, LogSchemas
+from tidegauge.consistency.log.schemas import SCHEMAS_FOLDER, LogSchema, LogSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -213,7 +213,7 @@ def read_schemas(spark: SparkSession, namespace: str) -> LogSchemas:
     """Read the schemas stored beside the query log; empty if there are none."""
     from pyspark.errors import AnalysisException
 
-    folder = f"{log_folder(spark, namespace).rstrip('/')}/{FOLDER}"
+    folder = f"{log_folder(spark, namespace).rstrip('/')}/{SCHEMAS_FOLDER}"
     try:
         texts = spark.read.option("wholetext", "true").text(folder).collect()
     except AnalysisException as error:

@@ -1,7 +1,7 @@
 """Name resolution in expressions of the Griffin DSL.
 
 A `Scope` has the tables and functions that a rule's names can refer to. A `Binder` resolves names
-against it and raises errors with their position in the rule.
+in a scope. Its errors have the position in the rule.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class Scope:
     Attributes
     ----------
     tables : mapping of str to Schema
-        All available frames: sources first, then those of earlier steps.
+        All available frames: sources first, then frames of earlier steps.
     source : str
         The measured frame.
     target : str or None
-        The frame it is compared with.
+        The frame to compare with the source.
     functions : frozenset of str or None
         The session's functions in lower case; None to skip the check.
     text, rule : str
-        The rule's text and name, for errors.
+        The rule's source and name, for errors.
 
     Examples
     --------
@@ -75,8 +75,8 @@ class Scope:
     rule: str | None = None
 
     def frame(self, name: str) -> str | None:
-        """Return a frame's name in its own spelling, or None; letter case does not matter."""
-        return next((one for one in self.tables if one.casefold() == name.casefold()), None)
+        """Return a frame's name in its own spelling, ignoring case; None if there is no such frame."""
+        return next((frame for frame in self.tables if frame.casefold() == name.casefold()), None)
 
     def schema(self, name: str) -> Schema:
         """Return a frame's schema.
@@ -84,33 +84,40 @@ class Scope:
         Raises
         ------
         DslError
-            If there is no such frame; names the nearest one.
+            If the frame does not exist; the message suggests the nearest name.
         """
-        found = self.frame(name)
-        if found is None:
-            raise self.error(f"there is no source {name!r}", None, "bind", near(name, self.tables))
-        return self.tables[found]
+        frame = self.frame(name)
+        if frame is None:
+            raise self.error(
+                f"there is no source {name!r}", None, "bind", suggestion(name, self.tables)
+            )
+        return self.tables[frame]
 
     def error(self, message: str, node: Node | None, phase: str, hint: str | None) -> DslError:
         """Return a `DslError` located at a node."""
-        said: dict[str, Any] = {"text": self.text, "phase": phase, "hint": hint, "rule": self.rule}
+        context: dict[str, Any] = {
+            "text": self.text,
+            "phase": phase,
+            "hint": hint,
+            "rule": self.rule,
+        }
         if node is None:
-            return DslError(message, **said)
+            return DslError(message, **context)
         span = node.span
         end = span.column + max(1, span.end - span.start)
-        return DslError(message, line=span.line, column=span.column, end_column=end, **said)
+        return DslError(message, line=span.line, column=span.column, end_column=end, **context)
 
 
-def near(name: str, among: Iterable[str]) -> str | None:
+def suggestion(name: str, among: Iterable[str]) -> str | None:
     """Return a "did you mean" hint, or None."""
-    found = nearest(name, among)
-    return f"did you mean {found!r}?" if found else None
+    suggested = nearest(name, among)
+    return f"did you mean {suggested!r}?" if suggested else None
 
 
-DIGITS = 38
-"""Maximum precision of a Spark decimal."""
+MAX_DECIMAL_DIGITS = 38
+"""The maximum precision of a Spark decimal."""
 
-ELEMENT = frozenset({"get", "try_element_at"})
+ELEMENT_FUNCTIONS = frozenset({"get", "try_element_at"})
 """Functions that index expressions are bound to."""
 
 
@@ -122,7 +129,7 @@ class Binder:
     ----------
     scope : Scope
     reads : tuple of str
-        The frames to resolve against; an unqualified column belongs to one of them.
+        The frames to search; an unqualified column belongs to one of them.
     """
 
     scope: Scope
@@ -137,12 +144,12 @@ class Binder:
 
     def bind(self, node: Expression) -> Expression:
         """Bind a value expression; raise a `DslError` for a whole frame or all columns."""
-        found = self.bind_any(node)
-        if isinstance(found, (TableNode, AllOf, Star)):
-            self._no_value(found, node)
-        return found
+        bound = self.bind_any(node)
+        if isinstance(bound, (TableNode, AllOf, Star)):
+            self._no_value(bound, node)
+        return bound
 
-    def bind_any(self, node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
+    def bind_any(self, node: Expression) -> Expression:  # noqa: PLR0911 - one return for each kind of node
         """Bind an expression, which may also be a whole frame or all columns."""
         match node:
             case Name():
@@ -173,57 +180,61 @@ class Binder:
         for name in node.__dataclass_fields__:
             value = getattr(node, name)
             if isinstance(value, tuple):
-                changed[name] = tuple(self.bind(one) for one in value)
+                changed[name] = tuple(self.bind(item) for item in value)
             elif name != "span" and isinstance(value, Node):
                 changed[name] = self.bind(cast("Expression", value))
-        found = replace(node, **changed) if changed else node
-        if isinstance(found, Unary) and found.operator == "not":
-            self._truth(found.operand, "NOT")
-        return found
+        bound = replace(node, **changed) if changed else node
+        if isinstance(bound, Unary) and bound.operator == "not":
+            self._truth(bound.operand, "NOT")
+        return bound
 
     def _chain(self, node: Binary) -> Expression:
         """Bind a left-leaning operator chain of any length without recursion."""
         chain = []
-        first: Expression = node
-        while isinstance(first, Binary):
-            chain.append(first)
-            first = first.left
-        found = self.bind(first)
-        for one in reversed(chain):
-            found = self._checked(replace(one, left=found, right=self.bind(one.right)))
-        return found
+        leftmost: Expression = node
+        while isinstance(leftmost, Binary):
+            chain.append(leftmost)
+            leftmost = leftmost.left
+        bound = self.bind(leftmost)
+        for operation in reversed(chain):
+            bound = self._checked(replace(operation, left=bound, right=self.bind(operation.right)))
+        return bound
 
     def _checked(self, node: Binary) -> Binary:
-        """Raise for operands that an operator cannot have."""
+        """Raise for invalid operands of an operator."""
         sides = (node.left, node.right)
         if node.operator in {"and", "or"}:
             for side in sides:
                 self._truth(side, node.operator.upper())
         kinds = [kind_of(side) for side in sides]
         if node.operator in COMPARISONS and NESTED & set(kinds) and None not in kinds:
-            first, second = kinds
-            if first != second or first == "map":
-                said = f"values of type {first} and {second} cannot be compared"
-                raise self._error(said, node, None, phase="type")
+            left, right = kinds
+            if left != right or left == "map":
+                message = f"values of type {left} and {right} cannot be compared"
+                raise self._error(message, node, None, phase="type")
         return node
 
     def _truth(self, side: Expression, operator: str) -> None:
-        """Raise if an operand of NOT, AND or OR is certainly not true or false."""
+        """Raise if an operand of NOT, AND or OR is known not to be Boolean."""
         kind = value_kind(side)
         if kind is not None:
-            hint = "write not (a = b): NOT is of the next value only" if operator == "NOT" else None
-            said = f"{operator} is of what is true or false; this is {kind}"
-            raise self._error(said, side, hint, phase="type")
+            hint = (
+                "write not (a = b): NOT applies only to the next value"
+                if operator == "NOT"
+                else None
+            )
+            message = f"{operator} needs a value that is true or false; this is {kind}"
+            raise self._error(message, side, hint, phase="type")
 
     def _name(self, node: Name) -> Expression:
         holders = [f for f in self.reads if self._column(f, node.name)]
         if len(holders) > 1:
             raise self._error(
-                f"{node.name!r} is a column of {holders[0]!r} and of {holders[1]!r}", node,
+                f"{node.name!r} is a column in both {holders[0]!r} and {holders[1]!r}", node,
                 f"write {holders[0]}.{node.name} or {holders[1]}.{node.name}",
             )  # fmt: skip
         if holders:
-            return self._found(holders[0], node.name, node)
+            return self._column_node(holders[0], node.name, node)
         frame = self.scope.frame(node.name)
         if frame is None:
             self._unknown(node)
@@ -239,63 +250,69 @@ class Binder:
         frame = self.scope.frame(node.of.name) if isinstance(node.of, Name) else None
         if frame is not None and (
             self._column(frame, node.name) or not self._holds(node.of)
-        ):  # a source's column takes precedence over a field of a struct with the source's name
-            return self._found(self._table(frame, node.of).name, node.name, node)
+        ):  # a source's column hides a field of a struct with the source's name
+            return self._column_node(self._table(frame, node.of).name, node.name, node)
         return self._inside(self.bind_any(node.of), node.name, node)
 
-    def _inside(self, of: Expression, name: str, node: Node) -> Expression:
+    def _inside(self, container: Expression, name: str, node: Node) -> Expression:
         """Resolve ``name`` in a frame, a struct, an array of structs or a map."""
-        if isinstance(of, TableNode):
-            return self._found(of.name, name, node)
-        kind, inner = kind_of(of), type_of(of)
+        if isinstance(container, TableNode):
+            return self._column_node(container.name, name, node)
+        kind, inner = kind_of(container), type_of(container)
         if kind == "map" and isinstance(inner, Mapping):
-            return self._element(of, Text(name, span=node.span), node, inner)
+            return self._element(container, Text(name, span=node.span), node, inner)
         fields = fields_of(inner)
         if kind is None:
-            return Attribute(of, name, span=node.span)
+            return Attribute(container, name, span=node.span)
         if not fields:
             raise self._error(
                 f"a value of type {kind} has no field {name!r}", node, None, phase="type"
             )
-        found = self._same(name, fields)
-        if found is None:
-            raise self._error(f"there is no field {name!r}", node, near(name, fields))
-        return Attribute(of, found, span=node.span)
+        field_name = self._same(name, fields)
+        if field_name is None:
+            raise self._error(f"there is no field {name!r}", node, suggestion(name, fields))
+        return Attribute(container, field_name, span=node.span)
 
     def _index(self, node: Index) -> Expression:
-        of = self.bind_any(node.of)
+        container = self.bind_any(node.of)
         # source['my col'] and source[`my col`] select a column of a source.
-        if isinstance(node.index, (Text, Name)) and isinstance(of, TableNode):
+        if isinstance(node.index, (Text, Name)) and isinstance(container, TableNode):
             key = node.index
-            return self._found(of.name, key.value if isinstance(key, Text) else key.name, node)
-        if isinstance(of, (TableNode, AllOf, Star)):
-            self._no_value(of, node)
-        kind, inner = kind_of(of), type_of(of)
+            return self._column_node(
+                container.name, key.value if isinstance(key, Text) else key.name, node
+            )
+        if isinstance(container, (TableNode, AllOf, Star)):
+            self._no_value(container, node)
+        kind, inner = kind_of(container), type_of(container)
         if kind == "struct" and isinstance(node.index, Text):
-            return self._inside(of, node.index.value, node)
+            return self._inside(container, node.index.value, node)
         index = self.bind(node.index)
         if kind == "map" and isinstance(inner, Mapping):
-            return self._element(of, index, node, inner)
+            return self._element(container, index, node, inner)
         if kind == "array":
             if kind_of(index) not in {None, *INTEGRAL}:
                 raise self._error(
-                    "elements of an array are counted from 0", index, None, phase="type"
+                    "an array index must be a whole number, counted from 0",
+                    index,
+                    None,
+                    phase="type",
                 )
-            return Call("get", (of, index), span=node.span)
+            return Call("get", (container, index), span=node.span)
         if kind is None:
-            return Index(of, index, span=node.span)
+            return Index(container, index, span=node.span)
         raise self._error(f"a value of type {kind} has no elements", node, None, phase="type")
 
     def _element(
-        self, of: Expression, key: Expression, node: Node, kind: Mapping[str, Any]
+        self, container: Expression, key: Expression, node: Node, kind: Mapping[str, Any]
     ) -> Expression:
-        wanted, given = kind["keyType"], kind_of(key)
-        texts, numbers = {"string"}, set(NUMERIC)
-        if given is not None and any(
-            (given in one) != (str(wanted).partition("(")[0] in one) for one in (texts, numbers)
+        key_type, given_kind = kind["keyType"], kind_of(key)
+        string_kinds, number_kinds = {"string"}, set(NUMERIC)
+        if given_kind is not None and any(
+            (given_kind in kinds) != (str(key_type).partition("(")[0] in kinds)
+            for kinds in (string_kinds, number_kinds)
         ):
-            raise self._error(f"keys of this map are of type {wanted}", node, None, phase="type")
-        return Call("try_element_at", (of, key), span=node.span)
+            raise self._error(f"keys of this map are of type {key_type}", node, None, phase="type")
+        return Call("try_element_at", (container, key), span=node.span)
 
     def _all_of(self, node: AllOf) -> Expression:
         head = node.of
@@ -305,46 +322,50 @@ class Binder:
         return AllOf(self.bind_any(head), span=node.span)
 
     def call(self, node: Call) -> Expression:
-        """Bind a function call and its arguments; raise for unknown and refused functions."""
+        """Bind a function call and its arguments; raise for unknown and forbidden functions."""
         name = node.name.casefold()
         if name in REFUSED:
-            raise self._error(f"the function {node.name!r} may not be called", node, None)
+            raise self._error(f"the function {node.name!r} must not be called", node, None)
         if name in SYNTAX:
-            raise self._error(f"{node.name!r} is not called so", node, f"write {SYNTAX[name]}")
-        known = self.scope.functions
-        if known is not None and name not in known | ELEMENT:
-            raise self._error(f"there is no function {node.name!r}", node, near(name, known))
-        arguments = tuple(self.bind_any(one) for one in node.arguments)
+            raise self._error(
+                f"{node.name!r} is not a function call", node, f"write {SYNTAX[name]}"
+            )
+        functions = self.scope.functions
+        if functions is not None and name not in functions | ELEMENT_FUNCTIONS:
+            raise self._error(
+                f"there is no function {node.name!r}", node, suggestion(name, functions)
+            )
+        arguments = tuple(self.bind_any(bound) for bound in node.arguments)
         if name == "count" and len(arguments) == 1 and not node.distinct:
-            one = arguments[0]
-            if isinstance(one, (TableNode, Star)) or (
-                isinstance(one, AllOf) and isinstance(one.of, TableNode)
+            bound = arguments[0]
+            if isinstance(bound, (TableNode, Star)) or (
+                isinstance(bound, AllOf) and isinstance(bound.of, TableNode)
             ):
-                return replace(node, arguments=(Star(span=one.span),))
-        for one, argument in zip(arguments, node.arguments, strict=True):
-            if isinstance(one, (TableNode, AllOf, Star)):
-                self._no_value(one, argument)
+                return replace(node, arguments=(Star(span=bound.span),))
+        for bound, argument in zip(arguments, node.arguments, strict=True):
+            if isinstance(bound, (TableNode, AllOf, Star)):
+                self._no_value(bound, argument)
         return replace(node, arguments=arguments)
 
     def _is_nan(self, node: IsNaN) -> Expression:
-        of = self.bind(node.of)
-        kind = kind_of(of)
+        operand = self.bind(node.of)
+        kind = kind_of(operand)
         if kind in {None, "float", "double"}:
-            return replace(node, of=of)
+            return replace(node, of=operand)
         if kind in NUMERIC:  # integers and decimals have no NaN
             return Boolean(node.negated, span=node.span)
         raise self._error(
-            f"a value of type {kind} cannot be asked whether it is a number", node,
-            "`is nan` is of floats and doubles", phase="type",
+            f"a value of type {kind} cannot be NaN", node,
+            "use `is nan` with floats and doubles", phase="type",
         )  # fmt: skip
 
     def _like(self, node: LikeNode) -> Expression:
         pattern = node.pattern
         if not node.regex and isinstance(pattern, Text):
-            rest = pattern.value.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
-            if "\\" in rest:
+            unescaped = pattern.value.replace("\\\\", "").replace("\\%", "").replace("\\_", "")
+            if "\\" in unescaped:
                 raise self._error(
-                    "a backslash in a pattern of LIKE stands before %, _ or another one",
+                    "in a LIKE pattern, write a backslash only before %, _ or another backslash",
                     pattern,
                     None,
                 )
@@ -353,45 +374,51 @@ class Binder:
     def _digits(self, node: Number) -> None:
         _, digits, exponent = node.value.as_tuple()
         power = exponent if isinstance(exponent, int) else 0
-        if max(len(digits) + max(power, 0), -power) > DIGITS:
-            raise self._error(f"a number has {DIGITS} digits at most", node, None, phase="type")
+        if max(len(digits) + max(power, 0), -power) > MAX_DECIMAL_DIGITS:
+            raise self._error(
+                f"a number can have at most {MAX_DECIMAL_DIGITS} digits", node, None, phase="type"
+            )
 
     def _holds(self, name: Expression) -> bool:
         return isinstance(name, Name) and any(self._column(f, name.name) for f in self.reads)
 
-    def _same(self, name: str, among: Iterable[str]) -> str | None:
-        """Return the matching name in its own spelling: exact first, else ignoring letter case."""
-        among = list(among)
-        if name in among or any(self.scope.tables[f].case_sensitive for f in self.reads):
-            return name if name in among else None
-        return next((one for one in among if one.casefold() == name.casefold()), None)
+    def _same(self, name: str, candidates: Iterable[str]) -> str | None:
+        """Return the matching name in its own spelling: an exact match first, otherwise ignoring case."""
+        candidates = list(candidates)
+        if name in candidates or any(self.scope.tables[f].case_sensitive for f in self.reads):
+            return name if name in candidates else None
+        return next(
+            (candidate for candidate in candidates if candidate.casefold() == name.casefold()), None
+        )
 
     def _column(self, frame: str, name: str) -> str | None:
         return self._same(name, self.scope.tables[frame].names)
 
-    def _found(self, frame: str, name: str, node: Node) -> ColumnNode:
+    def _column_node(self, frame: str, name: str, node: Node) -> ColumnNode:
         schema = self.scope.tables[frame]
-        found = self._column(frame, name)
-        if found is None:
+        column = self._column(frame, name)
+        if column is None:
             raise self._error(
-                f"{shorten(frame)} has no column {shorten(name)}", node, near(name, schema.names)
+                f"{shorten(frame)} has no column {shorten(name)}",
+                node,
+                suggestion(name, schema.names),
             )
-        kind = next(f["type"] for f in schema.struct["fields"] if f["name"] == found)
-        return ColumnNode(frame, found, kind, span=node.span)
+        kind = next(f["type"] for f in schema.struct["fields"] if f["name"] == column)
+        return ColumnNode(frame, column, kind, span=node.span)
 
     def _unknown(self, node: Name) -> NoReturn:
         names = [*self.reads, *(n for f in self.reads for n in self.scope.tables[f].names)]
         raise self._error(
-            f"there is no source or column {node.name!r}", node, near(node.name, names)
+            f"there is no source or column {node.name!r}", node, suggestion(node.name, names)
         )
 
-    def _no_value(self, found: Expression, node: Node) -> NoReturn:
-        said = (
+    def _no_value(self, bound: Expression, node: Node) -> NoReturn:
+        description = (
             "all columns together"
-            if not isinstance(found, TableNode)
-            else f"the source {found.name!r}"
+            if not isinstance(bound, TableNode)
+            else f"the source {bound.name!r}"
         )
-        raise self._error(f"{said} cannot stand for a value", node, "count(*) counts rows")
+        raise self._error(f"{description} cannot be used as a value", node, "count(*) counts rows")
 
     def _error(
         self, message: str, node: Node, hint: str | None, *, phase: str = "bind"

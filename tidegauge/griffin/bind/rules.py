@@ -1,6 +1,6 @@
-"""Binding of Griffin rules: names resolved, items aliased, unmeasurable rules rejected.
+"""Binding of Griffin rules: resolve names, add aliases and reject rules that cannot be measured.
 
-Profiling rules are queries: their items, GROUP BY, HAVING, ORDER BY and LIMIT are bound in turn.
+Profiling rules are queries: their items, GROUP BY, HAVING, ORDER BY and LIMIT are bound in this order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from tidegauge.griffin.bind.expressions import Binder, Scope, near
+from tidegauge.griffin.bind.expressions import Binder, Scope, suggestion
 from tidegauge.griffin.bind.types import AGGREGATES, fields_of, kind_of, type_of, value_kind
 from tidegauge.griffin.dsl.nodes import (
     COMPARISONS,
@@ -39,19 +39,23 @@ from tidegauge.griffin.dsl.nodes import (
 )
 
 
-def named(of: Expression, alias: str) -> Aliased:
-    """Return an expression with an alias, replacing one it may have."""
-    return Aliased(of.of if isinstance(of, Aliased) else of, alias, span=of.span)
+def with_alias(expression: Expression, alias: str) -> Aliased:
+    """Return an expression with an alias, replacing an existing alias."""
+    return Aliased(
+        expression.of if isinstance(expression, Aliased) else expression,
+        alias,
+        span=expression.span,
+    )
 
 
 def check_unique_aliases(items: Iterable[Expression], scope: Scope) -> None:
     """Raise a `DslError` for duplicate aliases."""
-    seen: set[str] = set()
+    used: set[str] = set()
     for item in items:
         if isinstance(item, Aliased):
-            if item.alias.casefold() in seen:
-                raise scope.error(f"the alias {item.alias!r} is given twice", item, "bind", None)
-            seen.add(item.alias.casefold())
+            if item.alias.casefold() in used:
+                raise scope.error(f"the alias {item.alias!r} is used twice", item, "bind", None)
+            used.add(item.alias.casefold())
 
 
 def aggregates_in(node: Node) -> list[Call]:
@@ -63,10 +67,10 @@ def aggregates_in(node: Node) -> list[Call]:
 def reject_aggregates(node: Node, scope: Scope, why: str) -> None:
     """Raise a `DslError` for aggregate functions in an expression."""
     for call in aggregates_in(node):
-        raise scope.error(f"{call.name} is a function of many rows; {why}", call, "bind", None)
+        raise scope.error(f"{call.name} is an aggregate function; {why}", call, "bind", None)
 
 
-MOST_ROWS = 2**31 - 1
+MAX_LIMIT = 2**31 - 1
 
 
 @dataclass
@@ -78,7 +82,7 @@ class ClauseBinder(Binder):
     outputs : mapping of str to Expression
         Item expressions by alias, in lower case.
     aliases_first : bool
-        Whether an alias takes precedence over a column of its name; never within an aggregate
+        Whether an alias takes precedence over a column with its name; never within an aggregate
         function.
     """
 
@@ -86,11 +90,11 @@ class ClauseBinder(Binder):
     aliases_first: bool = False
 
     def _name(self, node: Name) -> Expression:
-        found = self.outputs.get(node.name.casefold())
-        if found is None:
+        output = self.outputs.get(node.name.casefold())
+        if output is None:
             return super()._name(node)
         if self.aliases_first or not self._holds(node):
-            return found
+            return output
         return super()._name(node)
 
     def call(self, node: Call) -> Expression:
@@ -103,146 +107,154 @@ class ClauseBinder(Binder):
 def bind_query(rule: Profiling, scope: Scope) -> Profiling:
     """Bind a profiling rule.
 
-    Names in HAVING and ORDER BY are aliases first and columns second, those in GROUP BY the
-    reverse; a number in GROUP BY or ORDER BY is the position of an item, from 1.
+    Names in HAVING and ORDER BY are aliases first and columns second; names in GROUP BY are columns
+    first. A number in GROUP BY or ORDER BY is the position of an item, starting at 1.
 
     Raises
     ------
     DslError
-        If a name is unknown; if a column is neither grouped by nor within an aggregate function; if
+        If a name is unknown, if a column is neither grouped nor within an aggregate function, or if
         LIMIT is not a number.
     """
     frame = rule.table or scope.source
     if rule.table and scope.frame(rule.table) is None:
-        place = Name(rule.table, span=rule.table_span)
+        table = Name(rule.table, span=rule.table_span)
         raise scope.error(
-            f"there is no source {rule.table!r}", place, "bind", near(rule.table, scope.tables)
+            f"there is no source {rule.table!r}",
+            table,
+            "bind",
+            suggestion(rule.table, scope.tables),
         )
     binder = Binder(scope, (frame,))
     check_unique_aliases(rule.items, scope)
-    items = [one for item in rule.items for one in _expanded(item, binder)]
+    items = [expression for item in rule.items for expression in _expand_star(item, binder)]
     names = aliases(items, binder.heads)
-    bound = [named(binder.bind(item), name) for item, name in zip(items, names, strict=True)]
+    bound = [with_alias(binder.bind(item), name) for item, name in zip(items, names, strict=True)]
     outputs = {item.alias.casefold(): item.of for item in bound}
     where = None if rule.where is None else binder.bind(rule.where)
     if where is not None:
-        reject_aggregates(where, scope, "WHERE is of single rows; HAVING is of groups")
-        _truth(where, scope, "WHERE")
+        reject_aggregates(where, scope, "WHERE applies to single rows; use HAVING for groups")
+        _require_boolean(where, scope, "WHERE")
     columns = ClauseBinder(scope, (frame,), outputs)
     results = ClauseBinder(scope, (frame,), outputs, aliases_first=True)
-    groups = tuple(_placed(one, bound, scope) or columns.bind(one) for one in rule.group_by)
-    for one in groups:
-        reject_aggregates(one, scope, "rows are grouped by their values")
+    groups = tuple(
+        _item_at(expression, bound, scope) or columns.bind(expression)
+        for expression in rule.group_by
+    )
+    for expression in groups:
+        reject_aggregates(expression, scope, "GROUP BY needs values of single rows")
     having = None if rule.having is None else results.bind(rule.having)
     if having is not None:
-        _truth(having, scope, "HAVING")
+        _require_boolean(having, scope, "HAVING")
     order = tuple(
-        OrderItem(_placed(o.of, bound, scope) or results.bind(o.of), o.descending, span=o.span)
+        OrderItem(_item_at(o.of, bound, scope) or results.bind(o.of), o.descending, span=o.span)
         for o in rule.order_by
     )
-    found = Profiling(
+    query = Profiling(
         tuple(bound), rule.distinct, binder.reads[0], where, groups, having, order,
-        _limit(rule.limit, scope), span=rule.span,
+        _check_limit(rule.limit, scope), span=rule.span,
     )  # fmt: skip
-    _check(found, rule, scope)
-    return found
+    _check_query(query, rule, scope)
+    return query
 
 
 def is_grouped(rule: Profiling) -> bool:
-    """Return whether a bound query aggregates: one row per group, or one row in all."""
+    """Return whether a bound query aggregates: one row for each group, or a single row."""
     parts = [*rule.items, *(item.of for item in rule.order_by)]
     if rule.having is not None:
         parts.append(rule.having)
     return bool(rule.group_by) or any(aggregates_in(part) for part in parts)
 
 
-def _expanded(item: Expression, binder: Binder) -> Iterable[Expression]:
-    """Return the columns or fields that a star stands for, and any other item unchanged."""
+def _expand_star(item: Expression, binder: Binder) -> Iterable[Expression]:
+    """Return the columns or fields of a star; other items are returned unchanged."""
     frame = binder.reads[0]
     if isinstance(item, Star):
         item = AllOf(TableNode(frame), span=item.span)
     if not isinstance(item, AllOf):
         return [item]
     head = item.of
-    found = TableNode(frame) if isinstance(head, TableNode) else binder.bind_any(item)
-    if isinstance(found, AllOf):
-        found = found.of
-    if isinstance(found, TableNode):
+    selected = TableNode(frame) if isinstance(head, TableNode) else binder.bind_any(item)
+    if isinstance(selected, AllOf):
+        selected = selected.of
+    if isinstance(selected, TableNode):
         fields = binder.scope.tables[frame].struct["fields"]
         return [ColumnNode(frame, f["name"], f["type"], span=item.span) for f in fields]
-    if kind_of(found) != "struct":
+    if kind_of(selected) != "struct":
         raise binder.scope.error("only sources and structs have fields", item, "type", None)
-    return [Attribute(found, name, span=item.span) for name in fields_of(type_of(found))]
+    return [Attribute(selected, name, span=item.span) for name in fields_of(type_of(selected))]
 
 
-def _placed(node: Expression, items: list[Aliased], scope: Scope) -> Expression | None:
+def _item_at(node: Expression, items: list[Aliased], scope: Scope) -> Expression | None:
     """Return the item at a numeric position, or None for other expressions."""
     if not isinstance(node, Number):
         return None
     if node.value.as_tuple().exponent != 0 or not 1 <= node.value <= len(items):
         raise scope.error(
-            f"there is no item {node.value}; they are counted from 1", node, "bind", None
+            f"there is no item {node.value}; items are counted from 1", node, "bind", None
         )
     return items[int(node.value) - 1].of
 
 
-def _limit(limit: Expression | None, scope: Scope) -> Expression | None:
+def _check_limit(limit: Expression | None, scope: Scope) -> Expression | None:
     if limit is None:
         return None
     number = limit.value if isinstance(limit, Number) else Decimal("NaN")
-    if number.as_tuple().exponent != 0 or number > MOST_ROWS:
-        raise scope.error(f"LIMIT is a whole number up to {MOST_ROWS}", limit, "bind", None)
+    if number.as_tuple().exponent != 0 or number > MAX_LIMIT:
+        raise scope.error(f"LIMIT must be a whole number up to {MAX_LIMIT}", limit, "bind", None)
     return limit
 
 
-def _truth(node: Expression, scope: Scope, clause: str) -> None:
+def _require_boolean(node: Expression, scope: Scope, clause: str) -> None:
     kind = value_kind(node)
     if kind is not None:
-        said = f"{clause} is true or false; this is {kind}"
-        raise scope.error(said, node, "type", None)
+        message = f"{clause} must be true or false; this is {kind}"
+        raise scope.error(message, node, "type", None)
 
 
-def _check(found: Profiling, rule: Profiling, scope: Scope) -> None:
-    order = [item.of for item in found.order_by]
-    if found.distinct:
-        items = [item.of for item in found.items if isinstance(item, Aliased)]
-        for one in order:
-            if one not in items:
-                said = "a query of distinct rows is ordered by its items only"
-                raise scope.error(said, one, "bind", None)
-    if not is_grouped(found):
+def _check_query(query: Profiling, rule: Profiling, scope: Scope) -> None:
+    order = [item.of for item in query.order_by]
+    if query.distinct:
+        items = [item.of for item in query.items if isinstance(item, Aliased)]
+        for expression in order:
+            if expression not in items:
+                message = "a query with DISTINCT can be ordered only by its items"
+                raise scope.error(message, expression, "bind", None)
+    if not is_grouped(query):
         return
     starred = next((item for item in rule.items if isinstance(item, (Star, AllOf))), None)
     if starred is not None:
-        said = "all columns together do not go with groups or functions of many rows"
-        raise scope.error(said, starred, "bind", None)
-    for one in found.group_by:
-        if not any(isinstance(node, ColumnNode) for node in walk(one)):
-            raise scope.error("GROUP BY names columns; this is a constant", one, "bind", None)
-    having = [] if found.having is None else [found.having]
-    for one in (*found.items, *having, *order):
-        _grouped(one, found.group_by, scope)
+        message = "* cannot be combined with groups or aggregate functions"
+        raise scope.error(message, starred, "bind", None)
+    for expression in query.group_by:
+        if not any(isinstance(node, ColumnNode) for node in walk(expression)):
+            raise scope.error(
+                "GROUP BY needs columns; this is a constant", expression, "bind", None
+            )
+    having = [] if query.having is None else [query.having]
+    for expression in (*query.items, *having, *order):
+        _require_grouped(expression, query.group_by, scope)
 
 
-def _grouped(node: Node, groups: tuple[Expression, ...], scope: Scope) -> None:
+def _require_grouped(node: Node, groups: tuple[Expression, ...], scope: Scope) -> None:
     """Raise a `DslError` for columns that are neither grouped by nor aggregated."""
     if node in groups:
         return
     if isinstance(node, Call) and node.name.casefold() in AGGREGATES:
         for argument in node.arguments:
-            why = "it cannot stand within another one"
+            why = "it cannot be nested in another aggregate function"
             reject_aggregates(argument, scope, why)
         return
     if isinstance(node, ColumnNode):
         raise scope.error(
-            f"the column {node.name!r} is neither grouped by nor within a function of many rows",
+            f"the column {node.name!r} is neither in GROUP BY nor in an aggregate function",
             node, "bind", f"add `group by {node.table}.{node.name}`, or write max({node.name})",
         )  # fmt: skip
     for child in children(node):
-        _grouped(child, groups, scope)
+        _require_grouped(child, groups, scope)
 
 
-def bind(rule: Rule, scope: Scope, text: str | None = None) -> Rule:
+def bind(rule: Rule, scope: Scope, source: str | None = None) -> Rule:
     """Resolve a rule's names to columns and frames, and give its items aliases.
 
     Column names ignore letter case unless the session is case-sensitive. Parts that are already
@@ -251,16 +263,18 @@ def bind(rule: Rule, scope: Scope, text: str | None = None) -> Rule:
     Parameters
     ----------
     rule : Rule
+        The parsed rule.
     scope : Scope
-    text : str or None
-        The rule's text, for errors; None for the scope's.
+        The tables and functions that the rule can use.
+    source : str or None
+        The rule's source, for errors; None to use the scope's.
 
     Raises
     ------
     DslError
-        If a source, column, field or function is unknown, naming the nearest one; if a column is
-        ambiguous between two sources; if the rule is not measurable, such as an accuracy rule
-        without a target.
+        If a source, column, field or function is unknown (the message suggests the nearest name), if a
+        column is ambiguous between two sources, or if the rule cannot be measured, such as an accuracy
+        rule without a target.
 
     Examples
     --------
@@ -270,77 +284,77 @@ def bind(rule: Rule, scope: Scope, text: str | None = None) -> Rule:
     >>> bind(Listing((Name("age"),)), scope).items
     (Aliased(of=ColumnNode(table='source', name='Age'), alias='age'),)
     """
-    if text is not None:
-        scope = replace(scope, text=text)
+    if source is not None:
+        scope = replace(scope, text=source)
     match rule:
         case Accuracy():
-            return _accuracy(rule, scope)
+            return _bind_accuracy(rule, scope)
         case Profiling():
             return bind_query(rule, scope)
         case Listing():
-            return Listing(_items(rule.items, scope), span=rule.span)
+            return Listing(_bind_items(rule.items, scope), span=rule.span)
         case Distinct():
-            items = _items([item.of for item in rule.items], scope)
+            items = _bind_items([item.of for item in rule.items], scope)
             pairs = zip(items, rule.items, strict=True)
             return Distinct(
-                tuple(DistinctItem(of, old.grouping, span=old.span) for of, old in pairs),
+                tuple(DistinctItem(operand, old.grouping, span=old.span) for operand, old in pairs),
                 span=rule.span,
             )
 
 
-def _accuracy(rule: Accuracy, scope: Scope) -> Accuracy:
+def _bind_accuracy(rule: Accuracy, scope: Scope) -> Accuracy:
     if scope.target is None:
         raise scope.error(
-            "a rule of accuracy compares two sources, and there is one", rule, "bind",
-            "name the other one in the rule's details as target",
+            "an accuracy rule compares two sources, but there is only one", rule, "bind",
+            "set target in the rule's details",
         )  # fmt: skip
     source, target = scope.frame(scope.source), scope.frame(scope.target)
     if source == target:
         raise scope.error(f"source and target are the same, {source!r}", rule, "bind", None)
     binder = Binder(scope, (scope.source, scope.target))
     condition = binder.bind(rule.condition)
-    reject_aggregates(condition, scope, "a rule of accuracy compares single rows")
+    reject_aggregates(condition, scope, "an accuracy rule compares single rows")
     for frame in (scope.source, scope.target):
-        named = scope.frame(frame)
-        if not any(isinstance(n, ColumnNode) and n.table == named for n in walk(condition)):
+        frame_name = scope.frame(frame)
+        if not any(isinstance(n, ColumnNode) and n.table == frame_name for n in walk(condition)):
             raise scope.error(
-                f"a rule of accuracy must name columns of both sources; there is none of {frame!r}",
+                f"an accuracy rule must name columns of both sources; it names no column of {frame!r}",
                 rule.condition, "bind", f"write, say, {scope.source}.id = {scope.target}.id",
             )  # fmt: skip
     kind = value_kind(condition)
     if kind is not None:
         raise scope.error(
-            f"a rule of accuracy is true or false; this one is {kind}",
+            f"an accuracy rule must be true or false; this is {kind}",
             rule.condition, "type", None,
         )  # fmt: skip
     return Accuracy(condition, span=rule.span)
 
 
-def _items(items: Iterable[Expression], scope: Scope) -> tuple[Expression, ...]:
+def _bind_items(items: Iterable[Expression], scope: Scope) -> tuple[Expression, ...]:
     """Bind the expressions over a source's rows, with aliases."""
     items = tuple(items)
     binder = Binder(scope, (scope.source,))
     names = aliases(items, binder.heads)
     check_unique_aliases(items, scope)
     bound = [binder.bind(item) for item in items]
-    for one in bound:
-        reject_aggregates(one, scope, "this rule is of single rows")
-    return tuple(named(of, name) for of, name in zip(bound, names, strict=True))
+    for expression in bound:
+        reject_aggregates(expression, scope, "this rule applies to single rows")
+    return tuple(with_alias(operand, name) for operand, name in zip(bound, names, strict=True))
 
 
-def notices(rule: Node, text: str) -> tuple[str, ...]:
-    """Return warnings about a rule, parsed from a text, that may not mean what was intended.
+def notices(rule: Node, source: str) -> tuple[str, ...]:
+    """Return warnings about parts of a rule that may not mean what the author intended.
 
-    ``not a = b`` reads as ``(not a) = b``; who writes the brackets means it.
+    ``not a = b`` means ``(not a) = b``. There is no warning if ``not a`` is in brackets.
     """
-    found = []
+    warnings = []
     for node in walk(rule):
         if isinstance(node, Binary) and node.operator in COMPARISONS:
             left = node.left
-            bare = text[left.span.start : left.span.start + 1] != "("
+            bare = source[left.span.start : left.span.start + 1] != "("
             if isinstance(left, Unary) and left.operator == "not" and bare:
-                found.append(
+                warnings.append(
                     "`not a = b` means `(not a) = b`; write `not (a = b)`"
                     f" (line {left.span.line}, column {left.span.column})"
                 )
-    return tuple(found)
+    return tuple(warnings)

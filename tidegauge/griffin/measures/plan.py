@@ -1,7 +1,7 @@
-"""SQL plan of a rule: named steps, and the context in which a rule type writes them.
+"""SQL plan of a rule: named steps, and the context for writing them.
 
-A plan names the steps that yield the rule's metric and records, and its hazards: the columns and
-operations that can fail on some data, for errors of Spark that name none.
+A plan names the steps for the rule's metric and records. Its hazards are the columns and operations
+that can fail on some data; they explain errors of Spark that name no column.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from tidegauge.griffin.dsl.nodes import (
     walk,
 )
 
-_TEXTS = re.compile(r"CAST_INVALID_INPUT|CANNOT_PARSE|DateTimeException|NumberFormatException")
-_CASTS = frozenset(
+_INVALID_STRING_ERROR = re.compile(
+    r"CAST_INVALID_INPUT|CANNOT_PARSE|DateTimeException|NumberFormatException"
+)
+_CAST_FUNCTIONS = frozenset(
     [
         "int",
         "integer",
@@ -57,7 +59,7 @@ _CASTS = frozenset(
         "variance",
     ]
 )
-"""Functions that cast a text to a number, a truth value or a time, and fail on one that is none."""
+"""Functions that cast a string to a number, a Boolean or a time and fail on invalid strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Hazards:
     Attributes
     ----------
     texts : tuple of str
-        Comparisons of texts with numbers, and texts that are cast or computed with, with their places.
+        String columns that are compared with numbers, cast, or used in arithmetic, with their positions.
     columns : tuple of str
         All columns that the rule reads, with their tables.
     """
@@ -76,60 +78,60 @@ class Hazards:
     columns: tuple[str, ...] = ()
 
     def of(self, message: str) -> str:
-        """Return what may have caused an error of Spark, by its message; empty if nothing is known.
+        """Return the possible causes of a Spark error by its message; empty if there are none.
 
         Examples
         --------
-        >>> Hazards(("line 1, column 1 casts the text 'n' in int()",)).of("[CAST_INVALID_INPUT] The value")
-        "line 1, column 1 casts the text 'n' in int()"
+        >>> Hazards(("line 1, column 1 casts the string 'n' in int()",)).of("[CAST_INVALID_INPUT] The value")
+        "line 1, column 1 casts the string 'n' in int()"
         >>> Hazards(columns=("source.n", "source.m")).of("[ARITHMETIC_OVERFLOW] long overflow")
         'the rule reads source.n, source.m'
         """
-        if self.texts and _TEXTS.search(message):
+        if self.texts and _INVALID_STRING_ERROR.search(message):
             return ", ".join(self.texts)
         return f"the rule reads {', '.join(self.columns)}" if self.columns else ""
 
 
 def hazards(rule: Node) -> Hazards:
-    """Return what of a bound rule can fail on some data.
+    """Return the operations and columns of a bound rule that can fail on some data.
 
     Examples
     --------
     >>> name, id = ColumnNode("source", "name", "string"), ColumnNode("target", "id", "long")
     >>> hazards(Binary("=", name, id)).texts
-    ("line 1, column 1 compares the text 'name' with the number 'id'",)
+    ("line 1, column 1 compares the string 'name' with the number 'id'",)
     >>> len(hazards(In(name, (id,))).texts), len(hazards(BetweenNode(id, name, name)).texts)
     (1, 1)
     >>> hazards(Call("int", (name,))).texts
-    ("line 1, column 1 casts the text 'name' in int()",)
+    ("line 1, column 1 casts the string 'name' in int()",)
     >>> hazards(Binary("+", id, name))
-    Hazards(texts=("line 1, column 1 computes with the text 'name'",), columns=('target.id', 'source.name'))
+    Hazards(texts=("line 1, column 1 computes with the string 'name'",), columns=('target.id', 'source.name'))
     """
     columns = (f"{node.table}.{node.name}" for node in walk(rule) if isinstance(node, ColumnNode))
-    return Hazards(tuple(dict.fromkeys(_texts(rule))), tuple(dict.fromkeys(columns)))
+    return Hazards(tuple(dict.fromkeys(_string_hazards(rule))), tuple(dict.fromkeys(columns)))
 
 
-def _texts(rule: Node) -> Iterator[str]:
+def _string_hazards(rule: Node) -> Iterator[str]:
     for node in walk(rule):
-        at = f"line {node.span.line}, column {node.span.column}"
-        for one, other in _compared(node):
-            for text, number in ((one, other), (other, one)):
-                if _is_text(text) and kind_of(number) in NUMERIC:
-                    shown = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
-                    yield f"{at} compares the text {text.name!r} with the number{shown}"
+        position = f"line {node.span.line}, column {node.span.column}"
+        for left, right in _compared_pairs(node):
+            for string, number in ((left, right), (right, left)):
+                if _is_text(string) and kind_of(number) in NUMERIC:
+                    number_name = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
+                    yield f"{position} compares the string {string.name!r} with the number{number_name}"
         if isinstance(node, Binary) and node.operator in ARITHMETIC:
-            for text in filter(_is_text, (node.left, node.right)):
-                yield f"{at} computes with the text {text.name!r}"
-        if isinstance(node, Call) and node.name.casefold() in _CASTS:
-            for text in filter(_is_text, node.arguments):
-                yield f"{at} casts the text {text.name!r} in {node.name}()"
+            for string in filter(_is_text, (node.left, node.right)):
+                yield f"{position} computes with the string {string.name!r}"
+        if isinstance(node, Call) and node.name.casefold() in _CAST_FUNCTIONS:
+            for string in filter(_is_text, node.arguments):
+                yield f"{position} casts the string {string.name!r} in {node.name}()"
 
 
 def _is_text(node: Expression) -> TypeGuard[ColumnNode]:
     return isinstance(node, ColumnNode) and kind_of(node) == "string"
 
 
-def _compared(node: Node) -> list[tuple[Expression, Expression]]:
+def _compared_pairs(node: Node) -> list[tuple[Expression, Expression]]:
     """Return the pairs of values that a comparison, IN or BETWEEN compares."""
     match node:
         case Binary() if node.operator in COMPARISONS:
@@ -148,9 +150,9 @@ class Step:
     Attributes
     ----------
     name : str
-        Name by which later steps and rules read it.
+        Name that later steps and rules use.
     sql : str
-        Query of sources and earlier steps by name; all names are quoted.
+        Query on sources and earlier steps; all names are quoted.
     also : tuple of str
         Griffin's names for the step.
     """
@@ -167,15 +169,15 @@ class MetricTable:
     Attributes
     ----------
     step : str
-        The step whose rows it holds.
+        The step that computes the rows.
     flatten : str
         Metric layout: ``default``, ``entries``, ``array`` or ``map``.
     name : str
         Name of the array or map in the metric.
     labels : tuple of str or None
-        Columns that identify rows, such as those of GROUP BY; None if none do.
+        Columns that identify rows, such as the GROUP BY columns; None if there are none.
     part : bool
-        Whether it is an array within the rule's metric, and not the metric itself.
+        Whether the table is an array within the rule's metric instead of the metric itself.
     """
 
     step: str
@@ -192,14 +194,15 @@ class RulePlan:
     Attributes
     ----------
     steps : tuple of Step
+        The SQL steps.
     metrics : tuple of MetricTable
         Tables that make up the metric.
     records : tuple of str
-        Steps whose rows are the rule's records: the misses, the duplicates.
+        Steps whose rows are the rule's records, such as misses or duplicates.
     source : str
         The measured source.
     by : tuple of str
-        Group-by columns, kept by all steps.
+        Group-by columns. All steps keep them.
     notices : tuple of str
         Notices for the rule's author.
     hazards : Hazards
@@ -222,9 +225,11 @@ class LoweringContext:
     Attributes
     ----------
     config : RuleConfig
+        The rule as configured.
     scope : Scope
+        The tables and columns that the rule can use.
     by : tuple of str
-        Group-by columns, kept by all steps.
+        Group-by columns. All steps keep them.
     older : str or None
         The frame of previously measured rows, for distinctness.
     """
@@ -256,13 +261,13 @@ class LoweringContext:
         return f" GROUP BY {', '.join(names)}" if names else ""
 
     def output_column(self, key: str) -> str:
-        """Return the name of an output column, quoted: from the details, or its key."""
+        """Return the quoted name of an output column: the configured name or the key."""
         name = self.option(key, key)
         if not isinstance(name, str) or not name:
-            raise self.error(f"{key!r} is the name of a column, a text; not {name!r}")
-        if name.casefold() in {one.casefold() for one in self.by}:
+            raise self.error(f"{key!r} must be a column name, not {name!r}")
+        if name.casefold() in {column.casefold() for column in self.by}:
             raise self.error(
-                f"the column {name!r} is what rows are grouped by; name {key!r} otherwise"
+                f"rows are grouped by the column {name!r}; set another name for {key!r}"
             )
         return quote(name)
 
@@ -271,24 +276,24 @@ class LoweringContext:
         return self.config.details.get(key, default)
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """Return a boolean option; the texts "true" and "false" count, too."""
-        said = self.option(key, default)
-        found = {"true": True, "false": False}.get(str(said).casefold())
-        if found is None:
-            raise self.error(f"{key!r} is true or false, not {said!r}")
-        return found
+        """Return a boolean option; the strings "true" and "false" are also accepted."""
+        option = self.option(key, default)
+        value = {"true": True, "false": False}.get(str(option).casefold())
+        if value is None:
+            raise self.error(f"{key!r} must be true or false, not {option!r}")
+        return value
 
     def text(self, key: str) -> str:
-        """Return a text option, empty if it is not set."""
-        said = self.option(key, "")
-        if not isinstance(said, str):
-            raise self.error(f"{key!r} is a text, not {said!r}")
-        return said
+        """Return a string option; empty if it is not set."""
+        option = self.option(key, "")
+        if not isinstance(option, str):
+            raise self.error(f"{key!r} must be a string, not {option!r}")
+        return option
 
     def step(self, name: str) -> str:
         """Return a step name that no frame read by the rule has."""
         read = (self.scope.source, self.scope.target, self.older)
-        return free(name, {one.casefold() for one in read if one})
+        return free(name, {frame.casefold() for frame in read if frame})
 
     def extra_column(self, name: object) -> str:
         """Return a quoted name for an extra column, different from all columns of the source."""
@@ -302,19 +307,19 @@ class LoweringContext:
             rule=self.scope.rule or self.config.name,
         )  # fmt: skip
 
-    def items(self, items: Sequence[object], taken: Sequence[str] = ()) -> list[Aliased]:
-        """Return bound items whose aliases avoid ``taken`` (quoted) and the group-by columns."""
+    def items(self, items: Sequence[object], reserved: Sequence[str] = ()) -> list[Aliased]:
+        """Return bound items whose aliases avoid ``reserved`` (quoted) and the group-by columns."""
         used = {name.casefold() for name in self.by}
-        used |= {name[1:-1].replace("``", "`").casefold() for name in taken}
-        found = []
+        used |= {name[1:-1].replace("``", "`").casefold() for name in reserved}
+        aliased = []
         for item in items:
             assert isinstance(item, Aliased)
             alias = free(item.alias, used)
             used.add(alias.casefold())
-            found.append(Aliased(item.of, alias, span=item.span))
-        return found
+            aliased.append(Aliased(item.of, alias, span=item.span))
+        return aliased
 
 
-def fraction(part: str, whole: str) -> str:
+def fraction(part: str, total: str) -> str:
     """Return SQL for a ratio; 1 if the whole is zero or null."""
-    return f"coalesce(CAST(try_divide({part}, {whole}) AS DOUBLE), 1.0D)"
+    return f"coalesce(CAST(try_divide({part}, {total}) AS DOUBLE), 1.0D)"

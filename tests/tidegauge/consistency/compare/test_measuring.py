@@ -14,7 +14,7 @@ from tidegauge.analyzers.core.errors import (
 )
 from tidegauge.consistency.compare.comparison import drift
 from tidegauge.consistency.compare.equality import Tolerance
-from tidegauge.consistency.compare.join import Alignment, _unlike, pair
+from tidegauge.consistency.compare.join import Alignment, _type_problems, pair
 from tidegauge.consistency.compare.measures import ConsistencyCells, ConsistencyRows
 from tidegauge.consistency.compare.measuring import compare, measure
 
@@ -573,14 +573,14 @@ def test_all_that_does_not_fit_is_told_at_once(spark):
         pair(a, b, pairs)
     for part in (
         "bucket_minutes is 7, which does not divide a day",
-        "no side has 'hr'",
+        "no side has a column 'hr'",
         "'id' is string in the log and integer in the backfill",
-        "'m' is map, by which rows cannot be joined",
+        "'m' is map, but rows cannot be joined by values of this type",
         "'ts' is long and string, not a timestamp or milliseconds",
         "'x' is integer in the log and string in the backfill",
         "the log has no 'y'",
         "the backfill has no 'zz'",
-        "'logged_n' would be there twice",
+        "the comparison table would have two columns 'logged_n'",
     ):
         assert part in str(error.value)
 
@@ -709,7 +709,7 @@ def test_nested_types_that_differ_inside_are_told_in_full():
     floats, texts = (
         {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "string")
     )
-    told = _unlike("x", (floats, texts), "the backfill", is_key=False, is_time=False)
+    told = _type_problems("x", (floats, texts), "the backfill", is_key=False, is_time=False)
     assert list(told) == ["'x' is ARRAY<FLOAT> in the log and ARRAY<STRING> in the backfill"]
 
 

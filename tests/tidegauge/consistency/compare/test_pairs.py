@@ -67,7 +67,9 @@ def test_rows_are_those_of_the_group_by(spark):
 def test_what_is_not_compared_is_an_error(table):
     with pytest.raises(NoSuchColumnError, match="logged_town"):
         tg.consistency.value_pairs(table, "town")
-    with pytest.raises(IllegalAnalyzerParameterError, match="limit is a number of pairs, not 0"):
+    with pytest.raises(
+        IllegalAnalyzerParameterError, match="limit must be a positive number of pairs, not 0"
+    ):
         tg.consistency.value_pairs(table, "city", limit=0)
 
 

@@ -194,7 +194,7 @@ def test_columns_of_other_types_tell_results_apart_as_text(spark):
 def test_what_parts_cannot_be(spark):
     logged, (a, b) = log_and_parts(spark)
     twice = AlignedPart(b.data.withColumnRenamed("b", "a"), {"B": "a"})
-    with pytest.raises(PreconditionError, match="'a' is of two backfills"):
+    with pytest.raises(PreconditionError, match="feature 'a' has two backfills"):
         pair_parts(logged, [a, twice], Alignment(("id",), ("a",)))
     other = AlignedPart(
         b.data.selectExpr("CAST(id AS STRING) AS id", "ts", "b"), {"B": "b", "C": ()}

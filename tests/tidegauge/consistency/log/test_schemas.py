@@ -135,12 +135,12 @@ CLASHES = {
     "own column": (
         {"user": "long"},
         {"ds": "string"},
-        "field 'ds', which is one column with the log's own",
+        "field 'ds', which has the same name as the log's own",
     ),
     "letter case": (
         {"user": "long"},
         {"a": "int", "A": "int"},
-        "field 'A', which is one column with 'a'",
+        "field 'A', which has the same name as 'a'",
     ),
     "key and value": (
         {"user": "long"},

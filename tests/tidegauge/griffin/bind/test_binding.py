@@ -97,24 +97,24 @@ WRONG = {
     "words[1]": (1, "keys of this map are of type string", None),
     "target.city": (1, "'target' is another source", None),
     "lenght(name)": (1, "no function 'lenght'", "'length'"),
-    "reflect('java.lang.System', 'exit')": (1, "may not be called", None),
+    "reflect('java.lang.System', 'exit')": (1, "must not be called", None),
     "cast(id)": (1, "not called so", "int(x)"),
-    "upper(source)": (7, "the source 'source' cannot stand for a value", "count(*)"),
+    "upper(source)": (7, "the source 'source' cannot be used as a value", "count(*)"),
     "max(*)": (5, "all columns together", None),
     "name is nan": (1, "type string", "floats and doubles"),
     "name like 'a\\\\b'": (11, "backslash", None),
-    "max(id) as a, min(id) as A": (15, "'A' is given twice", None),
+    "max(id) as a, min(id) as A": (15, "'A' is used twice", None),
     "name, count(*)": (1, "'Name' is neither grouped", "group by source.Name"),
     "name, max(id) group by upper(name)": (1, "'Name' is neither grouped", None),
     "max(sum(id))": (5, "within another one", None),
-    "id where max(id) > 1": (10, "max is a function of many rows", None),
+    "id where max(id) > 1": (10, "max is an aggregate function", None),
     "id where id": (10, "of type long", None),
-    "count(*) group by max(id)": (19, "max is a function of many rows", None),
+    "count(*) group by max(id)": (19, "max is an aggregate function", None),
     "*, count(*)": (1, "do not go with groups", None),
     "name group by name order by id": (29, "'id' is neither grouped", None),
-    "select distinct name order by id": (31, "ordered by its items", None),
-    "id limit id": (10, "LIMIT is a whole number", None),
-    "id limit 1.5": (10, "LIMIT is a whole number", None),
+    "select distinct name order by id": (31, "ordered only by its items", None),
+    "id limit id": (10, "LIMIT must be a whole number", None),
+    "id limit 1.5": (10, "LIMIT must be a whole number", None),
     "id order by 2": (13, "no item 2", None),
     "id from sauce": (9, "no source 'sauce'", "'source'"),
     "id group by 'a'": (13, "GROUP BY names columns", None),
@@ -145,10 +145,10 @@ ACCURACY = {
     "source.id = 1": "there is none of 'target'",
     "target.id = 1": "there is none of 'source'",
     "source.id + target.id": "this one is the result of +",
-    "not source.id = target.id": "NOT is of what is true or false; this is of type long",
-    "source.id = target.id and source.name": "AND is of what is true or false; this is of type string",
+    "not source.id = target.id": "NOT needs a value that is true or false; this is of type long",
+    "source.id = target.id and source.name": "AND needs a value that is true or false; this is of type string",
     "source.id": "there is none of 'target'",
-    "max(source.id) = target.id": "max is a function of many rows",
+    "max(source.id) = target.id": "max is an aggregate function",
     "coalesce(source.id, target.id)": None,
     "upper(concat(source.Name, target.city))": "no function 'concat'",
     "length(coalesce(source.Name, target.city))": "true or false; this one is of type integer",
@@ -215,7 +215,7 @@ def test_lists_and_distinctness():
     assert [item.alias for item in found] == ["name", "id", "id_2", "x"]
     found = bound("name, [day]", "distinct").items
     assert [(item.of.alias, item.grouping) for item in found] == [("name", False), ("day", True)]
-    with pytest.raises(DslError, match="count is a function of many rows"):
+    with pytest.raises(DslError, match="count is an aggregate function"):
         bound("count(id)", "uniqueness")
 
 

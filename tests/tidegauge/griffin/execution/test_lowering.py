@@ -143,9 +143,9 @@ def test_sides_have_names_that_no_column_has():
 
 WRONG = {
     "null.match": ("accuracy", {"null.match": "loose"}, "null.match is one of"),
-    "name": ("accuracy", {"miss": 3}, "'miss' is the name of a column"),
+    "name": ("accuracy", {"miss": 3}, "'miss' must be a column name"),
     "flag": ("distinct", {"with.accumulate": "maybe"}, "true or false"),
-    "array": ("uniqueness", {"duplication.array": 1}, "is a text"),
+    "array": ("uniqueness", {"duplication.array": 1}, "must be a string"),
     "time": ("timeliness", {"threshold": "3 parsecs"}, "no time"),
     "step": ("timeliness", {"step.size": 0}, "above 0"),
     "percentile": ("timeliness", {"percentile.values": [95]}, "from 0 to 1"),
