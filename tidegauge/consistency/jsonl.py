@@ -1,7 +1,7 @@
 """Export and import of consistency metrics as JSON Lines, for serving from a key-value store.
 
-A line is one day of a join: ``{"key": "<join>", "metrics": {...}, "ts": <milliseconds>}``, where
-``ts`` is the day's start in UTC. It holds a summary without states, which can be viewed but not
+A line is one day of a join: ``{"key": "<join>", "metrics": {...}, "ts": <milliseconds>}``. ``ts`` is the
+start of the day in UTC. A line has a summary without states, which can be viewed but not
 merged::
 
     {"dataset": "<namespace>.<join>", "partitions": ["ds=2023-01-05/hr_minute=07-00", ...],
@@ -10,9 +10,9 @@ merged::
                                       "features": {"<feature>": {"mismatch": [...], "delta":
                                       [...]}}}}}}
 
-Lists have one entry per partition: a number, or for a distribution a list of its minimum, p5, p25,
-p50, p75, p95 and maximum; null if there is no finite number. The weight of a feature's metric is its
-``total``; where it is another, and for rows, a group-by has ``weights``, in the form of its metrics.
+Lists have one entry for each partition: a number, or for a distribution a list of its minimum, p5, p25,
+p50, p75, p95 and maximum; null if no number is finite. The weight of a feature's metric is its ``total``.
+Other weights, and weights of row metrics, are in the group-by's ``weights``, in the form of its metrics.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
-_COLUMNS = 24
-"""Partitions read per batch; a longer day is read whole."""
+_PARTITIONS_PER_BATCH = 24
+"""Partitions in a batch of days. A day with more partitions is read as a whole."""
 
 Line = Mapping[str, Any]
 
@@ -65,14 +65,16 @@ def export_consistency(
     since: Moment = None,
     until: Moment = None,
 ) -> int:
-    """Write the consistency metrics of a dataset as JSON Lines, one line per day.
+    """Write the consistency metrics of a dataset as JSON Lines, one line for each day.
 
     Parameters
     ----------
     repository : Repository
+        The repository to read.
     dataset : str
-        ``<namespace>.<join>``.
+        Dataset name, such as ``<namespace>.<join>``.
     target : text file
+        The file to write to.
     since, until : str, date or datetime, optional
         Inclusive bounds on the partition's time.
 
@@ -84,6 +86,7 @@ def export_consistency(
     Raises
     ------
     UnknownDatasetError
+        If the dataset does not exist.
     HistoryError
         If the dataset has no consistency metrics, or partitions without a time.
 
@@ -99,10 +102,10 @@ def export_consistency(
     1
     """
     count = 0
-    for line in _lines(repository, dataset, Window.between(since, until)):
-        # As a whole: piece by piece it is many times slower.
-        text = json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        target.write(f"{text}\n")
+    for line in _read_lines(repository, dataset, Window.between(since, until)):
+        # Serialize the whole line; iterative encoding is many times slower.
+        serialized = json.dumps(line, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        target.write(f"{serialized}\n")
         count += 1
     return count
 
@@ -117,6 +120,17 @@ def consistency_file(
 ) -> int:
     """Write consistency metrics to a JSON Lines file; see `export_consistency`.
 
+    Parameters
+    ----------
+    repository : Repository
+        The repository to read.
+    dataset : str
+        Dataset name, such as ``<namespace>.<join>``.
+    file : str or Path
+        Path of the file.
+    since, until : str, date or datetime, optional
+        Inclusive bounds on the partition's time.
+
     Raises
     ------
     DatabaseAccessError
@@ -129,61 +143,65 @@ def consistency_file(
         return export_consistency(repository, dataset, target, since=since, until=until)
 
 
-def _lines(repository: Repository, dataset: str, window: Window) -> Iterator[Line]:
+def _read_lines(repository: Repository, dataset: str, window: Window) -> Iterator[Line]:
     with repository.database.read() as connection:
-        at = moments(connection, dataset, window)
-        first = measures(connection, dataset)
-        if not first.subjects:
+        columns = moments(connection, dataset, window)
+        first_index = measures(connection, dataset)
+        if not first_index.subjects:
             msg = f"{dataset!r} has no consistency metrics"
             raise HistoryError(msg)
-        if any(time != time for time in at.times.tolist()):  # noqa: PLR0124 - NaN
-            msg = f"{dataset!r} has partitions without a time: they are of no day"
+        if any(time != time for time in columns.times.tolist()):  # noqa: PLR0124 - NaN
+            msg = f"{dataset!r} has partitions without a time, so they belong to no day"
             raise HistoryError(msg)
-        all_of = [first] + [
+        indexes = [first_index] + [
             measures(connection, dataset, segment)
-            for segment in first.segments
-            if segment != first.segment
+            for segment in first_index.segments
+            if segment != first_index.segment
         ]
-        for days in _together(at):
-            whole = _taken(at, range(days[0].start, days[-1].stop))
-            found = [
+        for days in _batch_days(columns):
+            batch_columns = _column_range(columns, range(days[0].start, days[-1].stop))
+            values_by_segment = [
                 [
                     values(
                         connection,
-                        of,
-                        whole,
-                        list(of.series),
-                        range(len(of.subjects)),
+                        index,
+                        batch_columns,
+                        list(index.series),
+                        range(len(index.subjects)),
                         weights=kind,
                     )
                     for kind in (False, True)
                 ]
-                for of in all_of
+                for index in indexes
             ]
             for day in days:
-                some = _taken(at, day)
-                here = slice(day.start - days[0].start, day.stop - days[0].start)
-                pairs = zip(all_of, found, strict=True)
+                day_columns = _column_range(columns, day)
+                in_batch = slice(day.start - days[0].start, day.stop - days[0].start)
+                pairs = zip(indexes, values_by_segment, strict=True)
                 metrics = {
                     "dataset": dataset,
-                    "partitions": list(some.labels),
-                    "times": [round(1000 * time) for time in some.times.tolist()],
+                    "partitions": list(day_columns.labels),
+                    "times": [round(1000 * time) for time in day_columns.times.tolist()],
                     "segments": {
-                        of.segment: _summary(of, numbers[..., here], weights[..., here])
-                        for of, (numbers, weights) in pairs
+                        index.segment: _summary(
+                            index, numbers[..., in_batch], weights[..., in_batch]
+                        )
+                        for index, (numbers, weights) in pairs
                     },
                 }
-                begin = 1000 * _day(float(some.times[0]))
+                begin = 1000 * _day(float(day_columns.times[0]))
                 yield {"key": dataset.partition(".")[2] or dataset, "metrics": metrics, "ts": begin}
 
 
-def _together(at: PartitionColumns) -> Iterator[list[range]]:
+def _batch_days(partitions: PartitionColumns) -> Iterator[list[range]]:
     """Yield batches of days, each day as a range of columns."""
     days: list[range] = []
-    for _, columns in groupby(range(len(at.times)), key=lambda n: _day(float(at.times[n]))):
-        found = list(columns)
-        days.append(range(found[0], found[-1] + 1))
-        if days[-1].stop - days[0].start >= _COLUMNS:
+    for _, columns in groupby(
+        range(len(partitions.times)), key=lambda n: _day(float(partitions.times[n]))
+    ):
+        day_columns = list(columns)
+        days.append(range(day_columns[0], day_columns[-1] + 1))
+        if days[-1].stop - days[0].start >= _PARTITIONS_PER_BATCH:
             yield days
             days = []
     if days:
@@ -194,91 +212,94 @@ def _day(seconds: float) -> int:
     return int(seconds // 86400) * 86400
 
 
-def _taken(at: PartitionColumns, columns: range) -> PartitionColumns:
+def _column_range(partitions: PartitionColumns, columns: range) -> PartitionColumns:
     """Return a contiguous range of columns."""
-    first, end = columns.start, columns.stop
-    here = (at.column >= first) & (at.column < end)
+    start, end = columns.start, columns.stop
+    mask = (partitions.column >= start) & (partitions.column < end)
     return PartitionColumns(
-        at.partitions[here], at.column[here] - first, at.labels[first:end], at.times[first:end]
+        partitions.partitions[mask],
+        partitions.column[mask] - start,
+        partitions.labels[start:end],
+        partitions.times[start:end],
     )
 
 
 def _summary(
-    of: ConsistencyIndex, found: NDArray[np.float64], weights: NDArray[np.float64]
+    index: ConsistencyIndex, numbers: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """Return the metrics of each group-by, without those that have no finite value."""
-    plain, distributions = _split(list(of.series))
-    place = {metric: n for n, metric in enumerate(of.series)}
-    parts = {metric: [place[metric]] for metric in plain}
-    parts |= {metric: [place[f"{metric}-{q}"] for q in QUANTILES] for metric in distributions}
-    told: dict[str, Any] = {}
-    for m, subject in enumerate(of.subjects):
-        own: dict[str, list[Any]] = {}
+    """Return the metrics of each group-by, except metrics without a finite value."""
+    plain, distributions = _split_distributions(list(index.series))
+    row_of = {metric: n for n, metric in enumerate(index.series)}
+    parts = {metric: [row_of[metric]] for metric in plain}
+    parts |= {metric: [row_of[f"{metric}-{q}"] for q in QUANTILES] for metric in distributions}
+    groups: dict[str, Any] = {}
+    for m, subject in enumerate(index.subjects):
+        metrics: dict[str, list[Any]] = {}
         weighed: dict[str, list[Any]] = {}
-        for metric, places in parts.items():
-            lines = found[places, m]
+        for metric, rows in parts.items():
+            lines = numbers[rows, m]
             if not np.isfinite(lines).any():
                 continue
-            entries = _finite(lines).T.tolist()
+            entries = _none_unless_finite(lines).T.tolist()
             if metric in distributions:
-                own[metric] = [None if set(one) == {None} else one for one in entries]
+                metrics[metric] = [None if set(entry) == {None} else entry for entry in entries]
             else:
-                own[metric] = [one for (one,) in entries]
-            weighed[metric] = _finite(weights[places[0], m]).tolist()
-        group = told.setdefault(subject.group_by, {"rows": {}, "features": {}})
-        usual = default_weights(own, subject.feature, found.shape[-1])
-        other = {metric: lines for metric, lines in weighed.items() if lines != usual}
+                metrics[metric] = [entry for (entry,) in entries]
+            weighed[metric] = _none_unless_finite(weights[rows[0], m]).tolist()
+        group = groups.setdefault(subject.group_by, {"rows": {}, "features": {}})
+        usual = default_weights(metrics, subject.feature, numbers.shape[-1])
+        unusual = {metric: lines for metric, lines in weighed.items() if lines != usual}
         if subject.feature is None:
-            group["rows"] = own
-        elif own:
-            group["features"][subject.feature] = own
-        if other:
-            kept = group.setdefault("weights", {"rows": {}, "features": {}})
+            group["rows"] = metrics
+        elif metrics:
+            group["features"][subject.feature] = metrics
+        if unusual:
+            group_weights = group.setdefault("weights", {"rows": {}, "features": {}})
             if subject.feature is None:
-                kept["rows"] = other
+                group_weights["rows"] = unusual
             else:
-                kept["features"][subject.feature] = other
-    return told
+                group_weights["features"][subject.feature] = unusual
+    return groups
 
 
 def default_weights(
     metrics: Mapping[str, Sequence[Any]], feature: str | None, partitions: int
 ) -> Sequence[Any]:
-    """Return the weights of metrics that ``weights`` does not name: a feature's total, else none."""
+    """Return the weights of metrics that ``weights`` does not name: a feature's total, or None for rows."""
     nothing = [None] * partitions
     return nothing if feature is None else metrics.get(WEIGHT, nothing)
 
 
-def _finite(numbers: NDArray[np.float64]) -> NDArray[Any]:
-    """Return numbers as objects, with None for those that are not finite."""
-    found = numbers.astype(object)
-    found[~np.isfinite(numbers)] = None
-    return found
+def _none_unless_finite(numbers: NDArray[np.float64]) -> NDArray[Any]:
+    """Return numbers as objects, with None for numbers that are not finite."""
+    result = numbers.astype(object)
+    result[~np.isfinite(numbers)] = None
+    return result
 
 
-def _split(metrics: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Separate scalar metrics from distributions, which have one series per quantile.
+def _split_distributions(metrics: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate scalar metrics from distributions, which have one series for each quantile.
 
     Examples
     --------
     >>> _split(["smape", *(f"delta-{q}" for q in QUANTILES), "odd-p50"])
     (['smape', 'odd-p50'], ['delta'])
     """
-    there = set(metrics)
+    names = set(metrics)
     bases = dict.fromkeys(metric.rpartition("-")[0] for metric in metrics if "-" in metric)
-    whole = [base for base in bases if all(f"{base}-{q}" in there for q in QUANTILES)]
-    parts = {f"{base}-{q}" for base in whole for q in QUANTILES}
-    return [metric for metric in metrics if metric not in parts], whole
+    complete = [base for base in bases if all(f"{base}-{q}" in names for q in QUANTILES)]
+    parts = {f"{base}-{q}" for base in complete for q in QUANTILES}
+    return [metric for metric in metrics if metric not in parts], complete
 
 
-_RATES = frozenset(
+_RATE_METRICS = frozenset(
     {"mismatch", "missing", "extra", "both_null", "smape", "smape_mean", "row_unmatched"}
 ).union(ConsistencyTexts.metrics)
-_SIGNED = frozenset({"delta", "logged", "backfilled"})
-_DISTANCES = frozenset(RECORDED_OF[NUMERIC] + RECORDED_OF[CATEGORICAL])
-_COUNTS = frozenset({"total", *OF_ROWS})
-_AT_ONCE = 1_000_000
-"""Numbers written per commit; a larger day is written whole."""
+_SIGNED_METRICS = frozenset({"delta", "logged", "backfilled"})
+_DISTANCE_METRICS = frozenset(RECORDED_OF[NUMERIC] + RECORDED_OF[CATEGORICAL])
+_COUNT_METRICS = frozenset({"total", *OF_ROWS})
+_NUMBERS_PER_COMMIT = 1_000_000
+"""Numbers in a commit. A larger day is written as a whole."""
 
 _Series = tuple[str, str, str]
 """Segment, instance and metric."""
@@ -292,7 +313,9 @@ def import_consistency(repository: Repository, file: str | Path) -> list[str]:
     Parameters
     ----------
     repository : Repository
+        The repository to write to.
     file : str or Path
+        Path of the file.
 
     Returns
     -------
@@ -302,7 +325,7 @@ def import_consistency(repository: Repository, file: str | Path) -> list[str]:
     Raises
     ------
     SourceError
-        If the file is not readable, or a line is invalid; gives the line number.
+        If the file is not readable, or a line is invalid; the message has the line number.
 
     Examples
     --------
@@ -320,20 +343,20 @@ def import_consistency(repository: Repository, file: str | Path) -> list[str]:
     0.25
     """
     datasets: dict[str, None] = {}
-    waiting: dict[str, _Waiting] = {}
+    waiting: dict[str, _QueuedDays] = {}
     size = 0
-    for number, line in enumerate(_read(Path(file)), start=1):
+    for number, line in enumerate(_parse_json_lines(Path(file)), start=1):
         try:
-            dataset, times, found = _parse_line(line)
+            dataset, times, numbers = _parse_line(line)
         except (
             TidegaugeError, KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError
         ) as error:  # fmt: skip
-            msg = f"{file}, line {number}: no consistency metrics of a day: {error!r}"
+            msg = f"{file}, line {number}: not the consistency metrics of a day: {error!r}"
             raise SourceError(msg) from error
         datasets[dataset] = None
-        waiting.setdefault(dataset, _Waiting()).add(times, found)
-        size += len(found) * len(times)
-        if size >= _AT_ONCE:
+        waiting.setdefault(dataset, _QueuedDays()).add(times, numbers)
+        size += len(numbers) * len(times)
+        if size >= _NUMBERS_PER_COMMIT:
             _write(repository, waiting)
             size = 0
     _write(repository, waiting)
@@ -368,14 +391,17 @@ def open_consistency(*files: str | Path) -> Repository:
     return repository
 
 
-def _read(file: Path) -> Iterator[Line]:
+def _parse_json_lines(file: Path) -> Iterator[Line]:
     try:
         with file.open(encoding="utf-8") as opened:
-            for number, text in enumerate(opened, start=1):
+            for number, source in enumerate(opened, start=1):
                 try:
-                    yield json.loads(text)
-                except (ValueError, RecursionError) as error:  # also a number of too many digits
-                    msg = f"{file}, line {number}: no JSON: {error}"
+                    yield json.loads(source)
+                except (
+                    ValueError,
+                    RecursionError,
+                ) as error:  # ValueError also for numbers with too many digits
+                    msg = f"{file}, line {number}: not JSON: {error}"
                     raise SourceError(msg) from error
     except (OSError, UnicodeDecodeError) as error:
         msg = f"cannot read {file}: {error}"
@@ -388,37 +414,40 @@ def _parse_line(line: Line) -> tuple[str, dict[str, datetime], dict[_Series, _Nu
     dataset, partitions = str(metrics["dataset"]), [str(name) for name in metrics["partitions"]]
     moments = [datetime.fromtimestamp(ms / 1000, UTC) for ms in metrics["times"]]
     times = dict(zip(partitions, moments, strict=True))
-    found: dict[_Series, _Numbers] = {}
+    series: dict[_Series, _Numbers] = {}
     for segment, groups in metrics["segments"].items():
-        for group, told in groups.items():
-            weights = told.get("weights", {"rows": {}, "features": {}})
-            subjects = [(None, told["rows"], weights["rows"])]
+        for group, content in groups.items():
+            weights = content.get("weights", {"rows": {}, "features": {}})
+            subjects = [(None, content["rows"], weights["rows"])]
             subjects += [
                 (name, lines, weights["features"].get(name, {}))
-                for name, lines in told["features"].items()
+                for name, lines in content["features"].items()
             ]
-            for feature, lines, own in subjects:
+            for feature, lines, feature_weights in subjects:
                 instance = ".".join(filter(None, (group, feature)))
                 usual = default_weights(lines, feature, len(partitions))
                 for metric, entries in lines.items():
-                    weighed = _there(partitions, own.get(metric, usual))
-                    for name, numbers in _flat(metric, entries):
-                        found[segment, instance, name] = _there(partitions, numbers), weighed
-    return dataset, times, found
+                    weighed = _by_partition(partitions, feature_weights.get(metric, usual))
+                    for name, numbers in _flat_series(metric, entries):
+                        series[segment, instance, name] = (
+                            _by_partition(partitions, numbers),
+                            weighed,
+                        )
+    return dataset, times, series
 
 
-def _there(partitions: Sequence[str], numbers: Sequence[Any]) -> dict[str, float]:
-    """Return the numbers by partition, without those that are null."""
+def _by_partition(partitions: Sequence[str], numbers: Sequence[Any]) -> dict[str, float]:
+    """Return the numbers by partition, without nulls."""
     pairs = zip(partitions, numbers, strict=True)
-    return {at: float(one) for at, one in pairs if one is not None}
+    return {partition: float(value) for partition, value in pairs if value is not None}
 
 
-def _flat(metric: str, entries: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield the series of a metric: one, or one per quantile."""
-    if not any(isinstance(one, list) for one in entries):
+def _flat_series(metric: str, entries: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the series of a metric: one series, or one for each quantile."""
+    if not any(isinstance(entry, list) for entry in entries):
         yield metric, entries
         return
-    rows = [[None] * len(QUANTILES) if one is None else one for one in entries]
+    rows = [[None] * len(QUANTILES) if entry is None else entry for entry in entries]
     for quantile, numbers in zip(QUANTILES, zip(*rows, strict=True), strict=True):
         yield f"{metric}-{quantile}", numbers
 
@@ -431,41 +460,41 @@ def _scale(metric: str) -> str:
     >>> _scale("mismatch"), _scale("logged_top"), _scale("lost"), _scale("delta")
     ('ratio', 'ratio', 'distance', 'signed')
     """
-    if metric in _RATES:
+    if metric in _RATE_METRICS:
         return Scale.RATIO.value
-    if metric in _COUNTS:
+    if metric in _COUNT_METRICS:
         return Scale.COUNT.value
-    if metric in _DISTANCES:
+    if metric in _DISTANCE_METRICS:
         return Scale.DISTANCE.value
-    return (Scale.SIGNED if metric in _SIGNED else Scale.POSITIVE).value
+    return (Scale.SIGNED if metric in _SIGNED_METRICS else Scale.POSITIVE).value
 
 
-class _Waiting:
-    """Days of one dataset queued for one commit."""
+class _QueuedDays:
+    """Days of one dataset that are queued for a commit."""
 
     def __init__(self) -> None:
         self.times: dict[str, datetime] = {}
         self.numbers: dict[_Series, _Numbers] = {}
 
-    def add(self, times: Mapping[str, datetime], found: Mapping[_Series, _Numbers]) -> None:
+    def add(self, times: Mapping[str, datetime], numbers: Mapping[_Series, _Numbers]) -> None:
         """Add the content of a line."""
         self.times |= times
-        for series, some in found.items():
-            for kept, new in zip(self.numbers.setdefault(series, ({}, {})), some, strict=True):
-                kept.update(new)
+        for series, both in numbers.items():
+            for stored, new in zip(self.numbers.setdefault(series, ({}, {})), both, strict=True):
+                stored.update(new)
 
     def records(self, dataset: str) -> list[Record]:
-        """Return all values to record, the first with all partitions, as some may have no value."""
-        found: list[Record] = []
+        """Return all values to record. The first record has all partitions, because some may have no value."""
+        records: list[Record] = []
         for (segment, instance, name), (numbers, weights) in self.numbers.items():
             scale = _scale(name.rpartition("-")[0] or name)
-            what = Recorded(PREFIX + name, instance=instance, entity="Column", scale=scale)
-            times = {} if found else self.times
-            found.append(Record(dataset, what, segment, numbers, times, weights))
-        return found
+            recorded = Recorded(PREFIX + name, instance=instance, entity="Column", scale=scale)
+            times = {} if records else self.times
+            records.append(Record(dataset, recorded, segment, numbers, times, weights))
+        return records
 
 
-def _write(repository: Repository, waiting: dict[str, _Waiting]) -> None:
+def _write(repository: Repository, waiting: dict[str, _QueuedDays]) -> None:
     """Write the queued days."""
     for dataset in list(waiting):
         write_records(repository.database, waiting.pop(dataset).records(dataset))

@@ -1,7 +1,7 @@
-"""Estimation of the write lag that makes logged and backfilled features most consistent.
+"""Estimation of the write lag at which logged and backfilled features are most consistent.
 
-The log is compared with backfills at many candidate lags. An estimate is the lag with the fewest
-differences, with its bootstrap interval, significance tests and curve.
+The log is compared with backfills at many candidate lags. The estimate is the lag with the fewest
+differences. It has a bootstrap interval, significance tests and a curve.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
     Counts = npt.NDArray[np.int64]
 
-DRAWS = 400
-FEWEST = 5
-"""Fewest groups of keys for a test; fewer agree by chance more often than `CHANCE`."""
-CHANCE = 0.05
-"""Significance level."""
-_TAIL = 0.05
+BOOTSTRAP_DRAWS = 400
+MIN_KEY_GROUPS = 5
+"""Fewer groups of keys agree by chance more often than `SIGNIFICANCE_LEVEL`."""
+SIGNIFICANCE_LEVEL = 0.05
+"""The conventional level."""
+_TAIL_PROBABILITY = 0.05
 """Probability in each tail of the 90 % interval."""
-_ROUNDING = 1e-9
+_ROUNDING_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class BestShift:
     Attributes
     ----------
     at : int
-        Its index in the grid; the middle one of ties.
+        Index of the shift in the grid; the middle index for ties.
     low, high : int
         Index bounds of the 90 % bootstrap interval.
     p_value : float
-        Probability that some shift fits at least this much better than none by chance.
+        Probability that a shift fits at least this much better than no shift by chance.
     p_worse : float
-        Probability that some shift fits at least this much worse than none by chance.
+        Probability that a shift fits at least this much worse than no shift by chance.
     """
 
     at: int
@@ -98,20 +98,21 @@ class BestShift:
     p_worse: float
 
 
-def best(counts: LagCounts, seed: int = 0) -> BestShift:
+def best_shift(counts: LagCounts, seed: int = 0) -> BestShift:
     """Return the shift with the fewest differences, its bootstrap interval, and p-values.
 
-    Groups of keys are resampled instead of queries, because the queries of a key differ together.
-    Among equally good shifts the lower bound takes the first and the upper bound the last. The
-    p-values come from a sign-flip test on the differences per group of keys: the largest
-    standardized effect over all shifts is compared with the largest under random signs, which
-    corrects for the number of shifts tried.
+    Groups of keys are resampled instead of queries, because queries with the same key differ together.
+    Among equally good shifts the lower bound uses the first and the upper bound the last. The p-values
+    come from a sign-flip test on the differences of each group of keys. The largest standardized effect
+    over all shifts is compared with the largest effect under random signs, which corrects for the number
+    of shifts.
 
     Parameters
     ----------
     counts : LagCounts
         Counts of at least one group of keys.
     seed : int
+        Random seed of the bootstrap and the test.
 
     Examples
     --------
@@ -123,28 +124,39 @@ def best(counts: LagCounts, seed: int = 0) -> BestShift:
     """
     import numpy as np
 
+    # Total differences, and the best shifts.
     random = np.random.default_rng(seed)
     groups = len(counts.compared)
     total = counts.unequal.sum(axis=0)
     (tied,) = np.nonzero(total == total.min())
-    drawn = random.multinomial(groups, [1 / groups] * groups, size=DRAWS) @ counts.unequal
-    least = drawn == drawn.min(axis=1, keepdims=True)
-    first, last = least.argmax(axis=1), least.shape[1] - 1 - least[:, ::-1].argmax(axis=1)
-    at = int(tied[(len(tied) - 1) // 2])
-    low = int(np.quantile(first, _TAIL, method="lower"))
-    high = int(np.quantile(last, 1 - _TAIL, method="higher"))
+    # Bootstrap: the first and the last best shift of each resample.
+    drawn = random.multinomial(groups, [1 / groups] * groups, size=BOOTSTRAP_DRAWS) @ counts.unequal
+    is_best = drawn == drawn.min(axis=1, keepdims=True)
+    first, last = is_best.argmax(axis=1), is_best.shape[1] - 1 - is_best[:, ::-1].argmax(axis=1)
+    index = int(tied[(len(tied) - 1) // 2])
+    low = int(np.quantile(first, _TAIL_PROBABILITY, method="lower"))
+    high = int(np.quantile(last, 1 - _TAIL_PROBABILITY, method="higher"))
+    # Sign-flip test of the standardized improvement over no shift.
     better = counts.unequal[:, :1] - counts.unequal
     size = np.sqrt((better.astype(float) ** 2).sum(axis=0))
     size[size == 0] = 1  # no difference from the unshifted count is no effect
-    signs = random.choice([-1, 1], size=(DRAWS, groups))
-    by_chance = ((signs @ better) / size).max(axis=1)
-    seen = better.sum(axis=0) / size
-    # The observed signs are one possible draw, hence 1 + n, and no p-value is 0.
-    as_much = [int((by_chance >= one - _ROUNDING).sum()) for one in (seen.max(), -seen.min())]
-    return BestShift(at, min(low, at), max(high, at), *((1 + n) / (1 + DRAWS) for n in as_much))
+    signs = random.choice([-1, 1], size=(BOOTSTRAP_DRAWS, groups))
+    random_effects = ((signs @ better) / size).max(axis=1)
+    observed = better.sum(axis=0) / size
+    # The observed signs are also a possible draw, so use 1 + n; no p-value is 0.
+    exceeding = [
+        int((random_effects >= effect - _ROUNDING_TOLERANCE).sum())
+        for effect in (observed.max(), -observed.min())
+    ]
+    return BestShift(
+        index,
+        min(low, index),
+        max(high, index),
+        *((1 + n) / (1 + BOOTSTRAP_DRAWS) for n in exceeding),
+    )
 
 
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+_DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 
 
 @dataclass(frozen=True)
@@ -154,13 +166,13 @@ class LagPoint:
     Attributes
     ----------
     lag_ms : int
-        The lag: features are taken from this long before each query.
+        The lag: features are from this time before each query.
     compared : int
         Number of compared feature values; the same at every lag.
     unequal : int
-        Number of values that differ or are on one side only.
+        Number of values that differ or exist on one side only.
     matched : int
-        Logged rows with a backfill. The others count as rows of nulls.
+        Number of logged rows with a backfill. Rows without a backfill count as nulls.
     """
 
     lag_ms: int
@@ -181,13 +193,14 @@ class LagEstimate:
     Attributes
     ----------
     group_by : str
+        Name of the group-by.
     lag_ms : int or None
-        The lag with the best consistency; None if the data are inconclusive.
+        The lag with the best consistency; None if the data is inconclusive.
     low_ms, high_ms : int or None
-        Bounds of the 90 % confidence interval; ``high_ms`` is None if the lag may be longer than
-        all that were tried.
+        Bounds of the 90 % confidence interval. ``high_ms`` is None if the lag may be longer than the
+        longest candidate.
     step_ms : int
-        Step between the lags that were tried.
+        Step between the candidate lags.
     now_ms : int
         The configured lag.
     share_now : float
@@ -195,14 +208,15 @@ class LagEstimate:
     share_best : float or None
         Share of unequal values at the estimate; None without an estimate.
     p_value : float
-        Probability that some lag fits at least this much better than none by chance.
+        Probability that a lag fits at least this much better than no lag by chance.
     note : str
-        Reason for a missing estimate, or a caveat; else empty.
+        Reason for a missing estimate, or a caveat; otherwise empty.
     curve : tuple of LagPoint
+        The counts at all candidate lags.
 
     Examples
     --------
-    Of 20 queries in each of eight samples, 9 differ at no lag, 4 at 60 ms, none at 120 ms, 3 at 180 ms:
+    Eight samples have 20 queries each. In each, 9 differ without a lag, 4 at 60 ms, 0 at 120 ms and 3 at 180 ms:
 
     >>> import numpy as np
     >>> unequal = np.array([[9, 4, 0, 3]] * 8)
@@ -230,27 +244,30 @@ class LagEstimate:
     ) -> LagEstimate:
         """Estimate the lag from counts of shifted comparisons.
 
-        The estimate is the lag with the smallest share of unequal values. For ties, as when nothing
-        was written for a while, it is the middle one, which minimizes the maximum error. Lags that
-        differ only by chance widen the interval and do not move the estimate: curves rise at
-        different rates on either side, so the middle of all nearly optimal lags is no better guess
-        than the best one.
+        The estimate is the lag with the smallest share of unequal values. For ties, such as a time without
+        writes, it is the middle lag, which minimizes the maximum error. Lags that differ only by chance
+        widen the interval but do not change the estimate: curves rise at different rates on both sides,
+        so the middle of all nearly optimal lags is not a better guess than the best lag.
 
-        Between two tried lags nothing is known, so the interval extends one lag beyond the
+        Between two candidate lags nothing is known. The interval therefore extends one lag beyond the
         bootstrap bounds on each side, and is at least one step wide.
 
-        If no lag is significantly better than none, the estimate is 0 if the interval contains 0
-        and others are significantly worse than none. Otherwise the curve is too flat, or the keys
-        are too few, and the estimate is None.
+        If no lag is significantly better than no lag at all, the estimate is 0 if the interval contains 0
+        and other lags are significantly worse. Otherwise the curve is too flat, or there are too few keys,
+        and the estimate is None.
 
         Parameters
         ----------
         group_by : str
+            Name of the group-by.
         counts : LagCounts
+            Counts at all candidate lags.
         step_ms : int
+            Step between the candidate lags.
         now_ms : int
-            One of the lags.
+            The configured lag, which must be a candidate.
         seed : int
+            Random seed of the bootstrap.
 
         Examples
         --------
@@ -267,29 +284,25 @@ class LagEstimate:
             LagPoint(lag, compared, unequal, matched)
             for lag, unequal, matched in zip(lags, total, counts.matched, strict=True)
         )
-        found = best(counts, seed)
-        low = lags[max(0, found.low - 1)]
-        high = lags[found.high + 1] if found.high + 1 < len(lags) else None
-        at: int | None = found.at
-        said = ""
+        shift = best_shift(counts, seed)
+        low = lags[max(0, shift.low - 1)]
+        high = lags[shift.high + 1] if shift.high + 1 < len(lags) else None
+        index: int | None = shift.at
+        reason = ""
         if not any(counts.matched):
-            at, said = None, "the backfill has none of the logged keys and times"
-        elif len(counts.compared) < FEWEST:
-            at, low, high = None, 0, None
-            said = (
-                f"fewer than {FEWEST} groups of keys are too few to distinguish a lag from chance"
-            )
-        elif found.p_value > CHANCE:
-            at, said = _without_effect(low, high, found)
+            index, reason = None, "the backfill has none of the logged keys and times"
+        elif len(counts.compared) < MIN_KEY_GROUPS:
+            index, low, high = None, 0, None
+            reason = f"fewer than {MIN_KEY_GROUPS} groups of keys are not enough to distinguish a lag from chance"
+        elif shift.p_value > SIGNIFICANCE_LEVEL:
+            index, reason = _estimate_without_effect(low, high, shift)
         elif high is None:
             longest = format_duration(lags[-1])
-            said = (
-                f"the lag may be longer than {longest}, the longest that was tried; try longer ones"
-            )
+            reason = f"the lag may be longer than {longest}, the longest candidate; try longer lags"
         shares = {point.lag_ms: point.share for point in curve}
         return cls(
-            group_by, None if at is None else lags[at], low, high, step_ms, now_ms, shares[now_ms],
-            None if at is None else curve[at].share, found.p_value, said, curve,
+            group_by, None if index is None else lags[index], low, high, step_ms, now_ms, shares[now_ms],
+            None if index is None else curve[index].share, shift.p_value, reason, curve,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -297,26 +310,28 @@ class LagEstimate:
         now = f"{_percent(self.share_now)} with {format_duration(self.now_ms)}, which is set now"
         if self.lag_ms is None or self.share_best is None:
             return f"{plain(self.group_by)}: no estimate, {self.note}; unequal are {now}"
-        told = f"{plain(self.group_by)}: {format_duration(self.lag_ms)} ({self.interval})"
-        told = f"{told}; unequal are {_percent(self.share_best)}, and {now}"
-        return f"{told}; {self.note}" if self.note else told
+        summary = f"{plain(self.group_by)}: {format_duration(self.lag_ms)} ({self.interval})"
+        summary = f"{summary}; unequal are {_percent(self.share_best)}, and {now}"
+        return f"{summary}; {self.note}" if self.note else summary
 
     @property
     def interval(self) -> str:
-        """The confidence interval as text."""
+        """The confidence interval as a string."""
         if self.high_ms is None:
             return f"{format_duration(self.low_ms)} or more"
         return f"{format_duration(self.low_ms)} to {format_duration(self.high_ms)}"
 
 
-def _without_effect(low: int, high: int | None, found: BestShift) -> tuple[int | None, str]:
-    """Return the index of the estimate and a note, if no lag is significantly better than none."""
-    if low == 0 and high is not None and found.p_worse <= CHANCE:
-        return 0, "no lag is more consistent than none"
-    chance = f"chance alone has the same effect in {_percent(found.p_value)} of cases"
+def _estimate_without_effect(
+    low: int, high: int | None, shift: BestShift
+) -> tuple[int | None, str]:
+    """Return the index of the estimate and a note, if no lag is significantly better than no lag at all."""
+    if low == 0 and high is not None and shift.p_worse <= SIGNIFICANCE_LEVEL:
+        return 0, "no lag improves the consistency"
+    chance = f"chance alone has the same effect in {_percent(shift.p_value)} of cases"
     if low == 0:
-        return None, f"all lags are about as consistent as none: {chance}"
-    return None, f"some lags look better than none, but {chance}; use more keys"
+        return None, f"all lags are about as consistent as no lag: {chance}"
+    return None, f"some lags look better than no lag, but {chance}; use more keys"
 
 
 @dataclass(frozen=True, repr=False)
@@ -326,13 +341,15 @@ class LagEstimates(Mapping[str, LagEstimate]):
     Attributes
     ----------
     dataset : str
+        Dataset of the join.
     days : tuple of str
         Days of the log.
     queries : int
         Number of compared queries.
     of_queries : int
-        Number of logged queries; if larger than ``queries``, some keys were sampled.
+        Number of logged queries. If it exceeds ``queries``, keys were sampled.
     estimates : mapping of str to LagEstimate
+        The estimates by group-by.
     left_out : tuple of str
         Group-bys without an estimate because their backfill is a table.
 
@@ -363,7 +380,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
         Raises
         ------
         UnknownNameError
-            If there is no estimate for the group-by; names the nearest one.
+            If the group-by has no estimate; the message suggests the nearest name.
         """
         if group_by not in self.estimates:
             raise UnknownNameError("group-by", group_by, self.estimates)
@@ -376,14 +393,15 @@ class LagEstimates(Mapping[str, LagEstimate]):
         return len(self.estimates)
 
     def settings(self) -> dict[str, dict[str, int]]:
-        """Return the settings for ``group_bys`` of a configuration, for all that have an estimate.
+        """Return the ``group_bys`` settings of a configuration for all group-bys with an estimate.
 
-        None is proposed where the lag may be longer than the longest that was tried. Lags are set per named group-by; if the configuration names none, list them there first.
+        There is no setting if the lag may be longer than the longest candidate. Lags are set for named
+        group-bys; if the configuration names none, list them there first.
         """
         return {
-            name: {"lag_ms": one.lag_ms}
-            for name, one in self.items()
-            if one.lag_ms is not None and one.high_ms is not None
+            name: {"lag_ms": estimate.lag_ms}
+            for name, estimate in self.items()
+            if estimate.lag_ms is not None and estimate.high_ms is not None
         }
 
     def frame(self) -> pd.DataFrame:
@@ -409,7 +427,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
             "group_by", "lag_ms", "low_ms", "high_ms", "step_ms", "now_ms",
             "share_now", "share_best", "p_value", "note",
         ]  # fmt: skip
-        rows = [[getattr(one, name) for name in names] for one in self.values()]
+        rows = [[getattr(estimate, name) for name in names] for estimate in self.values()]
         types = {name: "Int64" for name in names if name.endswith("_ms")}
         return pd.DataFrame(rows, columns=names).astype(types | {"share_best": float})
 
@@ -433,9 +451,9 @@ class LagEstimates(Mapping[str, LagEstimate]):
         import pandas as pd
 
         rows = [
-            (name, p.lag_ms, p.compared, p.unequal, p.share, p.matched)
-            for name, one in self.items()
-            for p in one.curve
+            (name, point.lag_ms, point.compared, point.unequal, point.share, point.matched)
+            for name, estimate in self.items()
+            for point in estimate.curve
         ]
         names = ["group_by", "lag_ms", "compared", "unequal", "share", "matched"]
         return pd.DataFrame(rows, columns=names)
@@ -443,7 +461,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
     def __str__(self) -> str:
         """Return a summary with one line per group-by."""
         return "\n".join(
-            [f"{plain(self.dataset)}: {self._asked}", *map(str, self.values()), *self._rest]
+            [f"{plain(self.dataset)}: {self._tried}", *map(str, self.values()), *self._skipped]
         )
 
     def __repr__(self) -> str:
@@ -451,7 +469,7 @@ class LagEstimates(Mapping[str, LagEstimate]):
         return f"<LagEstimates of {len(self)} group-bys of {plain(self.dataset)}>"
 
     @property
-    def _asked(self) -> str:
+    def _tried(self) -> str:
         tried = next(iter(self.values())).curve
         lags = (
             f"lags from {format_duration(tried[0].lag_ms)} to {format_duration(tried[-1].lag_ms)}"
@@ -459,29 +477,27 @@ class LagEstimates(Mapping[str, LagEstimate]):
         return f"{self.queries:,} of {plural(self.of_queries, 'query', 'queries')} of {plural(len(self.days), 'day')}, {lags}"
 
     @property
-    def _rest(self) -> list[str]:
-        return [
-            f"{plain(name)}: left out, because its backfill is a table" for name in self.left_out
-        ]
+    def _skipped(self) -> list[str]:
+        return [f"{plain(name)}: skipped because its backfill is a table" for name in self.left_out]
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks, with all text escaped."""
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Write lag estimates of"), self.dataset)
-        yield note(self._asked)
+        yield note(self._tried)
         rows = [
             (
-                one.group_by,
-                "" if one.lag_ms is None else format_duration(one.lag_ms),
-                one.interval,
-                None if one.share_best is None else _percent(one.share_best),
-                format_duration(one.now_ms),
-                _percent(one.share_now),
-                one.note,
+                estimate.group_by,
+                "" if estimate.lag_ms is None else format_duration(estimate.lag_ms),
+                estimate.interval,
+                None if estimate.share_best is None else _percent(estimate.share_best),
+                format_duration(estimate.now_ms),
+                _percent(estimate.share_now),
+                estimate.note,
             )
-            for one in self.values()
+            for estimate in self.values()
         ]
         names = [
             "group-by",
@@ -492,9 +508,9 @@ class LagEstimates(Mapping[str, LagEstimate]):
             "unequal (configured)",
             "note",
         ]
-        yield table(names, Rows.first_of(rows, most), width)
-        for said in self._rest[:most]:
-            yield note(said)
+        yield table(names, Rows.first_of(rows, max_rows), width)
+        for skipped in self._skipped[:max_rows]:
+            yield note(skipped)
 
 
 def _percent(share: float) -> str:
@@ -502,26 +518,26 @@ def _percent(share: float) -> str:
 
 
 def format_duration(millis: int) -> str:
-    """Format a duration in milliseconds for people.
+    """Format a duration in milliseconds for display.
 
     Examples
     --------
     >>> format_duration(2_700_000), format_duration(100_000), format_duration(5_400_250), format_duration(0)
     ('45 min', '1 min 40 s', '1 h 30 min 250 ms', '0')
     """
-    told = []
-    for size, unit in _UNITS:
+    terms = []
+    for size, unit in _DURATION_UNITS:
         count, millis = divmod(millis, size)
         if count:
-            told.append(f"{count} {unit}")
-    return " ".join(told) or "0"
+            terms.append(f"{count} {unit}")
+    return " ".join(terms) or "0"
 
 
-MOST_LAGS = 500
-"""Most lags in a grid; each adds one backfill request per query."""
-GROUPS = 64
-"""Groups of keys that are counted separately, for the bootstrap."""
-_LAG, _GROUP = f"{OWN}lag", f"{OWN}group"
+MAX_LAGS = 500
+"""Each candidate lag adds one backfill request for each query."""
+KEY_GROUPS = 64
+"""Groups of keys that are counted separately for the bootstrap."""
+_LAG_COLUMN, _GROUP_COLUMN = f"{OWN}lag", f"{OWN}group"
 
 
 def estimate_lag(
@@ -538,49 +554,48 @@ def estimate_lag(
 ) -> LagEstimates:
     """Estimate the write lag of each group-by; see `tidegauge.consistency.estimate_lag`.
 
-    Each backfill is queried once for the features at all candidate lags before each logged query.
-    The estimate is the lag at which the fewest logged values differ; see `LagEstimate.from_counts`. Values
-    differ as in a run. A logged row without a backfill counts as a backfill of nulls, so at every
-    lag the same values are compared; among several rows of one key and time, the first of each side
-    counts.
+    Each backfill is queried once for the features at all candidate lags before each logged query. The
+    estimate is the lag with the fewest differing values; see `LagEstimate.from_counts`. Values are compared
+    as in a run. A logged row without a backfill counts as a backfill of nulls, so the same values are
+    compared at every lag. Among several rows with the same key and time, the first of each side counts.
     """
     grid = lag_grid(longest_ms, step_ms)
     if rows < 1:
-        raise SuiteError(f"rows is {rows}; at least one query has to be compared")
-    wanted, left_out = shiftable(configuration, group_bys)
-    now = {name: _configured(configuration, name).lag_ms for name in wanted}
+        raise SuiteError(f"rows is {rows}; it must be at least 1")
+    names, left_out = shiftable(configuration, group_bys)
+    now = {name: _configured(configuration, name).lag_ms for name in names}
     lags = tuple(sorted({*grid, *now.values()}))
     flattened, days = flattened_days(spark, configuration, until, since)
     views = Views(spark)
-    some = _unlagged(configuration, wanted)
+    lagless = _without_lags(configuration, names)
     try:
-        sides = _Shifted(spark, some, flattened, views, tuple(days), lags, rows)
+        sides = _Shifted(spark, lagless, flattened, views, tuple(days), lags, rows)
         if not days or not sides.queries:
-            raise SourceError(f"no queries of {configuration.dataset} are logged in these days")
+            raise SourceError(f"{configuration.dataset} has no logged queries in these days")
         counts: dict[str, LagCounts] = {}
-        taken = 0
+        compared = 0
         for part in sides.parts:
-            taken, found = _counted(sides, part)
-            counts |= found
+            compared, part_counts = _count_differences(sides, part)
+            counts |= part_counts
     finally:
         views.drop()
     estimates = {
         name: LagEstimate.from_counts(
             name, counts[name], step_ms=step_ms, now_ms=now[name], seed=seed
         )
-        for name in wanted
+        for name in names
     }
-    queries = (taken, sides.queries)
+    queries = (compared, sides.queries)
     return LagEstimates(configuration.dataset, tuple(days), *queries, estimates, left_out)
 
 
 def lag_grid(longest_ms: int, step_ms: int) -> tuple[int, ...]:
-    """Return the candidate lags, from 0.
+    """Return the candidate lags, starting at 0.
 
     Raises
     ------
     SuiteError
-        If there are no lags, or too many.
+        If the arguments give no lags or too many.
 
     Examples
     --------
@@ -588,26 +603,24 @@ def lag_grid(longest_ms: int, step_ms: int) -> tuple[int, ...]:
     (0, 25000, 50000)
     """
     if step_ms < 1 or longest_ms < step_ms:
-        msg = (
-            f"lags up to {longest_ms} ms in steps of {step_ms} ms are none; a step is 1 ms or more"
-        )
-        raise SuiteError(f"{msg}, and not longer than the longest lag")
+        msg = f"there are no lags up to {longest_ms} ms in steps of {step_ms} ms; a step must be 1 ms or more"
+        raise SuiteError(f"{msg} and not exceed the longest lag")
     lags = range(0, longest_ms + 1, step_ms)
-    if len(lags) > MOST_LAGS:
-        msg = f"lags up to {longest_ms} ms in steps of {step_ms} ms are {len(lags):,}"
-        raise SuiteError(f"{msg}, and at most {MOST_LAGS} are tried; make the step longer")
+    if len(lags) > MAX_LAGS:
+        msg = f"lags up to {longest_ms} ms in steps of {step_ms} ms are {len(lags):,} lags"
+        raise SuiteError(f"{msg}, but at most {MAX_LAGS} are possible; use a longer step")
     return tuple(lags)
 
 
 def shiftable(
     configuration: Configuration, group_bys: Collection[str] | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the group-bys whose backfill can be shifted in time, and those with a table.
+    """Return the group-bys whose backfill can be shifted in time, and the group-bys with a table.
 
     Raises
     ------
     SuiteError
-        If a named group-by has a table as backfill, or all do.
+        If a named group-by or all group-bys have a table as backfill.
 
     Examples
     --------
@@ -617,37 +630,39 @@ def shiftable(
     >>> shiftable(Configuration("shop", "search", ("user",), query, both))
     (('a',), ('b',))
     """
-    known = tuple(configuration.group_bys) or (configuration.whole,)
+    all_names = tuple(configuration.group_bys) or (configuration.whole,)
     for name in group_bys or ():
-        if name not in known:
-            raise UnknownNameError("group-by", name, known)
-    asked = known if group_bys is None else tuple(name for name in known if name in group_bys)
-    tables = [n for n in asked if isinstance(configuration.backfill_of(n), TableBackfill)]
-    if asked and tables and (group_bys is not None or len(tables) == len(asked)):
+        if name not in all_names:
+            raise UnknownNameError("group-by", name, all_names)
+    names = (
+        all_names if group_bys is None else tuple(name for name in all_names if name in group_bys)
+    )
+    tables = [n for n in names if isinstance(configuration.backfill_of(n), TableBackfill)]
+    if names and tables and (group_bys is not None or len(tables) == len(names)):
         backfill = configuration.backfill_of(tables[0])
         raise SuiteError(
-            f"the backfill of {tables[0]!r} is {backfill}, computed already: to estimate a lag it needs a"
-            " query over logged_keys, or a callable"
+            f"the backfill of {tables[0]!r} is {backfill}, which is already computed; to estimate a lag, use"
+            " a query over logged_keys or a callable"
         )
-    if not asked:
-        raise SuiteError("name one group-by or more whose lag is to be estimated")
-    return tuple(name for name in asked if name not in tables), tuple(tables)
+    if not names:
+        raise SuiteError("group_bys is empty; name at least one group-by")
+    return tuple(name for name in names if name not in tables), tuple(tables)
 
 
 def _configured(configuration: Configuration, group_by: str) -> GroupBy:
-    """Return the configured group-by; an empty one if none are named."""
+    """Return the configured group-by, or an empty group-by if none are named."""
     return configuration.group_bys.get(group_by, GroupBy(()))
 
 
-def _unlagged(configuration: Configuration, wanted: Sequence[str]) -> Configuration:
+def _without_lags(configuration: Configuration, names: Sequence[str]) -> Configuration:
     """Return the configuration of the given group-bys, without lags."""
     if not configuration.group_bys:
         return configuration
-    some = {name: replace(configuration.group_bys[name], lag_ms=0) for name in wanted}
-    features = {name for one in some.values() for name in one.features}
+    group_bys = {name: replace(configuration.group_bys[name], lag_ms=0) for name in names}
+    features = {name for group_by in group_bys.values() for name in group_by.features}
     return replace(
         configuration,
-        group_bys=some,
+        group_bys=group_bys,
         tolerance={k: v for k, v in configuration.tolerance.items() if k in features},
         logged_as={k: v for k, v in configuration.logged_as.items() if k in features},
     )
@@ -655,7 +670,7 @@ def _unlagged(configuration: Configuration, wanted: Sequence[str]) -> Configurat
 
 @dataclass(frozen=True)
 class _Shifted(ComparisonInputs):
-    """Both sides, with backfills queried at all candidate lags before each query.
+    """Both sides, with backfills at all candidate lags before each query.
 
     Attributes
     ----------
@@ -675,7 +690,7 @@ class _Shifted(ComparisonInputs):
 
     @cached_property
     def sampled(self) -> DataFrame:
-        """The logged rows of as many buckets of keys as fit into the limit, at least one."""
+        """The logged rows of the first buckets of keys that fit into the limit; at least one bucket."""
         if self.queries <= self.rows:
             return self.chosen
         bucket = bucket_sql(Schema.from_frame(self.chosen), self.configuration.keys)
@@ -689,73 +704,77 @@ class _Shifted(ComparisonInputs):
         return self.chosen.where(f"{bucket} <= {last}")
 
     def backfill_pairs(self, lag_ms: int = 0) -> DataFrame:
-        """Return the (key, timestamp) pairs to backfill."""
+        """Return the (key, timestamp) pairs to backfill at all lags."""
         keys = self.configuration.keys
         rows = self.at_all_lags(self.sampled.select(*map(quote, (*keys, TIME_COLUMN))))
-        moved = rows.selectExpr(*map(quote, keys), f"{before(TIME_COLUMN)} AS {TIME_COLUMN}")
+        moved = rows.selectExpr(
+            *map(quote, keys), f"{shifted_by_lag(TIME_COLUMN)} AS {TIME_COLUMN}"
+        )
         return logged_keys(moved, keys, lag_ms)
 
     def at_all_lags(self, rows: DataFrame) -> DataFrame:
         """Return the cross product of rows and lags."""
         lags = ", ".join(f"{lag}L" for lag in self.lags)
-        return rows.selectExpr("*", f"explode(array({lags})) AS {_LAG}")
+        return rows.selectExpr("*", f"explode(array({lags})) AS {_LAG_COLUMN}")
 
 
-def before(time: str) -> str:
+def shifted_by_lag(time: str) -> str:
     """Return SQL for a time shifted back by the row's lag."""
-    return f"timestampadd(MILLISECOND, -{_LAG}, {time})"
+    return f"timestampadd(MILLISECOND, -{_LAG_COLUMN}, {time})"
 
 
-def _counted(sides: _Shifted, part: AlignedPart) -> tuple[int, dict[str, LagCounts]]:
-    """Return the number of compared rows, and the counts of each group-by of a backfill."""
-    of = {name: group_by for group_by, some in part.group_bys.items() for name in some}
-    if not of:
+def _count_differences(sides: _Shifted, part: AlignedPart) -> tuple[int, dict[str, LagCounts]]:
+    """Return the number of compared rows and the counts of each group-by of a backfill."""
+    group_by_of = {
+        name: group_by for group_by, features in part.group_bys.items() for name in features
+    }
+    if not group_by_of:
         raise PreconditionError("the log and the backfill have no feature in common")
     names = list(part.group_bys)
-    unlike = _unlike(sides, part)
+    unlike = _difference_flags(sides, part)
     if len(part.features) > TARGET_BUFFERS:
         unlike = sides.views.cached(unlike)
-    found: dict[tuple[int, int], list[int]] = {}
-    for at in range(0, len(part.features), TARGET_BUFFERS):
-        some: dict[str, list[str]] = {}
-        for i, name in enumerate(part.features[at : at + TARGET_BUFFERS], at):
-            some.setdefault(of[name], []).append(f"count_if({OWN}u{i})")
-        texts = [
+    counts: dict[tuple[int, int], list[int]] = {}
+    for start in range(0, len(part.features), TARGET_BUFFERS):
+        features: dict[str, list[str]] = {}
+        for i, name in enumerate(part.features[start : start + TARGET_BUFFERS], start):
+            features.setdefault(group_by_of[name], []).append(f"count_if({OWN}u{i})")
+        expressions = [
             "count(1)",
             f"count_if({OWN}there)",
-            *(" + ".join(some.get(n, ["0"])) for n in names),
+            *(" + ".join(features.get(n, ["0"])) for n in names),
         ]
-        for lag, group, rows, there, *sums in _aggregated(unlike, texts):
-            known = found.setdefault((lag, group), [rows, there, *[0] * len(names)])
-            known[2:] = [a + b for a, b in zip(known[2:], sums, strict=True)]
-    return _as_counts(sides.lags, found, part.group_bys)
+        for lag, group, rows, matched, *sums in _aggregate_counts(unlike, expressions):
+            totals = counts.setdefault((lag, group), [rows, matched, *[0] * len(names)])
+            totals[2:] = [a + b for a, b in zip(totals[2:], sums, strict=True)]
+    return _as_counts(sides.lags, counts, part.group_bys)
 
 
-def _aggregated(rows: DataFrame, texts: Sequence[str]) -> list[tuple[Any, ...]]:
+def _aggregate_counts(rows: DataFrame, expressions: Sequence[str]) -> list[tuple[Any, ...]]:
     from pyspark.sql import functions as F
 
-    cells = [F.expr(text).alias(f"{OWN}c{i}") for i, text in enumerate(texts)]
-    return [tuple(row) for row in rows.groupBy(_LAG, _GROUP).agg(*cells).collect()]
+    cells = [F.expr(expression).alias(f"{OWN}c{i}") for i, expression in enumerate(expressions)]
+    return [tuple(row) for row in rows.groupBy(_LAG_COLUMN, _GROUP_COLUMN).agg(*cells).collect()]
 
 
 def _as_counts(
     lags: tuple[int, ...],
-    found: Mapping[tuple[int, int], Sequence[int]],
+    totals: Mapping[tuple[int, int], Sequence[int]],
     group_bys: Mapping[str, Sequence[str]],
 ) -> tuple[int, dict[str, LagCounts]]:
     import numpy as np
 
-    groups = sorted({group for _, group in found})
-    cells = np.array([[found[lag, group] for lag in lags] for group in groups], dtype=np.int64)
-    rows, there = cells[:, 0, 0], tuple(cells[:, :, 1].sum(axis=0).tolist())
+    groups = sorted({group for _, group in totals})
+    cells = np.array([[totals[lag, group] for lag in lags] for group in groups], dtype=np.int64)
+    rows, matched = cells[:, 0, 0], tuple(cells[:, :, 1].sum(axis=0).tolist())
     counts = {
-        name: LagCounts(lags, rows * len(features), cells[:, :, 2 + i], there)
+        name: LagCounts(lags, rows * len(features), cells[:, :, 2 + i], matched)
         for i, (name, features) in enumerate(group_bys.items())
     }
     return int(rows.sum()), counts
 
 
-def _unlike(sides: _Shifted, part: AlignedPart) -> DataFrame:
+def _difference_flags(sides: _Shifted, part: AlignedPart) -> DataFrame:
     """Return, for each logged row and lag, flags of the features that differ from the backfill."""
     from pyspark.sql import functions as F
 
@@ -766,30 +785,30 @@ def _unlike(sides: _Shifted, part: AlignedPart) -> DataFrame:
     layout = Layout(schemas, pairs)
     logged = layout.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")
     keys = [f"{OWN}k.k{i}" for i in range(len(conf.keys))]
-    time = before(f"{OWN}k.k{len(keys)}")
+    time = shifted_by_lag(f"{OWN}k.k{len(keys)}")
     parts = ", ".join(f"'k{i}', {sql}" for i, sql in enumerate([*keys, time]))
     moved = sides.at_all_lags(logged).selectExpr(
-        _LAG,
-        f"pmod(xxhash64({', '.join(keys)}), {GROUPS}) AS {_GROUP}",
+        _LAG_COLUMN,
+        f"pmod(xxhash64({', '.join(keys)}), {KEY_GROUPS}) AS {_GROUP_COLUMN}",
         f"named_struct({parts}) AS {OWN}k",
         *(f"{OWN}a0v{i}" for i in range(len(features))),
     )
-    found = layout.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
-    joined = moved.join(found, F.expr(f"{OWN}k = {OWN}b0k"), "left_outer")
+    backfilled = layout.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
+    joined = moved.join(backfilled, F.expr(f"{OWN}k = {OWN}b0k"), "left_outer")
     return joined.selectExpr(
-        _LAG,
-        _GROUP,
+        _LAG_COLUMN,
+        _GROUP_COLUMN,
         f"{OWN}b0k IS NOT NULL AS {OWN}there",
         *(
-            f"NOT {_same(i, *_types(schemas, pairs, name), conf.tolerance.get(name, EXACTLY))} AS {OWN}u{i}"
+            f"NOT {_same_sql(i, *_field_pair(schemas, pairs, name), conf.tolerance.get(name, EXACTLY))} AS {OWN}u{i}"
             for i, name in enumerate(features)
         ),
     )
 
 
-def _types(schemas: Sequence[Schema], pairs: Alignment, feature: str) -> tuple[Field, Field]:
+def _field_pair(schemas: Sequence[Schema], pairs: Alignment, feature: str) -> tuple[Field, Field]:
     return schemas[0].field(quote(pairs.in_log(feature))), schemas[1].field(quote(feature))
 
 
-def _same(i: int, a: Field, b: Field, tolerance: Tolerance) -> str:
+def _same_sql(i: int, a: Field, b: Field, tolerance: Tolerance) -> str:
     return same(f"{OWN}a0v{i}", f"{OWN}b0v{i}", (a.type, b.type), tolerance)

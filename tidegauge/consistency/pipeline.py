@@ -42,7 +42,7 @@ from tidegauge.consistency.compare.join import (
     Alignment,
     pair_parts,
 )
-from tidegauge.consistency.compare.measures import PRESENCE
+from tidegauge.consistency.compare.measures import PRESENCE_COLUMN
 from tidegauge.consistency.compare.measuring import measure
 from tidegauge.consistency.configuration import (
     TIME_COLUMN,
@@ -188,7 +188,7 @@ class ComparisonInputs:
         if conf.query_sources:
             # Backfill-only rows have no source, so they are missing for every selection of sources.
             chosen = one_of(QUERY_SOURCE, conf.query_sources)
-            rows = rows.where(f"{chosen} OR {PRESENCE} = 'missing'")
+            rows = rows.where(f"{chosen} OR {PRESENCE_COLUMN} = 'missing'")
         return rows
 
     def _only(self, part: AlignedPart, features: Collection[str]) -> AlignedPart:

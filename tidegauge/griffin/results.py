@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 """A metric as passed to sinks: numbers and strings by name, arrays as lists of these."""
 
-INTERNAL = frozenset(
+INTERNAL_COLUMNS = frozenset(
     {TMST, "__metric", "__record", "__empty", "__begin_ts", "__end_ts", "__distinct", "__rn"}
 )
 """Internal columns, excluded from metrics."""
 
-COLUMNS = ("dataset", "partition", "rule", "source", "name", "column", "value", "text")
+METRIC_COLUMNS = ("dataset", "partition", "rule", "source", "name", "column", "value", "text")
 
 
 def merged(documents: Mapping[str, Document]) -> Document:
@@ -97,15 +97,17 @@ class GriffinResult:
     Attributes
     ----------
     dataset : str
-        Name of the job's history; default: the job's name.
+        Name of the job's history (default: the job's name).
     rules : tuple of RuleResult
+        The results of the rules.
     run : int or None
         Id of the run in the repository.
     failures : mapping of str to Exception
         Errors of rules and sinks, by name.
     notices : tuple of str
+        Notices about the job and its rules.
     shown : mapping of str to sequence of mapping
-        The first records of rules, to be displayed.
+        The first records of rules, for display.
     views : object
         Views behind the records, kept alive with the result.
 
@@ -140,7 +142,7 @@ class GriffinResult:
         Raises
         ------
         KeyError
-            If there is no such rule; the message lists all rules.
+            If the rule does not exist; the message lists all rules.
 
         Examples
         --------
@@ -148,9 +150,9 @@ class GriffinResult:
         >>> found.rule("registered").source
         'flights'
         """
-        for found in self.rules:
-            if found.name == name:
-                return found
+        for result in self.rules:
+            if result.name == name:
+                return result
         raise KeyError(f"no rule {name!r}; there are: {', '.join(r.name for r in self.rules)}")
 
     def metrics(self) -> pd.DataFrame:
@@ -174,11 +176,11 @@ class GriffinResult:
         rows = []
         for partition, rule, column, value in self._values():
             number = isinstance(value, int | float | Decimal)
-            said = None if number or value is None else str(value)
+            text = None if number or value is None else str(value)
             name = f"Griffin.{rule.name}.{column}"
-            of = (self.dataset, partition.name, rule.name, rule.source, name, column)
-            rows.append((*of, float(value) if number else float("nan"), said))
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+            identity = (self.dataset, partition.name, rule.name, rule.source, name, column)
+            rows.append((*identity, float(value) if number else float("nan"), text))
+        return pd.DataFrame(rows, columns=list(METRIC_COLUMNS))
 
     def _values(self) -> Iterator[tuple[Partition, RuleResult, str, Any]]:
         for rule in self.rules:
@@ -186,12 +188,12 @@ class GriffinResult:
                 yield from ((partition, rule, *cell) for cell in report.cells())
 
     def records(self, rule: str) -> DataFrame | None:
-        """Return the records of a rule as a lazy Spark DataFrame; None if it has none.
+        """Return the records of a rule as a lazy Spark DataFrame; None if the rule has no records.
 
         Raises
         ------
         KeyError
-            If there is no such rule.
+            If the rule does not exist.
 
         Examples
         --------
@@ -205,51 +207,53 @@ class GriffinResult:
         """Return an HTML table for notebooks; all text is escaped."""
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Griffin job"), self.dataset, Markup(marked(self.status)))
         rows = [(p.name, rule.name, column, value) for p, rule, column, value in self._values()]
         yield table(
-            ["partition", "rule", "column", "value"], Rows.first_of(rows, most, len(rows)), width
+            ["partition", "rule", "column", "value"],
+            Rows.first_of(rows, max_rows, len(rows)),
+            width,
         )
         for rule, records in self.shown.items():
             if records:
                 yield heading(Markup("Records of"), rule)
-                found = [tuple(record.values()) for record in records]
-                yield table(list(records[0]), Rows.first_of(found, most, len(found)), width)
+                cells = [tuple(record.values()) for record in records]
+                yield table(list(records[0]), Rows.first_of(cells, max_rows, len(cells)), width)
         for name, error in self.failures.items():
             yield Markup(f"<p>{marked('failed')}</p>")
             yield sentence(f"{name}: {error}", 4 * width)
-        for said in self.notices:
-            yield note(said)
+        for notice in self.notices:
+            yield note(notice)
 
 
 def combine_results(parts: Sequence[GriffinResult]) -> GriffinResult:
-    """Combine the results of several rounds of a job; records are those of the last."""
+    """Combine the results of several rounds of a job; the records come from the last round."""
     rules: dict[str, RuleResult] = {}
-    for found in (rule for part in parts for rule in part.rules):
-        known = rules.get(found.name, found)
-        rules[found.name] = replace(
-            found,
-            reports={**known.reports, **found.reports},
-            records=found.records if found.records is not None else known.records,
-            error=found.error or known.error,
-            notices=tuple(dict.fromkeys((*known.notices, *found.notices))),
+    for result in (rule for part in parts for rule in part.rules):
+        previous = rules.get(result.name, result)
+        rules[result.name] = replace(
+            result,
+            reports={**previous.reports, **result.reports},
+            records=result.records if result.records is not None else previous.records,
+            error=result.error or previous.error,
+            notices=tuple(dict.fromkeys((*previous.notices, *result.notices))),
         )
     return replace(
         parts[-1],
         rules=tuple(rules.values()),
         run=next((part.run for part in reversed(parts) if part.run is not None), None),
         failures={name: error for part in parts for name, error in part.failures.items()},
-        notices=tuple(dict.fromkeys(said for part in parts for said in part.notices)),
+        notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
         views=[part.views for part in parts],
     )
 
 
-MOST_NUMBERS = 1000
-"""Maximum number of values of a rule in a partition that become series: the first, in row order."""
-SAMPLED = 10
-"""Default number of sample records of each rule stored with a run."""
-_RECORD = "to_json(struct(*), map('ignoreNullFields', 'false')) AS record"
+MAX_RECORDED_NUMBERS = 1000
+"""Other values of a rule in a partition do not become series."""
+DEFAULT_SAMPLES = 10
+"""Default number of sample records of each rule that a run stores."""
+_RECORD_SQL = "to_json(struct(*), map('ignoreNullFields', 'false')) AS record"
 
 
 @dataclass(frozen=True)
@@ -259,6 +263,7 @@ class RoundRecord:
     Attributes
     ----------
     dataset : str
+        Name of the history.
     suite : str
         The job as canonical JSON.
     keys : tuple of str
@@ -266,13 +271,15 @@ class RoundRecord:
     partitions : tuple of Partition
         The partitions of the round.
     tags : mapping
+        Tags of the run.
     schema : str
         Schema of the measured source, as canonical JSON.
     rows : mapping of Partition to int
         Number of rows of each partition.
     measurements : mapping of Partition to list of Measurement
+        Measurements of rules with states.
     fingerprints : mapping of Partition to str
-        Fingerprints of the partitions that have one.
+        Known fingerprints of the partitions.
     samples : int
         Number of sample records of each rule.
     """
@@ -286,70 +293,83 @@ class RoundRecord:
     rows: Mapping[Partition, int]
     measurements: Mapping[Partition, list[Measurement]] = field(default_factory=dict)
     fingerprints: Mapping[Partition, str] = field(default_factory=dict)
-    samples: int = SAMPLED
+    samples: int = DEFAULT_SAMPLES
 
 
 def keep(
-    found: RoundRecord,
+    record: RoundRecord,
     rules: Iterable[RuleResult],
     stateful: set[str],
-    to: Recorder,
+    recorder: Recorder,
     attempt: Callable[..., None],
 ) -> int:
     """Store the results of a round as a run, and return the run's id.
 
     Parameters
     ----------
-    found : RoundRecord
+    record : RoundRecord
+        The results to store.
     rules : iterable of RuleResult
+        The results of the rules.
     stateful : set of str
-        Rules whose metrics are among the measurements; the metrics of the others are recorded as
+        Rules whose metrics are part of the measurements. Metrics of the other rules are recorded as
         values.
-    to : Recorder
+    recorder : Recorder
+        The repository.
     attempt : callable
-        Given a name, a function and its arguments, it notes what fails: without a sample of a rule
-        the others are stored.
+        Called with a name, a function and its arguments; records errors, so that other samples are
+        stored if the sample of one rule fails.
     """
-    spec = RunSpec(found.dataset, None, found.keys, found.suite, "all", found.tags)
+    spec = RunSpec(record.dataset, None, record.keys, record.suite, "all", record.tags)
     rules = list(rules)
-    with recording(to.store, spec) as run:
+    with recording(recorder.store, spec) as run:
         run.errors += [f"{rule.name}: {rule.error}" for rule in rules if rule.error is not None]
-        # The ledger comes last: what it knows is not measured again.
-        taken: dict[str, str] = {}
+        # Write the ledger last, because partitions in the ledger are not measured again.
+        rule_by_name: dict[str, str] = {}
         for rule in rules:
             if rule.name not in stateful:
-                _record(found.dataset, rule, to, taken)
+                _record_values(record.dataset, rule, recorder, rule_by_name)
         for rule in rules:
-            attempt(f"samples of {rule.name}", _keep_sample, found, rule, run.run, to)
-        run.commit(list(_measured(found)))
+            attempt(f"samples of {rule.name}", _keep_sample, record, rule, run.run, recorder)
+        run.commit(list(_measured_partitions(record)))
     return run.run
 
 
-def _measured(found: RoundRecord) -> Iterable[MeasuredPartition]:
-    for partition, rows in sorted(found.rows.items(), key=lambda item: item[0].name):
+def _measured_partitions(record: RoundRecord) -> Iterable[MeasuredPartition]:
+    for partition, rows in sorted(record.rows.items(), key=lambda item: item[0].name):
         yield MeasuredPartition.from_measurements(
             partition,
-            found.measurements.get(partition, ()),
+            record.measurements.get(partition, ()),
             recognise_time(partition.keys),
-            fingerprint=found.fingerprints.get(partition),
-            schema=found.schema,
+            fingerprint=record.fingerprints.get(partition),
+            schema=record.schema,
             rows=rows,
         )
 
 
 def unrecorded(rule: RuleResult) -> list[str]:
-    """Return a notice if a rule without a state has more numbers in a partition than are recorded."""
-    most = max((sum(1 for _ in one.scalars()) for one in rule.reports.values()), default=0)
-    if most <= MOST_NUMBERS:
+    """Return a notice if a rule without a state has too many numbers in a partition to record all."""
+    largest = max((sum(1 for _ in report.scalars()) for report in rule.reports.values()), default=0)
+    if largest <= MAX_RECORDED_NUMBERS:
         return []
-    return [f"of {most:,} numbers of a partition the first {MOST_NUMBERS:,} by name are recorded"]
+    return [
+        f"only the first {MAX_RECORDED_NUMBERS:,} of {largest:,} numbers of a partition, by name, are recorded"
+    ]
 
 
-def _record(dataset: str, rule: RuleResult, to: Recorder, taken: dict[str, str]) -> None:
-    """Record the values of a rule that keeps no state, under names that no other rule has.
+def _record_values(
+    dataset: str, rule: RuleResult, recorder: Recorder, rule_by_name: dict[str, str]
+) -> None:
+    """Record the values of a rule without a state, under names that no other rule has.
 
     Parameters
     ----------
+    dataset : str
+        Name of the history.
+    rule : RuleResult
+        The result of the rule.
+    to : Recorder
+        The repository.
     taken : dict of str to str
         The rule of each name; names are added.
     """
@@ -357,44 +377,48 @@ def _record(dataset: str, rule: RuleResult, to: Recorder, taken: dict[str, str])
     for partition, report in rule.reports.items():
         time = recognise_time(partition.keys)
         segment = time.segment_of(partition) if time else ""
-        for column, value in _first(report):
+        for column, value in _first_numbers(report):
             name = f"Griffin.{rule.name}.{column}"
-            while taken.setdefault(name, rule.name) != rule.name:
+            while rule_by_name.setdefault(name, rule.name) != rule.name:
                 name += "_2"  # a rule ``a`` with a number ``b.c``, and a rule ``a.b`` with a number ``c``
             numbers[name, segment][partition] = value
     for (name, segment), values in numbers.items():
-        to.record(dataset, name, values, instance=rule.source, segment=segment)
+        recorder.record(dataset, name, values, instance=rule.source, segment=segment)
 
 
-def _first(report: Report) -> list[tuple[str, float]]:
-    """Return a report's numbers; if there are too many, the first by name, which the next run has, too."""
-    found = list(report.scalars())
-    return found if len(found) <= MOST_NUMBERS else sorted(found)[:MOST_NUMBERS]
+def _first_numbers(report: Report) -> list[tuple[str, float]]:
+    """Return a report's numbers; if there are too many, the first by name, so that all runs record the same."""
+    numbers = list(report.scalars())
+    return (
+        numbers if len(numbers) <= MAX_RECORDED_NUMBERS else sorted(numbers)[:MAX_RECORDED_NUMBERS]
+    )
 
 
-def _keep_sample(found: RoundRecord, rule: RuleResult, run: int, to: Recorder) -> None:
-    """Store sample records of a rule, as a verdict on the measured partitions."""
-    if not found.samples or rule.records is None or rule.error is not None:
+def _keep_sample(record: RoundRecord, rule: RuleResult, run: int, recorder: Recorder) -> None:
+    """Store sample records of a rule, as a verdict for the measured partitions."""
+    if not record.samples or rule.records is None or rule.error is not None:
         return
-    private = privacy_settings().of(found.dataset, tags=found.tags)
-    sample = sampled(rule.records, found.samples, private)
-    partitions = sorted(p.name for p in rule.reports or found.partitions)
-    told = {"records": sample, "sampled": len(sample)}
-    to.keep_verdict(
-        found.dataset,
+    private = privacy_settings().of(record.dataset, tags=record.tags)
+    sample = sampled(rule.records, record.samples, private)
+    partitions = sorted(p.name for p in rule.reports or record.partitions)
+    content = {"records": sample, "sampled": len(sample)}
+    recorder.keep_verdict(
+        record.dataset,
         name=f"Griffin.{rule.name}",
-        specification=key_of(found.suite),
+        specification=key_of(record.suite),
         fingerprint=key_of(canonical_json(partitions)),
         passed=not sample,
         partition=partitions[0] if len(partitions) == 1 else "",
-        result=json.dumps(told, ensure_ascii=False, sort_keys=True),
+        result=json.dumps(content, ensure_ascii=False, sort_keys=True),
         run=run,
     )
 
 
-def sampled(records: DataFrame, most: int, private: Privacy = PUBLIC) -> list[dict[str, Any]]:
-    """Return up to ``most`` records as JSON objects, without the private columns."""
+def sampled(records: DataFrame, limit: int, private: Privacy = PUBLIC) -> list[dict[str, Any]]:
+    """Return up to ``limit`` records as JSON objects, without the private columns."""
     hidden = private.holders_of(Schema.from_frame(records))
-    kept = [quote(name) for name in records.columns if name.casefold() not in hidden]
-    records = records.selectExpr(*kept) if len(kept) < len(records.columns) else records
-    return [json.loads(row.record) for row in records.limit(most).selectExpr(_RECORD).collect()]
+    public = [quote(name) for name in records.columns if name.casefold() not in hidden]
+    records = records.selectExpr(*public) if len(public) < len(records.columns) else records
+    return [
+        json.loads(row.record) for row in records.limit(limit).selectExpr(_RECORD_SQL).collect()
+    ]

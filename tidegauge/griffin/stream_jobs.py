@@ -1,9 +1,8 @@
-"""Streaming jobs: start the streams, and measure stored windows in rounds with the batch engine.
+"""Streaming jobs: start the streams and measure stored windows in rounds with the batch engine.
 
-Each round measures the windows that are ready and new or changed. Its persistent state is its
-results, in the repository's ledger, and the marks, stored beside the data of the streams. A job that
-was killed at any point therefore resumes with the next round: a window whose files match the
-ledger's fingerprint is done.
+Each round measures windows that are ready and new or changed. Its persistent state is the results in the
+repository's ledger and the marks, which are stored with the data of the streams. A killed job therefore
+resumes with the next round: a window is done if its files match the ledger's fingerprint.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.runs.recording import Recorder
 
 
-_FILE = "marks.json"
+_MARKS_FILE = "marks.json"
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,12 @@ class Marks:
     horizon : int or None
         Windows before it are not measured again.
     limits : mapping of str to int
-        Retention limit of each source: windows before it are no longer needed, and are removed.
+        Retention limit of each source. Windows before it are no longer needed and are removed.
     closed : mapping of str to sequence of str
-        Files of each source before the horizon that are still needed for windows after it.
+        Files of each source before the horizon that windows after the horizon still need.
     late : mapping of str to int
-        Number of late rows of each source since the job began: rows that arrived after the horizon
-        had passed their window.
+        Number of late rows of each source since the job began. Late rows arrive after the horizon has
+        passed their window.
     removing : sequence of str
         Files that are no longer needed and may still exist.
     """
@@ -80,17 +79,17 @@ class Marks:
 
 
 def read_marks(folder: str) -> Marks:
-    """Read the progress after the last round; empty if there was none."""
+    """Read the progress after the last round; empty before the first round."""
     try:
-        found = json.loads(read_file(child(folder, _FILE)))
+        fields = json.loads(read_file(child(folder, _MARKS_FILE)))
     except FileNotFoundError:
         return Marks()
-    return Marks(**found)
+    return Marks(**fields)
 
 
 def write_marks(folder: str, marks: Marks) -> None:
     """Replace the progress atomically."""
-    write_file(child(folder, _FILE), json.dumps(asdict(marks)).encode())
+    write_file(child(folder, _MARKS_FILE), json.dumps(asdict(marks)).encode())
 
 
 def remove_files(paths: Iterable[str]) -> int:
@@ -103,7 +102,7 @@ def remove_files(paths: Iterable[str]) -> int:
         with suppress(FileNotFoundError):
             system.delete_file(path)
             removed += 1
-        if isinstance(system, fs.LocalFileSystem):  # Spark's checksum, and the empty folder
+        if isinstance(system, fs.LocalFileSystem):  # Spark's checksum and the empty folder
             file = Path(path)
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             with suppress(OSError):
@@ -120,11 +119,11 @@ def forget(folders: Iterable[str]) -> None:
 
 
 Measure = Callable[[Mapping[str, "DataFrame"], Mapping[Partition, str], int], Any]
-"""Measures frames at a timestamp, grouped by window, and commits the windows it is given fingerprints of."""
+"""Measures frames at a timestamp, grouped by window, and commits the windows with fingerprints."""
 Scope = tuple[tuple[str, tuple[int, ...]], ...]
-"""Windows of each source in which rows of a window may find their matches."""
-MOST_WINDOWS = 100
-"""Maximum number of windows measured together."""
+"""Windows of each source that can contain matches of a window's rows."""
+MAX_WINDOWS_PER_GROUP = 100
+"""More windows are measured in several groups."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class RoundReport:
     horizon : int or None
         Windows before it are not measured again.
     late : mapping of str to int
-        Number of late rows of each source, which are in no result.
+        Number of late rows of each source. They are not part of any result.
     removed : int
         Number of files removed as no longer needed.
     results : tuple
@@ -158,7 +157,7 @@ class RoundReport:
     def notices(self) -> tuple[str, ...]:
         """Notices about late rows."""
         return tuple(
-            f"{count} rows of {name!r} arrived after their windows were closed, and are in no"
+            f"{count} rows of {name!r} arrived after their windows were closed and are not part of any"
             " result; use a longer time.range to include late rows"
             for name, count in self.late.items()
         )
@@ -171,11 +170,13 @@ class Rounds:
     Attributes
     ----------
     spark : SparkSession
+        The session that reads the windows.
     folder : str
         Folder of the marks.
     streams : mapping of str to sequence of Inflow
         The streaming sources.
     measure : callable
+        Measures frames and commits their windows.
     ledger : callable
         Returns the ledger: the state of each window by partition name.
     prepare : callable
@@ -185,8 +186,7 @@ class Rounds:
     order : tuple of str
         Names of all sources in the job's order.
     measured, met : frozenset of str
-        Streams that rules measure, and streams in which rules look for matches of other streams'
-        rows.
+        Streams that rules measure, and streams that rules search for matches of other streams' rows.
     """
 
     spark: SparkSession
@@ -201,14 +201,20 @@ class Rounds:
     met: frozenset[str]
 
     def clock(self, name: str) -> Clock:
-        """Return a stream's clock."""
+        """Return the clock of a stream."""
         return Clock.from_store(self.streams[name][0].store)
 
     def round(self, now: int) -> RoundReport:
-        """Measure the windows that are due."""
+        """Measure the windows that are due.
+
+        Parameters
+        ----------
+        now : int
+            Start of the round, in milliseconds since 1970.
+        """
         marks = read_marks(self.folder)
         removed = remove_files(marks.removing)  # leftovers of a killed round
-        looks = {
+        windows_by_stream = {
             name: Windows(
                 name,
                 self.clock(name),
@@ -218,144 +224,158 @@ class Rounds:
             )
             for name, inflows in self.streams.items()
         }
-        late = self._late(looks, marks)
-        ready = self._ready(looks, now)
-        results, done = [], []
-        groups = self._groups(self._due(looks, ready, marks))
+        late = self._late(windows_by_stream, marks)
+        ready = self._ready(windows_by_stream, now)
+        results, measured = [], []
+        groups = self._groups(self._changed_windows(windows_by_stream, ready, marks))
         for number, (scope, prints) in enumerate(groups):
             windows = [int(partition.values[0]) for partition in prints]
-            # Each group has a timestamp of its own, or sinks would overwrite one with the next.
-            frames = self._frames(looks, windows, scope)
+            # Groups need different timestamps because sinks overwrite results of the same time.
+            frames = self._frames(windows_by_stream, windows, scope)
             results.append(self.measure(frames, prints, now + number))
-            done += windows
-        newest = [max(ready[name], default=None) for name in looks]
+            measured += windows
+        newest = [max(ready[name], default=None) for name in windows_by_stream]
         clocks = [self.clock(name) for name in self.measured]
-        first = horizon(newest, clocks, marks.horizon)
-        left = self._left(looks, first, marks, late)
-        if left != marks:
-            write_marks(self.folder, left)
-        removed += remove_files(left.removing)
+        new_horizon = horizon(newest, clocks, marks.horizon)
+        new_marks = self._next_marks(windows_by_stream, new_horizon, marks, late)
+        if new_marks != marks:
+            write_marks(self.folder, new_marks)
+        removed += remove_files(new_marks.removing)
         counts = {name: count for name, (count, _) in late.items()}
-        return RoundReport(now, tuple(sorted(done)), first, counts, removed, tuple(results))
+        return RoundReport(
+            now, tuple(sorted(measured)), new_horizon, counts, removed, tuple(results)
+        )
 
-    def _ready(self, looks: Mapping[str, Windows], now: int) -> dict[str, list[int]]:
-        """Return the windows of each stream that are ready by the longest delay of all streams."""
-        delay = max(self.clock(name).delay for name in looks)
+    def _ready(self, windows_by_stream: Mapping[str, Windows], now: int) -> dict[str, list[int]]:
+        """Return the windows of each stream that are ready according to the longest delay of all streams."""
+        delay = max(self.clock(name).delay for name in windows_by_stream)
         size = max(self.clock(name).size for name in self.measured)
         clock = Clock(size, delay)
         return {
-            name: [window for window in look.all if clock.ready(window, now)]
-            for name, look in looks.items()
+            name: [window for window in stream_windows.all if clock.ready(window, now)]
+            for name, stream_windows in windows_by_stream.items()
         }
 
-    def _due(
-        self, looks: Mapping[str, Windows], ready: Mapping[str, Collection[int]], marks: Marks
+    def _changed_windows(
+        self,
+        windows_by_stream: Mapping[str, Windows],
+        ready: Mapping[str, Collection[int]],
+        marks: Marks,
     ) -> Iterator[tuple[Scope, int, str]]:
-        """Yield the new or changed windows, with their scope and fingerprint."""
+        """Yield the new or changed windows with their scope and fingerprint."""
         ledger = self.ledger()
         windows = {w for name in self.measured for w in ready[name]}
         for window in sorted(windows):
             if marks.horizon is not None and window < marks.horizon:
                 continue
-            scope = self._scope(looks, window)
+            scope = self._scope(windows_by_stream, window)
             files = {
-                name: looks[name].listed({*others, window}).fingerprint
-                for name, others in {**dict.fromkeys(self.measured, ()), **dict(scope)}.items()
+                name: windows_by_stream[name].listed({*scope_windows, window}).fingerprint
+                for name, scope_windows in {
+                    **dict.fromkeys(self.measured, ()),
+                    **dict(scope),
+                }.items()
             }
-            found = f"windows/1:{key_of(canonical_json(files))}"
-            known = ledger.get(partition_of_window(window).name)
-            if known is None or differ(found, known.fingerprint):
-                yield scope, window, found
+            fingerprint = f"windows/1:{key_of(canonical_json(files))}"
+            entry = ledger.get(partition_of_window(window).name)
+            if entry is None or differ(fingerprint, entry.fingerprint):
+                yield scope, window, fingerprint
 
-    def _scope(self, looks: Mapping[str, Windows], window: int) -> Scope:
-        """Return the windows of other streams in which rows of a window may find their matches."""
-        found = []
+    def _scope(self, windows_by_stream: Mapping[str, Windows], window: int) -> Scope:
+        """Return the windows of other streams that can contain matches of a window's rows."""
+        scope = []
         for name in sorted(self.met):
-            clocks = [self.clock(other) for other in self.measured if other != name]
-            their = looks[name]
-            windows = [w for w in their.all if any(c.meets(window, their.clock, w) for c in clocks)]
-            found.append((name, tuple(windows)))
-        return tuple(found)
+            clocks = [self.clock(stream) for stream in self.measured if stream != name]
+            stream_windows = windows_by_stream[name]
+            windows = [
+                w
+                for w in stream_windows.all
+                if any(c.meets(window, stream_windows.clock, w) for c in clocks)
+            ]
+            scope.append((name, tuple(windows)))
+        return tuple(scope)
 
     @staticmethod
     def _groups(
-        due: Iterator[tuple[Scope, int, str]],
+        changed_windows: Iterator[tuple[Scope, int, str]],
     ) -> Iterator[tuple[Scope, dict[Partition, str]]]:
         """Group windows with the same scope, in batches."""
         groups: dict[Scope, list[tuple[Partition, str]]] = {}
-        for scope, window, found in due:
-            groups.setdefault(scope, []).append((partition_of_window(window), found))
-        for scope, some in groups.items():
-            for begin in range(0, len(some), MOST_WINDOWS):
-                yield scope, dict(some[begin : begin + MOST_WINDOWS])
+        for scope, window, fingerprint in changed_windows:
+            groups.setdefault(scope, []).append((partition_of_window(window), fingerprint))
+        for scope, prints in groups.items():
+            for begin in range(0, len(prints), MAX_WINDOWS_PER_GROUP):
+                yield scope, dict(prints[begin : begin + MAX_WINDOWS_PER_GROUP])
 
     def _frames(
-        self, looks: Mapping[str, Windows], windows: Sequence[int], scope: Scope
+        self, windows_by_stream: Mapping[str, Windows], windows: Sequence[int], scope: Scope
     ) -> dict[str, DataFrame]:
         """Return all sources in the job's order, restricted to the windows and their scope."""
-        others = dict(scope)
+        scope_windows = dict(scope)
         tables = self.tables()
         frames = {}
         for name in self.order:
-            if name in looks:
-                own = set(windows) if name in self.measured else set()
-                wanted = sorted(own | set(others.get(name, ())))
-                frames[name] = looks[name].read([partition_of_window(w) for w in wanted])
+            if name in windows_by_stream:
+                measured_windows = set(windows) if name in self.measured else set()
+                selected = sorted(measured_windows | set(scope_windows.get(name, ())))
+                frames[name] = windows_by_stream[name].read(
+                    [partition_of_window(w) for w in selected]
+                )
             else:
                 frames[name] = tables[name]
         return frames
 
     def _late(
-        self, looks: Mapping[str, Windows], marks: Marks
+        self, windows_by_stream: Mapping[str, Windows], marks: Marks
     ) -> dict[str, tuple[int, frozenset[str]]]:
-        """Return the number of late rows of each stream, and their files."""
-        found = {}
-        for name, look in looks.items():
+        """Return the number of late rows of each stream and their files."""
+        late = {}
+        for name, stream_windows in windows_by_stream.items():
             if marks.horizon is None or self._read_only(name):
                 continue
-            before = marks.horizon if name in self.measured else marks.limits.get(name)
-            if before is None:  # a new stream of the job
+            limit = marks.horizon if name in self.measured else marks.limits.get(name)
+            if limit is None:  # the stream is new in the job
                 continue
-            known, count, files = set(marks.closed.get(name, ())), 0, set()
-            for part in look.parts:
-                new = set(part.kept(before)) - known
+            closed, count, files = set(marks.closed.get(name, ())), 0, set()
+            for part in stream_windows.parts:
+                new = set(part.kept(limit)) - closed
                 count += part.count(new)
                 files |= new
             if files:
-                found[name] = (count, frozenset(files))
-        return found
+                late[name] = (count, frozenset(files))
+        return late
 
-    def _left(
+    def _next_marks(
         self,
-        looks: Mapping[str, Windows],
-        first: int | None,
+        windows_by_stream: Mapping[str, Windows],
+        new_horizon: int | None,
         marks: Marks,
         late: Mapping[str, tuple[int, frozenset[str]]],
     ) -> Marks:
         """Return the marks for the next round."""
-        if first is None:
+        if new_horizon is None:
             return marks
         limits, closed, removing = {}, {}, []
-        for name, look in looks.items():
-            limit = self.clock(name).limit(first, met=name in self.met)
+        for name, stream_windows in windows_by_stream.items():
+            limit = self.clock(name).limit(new_horizon, met=name in self.met)
             limits[name] = max(limit, marks.limits.get(name, limit))
             if self._read_only(name):
                 continue
-            for part in look.parts:
+            for part in stream_windows.parts:
                 removing += part.kept(limits[name])
-            if name in self.measured and limits[name] < first:
-                gone = set(removing)
-                kept = [file for part in look.parts for file in part.kept(first)]
-                closed[name] = sorted(file for file in kept if file not in gone)
-        told = {name: marks.late.get(name, 0) + count for name, (count, _) in late.items()}
-        return Marks(first, limits, closed, {**marks.late, **told}, sorted(removing))
+            if name in self.measured and limits[name] < new_horizon:
+                removed = set(removing)
+                stored = [file for part in stream_windows.parts for file in part.kept(new_horizon)]
+                closed[name] = sorted(file for file in stored if file not in removed)
+        late_counts = {name: marks.late.get(name, 0) + count for name, (count, _) in late.items()}
+        return Marks(new_horizon, limits, closed, {**marks.late, **late_counts}, sorted(removing))
 
     def _read_only(self, name: str) -> bool:
         return self.streams[name][0].store.read_only
 
 
 def is_stream(source: SourceConfig) -> bool:
-    """Return whether a source is a stream: it has a checkpoint or a Kafka connector.
+    """Return whether a source is a stream, because it has a checkpoint or a Kafka connector.
 
     Examples
     --------
@@ -382,21 +402,22 @@ def run_stream(
     stop: Event | None = None,
     now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Iterator[RoundReport]:
-    """Start the streams of a job, measure round by round, and yield a report of each.
+    """Start the streams of a job, measure in rounds, and yield a report of each round.
 
-    A job that is stopped or killed at any point resumes when it is run again: no row is lost and
-    none is counted twice. Do not run a job twice at the same time.
+    A job that is stopped or killed at any point resumes in the next run: no row is lost or counted
+    twice. Do not run the same job twice at the same time.
 
     Parameters
     ----------
     job : Job
+        The streaming job.
     env : Env
         Environment with the checkpoint folder and the trigger intervals.
     spark : SparkSession
+        The session that runs the streams.
     measure : callable
-        Measures frames at a timestamp, grouped by ``__tmst``, and commits the partitions it is
-        given fingerprints of, each with its own. The frames may hold further windows, in which rows
-        look for their matches.
+        Measures frames at a timestamp, grouped by ``__tmst``, and commits the partitions with
+        fingerprints. The frames can have additional windows that contain matches of the measured rows.
     ledger : callable
         Returns the ledger: the state of each partition by name.
     prepare : callable
@@ -404,20 +425,20 @@ def run_stream(
     tables : callable
         Returns the sources that are not streams.
     measured : collection of str, optional
-        Sources that rules measure; default: all.
+        Sources that rules measure (default: all).
     met : collection of str, optional
-        Sources in which rules look for matches of other sources' rows; default: all.
+        Sources that rules search for matches of other sources' rows (default: all).
     once : bool
-        Whether to stop when the available data is written and measured.
+        Whether to stop after the available data is written and measured.
     stop : Event, optional
         Stops the job before the next round when set.
     now : callable
-        Returns the current time, in milliseconds since 1970.
+        Returns the current time in milliseconds since 1970.
 
     Yields
     ------
     RoundReport
-        Report of each round.
+        The report of each round.
 
     Raises
     ------
@@ -428,15 +449,20 @@ def run_stream(
     """
     folder, stop = job_folder(job, env), stop or Event()
     streams = {s.name: inflows(spark, s, folder) for s in job.sources if is_stream(s)}
-    own = streams.keys() & (streams if measured is None else measured)
-    if not own:
+    measured_streams = streams.keys() & (streams if measured is None else measured)
+    if not measured_streams:
         raise GriffinConfigError(
-            f"job {job.name!r} is a streaming one, and its rules measure no stream: a source is one"
-            ' that has a "checkpoint"'
+            f"job {job.name!r} is a streaming job, but its rules measure no stream; add a"
+            ' "checkpoint" to the source to make it a stream'
         )
     if env.init_clear:
-        flowing = (one for some in streams.values() for one in some if not one.store.read_only)
-        forget([folder, *(one.folder for one in flowing)])
+        flowing = (
+            inflow
+            for stream_inflows in streams.values()
+            for inflow in stream_inflows
+            if not inflow.store.read_only
+        )
+        forget([folder, *(inflow.folder for inflow in flowing)])
     rounds = Rounds(
         spark,
         folder,
@@ -446,16 +472,18 @@ def run_stream(
         prepare,
         tables,
         tuple(source.name for source in job.sources),
-        frozenset(own),
-        frozenset(name for name in streams if own - {name} and (met is None or name in met)),
+        frozenset(measured_streams),
+        frozenset(
+            name for name in streams if measured_streams - {name} and (met is None or name in met)
+        ),
     )
     if not once:
         yield rounds.round(now())  # measure data of earlier runs first
     queries: dict[str, StreamingQuery] = {}
     try:
-        _start(queries, streams, None if once else env.batch_interval)
+        _start_queries(queries, streams, None if once else env.batch_interval)
         if once:
-            _await(queries)
+            _await_queries(queries)
             yield rounds.round(now())
         while not once and not stop.wait(env.process_interval / 1000):
             _raise_broken(queries)
@@ -466,20 +494,22 @@ def run_stream(
                 query.stop()
 
 
-def _start(
-    queries: dict[str, StreamingQuery], streams: Mapping[str, Collection[Inflow]], every: int | None
+def _start_queries(
+    queries: dict[str, StreamingQuery],
+    streams: Mapping[str, Collection[Inflow]],
+    interval: int | None,
 ) -> None:
-    for name, some in streams.items():
-        for number, inflow in enumerate(some):
+    for name, stream_inflows in streams.items():
+        for number, inflow in enumerate(stream_inflows):
             if not inflow.store.read_only:
-                queries[f"{name} {number}"] = inflow.start(every)
+                queries[f"{name} {number}"] = inflow.start(interval)
 
 
-def _await(queries: Mapping[str, StreamingQuery]) -> None:
+def _await_queries(queries: Mapping[str, StreamingQuery]) -> None:
     from pyspark.errors import StreamingQueryException
 
     for query in queries.values():
-        with suppress(StreamingQueryException):  # raised below, with the others
+        with suppress(StreamingQueryException):  # raised below with the other errors
             query.awaitTermination()
     _raise_broken(queries)
 
@@ -497,9 +527,11 @@ class StreamingJob:
     Parameters
     ----------
     job : Job
+        The streaming job.
     env : Env
+        Environment with the checkpoint folder and the trigger intervals.
     engine : Engine
-        The engine; without a repository, its results are kept in memory while the job runs.
+        The engine. Without a repository, its results stay in memory while the job runs.
     """
 
     def __init__(self, job: Job, env: Env, engine: Engine) -> None:
@@ -507,7 +539,7 @@ class StreamingJob:
         self.loader = Loader(engine.spark, 0)
 
     def rounds(self, *, once: bool) -> Iterator[GriffinResult]:
-        """Measure round by round, and yield the result of each; without new data it is empty."""
+        """Measure in rounds and yield the result of each round; the result is empty without new data."""
         for rule in self.job.rules:  # report invalid rules before a stream starts
             if rule.dsl_type == "griffin-dsl" and has_text(rule):
                 parse(rule.rule, rule.dq_type or "", rule.name)
@@ -527,12 +559,12 @@ class StreamingJob:
                 once=once,
             )
             for report in reports:
-                notices = (*_unneeded(self.job), *report.notices)
-                told = GriffinResult(self.engine.dataset, (), notices=notices)
-                yield combine_results([told, *report.results])
+                notices = (*_no_effect_notices(self.job), *report.notices)
+                notice_result = GriffinResult(self.engine.dataset, (), notices=notices)
+                yield combine_results([notice_result, *report.results])
 
     def _recorder(self) -> AbstractContextManager[Recorder]:
-        """Return the engine's repository, or one in memory that ends with the job."""
+        """Return the engine's repository, or an in-memory repository for the duration of the job."""
         if self.engine.repository is None:
             return Repository("sqlite://")
         return nullcontext(self.engine.repository)
@@ -545,20 +577,20 @@ class StreamingJob:
         return {s.name: self.loader.load(s) for s in self.job.sources if not is_stream(s)}
 
     def _measure(
-        self, frames: Mapping[str, DataFrame], prints: Mapping[Partition, str], at: int
+        self, frames: Mapping[str, DataFrame], prints: Mapping[Partition, str], timestamp: int
     ) -> GriffinResult:
-        """Measure windows; frames may hold further windows, in which rows look for their matches."""
+        """Measure windows. The frames can have additional windows that contain matches of the rows."""
 
-        def asked(values: Values) -> Partition | None:
+        def partition_of(values: Values) -> Partition | None:
             partition = Partition((TMST,), values)
             return partition if partition in prints else None
 
-        self.engine.holds, self.loader = self.loader, Loader(self.engine.spark, at)
-        return self.engine.run(Round(frames, at, (TMST,), prints, asked, only=True))
+        self.engine.holds, self.loader = self.loader, Loader(self.engine.spark, timestamp)
+        return self.engine.run(Round(frames, timestamp, (TMST,), prints, partition_of, only=True))
 
 
 def sides(job: Job) -> tuple[Collection[str] | None, Collection[str] | None]:
-    """Return the measured and the looked-up sources; None for all, if rules do not determine them.
+    """Return the measured and the looked-up sources, or None for all if the rules do not determine them.
 
     Examples
     --------
@@ -568,11 +600,11 @@ def sides(job: Job) -> tuple[Collection[str] | None, Collection[str] | None]:
     ({'a'}, {'b'})
     """
     names = {source.name.casefold(): source.name for source in job.sources}
-    first = job.sources[0].name
+    first_source = job.sources[0].name
     measured: set[str] = set()
     met: set[str] = set()
     for rule in job.rules:
-        source = str(rule.details.get("source") or first).casefold()
+        source = str(rule.details.get("source") or first_source).casefold()
         target = str(rule.details.get("target") or "").casefold()
         if rule.dsl_type != "griffin-dsl" or source not in names or {target} - {"", *names}:
             return None, None
@@ -590,10 +622,10 @@ def _names_a_table(rule: RuleConfig) -> bool:
     return isinstance(query, Profiling) and query.table is not None
 
 
-def _unneeded(job: Job) -> Iterator[str]:
+def _no_effect_notices(job: Job) -> Iterator[str]:
     for rule in job.rules:
         if rule.output("dsc-update") is not None:
             yield (
-                f"{rule.name}: dsc-update has no effect in a stream: windows are stored as a whole and measured again"
+                f"{rule.name}: dsc-update has no effect in a stream: whole windows are stored, and are measured again"
                 " when new rows arrive, until they are older than time.range"
             )

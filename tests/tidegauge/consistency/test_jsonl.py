@@ -206,7 +206,7 @@ def test_what_is_not_there_cannot_be_exported(repo):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "line 1: no JSON"),
+        ("{", "line 1: not JSON"),
         ("[]", "line 1: no consistency metrics"),
         ('{"key": "a", "ts": 0, "metrics": {}}', "line 1: no consistency metrics"),
         (

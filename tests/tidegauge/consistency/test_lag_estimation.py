@@ -77,8 +77,8 @@ def minutes(found):
         pytest.param([[40, 20, 0, 0]] * 8, (2, 1, None), "may be longer", id="a plateau at the end"),
         pytest.param([[7, 7, 7, 7]] * 8, (None, 0, None), "all lags are about as consistent", id="flat"),
         pytest.param([[0, 0, 0, 0]] * 8, (None, 0, None), "all lags are about as consistent", id="nothing differs"),
-        pytest.param([[0, 9, 20, 40]] * 8, (0, 0, 1), "no lag is more consistent than none", id="none"),
-        pytest.param([[0, 0, 20, 40]] * 8, (0, 0, 2), "no lag is more consistent than none", id="none, or short"),
+        pytest.param([[0, 9, 20, 40]] * 8, (0, 0, 1), "no lag improves the consistency", id="none"),
+        pytest.param([[0, 0, 20, 40]] * 8, (0, 0, 2), "no lag improves the consistency", id="none, or short"),
         pytest.param([[40, 20, 0, 20]] * 4, (None, 0, None), "fewer than 5 groups of keys", id="few keys"),
         pytest.param(
             [[40, 20, 0, 20], *[[5, 5, 5, 5]] * 7], (None, 0, None), "all lags are about", id="one key that stands out"
@@ -163,9 +163,9 @@ def test_what_readers_get():
     assert str(found).splitlines() == [
         "shop.search: 80 of 800 queries of 1 day, lags from 0 to 3 min",
         "g: 2 min (1 min to 3 min); unequal are 0 %, and 40 % with 0, which is set now",
-        "<b>x</b>: no estimate, all lags are about as consistent as none: chance alone has the same effect"
+        "<b>x</b>: no estimate, all lags are about as consistent as no lag: chance alone has the same effect"
         " in 100 % of cases; unequal are 7 % with 0, which is set now",
-        "t<i>: left out, because its backfill is a table",
+        "t<i>: skipped because its backfill is a table",
     ]
     frame = found.frame()
     assert list(frame.lag_ms.isna()) == [False, True]
@@ -193,10 +193,10 @@ def test_nothing_is_proposed_at_the_edge_of_the_grid():
 @pytest.mark.parametrize(
     ("longest", "step", "problem"),
     [
-        (60_000, 0, "a step is 1 ms or more"),
-        (60_000, -5, "a step is 1 ms or more"),
-        (60_000, 60_001, "not longer than the longest lag"),
-        (7_200_000, 10_000, "are 721, and at most 500 are tried"),
+        (60_000, 0, "a step must be 1 ms or more"),
+        (60_000, -5, "a step must be 1 ms or more"),
+        (60_000, 60_001, "not exceed the longest lag"),
+        (7_200_000, 10_000, "are 721 lags, but at most 500 are possible"),
     ],
 )
 def test_lags_that_cannot_be_tried(longest, step, problem):
@@ -213,10 +213,10 @@ MIXED = Configuration(
 @pytest.mark.parametrize(
     ("conf", "asked", "problem"),
     [
-        (MIXED, ["table"], "the backfill of 'table' is the table offline, computed already: to estimate a lag"),
+        (MIXED, ["table"], "the backfill of 'table' is the table offline, which is already computed; to estimate a lag"),
         (MIXED, ["query", "table"], "the backfill of 'table' is the table offline"),
         (MIXED, ["tables"], "did you mean 'table'"),
-        (MIXED, [], "name one group-by or more"),
+        (MIXED, [], "name at least one group-by"),
         (replace(MIXED, group_bys={}, backfill=TableBackfill("t")), None, "the backfill of '[*]' is the table t"),
     ],
 )  # fmt: skip
@@ -400,7 +400,7 @@ def test_a_sample_holds_all_queries_of_some_keys(spark, namespace, queries):
 @pytest.mark.soak
 @pytest.mark.spark
 def test_what_cannot_be_estimated(spark, namespace):
-    with pytest.raises(SourceError, match="no queries of .*search are logged in these days"):
+    with pytest.raises(SourceError, match="search has no logged queries in these days"):
         estimate_lag(spark, conf(namespace), until="2023-01-04")
     with pytest.raises(SuiteError, match="rows is 0"):
         estimate_lag(spark, conf(namespace), rows=0)

@@ -150,7 +150,7 @@ def test_a_day_whose_backfill_matches_nothing_is_an_incident(
         service.log("search", {"user": user + 10}, {"n": 0.1}, ts_millis=D5 + DAY)
     service.flush()
     done = run(conf(namespace), repository=repository, spark=spark, until="2023-01-06")
-    assert done.notices == ("compared as floats, because one side is of that type: n",)
+    assert done.notices == ("compared as floats, because one side is a float: n",)
     dataset = f"{namespace}.search"
     # A float that was served equals the double that it was made of.
     for name in ("mismatch", "smape", "delta-p50"):

@@ -145,7 +145,8 @@ def test_more_groups_than_are_recorded_are_told_and_the_same_each_time(spark, re
             {}, job([source], [rule(many, name="m")]), spark=spark, repository=repo
         )
         assert (
-            "m: of 1,500 numbers of a partition the first 20 by name are recorded" in done.notices
+            "m: only the first 20 of 1,500 numbers of a partition, by name, are recorded"
+            in done.notices
         )
     names = set(repo.metrics("job")["name"])
     assert names == set(sorted(f"Griffin.m.n.{k}" for k in range(1500))[:20])

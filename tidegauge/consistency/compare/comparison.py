@@ -31,10 +31,10 @@ from tidegauge.consistency.compare.distributions import QUANTILES
 from tidegauge.consistency.compare.equality import shape
 from tidegauge.consistency.compare.join import BUCKET_COLUMN, DATE_COLUMN
 from tidegauge.consistency.compare.measures import (
-    COPY,
-    LOGGED,
-    NULL_KEY,
-    PRESENCE,
+    COPY_COLUMN,
+    LOGGED_PREFIX,
+    NULL_KEY_COLUMN,
+    PRESENCE_COLUMN,
     AnyMeasure,
     ConsistencyRows,
     compared_as_floats,
@@ -495,7 +495,12 @@ class ComparisonTable:
         """
         table = cls(spark, join_table(namespace, join, "comparison"))
         finish_widening(spark, table.name)
-        if table.exists() and not {PRESENCE, COPY, NULL_KEY, DATE_COLUMN} <= set(table._columns()):
+        if table.exists() and not {
+            PRESENCE_COLUMN,
+            COPY_COLUMN,
+            NULL_KEY_COLUMN,
+            DATE_COLUMN,
+        } <= set(table._columns()):
             raise SourceError(f"{table.name} was not written by a comparison; rename it")
         return table
 
@@ -515,7 +520,7 @@ class ComparisonTable:
     def features(self) -> tuple[str, ...]:
         """Return the features with logged and backfilled values, in lower case."""
         columns = [name.casefold() for name in self._columns()]
-        return tuple(name for name in columns if LOGGED + name in columns)
+        return tuple(name for name in columns if LOGGED_PREFIX + name in columns)
 
     def notices(self) -> tuple[str, ...]:
         """Return a notice if features are compared as floats, because one side has only float precision."""

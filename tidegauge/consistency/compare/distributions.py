@@ -41,8 +41,8 @@ from tidegauge.consistency.compare.equality import (
     values,
 )
 from tidegauge.consistency.compare.measures import (
-    LARGEST_SKETCH,
-    MATCHED,
+    IS_MATCHED,
+    MAX_WORKER_SKETCH_SIZE,
     OfFeature,
     Tolerant,
     both,
@@ -85,7 +85,7 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
         Rows for which ``condition`` is not true are left out.
         """
         kind = "ARRAY<DOUBLE>" if elements else "DOUBLE"
-        wanted = f"CASE WHEN {MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
+        wanted = f"CASE WHEN {IS_MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
         return (Sketch("kll", wanted, sketch_size(ERROR / self.k), elements),)
 
     @abstractmethod
@@ -177,7 +177,7 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
             for part, asked in parts.items()
             for request in (
                 asked
-                if asked[0].size > LARGEST_SKETCH or self._of_lengths
+                if asked[0].size > MAX_WORKER_SKETCH_SIZE or self._of_lengths
                 else in_workers(asked, a, b, part, asked[0].size)
             )
         )
@@ -403,7 +403,7 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
         """Request the sketch."""
         a, b = self.sides(schema)
         text = bounded_text(a if self.metric.startswith("logged") else b)
-        wanted = f"CASE WHEN {MATCHED} THEN {text} END"
+        wanted = f"CASE WHEN {IS_MATCHED} THEN {text} END"
         return (Sketch("frequent", wanted, self.tracked),)
 
     def fold(self, cells: Sequence[Any]) -> FrequentItemsState:

@@ -15,7 +15,12 @@ from tidegauge.analyzers.core.errors import PreconditionError, nearest
 from tidegauge.analyzers.core.schema import INTEGRAL, Field, Schema
 from tidegauge.analyzers.core.sql import quote, type_sql, wall_clock_micros
 from tidegauge.consistency.compare.equality import OWN, alike, holds, shape
-from tidegauge.consistency.compare.measures import COPY, LOGGED, NULL_KEY, PRESENCE
+from tidegauge.consistency.compare.measures import (
+    COPY_COLUMN,
+    LOGGED_PREFIX,
+    NULL_KEY_COLUMN,
+    PRESENCE_COLUMN,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,12 +103,12 @@ def own_presence(table: DataFrame, group_by: str) -> str | None:
 
 def presence_of(group_by: str) -> str:
     """Return the presence column of a group-by, for comparisons with several backfills."""
-    return f"{PRESENCE}_{group_by}"
+    return f"{PRESENCE_COLUMN}_{group_by}"
 
 
 def copy_of(group_by: str) -> str:
     """Return the row-number column of a group-by, for comparisons with several backfills."""
-    return f"{COPY}_{group_by}"
+    return f"{COPY_COLUMN}_{group_by}"
 
 
 def has(schema: Schema, name: str) -> bool:
@@ -162,12 +167,12 @@ def _problems(
 
 def _column_names(pairs: Alignment, parts: Sequence[AlignedPart]) -> Iterator[str]:
     """Yield the column names of the comparison table."""
-    yield from (*pairs.keys, pairs.time, *pairs.by, PRESENCE, COPY, NULL_KEY)
+    yield from (*pairs.keys, pairs.time, *pairs.by, PRESENCE_COLUMN, COPY_COLUMN, NULL_KEY_COLUMN)
     if len(parts) > 1:
         group_bys = [name for part in parts for name in part.group_bys]
         yield from (column_of(name) for name in group_bys for column_of in (presence_of, copy_of))
     for name in pairs.features:
-        yield from (LOGGED + name, name)
+        yield from (LOGGED_PREFIX + name, name)
 
 
 def _type_problems(
@@ -276,10 +281,10 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
     if pairs.bucket_minutes:
         columns[BUCKET_COLUMN] = _bucket_sql(f"{OWN}m", pairs.bucket_minutes)
     in_backfill = [f"{OWN}b{p}k IS NOT NULL" for p in range(len(parts))]
-    columns[PRESENCE] = _presence_sql(" OR ".join(in_backfill))
+    columns[PRESENCE_COLUMN] = _presence_sql(" OR ".join(in_backfill))
     copies = [f"{OWN}a{p}n" for p in range(len(parts))]
-    columns[COPY] = f"coalesce({', '.join(copies)})"
-    columns[NULL_KEY] = " OR ".join(f"{part} IS NULL" for part in key)
+    columns[COPY_COLUMN] = f"coalesce({', '.join(copies)})"
+    columns[NULL_KEY_COLUMN] = " OR ".join(f"{part} IS NULL" for part in key)
     if len(parts) > 1:
         for presence, copy, part in zip(in_backfill, copies, parts, strict=True):
             columns |= {presence_of(name): _presence_sql(presence) for name in part.group_bys}
@@ -289,7 +294,7 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
     }
     for name in pairs.features:
         p, i = index_of[name]
-        columns |= {LOGGED + name: f"{OWN}a{p}v{i}", name: f"{OWN}b{p}v{i}"}
+        columns |= {LOGGED_PREFIX + name: f"{OWN}a{p}v{i}", name: f"{OWN}b{p}v{i}"}
     return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
 
 
@@ -297,7 +302,7 @@ def rows_of(table: DataFrame, group_by: str | None) -> DataFrame:
     """Return the rows of a group-by with its own backfill, or the whole table for None."""
     if group_by is None:
         return table
-    own_columns = {PRESENCE: presence_of(group_by), COPY: copy_of(group_by)}
+    own_columns = {PRESENCE_COLUMN: presence_of(group_by), COPY_COLUMN: copy_of(group_by)}
     other_columns = [quote(name) for name in table.columns if name not in own_columns]
     # Null in rows of days that were compared with a single backfill.
     chosen = [
@@ -305,7 +310,7 @@ def rows_of(table: DataFrame, group_by: str | None) -> DataFrame:
         for name, own_column in own_columns.items()
     ]
     return table.selectExpr(*other_columns, *chosen).where(
-        f"{quote(PRESENCE)} <> '{PRESENT_ELSEWHERE}'"
+        f"{quote(PRESENCE_COLUMN)} <> '{PRESENT_ELSEWHERE}'"
     )
 
 

@@ -1,12 +1,12 @@
-"""Analyzers of row pairs, with states and metrics like those of other analyzers.
+"""Analyzers of row pairs, with mergeable states and metrics.
 
-They read a comparison table, as returned by `tidegauge.consistency.compare.join.pair`: a feature's
-logged value in ``logged_<feature>``, the backfilled one in ``<feature>``, and the presence of rows
-on each side. Features are measured over matched rows. Below, a is logged and b is backfilled.
+They read a comparison table, as returned by `tidegauge.consistency.compare.join.pair`. The table has a
+feature's logged value in ``logged_<feature>``, the backfilled value in ``<feature>``, and the presence of
+rows on each side. Features are measured over matched rows. Below, a is logged and b is backfilled.
 
-States are sums that roll up over hours, days and keys. Statistics of pairs of plain numbers are
-requested from Python workers: Spark generates and compiles code for each feature, which on 100
-features of 50,000 rows took most of the time; workers run one program for all of them, on arrays.
+States are sums that roll up over hours, days and keys. Python workers compute statistics of pairs of plain
+numbers. Spark generates and compiles code for each feature, which took most of the time for 100 features
+of 50,000 rows. Workers run one program for all features, on arrays.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tidegauge.consistency.compare.equality import (
 
 
 class _Sums(State):
-    """A state of numbers that are merged by addition."""
+    """A state whose numbers are merged by addition."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class RowPresence(_Sums):
     matched, missing, extra : int
         Rows on both sides, only in the backfill, only in the log.
     duplicates : int
-        Rows of either side beyond the first of their key.
+        Rows on either side after the first row of their key.
     null_keys : int
         Rows with a null in their key or time; a matched row counts once.
 
@@ -92,7 +92,7 @@ class RowPresence(_Sums):
 
     @property
     def unmatched(self) -> float:
-        """The share of rows that are on one side only; 0 without any rows."""
+        """The share of rows on one side only; 0 without rows."""
         return (self.missing + self.extra) / self.rows if self.rows else 0.0
 
 
@@ -104,10 +104,11 @@ class Cells(_Sums):
     Attributes
     ----------
     equal, mismatch : int
-        Both values are non-null, and equal or not.
+        Both values are non-null, and equal or different.
     missing, extra : int
-        Only the backfilled value is non-null; only the logged one.
+        Only the backfilled value is non-null; only the logged value is.
     both_null : int
+        Both values are null.
 
     Examples
     --------
@@ -140,10 +141,11 @@ class Differences(_Sums):
     not_finite : int
         Non-null pairs with a NaN or infinite value, or an infinite sum.
     logged_nan, backfilled_nan : int
+        Non-null pairs whose logged or backfilled value is NaN.
     difference, size : float
         The sums of ``|a - b|`` and of ``|a| + |b|``.
     ratios : float
-        The sum of the ratio of both per pair, 0 if both values are 0.
+        The sum of the ratios of these terms for each pair; 0 if both values are 0.
     """
 
     layout: ClassVar[Struct] = Struct("<4q3d")
@@ -166,11 +168,11 @@ class KeyCounts(_Sums):
     pairs : int
         Matched rows with both maps.
     missing, extra : int
-        Keys with a value, or at all, only in the backfilled map; only in the logged one.
+        Keys that only the backfilled map has, or has with a value; the same for the logged map.
     mismatched : int
         Keys in both with different non-null values.
     left, right : int
-        Keys of the logged map; of the backfilled one.
+        Keys of the logged map; keys of the backfilled map.
     """
 
     layout: ClassVar[Struct] = Struct("<6q")
@@ -182,11 +184,11 @@ class KeyCounts(_Sums):
     right: Count = 0
 
 
-FLOATING = frozenset({"float", "double"})
-COUNTS = {"cells": 5, "differences": 4}
-"""Statistics of numbers, and how many of these are counts; sums follow."""
-LARGEST_SKETCH = 1_000
-"""Size up to which workers build sketches: those of 24 kB each, of which a batch of Arrow holds 10,000."""
+FLOATING_KINDS = frozenset({"float", "double"})
+COUNTS_BY_STATISTIC = {"cells": 5, "differences": 4}
+"""Statistics of numbers with their number of counts; sums follow the counts."""
+MAX_WORKER_SKETCH_SIZE = 1_000
+"""Workers build sketches up to this size. Such a sketch has 24 kB, and a batch of Arrow has 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +198,13 @@ class PairStatistic:
     Attributes
     ----------
     kind : str
-        ``cells`` and ``differences``: the numbers of `Cells`, with the number of rows in place of that of
-        equal ones, and of `Differences`. ``equal``, ``logged``, ``backfilled`` and ``delta``: a sketch of
-        `SketchPairs`.
+        ``cells`` and ``differences`` are the numbers of `Cells` and `Differences`, except that ``cells``
+        starts with the number of rows instead of equal rows. ``equal``, ``logged``, ``backfilled`` and
+        ``delta`` are sketches of `SketchPairs`.
     logged, backfilled : str
-        The columns, as Spark SQL.
+        The columns as Spark SQL.
     options : tuple of float
-        Of cells, the absolute and the relative tolerance; of a sketch, its size.
+        Absolute and relative tolerance for ``cells``; size for a sketch.
     """
 
     kind: str
@@ -213,19 +215,20 @@ class PairStatistic:
 
 @dataclass(frozen=True)
 class OfPairs(WorkerRequest):
-    """Request for one number of a statistic, or for its sketch.
+    """Request for one number of a statistic or for its sketch.
 
     Attributes
     ----------
     instead : Aggregate or Sketch
-        The same in Spark.
+        The equivalent request in Spark.
     of : PairStatistic
+        The statistic.
     place : int
-        The number's place in the statistic.
+        The number's index in the statistic.
     """
 
     job: ClassVar[str] = "tidegauge.consistency.compare.number_pairs_job:NumberPairs"
-    # 16 for each of 40 features: up to a hundred columns Spark reads Parquet by columns, then by rows.
+    # 16 for each of 40 features: Spark reads up to 100 Parquet columns vectorized, and more by rows.
     most: ClassVar[int] = 640
 
     instead: Aggregate | Sketch
@@ -234,20 +237,20 @@ class OfPairs(WorkerRequest):
 
 
 def in_workers(
-    asked: Sequence[Aggregate | Sketch], a: Field, b: Field, kind: str, *options: float
+    requests: Sequence[Aggregate | Sketch], a: Field, b: Field, kind: str, *options: float
 ) -> tuple[Request, ...]:
-    """Return requests for workers if both columns hold plain numbers; else the requests as they are."""
+    """Return requests for workers if both columns have plain numbers, otherwise the original requests."""
     if not plain(a.kind, b.kind):
-        return tuple(asked)
-    of = PairStatistic(kind, a.sql, b.sql, options)
-    return tuple(OfPairs(one, of, place) for place, one in enumerate(asked))
+        return tuple(requests)
+    statistic = PairStatistic(kind, a.sql, b.sql, options)
+    return tuple(OfPairs(request, statistic, index) for index, request in enumerate(requests))
 
 
 def plain(a: str, b: str) -> bool:
-    """Return whether two kinds of numbers are compared in workers as Spark compares them.
+    """Return whether workers compare two kinds of numbers as Spark does.
 
-    A float and an integer are not: whether Spark compares them as floats or as doubles depends on its
-    ANSI mode.
+    Workers do not compare floats with integers, because Spark compares them as floats or as doubles,
+    depending on its ANSI mode.
 
     Examples
     --------
@@ -255,12 +258,12 @@ def plain(a: str, b: str) -> bool:
     (True, True, False)
     """
     kinds = {a, b}
-    return kinds <= INTEGRAL | FLOATING and not ("float" in kinds and bool(kinds & INTEGRAL))
+    return kinds <= INTEGRAL | FLOATING_KINDS and not ("float" in kinds and bool(kinds & INTEGRAL))
 
 
-LOGGED = "logged_"
-PRESENCE, COPY, NULL_KEY = "row_presence", "row_copy", "row_null_key"
-MATCHED = f"{quote(PRESENCE)} = 'matched'"
+LOGGED_PREFIX = "logged_"
+PRESENCE_COLUMN, COPY_COLUMN, NULL_KEY_COLUMN = "row_presence", "row_copy", "row_null_key"
+IS_MATCHED = f"{quote(PRESENCE_COLUMN)} = 'matched'"
 
 
 @dataclass(frozen=True, repr=False)
@@ -317,9 +320,9 @@ class OfFeature(ConsistencyMeasure[S, T]):
         return f"{self.group_by}.{self.feature}"
 
     def statistic(self) -> str:
-        """Return the state's identity, which leaves out the group-by."""
-        of = {"feature": self.feature, **self.determined_by()}
-        return canonical_json({"state": self.state_type.tag.partition("/")[0], **of})
+        """Return the state's identity, which does not include the group-by."""
+        subject = {"feature": self.feature, **self.determined_by()}
+        return canonical_json({"state": self.state_type.tag.partition("/")[0], **subject})
 
     def determined_by(self) -> dict[str, Any]:
         """Return the options that determine the state."""
@@ -327,7 +330,7 @@ class OfFeature(ConsistencyMeasure[S, T]):
 
     def sides(self, schema: Schema) -> tuple[Field, Field]:
         """Return the logged and the backfilled column."""
-        return schema.field(quote(LOGGED + self.feature)), schema.field(quote(self.feature))
+        return schema.field(quote(LOGGED_PREFIX + self.feature)), schema.field(quote(self.feature))
 
     def check_schema(self, schema: Schema) -> None:
         """Raise unless both columns exist and have a suitable type."""
@@ -335,7 +338,7 @@ class OfFeature(ConsistencyMeasure[S, T]):
             self.check_side(side)
 
     def check_side(self, side: Field) -> None:
-        """Raise `WrongColumnTypeError` for an unsuitable column; by default any is suitable."""
+        """Raise `WrongColumnTypeError` for an unsuitable column. By default, every column is suitable."""
 
     def require_numbers(self, side: Field) -> None:
         """Raise `WrongColumnTypeError` unless the column holds numbers or maps of numbers."""
@@ -347,14 +350,14 @@ class OfFeature(ConsistencyMeasure[S, T]):
         if not of_arrays(side):
             raise WrongColumnTypeError(side.path, side.kind, "an array, or a map of arrays")
 
-    def require(self, side: Field, kinds: frozenset[str], wanted: str) -> None:
+    def require(self, side: Field, kinds: frozenset[str], expected: str) -> None:
         """Raise `WrongColumnTypeError` unless the column is of one of the given kinds."""
         if side.kind not in kinds:
-            raise WrongColumnTypeError(side.path, side.kind, wanted)
+            raise WrongColumnTypeError(side.path, side.kind, expected)
 
-    def counted(self, *texts: str) -> tuple[Aggregate, ...]:
+    def counted(self, *expressions: str) -> tuple[Aggregate, ...]:
         """Request aggregates over matched rows."""
-        return tuple(Aggregate(text, MATCHED) for text in texts)
+        return tuple(Aggregate(expression, IS_MATCHED) for expression in expressions)
 
 
 @dataclass(frozen=True, repr=False)
@@ -370,7 +373,7 @@ class Tolerant(OfFeature[S, T]):
         return Tolerance(self.absolute, self.relative)
 
     def check_parameters(self) -> None:
-        """Raise for an invalid tolerance, too."""
+        """Raise for invalid parameters, including the tolerance."""
         super().check_parameters()
         _ = self.tolerance
 
@@ -385,27 +388,27 @@ def both(a: Field, b: Field) -> str:
 
 
 def compared_as_floats(schema: Schema) -> tuple[str, ...]:
-    """Return a line on the features of a comparison table that are compared as floats, if there are any.
+    """Return a notice about features of a comparison table that are compared as floats, if there are any.
 
-    They are those of which one side has no more digits.
+    They are compared as floats if one side has only the precision of a float.
 
     Examples
     --------
     >>> compared_as_floats(Schema.from_types({"logged_age": "float", "age": "double"}))
-    ('compared as floats, because one side is of that type: age',)
+    ('compared as floats, because one side is a float: age',)
     """
     types = {field["name"]: field["type"] for field in schema.struct["fields"]}
     mixed = sorted(
         name
-        for name, of in types.items()
-        if LOGGED + name in types and narrowed((types[LOGGED + name], of))
+        for name, data_type in types.items()
+        if LOGGED_PREFIX + name in types and narrowed((types[LOGGED_PREFIX + name], data_type))
     )
-    said = "compared as floats, because one side is of that type: "
-    return (said + ", ".join(mixed),) if mixed else ()
+    notice = "compared as floats, because one side is a float: "
+    return (notice + ", ".join(mixed),) if mixed else ()
 
 
 def counts(cells: Sequence[Any]) -> list[Any]:
-    """Return counts and sums, with 0 for null, the result without any row."""
+    """Return counts and sums, with 0 for null, which is the result without rows."""
     return [cell or 0 for cell in cells]
 
 
@@ -417,10 +420,11 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
     ----------
     metric : str
         ``row_matched``, ``row_missing`` (only in the backfill), ``row_extra`` (only in the log),
-        ``row_duplicate`` (beyond the first of their key, on either side), ``row_null_key`` (a null
-        in the key or time; a matched row counts once), or ``row_unmatched``, the share of rows that are on one side only: 0 without
-        any rows, and never undefined, as the shares of matched rows are.
+        ``row_duplicate`` (after the first row of their key, on either side), ``row_null_key`` (a null in
+        the key or time; a matched row counts once), or ``row_unmatched``, the share of rows on one side
+        only. ``row_unmatched`` is 0 without rows and never undefined, unlike shares of matched rows.
     group_by : str
+        Name of the group-by.
 
     Examples
     --------
@@ -441,7 +445,7 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
     }
 
     def scale_of(self, metric_name: str) -> Scale:
-        """Return the scale of a metric: ratio for the share, else count."""
+        """Return the scale of a metric: ratio for the share, otherwise count."""
         return Scale.RATIO if metric_name.endswith(".row_unmatched") else Scale.COUNT
 
     @property
@@ -460,15 +464,15 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the row counts."""
-        presence, copy = quote(PRESENCE), quote(COPY)
-        sides = f"CASE WHEN {MATCHED} THEN 2L ELSE 1L END"
+        presence, copy = quote(PRESENCE_COLUMN), quote(COPY_COLUMN)
+        sides = f"CASE WHEN {IS_MATCHED} THEN 2L ELSE 1L END"
         return (
             *(
-                Aggregate(f"count_if({presence} = '{at}')")
-                for at in ("matched", "missing", "extra")
+                Aggregate(f"count_if({presence} = '{side}')")
+                for side in ("matched", "missing", "extra")
             ),
             Aggregate(f"sum(CASE WHEN {copy} > 1 THEN {sides} END)"),
-            Aggregate(f"count_if({quote(NULL_KEY)})"),
+            Aggregate(f"count_if({quote(NULL_KEY_COLUMN)})"),
         )
 
     def fold(self, cells: Sequence[Any]) -> RowPresence:
@@ -486,16 +490,18 @@ class ConsistencyRows(ConsistencyMeasure[RowPresence, float]):
 
 @analyzer
 class ConsistencyCells(Tolerant[Cells, float]):
-    """Share of matched rows where a feature differs or is on one side only; undefined without any.
+    """Share of matched rows where a feature differs or exists on one side only; undefined without rows.
 
     Parameters
     ----------
     metric : str
         ``mismatch`` (both are non-null and differ), ``missing`` (only the backfilled value is
-        non-null), ``extra`` (only the logged one), ``both_null``, or ``total``, the number of
+        non-null), ``extra`` (only the logged value is), ``both_null``, or ``total``, the number of
         matched rows.
     group_by : str
+        Name of the group-by.
     feature : str
+        Name of the feature.
     absolute, relative : float
         Tolerance for numbers; see `tidegauge.consistency.compare.equality.Tolerance`.
 
@@ -511,25 +517,25 @@ class ConsistencyCells(Tolerant[Cells, float]):
     metrics: ClassVar[Collection[str]] = ("mismatch", "missing", "extra", "both_null", "total")
 
     def scale_of(self, metric_name: str) -> Scale:
-        """Return the scale of a metric: count for the total, else ratio."""
+        """Return the scale of a metric: count for the total, otherwise ratio."""
         return Scale.COUNT if metric_name.endswith(".total") else Scale.RATIO
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the row count of each cell; all other rows are equal."""
         a, b = self.sides(schema)
-        asked = self.counted(
+        aggregates = self.counted(
             "count(1)",
             f"count_if({both(a, b)} AND NOT {same(a.sql, b.sql, (a.type, b.type), self.tolerance)})",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NOT NULL)",
             f"count_if({a.sql} IS NOT NULL AND {b.sql} IS NULL)",
             f"count_if({a.sql} IS NULL AND {b.sql} IS NULL)",
         )
-        return in_workers(asked, a, b, "cells", self.absolute, self.relative)
+        return in_workers(aggregates, a, b, "cells", self.absolute, self.relative)
 
     def fold(self, cells: Sequence[Any]) -> Cells:
-        """Build the state from the counts; rows in no other cell are equal."""
-        total, *others = counts(cells)
-        return Cells(total - sum(others), *others)
+        """Build the state from the counts; rows that are in no other cell are equal."""
+        total, *unequal = counts(cells)
+        return Cells(total - sum(unequal), *unequal)
 
     def measure(self, state: Cells) -> float:
         """Return the share of matched rows, or their number for ``total``."""
@@ -544,25 +550,28 @@ class ConsistencyCells(Tolerant[Cells, float]):
         return state.matched
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _share(part: float, total: float) -> float:
+    return part / total if total else 0.0
 
 
 @analyzer
 class ConsistencyNumbers(OfFeature[Differences, float]):
-    """Relative difference of numbers, in [0, 1], over finite non-null pairs; undefined if none.
+    """Relative difference of numbers, in [0, 1], over finite non-null pairs; undefined without pairs.
 
-    For numeric features every matched row has a pair; for maps with numeric values every key that
-    both maps of a matched row share.
+    For numeric features, each matched row has a pair. For maps with numeric values, each key that both
+    maps of a matched row share has a pair.
 
     Parameters
     ----------
     metric : str
-        ``smape``, the sum of ``|a - b|`` divided by the sum of ``|a| + |b|``; ``smape_mean``, the
-        mean of the ratios per pair, 0 if both are 0; or a count of pairs: ``not_finite``, with a
-        NaN or infinite value, ``logged_nan`` or ``backfilled_nan``. Values are compared as doubles.
+        ``smape``, the sum of ``|a - b|`` divided by the sum of ``|a| + |b|``; ``smape_mean``, the mean of
+        the ratios of all pairs, where a ratio is 0 if both values are 0; or a count of pairs:
+        ``not_finite``, with a NaN or infinite value, ``logged_nan`` or ``backfilled_nan``. Values are
+        compared as doubles.
     group_by : str
+        Name of the group-by.
     feature : str
+        Name of the feature.
 
     Examples
     --------
@@ -582,7 +591,7 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
     }
 
     def scale_of(self, metric_name: str) -> Scale:
-        """Return the scale of a metric: ratio for SMAPE, else count."""
+        """Return the scale of a metric: ratio for SMAPE, otherwise count."""
         return Scale.RATIO if "smape" in metric_name else Scale.COUNT
 
     def check_side(self, side: Field) -> None:
@@ -593,61 +602,63 @@ class ConsistencyNumbers(OfFeature[Differences, float]):
         """Request the sums of differences and sizes, and the counts."""
         a, b = self.sides(schema)
         if a.kind != "map":
-            asked = self.counted(*(f"sum({text})" for text in _terms(a, b)))
-            return in_workers(asked, a, b, "differences")
+            aggregates = self.counted(*(f"sum({term_sql})" for term_sql in _terms(a, b)))
+            return in_workers(aggregates, a, b, "differences")
         terms = zip(_terms(*values(a, b)), ["0L"] * 4 + ["0D"] * 3, strict=True)
         sums = (added(shared_values_sql(a, b, term), zero) for term, zero in terms)
-        return self.counted(*(f"sum({text})" for text in sums))
+        return self.counted(*(f"sum({term_sql})" for term_sql in sums))
 
     def fold(self, cells: Sequence[Any]) -> Differences:
         """Build the state from counts and sums."""
-        found = counts(cells)
-        return Differences(*found[:4], *map(float, found[4:]))
+        numbers = counts(cells)
+        return Differences(*numbers[:4], *map(float, numbers[4:]))
 
     def measure(self, state: Differences) -> float:
-        """Return the ratio, or the count."""
+        """Return the ratio or the count."""
         if not state.pairs and "smape" in self.metric:
             raise self.no_data()
         return self.metrics[self.metric](state)
 
     def weight(self, state: Differences) -> float:
-        """Return the number of finite pairs; for counts that of all non-null pairs."""
+        """Return the number of finite pairs, or of all non-null pairs for counts."""
         return state.pairs if "smape" in self.metric else state.pairs + state.not_finite
 
 
 def _terms(a: Field, b: Field) -> list[str]:
-    """Return SQL for a pair's contribution to each field of `Differences`; null for none."""
-    one, other, kinds = as_compared(a.sql, b.sql, (a.kind, b.kind))
-    apart = f"abs({minus(one, other, kinds)})"
-    size = f"(abs(CAST({one} AS DOUBLE)) + abs(CAST({other} AS DOUBLE)))"
+    """Return SQL for a pair's contribution to each field of `Differences`; null if it contributes nothing."""
+    left, right, kinds = as_compared(a.sql, b.sql, (a.kind, b.kind))
+    distance = f"abs({minus(left, right, kinds)})"
+    size = f"(abs(CAST({left} AS DOUBLE)) + abs(CAST({right} AS DOUBLE)))"
     finite = f"{size} < {INFINITY}"
-    ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {apart} / {size} END"
-    counted = (finite, f"{both(a, b)} AND NOT {finite}", _nan(a), _nan(b))
+    ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {distance} / {size} END"
+    counted = (finite, f"{both(a, b)} AND NOT {finite}", _is_nan_sql(a), _is_nan_sql(b))
     return [
         *(f"CASE WHEN {condition} THEN 1L END" for condition in counted),
-        *(f"CASE WHEN {finite} THEN {value} END" for value in (apart, size, ratio)),
+        *(f"CASE WHEN {finite} THEN {value} END" for value in (distance, size, ratio)),
     ]
 
 
-def _nan(side: Field) -> str:
+def _is_nan_sql(side: Field) -> str:
     return f"isnan({side.sql})" if side.kind in {"float", "double"} else "false"
 
 
 @analyzer
 class ConsistencyKeys(Tolerant[KeyCounts, float]):
-    """Key counts of two maps, summed over rows with both maps; undefined without any.
+    """Key counts of two maps, summed over rows with both maps; undefined without such rows.
 
     Parameters
     ----------
     metric : str
-        ``missing_keys`` (only in the backfilled map), ``extra_keys`` (only in the logged one),
-        ``mismatched_keys`` (in both, with different values), ``left_keys`` and ``right_keys`` (all
-        keys of the logged and of the backfilled map). A key of both with a null value on one side
-        is missing or extra.
+        ``missing_keys`` (only in the backfilled map), ``extra_keys`` (only in the logged map),
+        ``mismatched_keys`` (in both, with different values), ``left_keys`` or ``right_keys`` (all keys of
+        the logged or backfilled map). A key in both maps with a null value on one side is missing or
+        extra.
     group_by : str
+        Name of the group-by.
     feature : str
+        Name of the feature.
     absolute, relative : float
-        Tolerance for numbers among the values.
+        Tolerance for numeric values.
 
     Examples
     --------
@@ -680,9 +691,9 @@ class ConsistencyKeys(Tolerant[KeyCounts, float]):
             f"size({a.sql})",
             f"size({b.sql})",
         )
-        there = both(a, b)
-        sums = (f"sum(CASE WHEN {there} THEN {number} END)" for number in numbers)
-        return self.counted(f"count_if({there})", *sums)
+        has_both = both(a, b)
+        sums = (f"sum(CASE WHEN {has_both} THEN {number} END)" for number in numbers)
+        return self.counted(f"count_if({has_both})", *sums)
 
     def fold(self, cells: Sequence[Any]) -> KeyCounts:
         """Build the state from the sums."""

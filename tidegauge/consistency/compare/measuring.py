@@ -33,8 +33,8 @@ from tidegauge.consistency.compare.distributions import (
 from tidegauge.consistency.compare.equality import EXACTLY, Tolerance, holds, same
 from tidegauge.consistency.compare.join import Alignment, own_presence, pair, rows_of
 from tidegauge.consistency.compare.measures import (
-    LOGGED,
-    MATCHED,
+    IS_MATCHED,
+    LOGGED_PREFIX,
     AnyMeasure,
     ConsistencyCells,
     ConsistencyKeys,
@@ -186,7 +186,7 @@ def measure(
     metrics that would store values fail.
     """
     private = replace(
-        private, columns=(*private.columns, *(f"{LOGGED}{item}" for item in private.columns))
+        private, columns=(*private.columns, *(f"{LOGGED_PREFIX}{item}" for item in private.columns))
     )
     private.refuse_names(partition_columns, PARTITIONS)
     schema = Schema.from_frame(table)
@@ -286,12 +286,12 @@ def _measures(
             raise IllegalAnalyzerParameterError(msg)
         subject, limits = (group_by, name), (near.absolute, near.relative)
         yield from (ConsistencyCells(m, *subject, *limits) for m in ConsistencyCells.metrics)
-        if of_numbers(field) and of_numbers(schema.field(quote(LOGGED + name))):
+        if of_numbers(field) and of_numbers(schema.field(quote(LOGGED_PREFIX + name))):
             yield from (ConsistencyNumbers(m, *subject) for m in ConsistencyNumbers.metrics)
             yield from (
                 ConsistencyDistribution(m, *subject, k) for m in ("delta", "logged", "backfilled")
             )
-        if {field.kind, schema.field(quote(LOGGED + name)).kind} <= TEXT:
+        if {field.kind, schema.field(quote(LOGGED_PREFIX + name)).kind} <= TEXT:
             yield from (ConsistencyTexts(m, *subject) for m in ConsistencyTexts.metrics)
         if field.kind == "map":
             yield from (ConsistencyKeys(m, *subject, *limits) for m in ConsistencyKeys.metrics)
@@ -358,11 +358,9 @@ def value_pairs(
             f"limit must be a positive number of pairs, not {limit!r}"
         )
     schema = Schema.from_frame(table)
-    a, b = (schema.field(quote(name)) for name in (LOGGED + feature, feature))
+    a, b = (schema.field(quote(name)) for name in (LOGGED_PREFIX + feature, feature))
     presence_group = None if group_by is None else own_presence(table, group_by)
-    differ = (
-        f"{MATCHED} AND NOT {same(a.sql, b.sql, (a.type, b.type), Tolerance.from_value(tolerance))}"
-    )
+    differ = f"{IS_MATCHED} AND NOT {same(a.sql, b.sql, (a.type, b.type), Tolerance.from_value(tolerance))}"
     counted = (
         rows_of(table, presence_group)
         .where(differ)

@@ -1,4 +1,4 @@
-"""Logging client for services, without Spark: buffered, with atomically visible Parquet files."""
+"""Logging client for services: buffered, without Spark, with Parquet files that appear atomically."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from tidegauge.consistency.log.query import (
 )
 from tidegauge.consistency.log.schemas import LogSchema, load_schemas, merged, save_schema
 
-_LOGGER = logging.getLogger(__name__)
-_FULL = 4
-"""Buffer limit while storage fails or hangs, in multiples of a write."""
-_PATIENCE, _RETRY = 1.0, 5.0
-"""Seconds after which a write counts as hanging, and after which a failed one is tried again."""
-_PID_1 = 1.0
-"""Seconds after which a signal without a handler has not ended the process: PID 1 of a container ignores it."""
+_MODULE_LOGGER = logging.getLogger(__name__)
+_MAX_BUFFERED_WRITES = 4
+"""While storage fails or hangs, the buffer holds this many writes."""
+_HANGING_AFTER_SECONDS, _RETRY_AFTER_SECONDS = 1.0, 5.0
+"""A write hangs if it takes longer than the first. A failed write is retried after the second."""
+_SIGNAL_WAIT_SECONDS = 1.0
+"""Time for a signal without a handler to end the process. PID 1 of a container ignores such signals."""
 
 
 class QueryLog:
     """Appends queries to the folder of a query log; safe across threads and processes.
 
-    Queries are buffered in memory. A background thread writes them when there are enough, and at
-    intervals; `close`, the end of the process, SIGTERM and SIGHUP (unless the process handles them) and the
-    end of a child of `multiprocessing` write what is left. Only SIGKILL, ``os._exit`` and storage
-    that fails or hangs then lose it. A file has a temporary name until it is complete, so readers never see a partial file. Failed
-    writes (a full disk) are retried. While writes fail or take longer than a second, four times the
-    write size is buffered, and further queries are dropped and counted: a log that fails or hangs
-    does not stop the service it logs.
+    Queries are buffered in memory. A background thread writes them when the buffer is large enough, and at
+    intervals. The remaining queries are written by `close`, at the end of the process, on SIGTERM and
+    SIGHUP (unless the process handles them), and at the end of a child of `multiprocessing`. After that,
+    only SIGKILL, ``os._exit`` and storage that fails or hangs lose queries. A file has a temporary name
+    until it is complete, so readers never see a partial file. Failed writes, for example on a full disk,
+    are retried. While writes fail or take longer than a second, the buffer holds four times the write
+    size. Further queries are dropped and counted, so the log does not stop the service.
 
     Parameters
     ----------
@@ -68,13 +68,13 @@ class QueryLog:
     seconds : float
         Write at least this often.
     exit_seconds : float
-        Longest that the end of the process, or a signal that ends it, waits for storage. A warning
-        counts what is lost by then.
+        Longest wait for storage at the end of the process or on a signal that ends it. A warning reports
+        the number of lost queries.
 
     Attributes
     ----------
     dropped : int
-        Queries that were not kept, because writes failed or hung.
+        Number of dropped queries, because writes failed or hung.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class QueryLog:
     ) -> None:
         if not (rows >= 1 and megabytes > 0 and seconds > 0 and exit_seconds > 0):
             raise SuiteError(
-                "rows, megabytes, seconds and exit_seconds of a query log are greater than 0"
+                "rows, megabytes, seconds and exit_seconds of a query log must be greater than 0"
             )
         self.folder, self.query_source, self.dropped = absolute(str(folder)), query_source, 0
         self._rows, self._bytes, self._seconds = rows, int(megabytes * 2**20), seconds
@@ -112,11 +112,11 @@ class QueryLog:
         self._saved: dict[str, float] = {}
         self._closed = False
         self._begin()
-        _OPEN.add(self)
+        _OPEN_LOGS.add(self)
         _write_on_signals()
 
     def _begin(self) -> None:
-        """Reset the buffer: a forked process leaves inherited queries to its parent."""
+        """Reset the buffer, because a forked process leaves inherited queries to its parent."""
         self._wake, self._writing = threading.Condition(), threading.Lock()
         self._buffer: list[Query] = []
         self._size = 0
@@ -140,14 +140,15 @@ class QueryLog:
         Parameters
         ----------
         schema : LogSchema
+            The schema of keys and values.
         type : str
             ``join`` or ``groupBy``.
         sample_percent : float
-            Percentage of keys to sample: all queries of a sampled key are logged, of others none;
-            see `sampling`. It is kept beside the log, so that a run can say that it compares more.
+            Percentage of keys to sample. All queries of a sampled key are logged, and no queries of other
+            keys; see `sampling`. It is stored with the schema, so that a run can report a different setting.
         sample_keys : sequence of str
-            Keys to sample by; by default all but the schema's payload. If the key has several
-            fields, one of both is needed.
+            Keys to sample by (default: all except the schema's payload). If the key has several fields,
+            set either these or the payload.
 
         Returns
         -------
@@ -160,8 +161,8 @@ class QueryLog:
 
     def schema_of(self, join: str) -> LogSchema | None:
         """Return the current schema of a join's queries; None if it is not registered."""
-        known = self._joins.get(join)
-        return None if known is None else known.schema
+        registered = self._joins.get(join)
+        return None if registered is None else registered.schema
 
     def log(
         self,
@@ -177,14 +178,16 @@ class QueryLog:
         Parameters
         ----------
         join : str
+            Name of the join.
         keys : mapping of str to Any or None
-            Keys, with any payload. None, together with no values, if the join has no schema yet.
+            Keys and payload. None, with ``values`` also None, if the join has no schema yet.
         values : mapping of str to Any or None
-            The features; nullable ones may be left out. None if there was no response.
+            The features; you can omit nullable features. None without a response.
         ts_millis : int, optional
             The query's time in milliseconds since 1970, from 2000 on; now by default. Its UTC day is
             the partition.
         query_source : str, optional
+            Environment or service of the query (default: the log's).
 
         Raises
         ------
@@ -192,29 +195,31 @@ class QueryLog:
             If the join is not registered, keys or values do not match its schema, or the time is
             before 2000.
         """
-        known = self._joins.get(join)
-        if known is None and (keys is not None or values is not None or not join):
+        registered = self._joins.get(join)
+        if registered is None and (keys is not None or values is not None or not join):
             close = nearest(join, self._joins)
             hint = f"; did you mean {close!r}?" if close else "; register its schema"
             raise SuiteError(f"no schema of {join!r} is known to the log{hint}")
         if keys is None and values is not None:
-            raise SuiteError(f"a query of {join!r} has values, but no keys")
+            raise SuiteError(f"a query of {join!r} has values but no keys")
         millis = time.time_ns() // 1_000_000 if ts_millis is None else int(ts_millis)
-        key = "" if known is None or keys is None else encoded(known.key, keys, join)
-        if known is not None and keys is not None and not known.chosen(key):
+        key = "" if registered is None or keys is None else encoded(registered.key, keys, join)
+        if registered is not None and keys is not None and not registered.chosen(key):
             return
-        value = "" if known is None or values is None else encoded(known.value, values, join)
-        kind = JOIN if known is None else known.type
-        schema = None if known is None else known.schema
+        value = (
+            "" if registered is None or values is None else encoded(registered.value, values, join)
+        )
+        kind = JOIN if registered is None else registered.type
+        schema = None if registered is None else registered.schema
         source = query_source or self.query_source
         self._append(Query(day_of(millis), join, key, value, millis, source, schema, kind))
 
     def _append(self, query: Query) -> None:
-        """Buffer a query, or drop it if storage is stuck and the buffer full."""
+        """Buffer a query, or drop it if storage hangs or fails and the buffer is full."""
         with self._wake:
             if self._closed:
                 raise SuiteError(f"the query log of {self.folder!r} is closed")
-            if self._stuck() and self._due(_FULL, len(self._in_flight)):
+            if self._stuck() and self._due(_MAX_BUFFERED_WRITES, len(self._in_flight)):
                 self.dropped += 1
                 return
             if self._writer is None:
@@ -229,56 +234,60 @@ class QueryLog:
         writer.start()
         self._writer = writer
         _Terminator.start_once()
-        if multiprocessing.parent_process() is not None:  # a child leaves out what atexit runs
+        if multiprocessing.parent_process() is not None:  # a child does not run atexit functions
             multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
 
     def _stuck(self) -> bool:
-        """Return whether writes fail, or the current one takes too long."""
-        hangs = self._began is not None and time.monotonic() - self._began > _PATIENCE
+        """Return whether writes fail or the current write takes too long."""
+        hangs = self._began is not None and time.monotonic() - self._began > _HANGING_AFTER_SECONDS
         return self._failing or hangs
 
-    def _due(self, times: int = 1, more: int = 0) -> bool:
-        return len(self._buffer) + more >= times * self._rows or self._size >= times * self._bytes
+    def _due(self, times: int = 1, in_flight: int = 0) -> bool:
+        return (
+            len(self._buffer) + in_flight >= times * self._rows or self._size >= times * self._bytes
+        )
 
     def _write_on(self) -> None:
         while True:
             with self._wake:
-                # After a failure wait for the timeout, or a full disk would keep this thread busy.
+                # After a failure wait for the timeout, because a full disk would keep this thread busy.
                 self._wake.wait_for(
                     lambda: self._asked > self._answered or (self._due() and not self._failing),
-                    timeout=min(self._seconds, _RETRY) if self._failing else self._seconds,
+                    timeout=min(self._seconds, _RETRY_AFTER_SECONDS)
+                    if self._failing
+                    else self._seconds,
                 )
-                asked, error = self._asked, None
+                request, error = self._asked, None
             try:
                 self.flush()
-            except Exception as failed:  # noqa: BLE001 - for those who wait; the queries stay buffered
+            except Exception as failed:  # noqa: BLE001 - raised by `close`; the queries stay buffered
                 error = failed
             with self._wake:
-                self._answered, self._error = asked, error
-                if self._closed and not self._buffer and self._asked == asked:
+                self._answered, self._error = request, error
+                if self._closed and not self._buffer and self._asked == request:
                     self._writer = None
                 self._wake.notify_all()
                 if self._writer is None:
                     return
 
     def _ask(self, *, close: bool = False) -> int:
-        """Have the background thread write now; return the number of this demand."""
+        """Request a write by the background thread and return the request's number."""
         with self._wake:
             self._closed = self._closed or close
             self._asked += 1
             self._wake.notify_all()
             return self._asked
 
-    def _wait(self, asked: int, seconds: float | None = None) -> tuple[int, Exception | None]:
-        """Wait until a demand was answered; return how many queries are left, and the error.
+    def _wait(self, request: int, seconds: float | None = None) -> tuple[int, Exception | None]:
+        """Wait for the answer to a request; return the number of unwritten queries and the error.
 
-        The background thread writes, because one that waits for it can stop to do so.
+        The background thread writes, so that a waiting thread can stop waiting.
         """
         with self._wake:
             if self._writer is None:  # it ends with the last query
                 return 0, None
             in_time = self._wake.wait_for(
-                lambda: self._answered >= asked or self._writer is None, seconds
+                lambda: self._answered >= request or self._writer is None, seconds
             )
             error = self._error if in_time else TimeoutError("storage does not answer")
             return len(self._buffer) + len(self._in_flight), error
@@ -293,33 +302,33 @@ class QueryLog:
         """
         with self._writing:
             with self._wake:
-                waiting, self._buffer = self._buffer, []
-                self._in_flight, self._began = waiting, time.monotonic()
+                pending, self._buffer = self._buffer, []
+                self._in_flight, self._began = pending, time.monotonic()
             parts: dict[tuple[str, str], list[Query]] = {}
-            for query in waiting:
+            for query in pending:
                 parts.setdefault((query.ds, query.join), []).append(query)
             try:
                 while parts:
-                    of, queries = next(iter(parts.items()))
-                    self._write(*of, queries)
-                    del parts[of]
+                    partition, queries = next(iter(parts.items()))
+                    self._write(*partition, queries)
+                    del parts[partition]
             finally:
-                left = [query for queries in parts.values() for query in queries]
+                unwritten = [query for queries in parts.values() for query in queries]
                 with self._wake:
-                    self._buffer[:0] = left
+                    self._buffer[:0] = unwritten
                     self._size = sum(len(q.key) + len(q.value) for q in self._buffer)
-                    self._failing, self._began, self._in_flight = bool(left), None, []
+                    self._failing, self._began, self._in_flight = bool(unwritten), None, []
 
     def _write(self, ds: str, join: str, queries: Sequence[Query]) -> None:
-        """Write one file of a partition, preceded by the schemas that it needs."""
+        """Write one file of a partition, after the schemas that it needs."""
         import pyarrow as pa
         from pyarrow import parquet
 
         for schema in {q.schema.hash: q.schema for q in queries if q.schema}.values():
-            known = self._saved.get(schema.hash)
-            if known is None:
+            saved_percent = self._saved.get(schema.hash)
+            if saved_percent is None:
                 self._warn_of_clashes(schema)
-            if known != schema.sample_percent:
+            if saved_percent != schema.sample_percent:
                 save_schema(self.folder, schema)
                 self._saved[schema.hash] = schema.sample_percent
         rows = [
@@ -334,18 +343,18 @@ class QueryLog:
         folder = partition_folder(root, ds, join)
         system.create_dir(folder, recursive=True)
         name = f"{time.time_ns() // 1_000_000}-{uuid.uuid4().hex}.parquet"
-        waiting = f"{folder}/.{name}.tmp"  # hidden from Spark
-        parquet.write_table(pa.table(columns, LOG_COLUMNS), waiting, filesystem=system)
-        system.move(waiting, f"{folder}/{name}")
+        unfinished = f"{folder}/.{name}.tmp"  # hidden from Spark
+        parquet.write_table(pa.table(columns, LOG_COLUMNS), unfinished, filesystem=system)
+        system.move(unfinished, f"{folder}/{name}")
 
     def _warn_of_clashes(self, schema: LogSchema) -> None:
-        """Log a warning if no column can hold a field of this version and of one that is there."""
+        """Log a warning if a field has incompatible types in this version and a stored version."""
         try:
-            there = load_schemas(self.folder).of_join(schema.join)
-            merged([*(one for one in there if one.hash != schema.hash), schema])
+            stored = load_schemas(self.folder).of_join(schema.join)
+            merged([*(version for version in stored if version.hash != schema.hash), schema])
         except SuiteError as error:
-            _LOGGER.warning(
-                "schema %s of %r clashes with an earlier one, so days with queries of both cannot be"
+            _MODULE_LOGGER.warning(
+                "schema %s of %r conflicts with an earlier schema, so days with queries of both cannot be"
                 " flattened: %s",
                 schema.hash,
                 schema.join,
@@ -353,13 +362,13 @@ class QueryLog:
             )
 
     def close(self) -> None:
-        """Write all buffered queries, and accept no more.
+        """Write all buffered queries and accept no more queries.
 
         Raises
         ------
         OSError
-            If writing fails, or storage does not answer within ``exit_seconds`` (TimeoutError); it is tried
-            again until the process ends.
+            If writing fails, or storage does not answer within ``exit_seconds`` (TimeoutError). Writing is
+            retried until the process ends.
         """
         _, error = self._wait(self._ask(close=True), self._exit_seconds)
         if error is not None:
@@ -374,8 +383,8 @@ class QueryLog:
         self.close()
 
 
-_OPEN: weakref.WeakSet[QueryLog] = weakref.WeakSet()
-_SHARED: dict[str, QueryLog] = {}
+_OPEN_LOGS: weakref.WeakSet[QueryLog] = weakref.WeakSet()
+_LOG_BY_FOLDER: dict[str, QueryLog] = {}
 
 
 def log(
@@ -388,21 +397,24 @@ def log(
     ts_millis: int | None = None,
     query_source: str | None = None,
 ) -> None:
-    """Log one query of a join, by this process's shared `QueryLog` of a folder.
+    """Log one query of a join with this process's shared `QueryLog` of a folder.
 
-    It is written within a minute, when 10,000 are buffered, on `flush_logs`, and at process exit.
+    It is written within a minute, at 10,000 buffered queries, on `flush_logs`, or at process exit.
 
     Parameters
     ----------
     folder : str
         The query log's folder.
     join : str
+        Name of the join.
     keys, values : mapping of str to Any or None
         As for `QueryLog.log`.
     schemas : LogSchema or (str or mapping, str or mapping)
         The Avro schemas of keys and values. For many queries, create one `LogSchema` and reuse it.
     ts_millis : int, optional
+        The query's time in milliseconds since 1970 (default: now).
     query_source : str, optional
+        Environment or service of the query.
 
     Raises
     ------
@@ -428,9 +440,9 @@ def log(
         key, value = (s if isinstance(s, str) else canonical_json(dict(s)) for s in schemas)
         schema = _schema_of(join, key, value)
     if schema.join != join:
-        raise SuiteError(f"a schema of {schema.join!r} is not one of {join!r}")
-    place = absolute(str(folder))
-    shared = _SHARED.get(place) or _SHARED.setdefault(place, QueryLog(place))
+        raise SuiteError(f"the schema belongs to {schema.join!r}, not to {join!r}")
+    location = absolute(str(folder))
+    shared = _LOG_BY_FOLDER.get(location) or _LOG_BY_FOLDER.setdefault(location, QueryLog(location))
     if shared.schema_of(join) != schema:
         shared.register(schema)
     shared.log(join, keys, values, ts_millis=ts_millis, query_source=query_source)
@@ -451,21 +463,22 @@ def flush_logs() -> None:
 
     Examples
     --------
-    >>> flush_logs()  # nothing waits
+    >>> flush_logs()  # nothing is buffered
     """
-    for shared in list(_SHARED.values()):
+    for shared in list(_LOG_BY_FOLDER.values()):
         shared.flush()
 
 
 def _write_all(*, close: bool) -> None:
-    """Write all logs at once, each within its `exit_seconds`; warn if queries are lost."""
+    """Write all logs in parallel, each within its `exit_seconds`; warn if queries are lost."""
     began = time.monotonic()
-    for one, asked in [(one, one._ask(close=close)) for one in list(_OPEN)]:  # noqa: SLF001 - its own module
-        seconds = began + one._exit_seconds - time.monotonic()  # noqa: SLF001
-        left, error = one._wait(asked, max(0.0, seconds))  # noqa: SLF001
+    requests = [(query_log, query_log._ask(close=close)) for query_log in list(_OPEN_LOGS)]  # noqa: SLF001 - its own module
+    for query_log, request in requests:
+        seconds = began + query_log._exit_seconds - time.monotonic()  # noqa: SLF001
+        lost, error = query_log._wait(request, max(0.0, seconds))  # noqa: SLF001
         if error is not None:
-            told = f"{left} queries for {one.folder!r} are lost: {error}"
-            warnings.warn(told, RuntimeWarning, stacklevel=2)
+            message = f"{lost} queries for {query_log.folder!r} are lost: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _close_all() -> None:
@@ -474,15 +487,15 @@ def _close_all() -> None:
 
 def _begin_all() -> None:
     _Terminator.begin()
-    for one in list(_OPEN):
-        one._begin()  # noqa: SLF001 - its own module
+    for query_log in list(_OPEN_LOGS):
+        query_log._begin()  # noqa: SLF001 - its own module
 
 
 class _Terminator(threading.Thread):
-    """Writes all logs on a signal, and has the process end by it, as it would have without a log.
+    """Writes all logs on a signal, and then ends the process by the same signal.
 
-    The handler itself cannot write: it interrupts the main thread, which may be logging. SystemExit would
-    not do, because the process then waits for all threads that are no daemons before its end.
+    The signal handler cannot write, because it interrupts the main thread, which may be logging. SystemExit
+    would wait for all non-daemon threads before the process ends.
     """
 
     one: ClassVar[_Terminator | None] = None
@@ -494,12 +507,12 @@ class _Terminator(threading.Thread):
 
     @classmethod
     def begin(cls) -> None:
-        """Forget the thread of a parent process."""
+        """Discard the thread of a parent process."""
         cls.one, cls.starting = None, threading.Lock()
 
     @classmethod
     def start_once(cls) -> None:
-        """Start the thread, as soon as anything was logged; before, there is nothing to write."""
+        """Start the thread when the first query is logged."""
         with cls.starting:
             if cls.one is None:
                 new = cls()
@@ -507,7 +520,7 @@ class _Terminator(threading.Thread):
                 cls.one = new
 
     def run(self) -> None:
-        """Wait for a signal, write, and end the process."""
+        """Wait for a signal, write the logs, and end the process."""
         number = self.signals.get()
         _write_all(close=False)
         _end_by(number)
@@ -516,13 +529,13 @@ class _Terminator(threading.Thread):
 def _write_on_signals() -> None:
     """Write all logs before SIGTERM and SIGHUP end the process.
 
-    Handlers of the process are left alone, and only its main thread can set one.
+    Existing handlers of the process stay. Only the main thread can set handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            _LOGGER.warning(
-                "a query log that is made outside of the main thread cannot handle SIGTERM, which then loses"
-                " what waits to be written; make it in the main thread, or close it when the service ends"
+            _MODULE_LOGGER.warning(
+                "a query log that is created outside the main thread cannot handle SIGTERM, which then loses"
+                " buffered queries; create it in the main thread, or close it when the service ends"
             )
         return
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
@@ -532,7 +545,7 @@ def _write_on_signals() -> None:
 
 
 def _terminate(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    signal.signal(number, signal.SIG_DFL)  # a second signal ends the process immediately
     if _Terminator.one is None:
         _end_by(number)
     else:
@@ -540,9 +553,9 @@ def _terminate(number: int, _: object) -> None:
 
 
 def _end_by(number: int) -> None:
-    """End the process by a signal that has no handler any more."""
+    """End the process by a signal whose handler was removed."""
     os.kill(os.getpid(), number)
-    time.sleep(_PID_1)
+    time.sleep(_SIGNAL_WAIT_SECONDS)
     os._exit(128 + number)
 
 

@@ -1,7 +1,7 @@
-"""The query log table, the names of tables derived from it, and their upkeep.
+"""The query log table and its derived tables: names, creation and maintenance.
 
-Number columns of tables that exist become wider, as Avro promotes them. `clean` drops partitions
-that exceed the retention, of the log and of the tables made of it.
+Numeric columns of existing tables become wider, as Avro promotes them. `clean` drops partitions of the log
+and of derived tables after their retention.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 QUERY_LOGS = "query_logs"
-RETENTION = "retention"
-"""Table property: retention of partitions in days."""
-DEFAULT_RETENTION = 90
-INSERTING = {
+RETENTION_PROPERTY = "retention"
+"""Table property with the retention of partitions in days."""
+DEFAULT_RETENTION_DAYS = 90
+INSERT_SETTINGS = {
     "hive.exec.dynamic.partition": "true",
     "hive.exec.dynamic.partition.mode": "nonstrict",
 }
-_COMMENTS = {
+_COLUMN_COMMENTS = {
     "key_bytes": "Base64 of the Avro encoded key",
     "value_bytes": "Base64 of the Avro encoded value",
     "ts_millis": "Timestamp of the fetch",
@@ -44,7 +44,7 @@ _COMMENTS = {
 }
 
 
-def table_of(namespace: str, what: str) -> str:
+def table_of(namespace: str, table: str) -> str:
     """Return the full name of a table in a namespace, quoted.
 
     Examples
@@ -53,11 +53,11 @@ def table_of(namespace: str, what: str) -> str:
     '`hive`.`search`.`query_logs`'
     """
     if not namespace:
-        raise SuiteError("a query log lies in a namespace, which is a database of the catalog")
-    return ".".join(quote(str(part)) for part in (*parts(namespace), what))
+        raise SuiteError("the namespace of the query log is empty; set a database of the catalog")
+    return ".".join(quote(str(part)) for part in (*parts(namespace), table))
 
 
-def join_table(namespace: str, join: str, what: str) -> str:
+def join_table(namespace: str, join: str, kind: str) -> str:
     """Return the full name of a join's table, quoted; characters not allowed become ``_``.
 
     Examples
@@ -65,7 +65,7 @@ def join_table(namespace: str, join: str, what: str) -> str:
     >>> join_table("ml", "team/search.v1", "logged")
     '`ml`.`team_search_v1_logged`'
     """
-    return table_of(namespace, f"{re.sub('[^A-Za-z0-9_]', '_', join)}_{what}")
+    return table_of(namespace, f"{re.sub('[^A-Za-z0-9_]', '_', join)}_{kind}")
 
 
 def create_log_table(spark: SparkSession, namespace: str, location: str | None = None) -> str:
@@ -74,10 +74,11 @@ def create_log_table(spark: SparkSession, namespace: str, location: str | None =
     Parameters
     ----------
     spark : SparkSession
+        The session that creates the table.
     namespace : str
         An existing database.
     location : str, optional
-        An existing folder that services write to; by default the table's own.
+        An existing folder that services write to (default: the table's own folder).
 
     Returns
     -------
@@ -94,14 +95,14 @@ def create_log_table(spark: SparkSession, namespace: str, location: str | None =
     """
     name = table_of(namespace, QUERY_LOGS)
     columns = ", ".join(
-        f"{quote(column)} {'BIGINT' if column == 'ts_millis' else 'STRING'} COMMENT {literal(_COMMENTS[column])}"
+        f"{quote(column)} {'BIGINT' if column == 'ts_millis' else 'STRING'} COMMENT {literal(_COLUMN_COMMENTS[column])}"
         for column in LOG_COLUMNS
     )
-    place = "" if location is None else f" LOCATION {literal(location)}"
+    location_clause = "" if location is None else f" LOCATION {literal(location)}"
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING parquet"
-        f" PARTITIONED BY (ds STRING, join_name STRING){place}"
-        f" TBLPROPERTIES ({literal(RETENTION)} = '{DEFAULT_RETENTION}')"
+        f" PARTITIONED BY (ds STRING, join_name STRING){location_clause}"
+        f" TBLPROPERTIES ({literal(RETENTION_PROPERTY)} = '{DEFAULT_RETENTION_DAYS}')"
     ).collect()
     return name
 
@@ -112,11 +113,11 @@ def log_table(spark: SparkSession, namespace: str) -> str:
     Raises
     ------
     NoSuchTableError
-        If there is no query log.
+        If the query log does not exist.
     """
     name = table_of(namespace, QUERY_LOGS)
     if not spark.catalog.tableExists(name):
-        raise NoSuchTableError(f"there is no query log {name}: create_log_table makes it")
+        raise NoSuchTableError(f"query log {name} does not exist; create it with create_log_table")
     return name
 
 
@@ -164,12 +165,14 @@ def append_queries(data: DataFrame, namespace: str, join: str) -> None:
     Parameters
     ----------
     data : DataFrame
-        Columns key_bytes and value_bytes (base64 text, or raw Avro bytes) and ts_millis;
-        query_source, schema_hash and type are optional. The UTC day of a query's time is its
-        partition; one without a time, or with a time before 2000, is in that of the current day,
-        where it is counted as ``no time``.
+        Columns key_bytes and value_bytes (base64 strings or raw Avro bytes) and ts_millis. The columns
+        query_source, schema_hash and type are optional. A query's UTC day is its partition. A query
+        without a time, or with a time before 2000, is in the partition of the current day and counted
+        as ``no time``.
     namespace : str
+        The database of the query log.
     join : str
+        Name of the join.
 
     Raises
     ------
@@ -205,76 +208,89 @@ def append_queries(data: DataFrame, namespace: str, join: str) -> None:
         f"CASE WHEN ts_millis BETWEEN {FIRST_MS} AND {LAST_MS} THEN {day} ELSE {today} END AS ds",
         f"{literal(join)} AS join_name",
     ]
-    with session_settings(spark, INSERTING):
+    with session_settings(spark, INSERT_SETTINGS):
         data.selectExpr(*cells).write.insertInto(log_table(spark, namespace))
 
 
 def read_schemas(spark: SparkSession, namespace: str) -> LogSchemas:
-    """Read the schemas stored beside the query log; empty if there are none."""
+    """Read the schemas in the query log's folder; empty if there are none."""
     from pyspark.errors import AnalysisException
 
     folder = f"{log_folder(spark, namespace).rstrip('/')}/{SCHEMAS_FOLDER}"
     try:
-        texts = spark.read.option("wholetext", "true").text(folder).collect()
+        rows = spark.read.option("wholetext", "true").text(folder).collect()
     except AnalysisException as error:
         if condition_of(error) == "PATH_NOT_FOUND":
             return LogSchemas()
         raise
-    return LogSchemas(LogSchema.from_json(row[0]) for row in texts)
+    return LogSchemas(LogSchema.from_json(row[0]) for row in rows)
 
 
-_WHOLE = "tidegauge.widened"
-"""Table property of a copy that has all rows."""
+_COMPLETE_COPY_PROPERTY = "tidegauge.widened"
+"""Table property of a complete copy."""
 
 
-def widen(spark: SparkSession, name: str, types: Mapping[str, Any], by: str) -> None:
+def widen(spark: SparkSession, name: str, types: Mapping[str, Any], partition_column: str) -> None:
     """Give columns of a table wider types.
 
-    Spark's catalog cannot, so that a copy takes the table's place. It is complete before the table
-    is dropped; a run that is killed between the two leaves it to `finish_widening`.
+    Spark's catalog cannot change the types, so a copy replaces the table. The copy is complete before the
+    table is dropped. If the run is killed between these steps, `finish_widening` finishes.
 
     Parameters
     ----------
     spark : SparkSession
+        The session that writes the copy.
     name : str
+        The quoted table name.
         Quoted.
     types : mapping of str to object
         The wider types, in Spark's JSON form.
-    by : str
-        The partition column, a text.
+    partition_column : str
+        The partition column, a string.
     """
     copy = _copy_of(name)
     fields: list[dict[str, Any]] = spark.table(name).schema.jsonValue()["fields"]
-    columns = {f["name"]: types.get(f["name"], f["type"]) for f in fields if f["name"] != by}
-    kept: dict[str, str] = {
+    columns = {
+        f["name"]: types.get(f["name"], f["type"]) for f in fields if f["name"] != partition_column
+    }
+    properties: dict[str, str] = {
         key: value
         for key, value in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()
         if key.startswith("tidegauge.")
     }
-    made = ", ".join(f"{quote(column)} {type_sql(of)}" for column, of in columns.items())
+    definitions = ", ".join(
+        f"{quote(column)} {type_sql(data_type)}" for column, data_type in columns.items()
+    )
     cast = [
-        f"CAST({quote(column)} AS {type_sql(of)}) AS {quote(column)}"
-        for column, of in columns.items()
+        f"CAST({quote(column)} AS {type_sql(data_type)}) AS {quote(column)}"
+        for column, data_type in columns.items()
     ]
     spark.sql(f"DROP TABLE IF EXISTS {copy}").collect()
-    spark.sql(f"CREATE TABLE {copy} ({made}) USING parquet PARTITIONED BY ({by} STRING)").collect()
-    with session_settings(spark, INSERTING):
-        spark.table(name).selectExpr(*cast, by).write.insertInto(copy)
-    told = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in {**kept, _WHOLE: "true"}.items())
-    spark.sql(f"ALTER TABLE {copy} SET TBLPROPERTIES ({told})").collect()
+    spark.sql(
+        f"CREATE TABLE {copy} ({definitions}) USING parquet PARTITIONED BY ({partition_column} STRING)"
+    ).collect()
+    with session_settings(spark, INSERT_SETTINGS):
+        spark.table(name).selectExpr(*cast, partition_column).write.insertInto(copy)
+    assignments = ", ".join(
+        f"{literal(k)} = {literal(v)}"
+        for k, v in {**properties, _COMPLETE_COPY_PROPERTY: "true"}.items()
+    )
+    spark.sql(f"ALTER TABLE {copy} SET TBLPROPERTIES ({assignments})").collect()
     spark.sql(f"DROP TABLE {name}").collect()
     finish_widening(spark, name)
 
 
 def finish_widening(spark: SparkSession, name: str) -> None:
-    """Put a complete copy in the place of the table that it was made of, and drop any other."""
+    """Rename a complete copy to the dropped table that it replaces; drop any other copy."""
     copy = _copy_of(name)
     if not spark.catalog.tableExists(copy):
         return
     properties: dict[str, str] = dict(spark.sql(f"SHOW TBLPROPERTIES {copy}").collect())
-    if _WHOLE in properties and not spark.catalog.tableExists(name):
+    if _COMPLETE_COPY_PROPERTY in properties and not spark.catalog.tableExists(name):
         spark.sql(f"ALTER TABLE {copy} RENAME TO {name}").collect()
-        spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ({literal(_WHOLE)})").collect()
+        spark.sql(
+            f"ALTER TABLE {name} UNSET TBLPROPERTIES ({literal(_COMPLETE_COPY_PROPERTY)})"
+        ).collect()
     else:
         spark.sql(f"DROP TABLE {copy}").collect()
 
@@ -283,10 +299,10 @@ def _copy_of(name: str) -> str:
     return f"{name[:-1]}__wider`"
 
 
-DERIVED = ("_logged", "_comparison", "_consistency_metrics")
-"""Ends of the names of tables that are made of a query log."""
-OF_DERIVED = "tidegauge.retention"
-"""Their property; other tools have a ``retention`` of their own meaning."""
+DERIVED_SUFFIXES = ("_logged", "_comparison", "_consistency_metrics")
+"""Suffixes of the names of tables that are derived from a query log."""
+DERIVED_RETENTION_PROPERTY = "tidegauge.retention"
+"""Retention property of derived tables, because other tools use ``retention`` differently."""
 
 
 @dataclass(frozen=True)
@@ -296,17 +312,19 @@ class CleanedLog:
     Attributes
     ----------
     table : str
+        The quoted table name.
     retention : int
         Retention in days.
     dropped : tuple of str
-        Names of dropped partitions; in a dry run of those that would be dropped.
+        Names of dropped partitions, or of partitions to drop in a dry run.
     kept : int
-        Number of partitions kept.
+        Number of remaining partitions.
     unknown : tuple of str
-        Partitions whose ``ds`` is not a day. They are always kept.
+        Partitions whose ``ds`` is not a day. They are never dropped.
     dry_run : bool
+        Whether partitions were only listed.
     derived : tuple of CleanedLog
-        The same of tables made of the log that have a retention of their own.
+        The results of derived tables with their own retention.
     """
 
     table: str
@@ -320,34 +338,36 @@ class CleanedLog:
     def __str__(self) -> str:
         """Return a one-line summary."""
         did = "would drop" if self.dry_run else "dropped"
-        told = (
+        summary = (
             f"{self.table}: {did} {len(self.dropped)} partitions older than {self.retention} days"
         )
-        return "\n".join([f"{told}, kept {self.kept}", *map(str, self.derived)])
+        return "\n".join([f"{summary}, kept {self.kept}", *map(str, self.derived)])
 
 
 def clean(
     spark: SparkSession, namespace: str, now: datetime | None = None, *, dry_run: bool = False
 ) -> CleanedLog:
-    """Drop partitions of a namespace's query log, and their files, that exceed the retention.
+    """Drop partitions of a namespace's query log, with their files, after the retention.
 
-    The table property ``retention`` is the number of days, 90 if it is not set. A day exactly that
-    old is kept. Tables of logged rows, compared rows and metrics that were made of the log are kept
-    whole, unless their property ``tidegauge.retention`` is such a number.
+    The table property ``retention`` is the number of days (default: 90). A day of exactly this age stays.
+    Derived tables of logged rows, compared rows and metrics stay complete, unless their property
+    ``tidegauge.retention`` is such a number.
 
     Parameters
     ----------
     spark : SparkSession
+        The session that drops the partitions.
     namespace : str
+        The database of the query log.
     now : datetime, optional
-        Reference time, whose UTC day counts; now by default.
+        Reference time; its UTC day is used (default: now).
     dry_run : bool
-        Report what would be dropped, without dropping it.
+        Only report the partitions to drop.
 
     Raises
     ------
     NoSuchTableError
-        If there is no query log.
+        If the query log does not exist.
     SourceError
         If the property is not a number of days.
 
@@ -364,17 +384,25 @@ def clean(
     table = log_table(spark, namespace)
     today = (now or datetime.now(UTC)).astimezone(UTC).date()
     sync_log_table(spark, namespace)
-    log = _cleaned(spark, table, retention_of(_properties(spark, table), table), today, dry_run)
-    there = spark.sql(f"SHOW TABLES IN {table.rpartition('.')[0]}").collect()
-    names = sorted(row.tableName for row in there if not row.isTemporary)
-    made = {
-        one: _properties(spark, one)
-        for one in (table_of(namespace, name) for name in names if name.endswith(DERIVED))
+    log = _clean_table(spark, table, retention_of(_properties(spark, table), table), today, dry_run)
+    listed = spark.sql(f"SHOW TABLES IN {table.rpartition('.')[0]}").collect()
+    names = sorted(row.tableName for row in listed if not row.isTemporary)
+    properties_by_table = {
+        derived_table: _properties(spark, derived_table)
+        for derived_table in (
+            table_of(namespace, name) for name in names if name.endswith(DERIVED_SUFFIXES)
+        )
     }
     derived = tuple(
-        _cleaned(spark, one, retention_of(of, one, OF_DERIVED), today, dry_run)
-        for one, of in made.items()
-        if OF_DERIVED in of
+        _clean_table(
+            spark,
+            derived_table,
+            retention_of(properties, derived_table, DERIVED_RETENTION_PROPERTY),
+            today,
+            dry_run,
+        )
+        for derived_table, properties in properties_by_table.items()
+        if DERIVED_RETENTION_PROPERTY in properties
     )
     return replace(log, derived=derived)
 
@@ -383,30 +411,30 @@ def _properties(spark: SparkSession, table: str) -> dict[str, str]:
     return dict(spark.sql(f"SHOW TBLPROPERTIES {table}").collect())
 
 
-def _cleaned(
+def _clean_table(
     spark: SparkSession,
     table: str,
     days: int,
     today: date,
     dry_run: bool,  # noqa: FBT001
 ) -> CleanedLog:
-    dropped, unknown, kept = [], [], 0
+    dropped, unknown, remaining = [], [], 0
     for row in spark.sql(f"SHOW PARTITIONS {table}").collect():
         partition = Partition.from_path(row[0])
-        day = _day(partition)
+        day = _day_of(partition)
         if day is None:
             unknown.append(partition.name)
         elif today - day > timedelta(days=days):
             dropped.append(partition)
         else:
-            kept += 1
+            remaining += 1
     for partition in () if dry_run else dropped:
-        _drop(spark, table, partition)
+        _drop_partition(spark, table, partition)
     names = sorted(partition.name for partition in dropped)
-    return CleanedLog(table, days, tuple(names), kept, tuple(sorted(unknown)), dry_run)
+    return CleanedLog(table, days, tuple(names), remaining, tuple(sorted(unknown)), dry_run)
 
 
-def retention_of(properties: Mapping[str, str], table: str, name: str = RETENTION) -> int:
+def retention_of(properties: Mapping[str, str], table: str, name: str = RETENTION_PROPERTY) -> int:
     """Return the retention of a table's partitions in days.
 
     Raises
@@ -421,26 +449,26 @@ def retention_of(properties: Mapping[str, str], table: str, name: str = RETENTIO
     >>> retention_of({"retention": "a month"}, "logs")
     Traceback (most recent call last):
     ...
-    tidegauge.analyzers.core.errors.SourceError: property 'retention' of logs is a number of days, not 'a month'
+    tidegauge.analyzers.core.errors.SourceError: property 'retention' of logs must be a number of days, not 'a month'
     """
-    text = properties.get(name, str(DEFAULT_RETENTION))
-    if not (text.strip().isascii() and text.strip().isdigit()) or len(text.strip()) > 6:
-        raise SourceError(f"property {name!r} of {table} is a number of days, not {text!r}")
-    return int(text)
+    value = properties.get(name, str(DEFAULT_RETENTION_DAYS))
+    if not (value.strip().isascii() and value.strip().isdigit()) or len(value.strip()) > 6:
+        raise SourceError(f"property {name!r} of {table} must be a number of days, not {value!r}")
+    return int(value)
 
 
-def _day(partition: Partition) -> date | None:
+def _day_of(partition: Partition) -> date | None:
     ds = partition.value("ds")
     return date.fromisoformat(ds) if is_day(ds) else None
 
 
-def _drop(spark: SparkSession, table: str, partition: Partition) -> None:
-    """Drop a partition; for an external table, delete its files, too."""
+def _drop_partition(spark: SparkSession, table: str, partition: Partition) -> None:
+    """Drop a partition; for an external table, also delete its files."""
     from pyarrow import fs
 
-    which = partition_sql(partition)
-    location = describe_table(spark, f"{table} {which}").location
-    spark.sql(f"ALTER TABLE {table} DROP IF EXISTS {which}").collect()
+    clause = partition_sql(partition)
+    location = describe_table(spark, f"{table} {clause}").location
+    spark.sql(f"ALTER TABLE {table} DROP IF EXISTS {clause}").collect()
     if spark.catalog.getTable(table).tableType != "MANAGED":
         system, path = file_system(location)
         if system.get_file_info(path).type != fs.FileType.NotFound:

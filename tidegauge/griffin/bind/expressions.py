@@ -23,7 +23,7 @@ from tidegauge.griffin.bind.types import (
 )
 from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.dsl.nodes import (
-    COMPARISONS,
+    COMPARISON_OPERATORS,
     AllOf,
     Attribute,
     Binary,
@@ -207,7 +207,7 @@ class Binder:
             for side in sides:
                 self._truth(side, node.operator.upper())
         kinds = [kind_of(side) for side in sides]
-        if node.operator in COMPARISONS and NESTED & set(kinds) and None not in kinds:
+        if node.operator in COMPARISON_OPERATORS and NESTED & set(kinds) and None not in kinds:
             left, right = kinds
             if left != right or left == "map":
                 message = f"values of type {left} and {right} cannot be compared"

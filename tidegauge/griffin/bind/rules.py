@@ -12,7 +12,7 @@ from decimal import Decimal
 from tidegauge.griffin.bind.expressions import Binder, Scope, suggestion
 from tidegauge.griffin.bind.types import AGGREGATES, fields_of, kind_of, type_of, value_kind
 from tidegauge.griffin.dsl.nodes import (
-    COMPARISONS,
+    COMPARISON_OPERATORS,
     Accuracy,
     Aliased,
     AllOf,
@@ -349,7 +349,7 @@ def notices(rule: Node, source: str) -> tuple[str, ...]:
     """
     warnings = []
     for node in walk(rule):
-        if isinstance(node, Binary) and node.operator in COMPARISONS:
+        if isinstance(node, Binary) and node.operator in COMPARISON_OPERATORS:
             left = node.left
             bare = source[left.span.start : left.span.start + 1] != "("
             if isinstance(left, Unary) and left.operator == "not" and bare:

@@ -31,7 +31,7 @@ class Span:
 
 
 NOWHERE = Span(0, 0, 1, 1)
-COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+COMPARISON_OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 """Operators of `Binary` nodes that compare."""
 
 
@@ -300,14 +300,14 @@ def children(node: Node) -> Iterator[Node]:
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all its descendants in pre-order."""
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += reversed(list(children(found)))
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending += reversed(list(children(current)))
 
 
-def alias_of(  # noqa: PLR0911 - one for each kind of node
+def alias_of(  # noqa: PLR0911 - one return for each kind of node
     node: Expression, frames: Collection[str] = ()
 ) -> str | None:
     """Return an expression's alias or its joined selection path; None for arithmetic and literals.
@@ -354,20 +354,21 @@ def _key(index: Expression) -> str | None:
 
 
 def aliases(
-    items: Sequence[Expression], frames: Collection[str] = (), taken: Collection[str] = ()
+    items: Sequence[Expression], frames: Collection[str] = (), reserved: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return a unique name for each item, ignoring letter case.
 
-    Explicit aliases stay as they are. An item without a name takes the first name found inside it,
-    else ``alias_0`` by its position; a name that is already taken gets the suffix ``_2``, ``_3``.
+    Explicit aliases stay unchanged. An item without a name gets the first name inside it, or ``alias_0``
+    by its position. A name that is already used gets the suffix ``_2``, ``_3``.
 
     Parameters
     ----------
     items : sequence of Expression
+        The items to name.
     frames : collection of str
         Lowercase names of frames.
-    taken : collection of str
-        Names that are already taken.
+    reserved : collection of str
+        Names that are already used.
 
     Examples
     --------
@@ -375,30 +376,30 @@ def aliases(
     >>> aliases([Call("max", (Name("a"),)), Call("max", (Name("b"),)), Aliased(Name("c"), "x")])
     ('max', 'max_2', 'x')
     """
-    used = {name.casefold() for name in taken}
+    used = {name.casefold() for name in reserved}
     used |= {item.alias.casefold() for item in items if isinstance(item, Aliased)}
-    found = []
-    for place, item in enumerate(items):
+    names = []
+    for index, item in enumerate(items):
         if isinstance(item, Aliased):
-            found.append(item.alias)
+            names.append(item.alias)
             continue
-        named = (alias_of(node, frames) for node in walk(item))  # type: ignore[arg-type]
-        name = next((one for one in named if one), f"alias_{place}")
-        found.append(free(name, used))
-        used.add(found[-1].casefold())
-    return tuple(found)
+        candidates = (alias_of(node, frames) for node in walk(item))  # type: ignore[arg-type]
+        name = next((candidate for candidate in candidates if candidate), f"alias_{index}")
+        names.append(free(name, used))
+        used.add(names[-1].casefold())
+    return tuple(names)
 
 
 def free(name: str, used: Collection[str]) -> str:
-    """Return a name that is not in use: the name itself, or with the suffix ``_2``, ``_3``.
+    """Return a name that is not in use: the name itself, or the name with the suffix ``_2``, ``_3``.
 
     Examples
     --------
     >>> free("max", {"max", "max_2"})
     'max_3'
     """
-    found, number = name, 1
-    while found.casefold() in used:
+    candidate, number = name, 1
+    while candidate.casefold() in used:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        candidate = f"{name}_{number}"
+    return candidate

@@ -39,8 +39,8 @@ from tidegauge.griffin.execution.user_sql import data_error
 from tidegauge.griffin.measures.base import Report
 from tidegauge.griffin.measures.plan import MetricTable
 from tidegauge.griffin.results import (
-    INTERNAL,
-    SAMPLED,
+    DEFAULT_SAMPLES,
+    INTERNAL_COLUMNS,
     Document,
     GriffinResult,
     RoundRecord,
@@ -261,7 +261,7 @@ def _measure_steps(round_: Round, views: Views, rule: RuleMeasurement) -> dict[P
             # Collected timestamps are naive, in the driver's zone.
             cells |= {c: cells[c].astimezone(dt.UTC) for c in instants if cells[c] is not None}
             values = [cells.pop(f"{_KEY_COLUMN_PREFIX}{i}") for i in range(len(round_.by))]
-            hidden = {*INTERNAL, *round_.by}
+            hidden = {*INTERNAL_COLUMNS, *round_.by}
             visible = {name: value for name, value in cells.items() if name not in hidden}
             grouped[round_.partition(values)].append(visible)
         for partition, partition_rows in grouped.items():
@@ -332,7 +332,7 @@ class Engine:
         sinks: Mapping[str, Sink] | None = None,
         dataset: str | None = None,
         tags: Mapping[str, str] | None = None,
-        samples: int = SAMPLED,
+        samples: int = DEFAULT_SAMPLES,
         holds: object = None,
     ) -> None:
         self.job, self.spark, self.repository = job, spark, repository

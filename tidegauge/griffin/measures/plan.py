@@ -18,7 +18,7 @@ from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.bind.types import ARITHMETIC, kind_of
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import (
-    COMPARISONS,
+    COMPARISON_OPERATORS,
     Aliased,
     BetweenNode,
     Binary,
@@ -134,7 +134,7 @@ def _is_text(node: Expression) -> TypeGuard[ColumnNode]:
 def _compared_pairs(node: Node) -> list[tuple[Expression, Expression]]:
     """Return the pairs of values that a comparison, IN or BETWEEN compares."""
     match node:
-        case Binary() if node.operator in COMPARISONS:
+        case Binary() if node.operator in COMPARISON_OPERATORS:
             return [(node.left, node.right)]
         case In():
             return [(node.of, option) for option in node.options]

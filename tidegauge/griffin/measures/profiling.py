@@ -1,7 +1,6 @@
-"""Profiling: one query of a source, or one row of statistics per column.
+"""Profiling: one query on a source, or one row of statistics for each column.
 
-The ``lower_`` functions write them as SQL steps. `GriffinProfiling` measures queries whose
-aggregates can be merged.
+The ``lower_`` functions return SQL steps. `GriffinProfiling` measures queries with mergeable aggregates.
 """
 
 from __future__ import annotations
@@ -42,159 +41,189 @@ from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePl
 from tidegauge.griffin.measures.sql import expression_sql
 
 
-def lower_profiling(rule: Profiling, work: LoweringContext) -> RulePlan:
-    """Return the step ``profiling``; with group-by columns, ORDER BY and LIMIT apply per group."""
-    frame = rule.table or work.source
-    missing = [name for name in work.by if name not in work.scope.schema(frame).names]
+def lower_profiling(rule: Profiling, context: LoweringContext) -> RulePlan:
+    """Return the step ``profiling``. With group-by columns, ORDER BY and LIMIT apply to each group.
+
+    Parameters
+    ----------
+    rule : Profiling
+        The bound rule.
+    context : LoweringContext
+        The rule's options and scope.
+    """
+    frame = rule.table or context.source
+    missing = [name for name in context.by if name not in context.scope.schema(frame).names]
     if missing:
-        raise work.error(f"{frame!r} has no column {missing[0]!r}, by which is measured")
-    by = [ColumnNode(frame, name) for name in work.by]
-    items = work.items([i for i in rule.items if getattr(i, "of", None) not in by])
-    order = [_key(item, [(i.of, i.alias) for i in items]) for item in rule.order_by]
+        raise context.error(
+            f"{frame!r} has no column {missing[0]!r}, but the job is partitioned by this column"
+        )
+    group_by = [ColumnNode(frame, name) for name in context.by]
+    items = context.items([i for i in rule.items if getattr(i, "of", None) not in group_by])
+    order = [_sort_key(item, [(i.of, i.alias) for i in items]) for item in rule.order_by]
     hidden = [
         f"{key} AS `__order_{n}`"
-        for n, (key, shown, _) in enumerate(order)
-        if not shown and work.by and rule.limit
+        for n, (key, is_alias, _) in enumerate(order)
+        if not is_alias and context.by and rule.limit
     ]
-    cells = [*map(expression_sql, by), *map(expression_sql, items), *hidden]
+    cells = [*map(expression_sql, group_by), *map(expression_sql, items), *hidden]
     query = f"SELECT {'DISTINCT ' if rule.distinct else ''}{', '.join(cells)} FROM {quote(frame)}"
     if rule.where is not None:
         query += f" WHERE {expression_sql(rule.where)}"
-    groups = list(dict.fromkeys([*by, *rule.group_by])) if is_grouped(rule) else []
+    groups = list(dict.fromkeys([*group_by, *rule.group_by])) if is_grouped(rule) else []
     if groups:
         query += f" GROUP BY {', '.join(map(expression_sql, groups))}"
     if rule.having is not None:
         query += f" HAVING {expression_sql(rule.having)}"
-    if work.by and rule.limit is not None:
+    if context.by and rule.limit is not None:
         keys = [
-            f"{key if shown else quote(f'__order_{n}')}{way}"
-            for n, (key, shown, way) in enumerate(order)
+            f"{key if is_alias else quote(f'__order_{n}')}{direction}"
+            for n, (key, is_alias, direction) in enumerate(order)
         ]
-        names = [*map(quote, work.by), *(quote(item.alias) for item in items)]
-        among = ", ".join(map(quote, work.by))
+        names = [*map(quote, context.by), *(quote(item.alias) for item in items)]
+        group_columns = ", ".join(map(quote, context.by))
         query = (
-            f"SELECT {', '.join(names)} FROM (SELECT *, row_number() OVER (PARTITION BY {among} "
-            f"ORDER BY {', '.join(keys) or among}) AS `__rank` FROM ({query})) "
-            f"WHERE `__rank` <= {expression_sql(rule.limit)} ORDER BY {among}, `__rank`"
+            f"SELECT {', '.join(names)} FROM (SELECT *, row_number() OVER (PARTITION BY {group_columns} "
+            f"ORDER BY {', '.join(keys) or group_columns}) AS `__rank` FROM ({query})) "
+            f"WHERE `__rank` <= {expression_sql(rule.limit)} ORDER BY {group_columns}, `__rank`"
         )
     else:
-        keys = [f"{key}{way}" for key, _, way in order]
+        keys = [f"{key}{direction}" for key, _, direction in order]
         if keys:
-            query += f" ORDER BY {', '.join([*map(expression_sql, by), *keys])}"
+            query += f" ORDER BY {', '.join([*map(expression_sql, group_by), *keys])}"
         if rule.limit is not None:
             query += f" LIMIT {expression_sql(rule.limit)}"
-    step = Step(work.step("profiling"), query)
-    output = work.config.metric
+    step = Step(context.step("profiling"), query)
+    output = context.config.metric
     table = MetricTable(
         step.name, output.flatten or "default", str(output.name), _labels(rule, items)
     )
-    return RulePlan((step,), (table,), (), frame, work.by)
+    return RulePlan((step,), (table,), (), frame, context.by)
 
 
 def _labels(rule: Profiling, items: list[Aliased]) -> tuple[str, ...] | None:
-    """Return the selected columns of GROUP BY; None if there are none."""
+    """Return the selected GROUP BY columns; None if there are none."""
     return tuple(item.alias for item in items if item.of in rule.group_by) or None
 
 
-def _key(item: OrderItem, shown: list[tuple[object, str]]) -> tuple[str, bool, str]:
+def _sort_key(item: OrderItem, selected: list[tuple[object, str]]) -> tuple[str, bool, str]:
     """Return a sort key, whether it is an item's alias, and its direction."""
-    way = {None: "", True: " DESC", False: " ASC"}[item.descending]
-    alias = next((alias for of, alias in shown if of == item.of), None)
-    return (expression_sql(item.of), False, way) if alias is None else (quote(alias), True, way)
+    direction = {None: "", True: " DESC", False: " ASC"}[item.descending]
+    alias = next((alias for expression, alias in selected if expression == item.of), None)
+    return (
+        (expression_sql(item.of), False, direction)
+        if alias is None
+        else (quote(alias), True, direction)
+    )
 
 
-NUMBERS = ("min", "max", "avg", "std_dev", "variance", "kurtosis")
-"""Statistics of numeric columns only; null for other types, and where there is no value."""
+NUMERIC_STATISTICS = ("min", "max", "avg", "std_dev", "variance", "kurtosis")
+"""Statistics of numeric columns only; null for other types and for columns without values."""
 
-SEED = 1
-"""Sampling seed, so that the same data gives the same sample."""
+SAMPLE_SEED = 1
+"""A fixed seed, so that the same data gives the same sample."""
 
 
-def lower_column_profiling(rule: Listing | None, work: LoweringContext) -> RulePlan:
+def lower_column_profiling(rule: Listing | None, context: LoweringContext) -> RulePlan:
     """Return the steps ``column_statistics``, one row for all columns, and ``column_profile``.
 
-    The profile has one row per column, and reads the source once.
+    The profile has one row for each column. It reads the source once.
+
+    Parameters
+    ----------
+    rule : Listing or None
+        The columns; None for all columns that are not nested.
+    context : LoweringContext
+        The rule's options and scope.
     """
-    columns = _columns(rule, work)
-    places, approximate = _places(work), work.flag("approx.distinct.count", default=True)
+    columns = _columns(rule, context)
+    decimals, approximate = (
+        _decimal_places(context),
+        context.flag("approx.distinct.count", default=True),
+    )
     cells: list[str] = []
     rows = []
-    for number, (name, of) in enumerate(columns):
-        found = _statistics(of, places, approximate=approximate)
-        cells += [f"{sql} AS {quote(f'__{number}_{key}')}" for key, sql in found.items()]
-        kind = type_of(of)
-        shown = kind["type"] if isinstance(kind, dict) else str(kind)
+    for number, (name, column) in enumerate(columns):
+        statistics_sql = _statistics(column, decimals, approximate=approximate)
+        cells += [f"{sql} AS {quote(f'__{number}_{key}')}" for key, sql in statistics_sql.items()]
+        kind = type_of(column)
+        type_name = kind["type"] if isinstance(kind, dict) else str(kind)
         rows.append(
-            f"named_struct('column_name', {literal(name)}, 'data_type', {literal(shown)}, "
-            + ", ".join(f"{literal(key)}, {quote(f'__{number}_{key}')}" for key in found)
+            f"named_struct('column_name', {literal(name)}, 'data_type', {literal(type_name)}, "
+            + ", ".join(f"{literal(key)}, {quote(f'__{number}_{key}')}" for key in statistics_sql)
             + ")"
         )
-    statistics = work.step("column_statistics")
+    statistics = context.step("column_statistics")
     steps = (
         Step(
             statistics,
-            f"SELECT {work.group_columns}{', '.join(cells)} FROM {work.table}{_sample_clause(work)}{work.group_by_clause()}",
+            f"SELECT {context.group_columns}{', '.join(cells)} FROM {context.table}{_sample_clause(context)}{context.group_by_clause()}",
         ),
         Step(
-            work.step("column_profile"),
-            f"SELECT {work.group_columns}inline(array({', '.join(rows)})) FROM {quote(statistics)}",
+            context.step("column_profile"),
+            f"SELECT {context.group_columns}inline(array({', '.join(rows)})) FROM {quote(statistics)}",
         ),
     )
     table = MetricTable(steps[-1].name, "array", "column_details", ("column_name",))
-    return RulePlan(steps, (table,), (), work.source, work.by)
+    return RulePlan(steps, (table,), (), context.source, context.by)
 
 
-def _columns(rule: Listing | None, work: LoweringContext) -> list[tuple[str, Expression]]:
+def _columns(rule: Listing | None, context: LoweringContext) -> list[tuple[str, Expression]]:
     items = [(i.alias, i.of) for i in (rule.items if rule else ()) if isinstance(i, Aliased)]
     if not items:
-        fields = work.scope.schema(work.source).struct["fields"]
+        fields = context.scope.schema(context.source).struct["fields"]
         plain = [f for f in fields if isinstance(f["type"], str) and f["type"] not in NESTED]
         items = [
-            (f["name"], ColumnNode(work.source, f["name"], f["type"]))
+            (f["name"], ColumnNode(context.source, f["name"], f["type"]))
             for f in plain
-            if f["name"] not in work.by
+            if f["name"] not in context.by
         ]
-    for name, of in items:
-        if isinstance(type_of(of), dict):
-            raise work.error(f"the column {name!r} is nested; only plain ones have profiles")
+    for name, column in items:
+        if isinstance(type_of(column), dict):
+            raise context.error(
+                f"the column {name!r} is nested, so it cannot be profiled; remove it"
+            )
     if not items:
-        raise work.error("there is no column to look at")
+        raise context.error("the rule has no columns to profile; name at least one")
     return items
 
 
-def _statistics(of: Expression, places: int, *, approximate: bool) -> dict[str, str]:
+def _statistics(column: Expression, decimals: int, *, approximate: bool) -> dict[str, str]:
     """Return the SQL of a column's statistics by name."""
-    sql = expression_sql(of)
+    sql = expression_sql(column)
     length = f"length(CAST({sql} AS STRING))"
-    kind = str(type_of(of)).partition("(")[0]
+    kind = str(type_of(column)).partition("(")[0]
     value = f"CAST({sql} AS DOUBLE)" if kind in NUMERIC else "CAST(NULL AS DOUBLE)"
     functions = dict(
-        zip(NUMBERS, ("min", "max", "avg", "stddev", "variance", "kurtosis"), strict=True)
+        zip(
+            NUMERIC_STATISTICS, ("min", "max", "avg", "stddev", "variance", "kurtosis"), strict=True
+        )
     )
     distinct = f"approx_count_distinct({sql})" if approximate else f"count(DISTINCT {sql})"
     return {
         "total": "count(1)",
         "min_col_len": f"min({length})",
         "max_col_len": f"max({length})",
-        "avg_col_len": f"round(avg({length}), {places})",
-        **{name: f"round({function}({value}), {places})" for name, function in functions.items()},
+        "avg_col_len": f"round(avg({length}), {decimals})",
+        **{name: f"round({function}({value}), {decimals})" for name, function in functions.items()},
         "approx_distinct_count" if approximate else "distinct_count": distinct,
         "null_count": f"count_if({sql} IS NULL)",
     }
 
 
-def _places(work: LoweringContext) -> int:
-    said = work.option("round.scale", 3)
-    if isinstance(said, bool) or not str(said).isdecimal():
-        raise work.error(f"round.scale is a whole number, not {said!r}")
-    return int(said)
+def _decimal_places(context: LoweringContext) -> int:
+    option = context.option("round.scale", 3)
+    if isinstance(option, bool) or not str(option).isdecimal():
+        raise context.error(f"round.scale must be a whole number, not {option!r}")
+    return int(option)
 
 
-def _sample_clause(work: LoweringContext) -> str:
-    said = work.option("dataset.sample", 1.0)
-    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 < said <= 1:
-        raise work.error(f"dataset.sample is a share above 0 and up to 1, not {said!r}")
-    return "" if said == 1 else f" TABLESAMPLE ({said * 100:f} PERCENT) REPEATABLE ({SEED})"
+def _sample_clause(context: LoweringContext) -> str:
+    option = context.option("dataset.sample", 1.0)
+    if isinstance(option, bool) or not isinstance(option, (int, float)) or not 0 < option <= 1:
+        raise context.error(f"dataset.sample must be a share above 0 and up to 1, not {option!r}")
+    return (
+        "" if option == 1 else f" TABLESAMPLE ({option * 100:f} PERCENT) REPEATABLE ({SAMPLE_SEED})"
+    )
 
 
 @dataclass(frozen=True)
@@ -204,12 +233,13 @@ class Function:
     Attributes
     ----------
     of : type of Analyzer
-        The analyzer of a column that has the state.
+        The analyzer that computes the state of a column.
     cells : int
         Number of request results that make up the state.
     value : callable
         Returns the value of a non-empty state.
     scale : Scale
+        Scale of the value.
     nothing : object
         The value of an empty state.
     """
@@ -235,38 +265,38 @@ def _root(state: Any) -> float | None:
     return None if variance is None else sqrt(variance)
 
 
-_MEAN = Function(Mean, 3, lambda state: float(state.total / state.count))
-_DEVIATION = Function(StandardDeviation, 4, _root, Scale.POSITIVE)
-_VARIANCE = Function(StandardDeviation, 4, _sample_variance, Scale.POSITIVE)
-FUNCTIONS = {
+_MEAN_FUNCTION = Function(Mean, 3, lambda state: float(state.total / state.count))
+_DEVIATION_FUNCTION = Function(StandardDeviation, 4, _root, Scale.POSITIVE)
+_VARIANCE_FUNCTION = Function(StandardDeviation, 4, _sample_variance, Scale.POSITIVE)
+FUNCTION_BY_NAME = {
     "sum": Function(Sum, 3, lambda state: state.total),
-    "avg": _MEAN,
-    "mean": _MEAN,
+    "avg": _MEAN_FUNCTION,
+    "mean": _MEAN_FUNCTION,
     "min": Function(Minimum, 2, lambda state: state.minimum),
     "max": Function(Maximum, 2, lambda state: state.maximum),
-    "std": _DEVIATION,
-    "stddev": _DEVIATION,
-    "stddev_samp": _DEVIATION,
+    "std": _DEVIATION_FUNCTION,
+    "stddev": _DEVIATION_FUNCTION,
+    "stddev_samp": _DEVIATION_FUNCTION,
     "stddev_pop": Function(
         StandardDeviation, 4, lambda state: state.metric_value(), Scale.POSITIVE
     ),
-    "variance": _VARIANCE,
-    "var_samp": _VARIANCE,
+    "variance": _VARIANCE_FUNCTION,
+    "var_samp": _VARIANCE_FUNCTION,
     "var_pop": Function(StandardDeviation, 4, lambda state: state.variance(), Scale.POSITIVE),
     "approx_count_distinct": Function(
         ApproxCountDistinct, 2, lambda state: round(state.estimate()), Scale.COUNT, 0
     ),
 }
-COUNTS = ("count", "count_if")
+COUNT_FUNCTIONS = ("count", "count_if")
 
 
 @analyzer
 class GriffinProfiling(GriffinMeasure[Parts]):
     """Griffin's profiling: aggregate functions with mergeable states.
 
-    These are counts; sum, mean, minimum, maximum, standard deviation and variance of numeric
-    columns; and approximate distinct counts. Grouped queries support counts only. Other queries
-    have no state.
+    The functions are counts; sum, mean, minimum, maximum, standard deviation and variance of numeric
+    columns; and approximate distinct counts. Grouped queries support only counts. Other queries have no
+    state.
 
     Parameters
     ----------
@@ -275,7 +305,7 @@ class GriffinProfiling(GriffinMeasure[Parts]):
     expression : str
         The query.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         JSON with ``flatten`` and ``name`` of the rule's output.
 
@@ -297,19 +327,19 @@ class GriffinProfiling(GriffinMeasure[Parts]):
         return isinstance(query, Profiling) and decomposes(query, self.source)
 
     def column_scale(self, column: str) -> Scale:
-        """Return the scale of an item: that of its function, else count."""
+        """Return the scale of an item's function, or count for other items."""
         functions = dict(zip(self.aliases(), self._functions(), strict=True))
         function = functions.get(column)
         return function.scale if function else Scale.COUNT
 
     def _query(self) -> Profiling:
-        found = self.parsed()
-        assert isinstance(found, Profiling)
-        return found
+        query = self.parsed()
+        assert isinstance(query, Profiling)
+        return query
 
     def _functions(self) -> list[Function | None]:
         """Return the function of each item; None for a count or a group-by key."""
-        return [FUNCTIONS.get(_aggregate_name(item)) for item in self._query().items]
+        return [FUNCTION_BY_NAME.get(_aggregate_name(item)) for item in self._query().items]
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the inputs of the states.
@@ -321,7 +351,7 @@ class GriffinProfiling(GriffinMeasure[Parts]):
         """
         query = self.bound(schema)
         if not isinstance(query, Profiling) or not decomposes(query, self.source):
-            msg = f"{self!r} has no state that adds; run it as a query"
+            msg = f"{self!r} has no mergeable state; run it as a query"
             raise IllegalAnalyzerParameterError(msg)
         where = None if query.where is None else row_sql(query.where)
         if query.group_by:
@@ -331,8 +361,8 @@ class GriffinProfiling(GriffinMeasure[Parts]):
 
     def _asked(self, item: Expression, where: str | None, schema: Schema) -> tuple[Request, ...]:
         name, argument = _aggregate_name(item), _argument(item)
-        if isinstance(argument, ColumnNode) and name in FUNCTIONS:
-            of: AnyAnalyzer = FUNCTIONS[name].of(quote(argument.name), where=where)
+        if isinstance(argument, ColumnNode) and name in FUNCTION_BY_NAME:
+            of: AnyAnalyzer = FUNCTION_BY_NAME[name].of(quote(argument.name), where=where)
             return of.requests(schema)
         counted = "1" if isinstance(argument, Star) else row_sql(argument)
         return (Aggregate(f"{name}({where_holds(where, counted)})"),)
@@ -402,7 +432,7 @@ def decomposes(query: Profiling, source: str) -> bool:
     if ordered or str(query.table).casefold() != source.casefold():
         return False
     if not query.group_by:
-        return all(map(_adds, query.items))
+        return all(map(_is_mergeable, query.items))
     keys = {bare(item) for item in query.items if not _aggregate_name(item)}
     counts = [item for item in query.items if _aggregate_name(item)]
     return (
@@ -412,19 +442,19 @@ def decomposes(query: Profiling, source: str) -> bool:
     )
 
 
-def _adds(item: Expression) -> bool:
+def _is_mergeable(item: Expression) -> bool:
     call, name = bare(item), _aggregate_name(item)
     if not isinstance(call, Call) or call.distinct or len(call.arguments) != 1:
         return False
     argument = call.arguments[0]
-    if name in FUNCTIONS:
-        numeric = kind_of(argument) in NUMERIC or FUNCTIONS[name].of is ApproxCountDistinct
+    if name in FUNCTION_BY_NAME:
+        numeric = kind_of(argument) in NUMERIC or FUNCTION_BY_NAME[name].of is ApproxCountDistinct
         return isinstance(argument, ColumnNode) and numeric and groupable(argument)
-    return name in COUNTS
+    return name in COUNT_FUNCTIONS
 
 
 def _aggregate_name(item: Expression) -> str:
-    """Return the aggregate function of an item in lower case; empty if it is none."""
+    """Return the aggregate function of an item in lower case; empty for other expressions."""
     call = bare(item)
     name = call.name.casefold() if isinstance(call, Call) else ""
     return name if name in AGGREGATES else ""

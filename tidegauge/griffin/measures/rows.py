@@ -1,8 +1,8 @@
 """Row checks: accuracy, completeness, schema conformance and record checks.
 
-Each counts rows: with a match in another source, with all their values, with values that cast to
-the expected types, or marked good by a user's query. The ``lower_`` functions write them as SQL
-steps; the analyzers measure the same numbers by mergeable states. Record checks have no state.
+Each check counts rows: rows with a match in another source, rows with all values, rows with values that
+cast to the expected types, or rows that a user's query marks as good. The ``lower_`` functions return SQL
+steps. The analyzers measure the same numbers with mergeable states. Record checks have no state.
 """
 
 from __future__ import annotations
@@ -39,117 +39,125 @@ from tidegauge.griffin.measures.sql import (
 )
 
 
-def lower_accuracy(rule: Accuracy, work: LoweringContext) -> RulePlan:
+def lower_accuracy(rule: Accuracy, context: LoweringContext) -> RulePlan:
     """Return the steps ``miss_items``, ``miss_count``, ``total_count`` and ``accuracy``.
 
-    The last step reads source and target once, and none of the other steps.
+    The last step reads source and target once and does not depend on the other steps.
     """
-    null_match = null_match_of(work)
-    sides = side_names(work.scope)
+    null_match = null_match_of(context)
+    sides = side_names(context.scope)
     source, target = (quote(side) for side in sides)
-    matched = matched_condition(rule, work.scope, null_match, sides)
-    skipped = skipped_condition(rule, work.scope, null_match, sides[0])
-    of = f"{work.table} AS {source}"
-    other = f"{quote(str(work.scope.frame(work.scope.target or '')))} AS {target}"
-    miss, total = work.output_column("miss"), work.output_column("total")
-    items, counted = work.step("miss_items"), work.step("miss_count")
-    found = f"EXISTS (SELECT 1 FROM {other} WHERE {matched})"
+    matched = matched_condition(rule, context.scope, null_match, sides)
+    skipped = skipped_condition(rule, context.scope, null_match, sides[0])
+    source_sql = f"{context.table} AS {source}"
+    target_sql = f"{quote(str(context.scope.frame(context.scope.target or '')))} AS {target}"
+    miss, total = context.output_column("miss"), context.output_column("total")
+    items, counted = context.step("miss_items"), context.step("miss_count")
+    has_match = f"EXISTS (SELECT 1 FROM {target_sql} WHERE {matched})"
     if skipped:
-        found = f"({found} OR ({skipped}))"
-    rows = f"SELECT {work.group_columns}{found} AS `__matched` FROM {of}"
-    misses = f"SELECT * FROM {of} LEFT ANTI JOIN {other} ON {matched}"
+        has_match = f"({has_match} OR ({skipped}))"
+    rows = f"SELECT {context.group_columns}{has_match} AS `__matched` FROM {source_sql}"
+    misses = f"SELECT * FROM {source_sql} LEFT ANTI JOIN {target_sql} ON {matched}"
     steps = (
         Step(items, f"{misses} WHERE NOT ({skipped})" if skipped else misses, ("__missRecords",)),
         Step(
             counted,
-            f"SELECT {work.group_columns}count(1) AS {miss} FROM {quote(items)}{work.group_by_clause()}",
+            f"SELECT {context.group_columns}count(1) AS {miss} FROM {quote(items)}{context.group_by_clause()}",
             ("__missCount",),
         ),
         Step(
-            work.step("total_count"),
-            f"SELECT {work.group_columns}count(1) AS {total} FROM {work.table}{work.group_by_clause()}",
+            context.step("total_count"),
+            f"SELECT {context.group_columns}count(1) AS {total} FROM {context.table}{context.group_by_clause()}",
             ("__totalCount",),
         ),
         Step(
-            work.step("accuracy"),
-            f"SELECT {work.group_columns}`__total` AS {total}, `__miss` AS {miss}, "
-            f"`__total` - `__miss` AS {work.output_column('matched')}, "
-            f"{fraction('`__total` - `__miss`', '`__total`')} AS {work.output_column('matchedFraction')} "
-            f"FROM (SELECT {work.group_columns}count(1) AS `__total`, count_if(NOT `__matched`) AS `__miss` "
-            f"FROM ({rows}){work.group_by_clause()})",
+            context.step("accuracy"),
+            f"SELECT {context.group_columns}`__total` AS {total}, `__miss` AS {miss}, "
+            f"`__total` - `__miss` AS {context.output_column('matched')}, "
+            f"{fraction('`__total` - `__miss`', '`__total`')} AS {context.output_column('matchedFraction')} "
+            f"FROM (SELECT {context.group_columns}count(1) AS `__total`, count_if(NOT `__matched`) AS `__miss` "
+            f"FROM ({rows}){context.group_by_clause()})",
             ("__accuracy",),
         ),
     )
-    return RulePlan(steps, (MetricTable(steps[-1].name),), (items,), work.source, work.by)
+    return RulePlan(steps, (MetricTable(steps[-1].name),), (items,), context.source, context.by)
 
 
-def null_match_of(work: LoweringContext) -> str:
+def null_match_of(context: LoweringContext) -> str:
     """Return the ``null.match`` mode from the rule's details."""
-    said = work.option("null.match", NULL_MATCHES[0])
-    if said not in NULL_MATCHES:
-        raise work.error(f"null.match is one of {', '.join(NULL_MATCHES)}; not {said!r}")
-    return str(said)
+    mode = context.option("null.match", NULL_MATCHES[0])
+    if mode not in NULL_MATCHES:
+        raise context.error(f"null.match must be one of {', '.join(NULL_MATCHES)}, not {mode!r}")
+    return str(mode)
 
 
-NULL = "hive_none"
-"""Stand-in for null among the error values."""
+NULL_PLACEHOLDER = "hive_none"
+"""Placeholder for null in error values."""
 
 
 def error_condition(rule: Listing | None, config: RuleConfig, scope: Scope) -> str:
     """Return SQL that is true for incomplete rows of the source, and never null.
 
-    Without error conditions a row is incomplete if any item is null. With them, it is incomplete if
-    any condition holds: a text that matches a pattern, or one of the listed values. A null is an
-    error where ``hive_none`` is listed, and where a column has patterns only, as no pattern can
-    match it.
+    Without error conditions, a row is incomplete if any item is null. With error conditions, it is
+    incomplete if any condition holds: a string matches a pattern, or a value is listed. Null is an error
+    if ``hive_none`` is listed, or if a column has only patterns, because no pattern matches null.
 
     Raises
     ------
     DslError
         If a column of an error condition is neither an item of the rule nor a column of the source.
     """
-    said = config.details.get("expr")
-    if said is not None:
-        if not isinstance(said, str) or not said.strip():
-            raise scope.error("'expr' says when a row is complete, in SQL", None, "plan", None)
-        return f"NOT coalesce((\n{said}\n), false)"
+    condition = config.details.get("expr")
+    if condition is not None:
+        if not isinstance(condition, str) or not condition.strip():
+            raise scope.error(
+                "'expr' must be an SQL condition for complete rows", None, "plan", None
+            )
+        return f"NOT coalesce((\n{condition}\n), false)"
     items = [item for item in (rule.items if rule else ()) if isinstance(item, Aliased)]
     if not config.errors:
         if not items:
-            raise scope.error("there is no column to look at", None, "plan", None)
+            raise scope.error(
+                "the rule has no columns to check; name at least one", None, "plan", None
+            )
         return " OR ".join(f"{operand(item.of, SUM)} IS NULL" for item in items)
     columns: dict[str, list[ErrorCondition]] = {}
-    for one in config.errors:
-        columns.setdefault(one.column.casefold(), []).append(one)
+    for error in config.errors:
+        columns.setdefault(error.column.casefold(), []).append(error)
     return " OR ".join(
-        _error(_column(some[0].column, items, scope), some) for some in columns.values()
+        _error_sql(_find_column(errors[0].column, items, scope), errors)
+        for errors in columns.values()
     )
 
 
-def _column(name: str, items: Sequence[Aliased], scope: Scope) -> Expression:
-    found = next((i.of for i in items if i.alias.casefold() == name.casefold()), None)
-    return Binder(scope, (scope.source,)).bind(Name(name)) if found is None else found
+def _find_column(name: str, items: Sequence[Aliased], scope: Scope) -> Expression:
+    expression = next((i.of for i in items if i.alias.casefold() == name.casefold()), None)
+    return Binder(scope, (scope.source,)).bind(Name(name)) if expression is None else expression
 
 
-def _error(column: Expression, conditions: Sequence[ErrorCondition]) -> str:
+def _error_sql(column: Expression, conditions: Sequence[ErrorCondition]) -> str:
     """Return SQL for the error conditions of one column."""
-    text = f"CAST({operand(column, 0)} AS STRING)"
+    as_string = f"CAST({operand(column, 0)} AS STRING)"
     tests = []
-    values = [v for one in conditions if one.kind == "enumeration" for v in one.values]
-    patterns = [v for one in conditions if one.kind == "regex" for v in one.values]
-    if NULL in values or not values:
+    values = [
+        v for condition in conditions if condition.kind == "enumeration" for v in condition.values
+    ]
+    patterns = [
+        v for condition in conditions if condition.kind == "regex" for v in condition.values
+    ]
+    if NULL_PLACEHOLDER in values or not values:
         tests.append(f"{operand(column, SUM)} IS NULL")
-    texts = [value for value in values if value != NULL]
-    if texts:
-        tests.append(f"coalesce({text} IN ({', '.join(map(literal, texts))}), false)")
-    tests += [f"coalesce({text} RLIKE {literal(pattern)}, false)" for pattern in patterns]
+    strings = [value for value in values if value != NULL_PLACEHOLDER]
+    if strings:
+        tests.append(f"coalesce({as_string} IN ({', '.join(map(literal, strings))}), false)")
+    tests += [f"coalesce({as_string} RLIKE {literal(pattern)}, false)" for pattern in patterns]
     return " OR ".join(tests)
 
 
 def lower_completeness(rule: Listing | None, work: LoweringContext) -> RulePlan:
     """Return ``incomplete_records``, ``total_count``, ``incomplete_count`` and ``complete_count``.
 
-    These are steps; the last has the metric, and reads the source once.
+    These are the names of the steps. The last step has the metric and reads the source once.
     """
     bad = error_condition(rule, work.config, work.scope)
     total, incomplete = work.output_column("total"), work.output_column("incomplete")
@@ -176,17 +184,17 @@ def lower_completeness(rule: Listing | None, work: LoweringContext) -> RulePlan:
     )
 
 
-def counts(work: LoweringContext, of: str, bad: str) -> str:
+def counts(context: LoweringContext, frame: str, bad: str) -> str:
     """Return the query for total, incomplete and complete rows."""
-    rows = f"SELECT {work.group_columns}{bad} AS `__bad` FROM {of}"
+    rows = f"SELECT {context.group_columns}{bad} AS `__bad` FROM {frame}"
     return (
-        f"SELECT {work.group_columns}count(1) AS {work.output_column('total')}, "
-        f"count_if(`__bad`) AS {work.output_column('incomplete')}, "
-        f"count_if(NOT `__bad`) AS {work.output_column('complete')} FROM ({rows}){work.group_by_clause()}"
+        f"SELECT {context.group_columns}count(1) AS {context.output_column('total')}, "
+        f"count_if(`__bad`) AS {context.output_column('incomplete')}, "
+        f"count_if(NOT `__bad`) AS {context.output_column('complete')} FROM ({rows}){context.group_by_clause()}"
     )
 
 
-TYPES = frozenset(
+ATOMIC_TYPES = frozenset(
     [
         "bigint",
         "binary",
@@ -211,48 +219,53 @@ TYPES = frozenset(
         "tinyint",
     ]
 )
-_TYPE = re.compile(r"\s*([A-Za-z_]+)\s*(\(\s*\d{1,2}\s*(?:,\s*\d{1,2}\s*)?\))?\s*")
+_TYPE_PATTERN = re.compile(r"\s*([A-Za-z_]+)\s*(\(\s*\d{1,2}\s*(?:,\s*\d{1,2}\s*)?\))?\s*")
 
 
 def conformance_tests(work: LoweringContext) -> dict[str, str]:
-    """Return SQL by column that is true where a value casts to its type; false for null.
+    """Return SQL by column that is true if a value casts to its type, and false for null.
 
     Raises
     ------
     DslError
-        If a column is unknown, or a type is not a plain one.
+        If a column is unknown, or a type is not an atomic type.
     """
     pairs = work.option("expr")
     if not isinstance(pairs, (list, tuple)) or not pairs:
-        raise work.error("'expr' lists columns and the types that they should be of")
+        raise work.error("'expr' must be a list of columns with their types")
     tests = {}
     for pair in pairs:
         if not isinstance(pair, Mapping):
-            raise work.error(f"'expr' lists columns with their types; {pair!r} is neither")
+            raise work.error(
+                f"'expr' must be a list of columns with their types; {pair!r} is not such an entry"
+            )
         name = str(pair.get("column", pair.get("source.col")) or "")
         if not name or not pair.get("type"):
             lacks = "'type'" if name else "'column'"
             raise work.error(
-                f"an entry of 'expr' has a 'column' and a 'type'; {dict(pair)!r} lacks {lacks}"
+                f"an entry of 'expr' needs a 'column' and a 'type'; {dict(pair)!r} has no {lacks}"
             )
         column = Binder(work.scope, (work.source,)).bind(Name(name))
         if kind_of(column) in NESTED:
             raise work.error(f"the column {name!r} is nested; its type cannot be compared")
         sql = expression_sql(column)
-        tests[name] = f"try_cast({sql} AS {_type(str(pair['type']), work)}) IS NOT NULL"
+        tests[name] = f"try_cast({sql} AS {_type_sql(str(pair['type']), work)}) IS NOT NULL"
     return tests
 
 
-def _type(said: str, work: LoweringContext) -> str:
-    match = _TYPE.fullmatch(said)
-    name = match[1].casefold() if match else said
+def _type_sql(type_name: str, context: LoweringContext) -> str:
+    match = _TYPE_PATTERN.fullmatch(type_name)
+    name = match[1].casefold() if match else type_name
     if (
         match is None
-        or name not in TYPES
+        or name not in ATOMIC_TYPES
         or (match[2] and name not in {"dec", "decimal", "numeric"})
     ):
-        near = nearest(name, TYPES)
-        raise work.error(f"{said!r} is no plain type", f"did you mean {near!r}?" if near else None)
+        suggestion = nearest(name, ATOMIC_TYPES)
+        raise context.error(
+            f"{type_name!r} is not an atomic type",
+            f"did you mean {suggestion!r}?" if suggestion else None,
+        )
     return f"{name.upper()}{match[2] or ''}"
 
 
@@ -271,14 +284,14 @@ def lower_conformance(work: LoweringContext) -> RulePlan:
 def lower_record_check(work: LoweringContext) -> RulePlan:
     """Return the steps ``checked_records`` and ``record_metric``.
 
-    Records have a ``__status`` of ``bad`` or ``good``. Query and condition are the user's own SQL.
-    Each is placed on its own lines, so that a trailing comment does not swallow the SQL after it.
+    Records have a ``__status`` of ``bad`` or ``good``. Query and condition are the user's own SQL. They are
+    on separate lines, so that a trailing comment does not hide the following SQL.
     """
     query = work.config.rule or work.text("expr")
     bad = work.text("bad.record.definition")
     if not query.strip() or not bad.strip():
         raise work.error(
-            "a record check has a query, and says in bad.record.definition what is bad"
+            "a record check needs a query, and a condition for bad records in bad.record.definition"
         )
     records, metric = work.step("checked_records"), work.step("record_metric")
     steps = (
@@ -294,7 +307,7 @@ def lower_record_check(work: LoweringContext) -> RulePlan:
 
 _ACCURACY_NAMES = ("total", "miss", "matched", "matchedFraction")
 NULL_MATCHES_WITH_STATE = ("null-safe", "sql")
-"""Supported modes; ``griffin`` leaves some rows out and is lowered to SQL instead."""
+"""Supported modes. ``griffin`` skips some rows and is lowered to SQL instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +317,7 @@ class RuleCondition:
     Attributes
     ----------
     text, rule : str
-        The rule's text and name.
+        The rule's source and name.
     source, target : str
         Names of source and target in the rule.
     nulls : str
@@ -317,15 +330,15 @@ class RuleCondition:
     target: str
     nulls: str
 
-    def __call__(self, data: Schema, other: Schema) -> str:
+    def __call__(self, data: Schema, target_data: Schema) -> str:
         """Return the condition as SQL.
 
         Raises
         ------
         DslError
-            If the rule does not bind to the columns.
+            If the rule cannot be bound to the columns.
         """
-        frames = {self.source: data, self.target: other}
+        frames = {self.source: data, self.target: target_data}
         scope = Scope(frames, self.source, self.target, None, self.text, self.rule)
         rule = bind(parse(self.text, "accuracy", self.rule), scope, self.text)
         assert isinstance(rule, Accuracy)
@@ -336,9 +349,9 @@ class RuleCondition:
 class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     """Griffin's accuracy: count source rows that have a matching target row.
 
-    A row counts once, however many rows match it. Null equals null and differs from the empty text;
-    with ``"null.match": "sql"`` in the details null equals nothing. In the text the target is
-    ``target``.
+    A row counts once, regardless of the number of its matches. Null equals null and differs from the empty
+    string. With ``"null.match": "sql"`` in the details, null equals nothing. The rule's name for the target
+    is ``target``.
 
     Parameters
     ----------
@@ -347,10 +360,10 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     expression : str
         The condition.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
-        JSON with ``null.match``; ``total``, ``miss``, ``matched``, ``matchedFraction`` to rename
-        these.
+        JSON with ``null.match``; ``total``, ``miss``, ``matched`` and ``matchedFraction`` rename the
+        metric's fields.
     target : str
         The other table or view. A change to it marks every partition as changed.
 
@@ -370,7 +383,7 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     target: str = "target"
 
     def adds(self, config: RuleConfig, scope: Scope) -> bool:
-        """Return true if the rule can be bound: a state can measure it."""
+        """Return true if the rule can be bound, because then a state can measure it."""
         bind(self.parsed(), scope, self.expression)
         return True
 
@@ -391,10 +404,10 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
         return str(self.said().get("null.match", NULL_MATCHES_WITH_STATE[0]))
 
     def check_parameters(self) -> None:
-        """Raise unless nulls match in a way that depends on single rows alone."""
+        """Raise unless matching of nulls depends only on single rows."""
         super().check_parameters()
         if self.nulls not in NULL_MATCHES_WITH_STATE:
-            msg = f"{self!r}: null.match is one of {', '.join(NULL_MATCHES_WITH_STATE)}, not {self.nulls!r}"
+            msg = f"{self!r}: null.match must be one of {', '.join(NULL_MATCHES_WITH_STATE)}, not {self.nulls!r}"
             raise IllegalAnalyzerParameterError(msg)
 
     @property
@@ -403,7 +416,7 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
         return (self.view or self.target,)
 
     def column_scale(self, column: str) -> Scale:
-        """Return the scale of a number: ratio for the fraction, else count."""
+        """Return the scale of a number: ratio for the fraction, otherwise count."""
         return Scale.RATIO if column == self.key("matchedFraction") else Scale.COUNT
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -419,8 +432,8 @@ class GriffinAccuracy(GriffinMeasure[NumMatchesAndCount]):
     def measure(self, state: NumMatchesAndCount) -> Report:
         """Return counts of rows, misses and matches, and the matched fraction; 1 for no rows."""
         total, matched = state.count, state.num_matches
-        found = (total, total - matched, matched, matched / total if total else 1.0)
-        return Report(dict(zip(map(self.key, _ACCURACY_NAMES), found, strict=True)))
+        numbers = (total, total - matched, matched, matched / total if total else 1.0)
+        return Report(dict(zip(map(self.key, _ACCURACY_NAMES), numbers, strict=True)))
 
 
 _ROW_CHECK_NAMES = ("total", "incomplete", "complete")
@@ -433,7 +446,7 @@ class _RowMeasure(GriffinMeasure[Parts]):
 
     state_type: ClassVar[type[State]] = Parts
     each: ClassVar[str]
-    """Metric name prefix for counts per column."""
+    """Metric name prefix of the counts of each column."""
 
     @abstractmethod
     def tests(self, schema: Schema) -> tuple[str, Sequence[str]]:
@@ -444,19 +457,19 @@ class _RowMeasure(GriffinMeasure[Parts]):
         """Return the names of the columns."""
 
     def column_scale(self, column: str) -> Scale:
-        """Return the scale of a number: ratio for the fraction, else count."""
+        """Return the scale of a number: ratio for the fraction, otherwise count."""
         return Scale.RATIO if column == _SHARE_NAME else Scale.COUNT
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the row counts."""
         row, columns = self.tests(schema)
-        texts = [ROWS.text, *(f"count_if({test})" for test in (row, *columns))]
-        return tuple(map(Aggregate, texts))
+        expressions = [ROWS.text, *(f"count_if({test})" for test in (row, *columns))]
+        return tuple(map(Aggregate, expressions))
 
     def fold(self, cells: Sequence[Any]) -> Parts:
         """Build the state from the counts."""
-        total, *found = cells
-        return Parts(tuple(NumMatchesAndCount(count, total) for count in found))
+        total, *bad_counts = cells
+        return Parts(tuple(NumMatchesAndCount(count, total) for count in bad_counts))
 
     def weight(self, state: Parts) -> float:
         """Return the number of rows."""
@@ -467,17 +480,17 @@ class _RowMeasure(GriffinMeasure[Parts]):
         row, *columns = state.parts or (NumMatchesAndCount(),)
         complete = row.count - row.num_matches
         counts = (row.count, row.num_matches, complete)
-        more = {_SHARE_NAME: complete / row.count if row.count else 1.0}
+        additional = {_SHARE_NAME: complete / row.count if row.count else 1.0}
         pairs = zip(self.columns(), columns, strict=False)
-        more |= {f"{self.each}.{name}": float(c.num_matches) for name, c in pairs}
-        return Report(dict(zip(map(self.key, _ROW_CHECK_NAMES), counts, strict=True)), more)
+        additional |= {f"{self.each}.{name}": float(c.num_matches) for name, c in pairs}
+        return Report(dict(zip(map(self.key, _ROW_CHECK_NAMES), counts, strict=True)), additional)
 
 
 @analyzer
 class GriffinCompleteness(_RowMeasure):
     """Griffin's completeness: count rows with a null in a column, or with a listed error value.
 
-    Also the share of complete rows, ``completeFraction``, and the nulls per column,
+    It also measures the share of complete rows, ``completeFraction``, and the nulls of each column,
     ``nulls.<column>``.
 
     Parameters
@@ -487,10 +500,10 @@ class GriffinCompleteness(_RowMeasure):
     expression : str
         The columns.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         JSON with ``error.confs``, a list of ``column.name``, ``type`` and ``values``; ``total``,
-        ``incomplete``, ``complete`` to rename these.
+        ``incomplete`` and ``complete`` rename the metric's fields.
 
     Examples
     --------
@@ -516,25 +529,25 @@ class GriffinCompleteness(_RowMeasure):
         """Return SQL conditions for an incomplete row, and for a null in each column."""
         scope, config = self.scope(schema), self.config()
         bound = self.bound(schema)
-        named = bound.items if isinstance(bound, Listing) else ()
-        items = [Aliased(unqualified(i.of), i.alias) for i in named if isinstance(i, Aliased)]
+        bound_items = bound.items if isinstance(bound, Listing) else ()
+        items = [Aliased(unqualified(i.of), i.alias) for i in bound_items if isinstance(i, Aliased)]
         nulls = [f"({row_sql(item)}) IS NULL" for item in items]
-        known = {item.alias.casefold() for item in items}
+        names = {item.alias.casefold() for item in items}
         binder = Binder(scope, (self.source,))
         for error in config.errors:  # columns of error conditions that the rule does not name
-            if error.column.casefold() not in known:
+            if error.column.casefold() not in names:
                 column = unqualified(binder.bind(Name(error.column)))
                 items.append(Aliased(column, error.column))
-                known.add(error.column.casefold())
+                names.add(error.column.casefold())
         return error_condition(Listing(tuple(items)), config, scope), nulls
 
 
 @analyzer
 class GriffinConformance(_RowMeasure):
-    """Griffin's schema conformance: count rows with a value that is not of its column's type.
+    """Griffin's schema conformance: count rows with a value that does not have its column's type.
 
-    Null does not conform. Also the share of conforming rows, ``completeFraction``, and the
-    nonconforming values per column, ``nonconforming.<column>``.
+    Null does not conform. It also measures the share of conforming rows, ``completeFraction``, and the
+    nonconforming values of each column, ``nonconforming.<column>``.
 
     Parameters
     ----------
@@ -543,10 +556,10 @@ class GriffinConformance(_RowMeasure):
     expression : str
         The columns.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
-        JSON with ``expr``, a list of ``column`` and ``type``; ``total``, ``incomplete``,
-        ``complete`` to rename these.
+        JSON with ``expr``, a list of ``column`` and ``type``; ``total``, ``incomplete`` and ``complete``
+        rename the metric's fields.
 
     Examples
     --------
@@ -564,7 +577,7 @@ class GriffinConformance(_RowMeasure):
         """Raise unless at least one column has a type."""
         super().check_parameters()
         if not self.columns():
-            msg = f"{self!r}: details list columns and types as 'expr'"
+            msg = f"{self!r}: details must list columns and types as 'expr'"
             raise IllegalAnalyzerParameterError(msg)
 
     def columns(self) -> Sequence[str]:
@@ -579,6 +592,6 @@ class GriffinConformance(_RowMeasure):
     def tests(self, schema: Schema) -> tuple[str, Sequence[str]]:
         """Return SQL conditions for a nonconforming row, and for a bad value in each column."""
         good = conformance_tests(LoweringContext(self.config(), self.scope(schema)))
-        # Scans use unqualified columns; each test starts with the qualified one.
+        # Scans use unqualified columns; each test starts with the qualified column.
         bad = [f"NOT ({test.replace(f'{quote(self.source)}.', '', 1)})" for test in good.values()]
         return " OR ".join(bad), bad

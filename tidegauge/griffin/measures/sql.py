@@ -16,7 +16,7 @@ from tidegauge.analyzers.core.sql import constant, literal, quote
 from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.dsl.grammar import MILLISECONDS
 from tidegauge.griffin.dsl.nodes import (
-    COMPARISONS,
+    COMPARISON_OPERATORS,
     Accuracy,
     Aliased,
     AllOf,
@@ -379,7 +379,7 @@ def _as_texts(node: Expression) -> Expression:  # noqa: PLR0911 - one for each k
             return Call("coalesce", (_cast(node, "STRING"), Text("")))
         case Binary(operator="+" | "-" | "*" | "/" | "%"):
             return replace(node, left=_number(node.left), right=_number(node.right))
-        case Binary() if node.operator in COMPARISONS:
+        case Binary() if node.operator in COMPARISON_OPERATORS:
             left, right = _alike((node.left, node.right))
             return replace(node, left=left, right=right)
         case Binary():

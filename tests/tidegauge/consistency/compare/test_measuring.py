@@ -740,7 +740,7 @@ def test_floats_beside_doubles_are_compared_as_floats_in_all_metrics(spark):
     logged = spark.sql("SELECT 1 AS user, 0L AS ts, CAST(0.1 AS FLOAT) AS n, map('k', 0.1F) AS m")
     offline = spark.sql("SELECT 1 AS user, 0L AS ts, 0.1D AS n, map('k', 0.1D) AS m")
     found = compare(logged, offline, "user").merged()
-    assert str(found).endswith("\ncompared as floats, because one side is of that type: m, n")
+    assert str(found).endswith("\ncompared as floats, because one side is a float: m, n")
     numbers = found.metrics().set_index(["feature_name", "metric_name"])["number"]
     for feature in ("n", "m"):
         for name in ("mismatch", "smape", "smape_mean"):

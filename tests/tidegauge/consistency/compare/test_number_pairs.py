@@ -18,10 +18,10 @@ from tidegauge.analyzers.scan.capabilities import from_arrow, workers_are_equipp
 from tidegauge.analyzers.scan.scan import scan
 from tidegauge.consistency.compare.distributions import ConsistencyDistribution
 from tidegauge.consistency.compare.measures import (
-    COPY,
-    LOGGED,
-    NULL_KEY,
-    PRESENCE,
+    COPY_COLUMN,
+    LOGGED_PREFIX,
+    NULL_KEY_COLUMN,
+    PRESENCE_COLUMN,
     Cells,
     ConsistencyCells,
     ConsistencyNumbers,
@@ -73,9 +73,14 @@ PAIRS = {
 
 def table_of(spark, columns, rows, **others):
     """Make a comparison table of logged and backfilled columns, whose rows all match by default."""
-    whole = {PRESENCE: ["matched"] * rows, COPY: [1] * rows, NULL_KEY: [False] * rows, **others}
+    whole = {
+        PRESENCE_COLUMN: ["matched"] * rows,
+        COPY_COLUMN: [1] * rows,
+        NULL_KEY_COLUMN: [False] * rows,
+        **others,
+    }
     for name, (types, pairs) in columns.items():
-        for side, of, at in ((LOGGED + name, types[0], 0), (name, types[1], 1)):
+        for side, of, at in ((LOGGED_PREFIX + name, types[0], 0), (name, types[1], 1)):
             whole[side] = pa.array([pair[at] for pair in pairs], of)
     return from_arrow(spark, pa.table(whole)).repartition(3)
 
@@ -152,7 +157,7 @@ def test_any_groups_and_any_rows_are_as_in_spark(spark, data):
     found = data.draw(rows(kind))
     texts, numbers, presence, a, b = zip(*found, strict=True)
     others = {
-        PRESENCE: presence,
+        PRESENCE_COLUMN: presence,
         "text": pa.array(texts, pa.string()),
         "n": pa.array(numbers, pa.int32()),
     }

@@ -502,7 +502,7 @@ def test_a_schema_that_clashes_with_an_earlier_one_is_warned_of(tmp_path, caplog
                 "j", {"user": 1}, {"n": "x" if kind == "string" else 1}, ts_millis=D5 + number
             )
         assert len(caplog.messages) == (kind == "string")
-    assert "of 'j' clashes with an earlier one" in caplog.messages[0]
+    assert "of 'j' conflicts with an earlier schema" in caplog.messages[0]
     assert "'n' is" in caplog.messages[0]
     assert len(rows(tmp_path)) == len(versions)
 
@@ -532,7 +532,7 @@ def test_one_call_logs_by_the_log_of_the_process(tmp_path, monkeypatch):
     flush_logs()
     assert [row["query_source"] for row in rows(tmp_path)] == [None, "dev"]
     assert len(files(tmp_path)) == 1
-    with pytest.raises(SuiteError, match="a schema of 'team/search' is not one of 'other'"):
+    with pytest.raises(SuiteError, match="the schema belongs to 'team/search', not to 'other'"):
         log(tmp_path, "other", {"user": 1}, {}, SCHEMA)
     shared.close()
 

@@ -309,7 +309,7 @@ def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, serv
     assert len(clean(spark, namespace, now).dropped) == 2
     for wrong in ("90 days", "-1", "", "1.5"):
         spark.sql(f"ALTER TABLE {logs} SET TBLPROPERTIES ('retention' = '{wrong}')").collect()
-        with pytest.raises(SourceError, match="is a number of days, not"):
+        with pytest.raises(SourceError, match="must be a number of days, not"):
             clean(spark, namespace, now)
 
 

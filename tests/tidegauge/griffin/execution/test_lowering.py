@@ -142,7 +142,7 @@ def test_sides_have_names_that_no_column_has():
 
 
 WRONG = {
-    "null.match": ("accuracy", {"null.match": "loose"}, "null.match is one of"),
+    "null.match": ("accuracy", {"null.match": "loose"}, "null.match must be one of"),
     "name": ("accuracy", {"miss": 3}, "'miss' must be a column name"),
     "flag": ("distinct", {"with.accumulate": "maybe"}, "true or false"),
     "array": ("uniqueness", {"duplication.array": 1}, "must be a string"),
