@@ -25,7 +25,7 @@ from rich.table import Table
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # the folder here has a repository.py
 
 from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs, sketch_size
-from tidegauge.consistency.compare.distributions import ERROR
+from tidegauge.consistency.compare.distributions import RANK_ERROR_AT_ONE
 
 VALUES = {
     "of the benchmark": lambda rng, rows: np.floor(rng.random(rows) * 1000) / 7,
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--k", type=int, default=12)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/sketch_bytes.json"))
     asked = parser.parse_args()
-    k = sketch_size(ERROR / asked.k)
+    k = sketch_size(RANK_ERROR_AT_ONE / asked.k)
     results = []
     for share, (name, draw) in product((0.0, 0.01, 0.1, 0.5), VALUES.items()):
         rng = np.random.default_rng(7)

@@ -16,10 +16,10 @@ from tidegauge.analyzers.core.schema import INTEGRAL, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.consistency.compare.distributions import (
-    LARGEST_K,
-    LONGEST,
-    QUANTILES,
-    SMALLEST_K,
+    DEFAULT_MAX_LENGTH,
+    MAX_K,
+    MIN_K,
+    RANK_BY_QUANTILE,
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
@@ -282,7 +282,7 @@ ALL_METRICS: tuple[str, ...] = (
     *(
         f"Consistency.{metric}-{quantile}"
         for metric in ConsistencyDistribution.metrics
-        for quantile in QUANTILES
+        for quantile in RANK_BY_QUANTILE
     ),
     *(
         f"Consistency.{distance}"
@@ -409,7 +409,7 @@ class Configuration:
     since: str | None = None
     monitors: tuple[Mapping[str, Any], ...] | None = None
     k: int = K
-    longest: int = LONGEST
+    longest: int = DEFAULT_MAX_LENGTH
 
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
@@ -434,10 +434,8 @@ class Configuration:
         width = self.bucket_minutes
         if width is not None and (width < 1 or DAY_MINUTES % width):
             raise SuiteError(f"bucket_minutes is {width}, which does not divide a day")
-        if self.k % 2 or not SMALLEST_K <= self.k <= LARGEST_K:
-            raise SuiteError(
-                f"k is {self.k}; it must be an even number from {SMALLEST_K} to {LARGEST_K}"
-            )
+        if self.k % 2 or not MIN_K <= self.k <= MAX_K:
+            raise SuiteError(f"k is {self.k}; it must be an even number from {MIN_K} to {MAX_K}")
         if self.longest < 1:
             raise SuiteError(f"longest is {self.longest}; it must be above 0")
         if self.since is not None:

@@ -22,7 +22,7 @@ from tidegauge.analyzers.core.schema import Field, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.scan.jobs import TARGET_BUFFERS
 from tidegauge.analyzers.scan.user_sql import Views
-from tidegauge.consistency.compare.equality import EXACTLY, OWN, Tolerance, same
+from tidegauge.consistency.compare.equality import NO_TOLERANCE, RESERVED_PREFIX, Tolerance, same
 from tidegauge.consistency.compare.join import AlignedPart, Alignment, Layout, require_comparable
 from tidegauge.consistency.configuration import (
     TIME_COLUMN,
@@ -537,7 +537,7 @@ MAX_LAGS = 500
 """Each candidate lag adds one backfill request for each query."""
 KEY_GROUPS = 64
 """Groups of keys that are counted separately for the bootstrap."""
-_LAG_COLUMN, _GROUP_COLUMN = f"{OWN}lag", f"{OWN}group"
+_LAG_COLUMN, _GROUP_COLUMN = f"{RESERVED_PREFIX}lag", f"{RESERVED_PREFIX}group"
 
 
 def estimate_lag(
@@ -738,10 +738,10 @@ def _count_differences(sides: _Shifted, part: AlignedPart) -> tuple[int, dict[st
     for start in range(0, len(part.features), TARGET_BUFFERS):
         features: dict[str, list[str]] = {}
         for i, name in enumerate(part.features[start : start + TARGET_BUFFERS], start):
-            features.setdefault(group_by_of[name], []).append(f"count_if({OWN}u{i})")
+            features.setdefault(group_by_of[name], []).append(f"count_if({RESERVED_PREFIX}u{i})")
         expressions = [
             "count(1)",
-            f"count_if({OWN}there)",
+            f"count_if({RESERVED_PREFIX}there)",
             *(" + ".join(features.get(n, ["0"])) for n in names),
         ]
         for lag, group, rows, matched, *sums in _aggregate_counts(unlike, expressions):
@@ -753,7 +753,10 @@ def _count_differences(sides: _Shifted, part: AlignedPart) -> tuple[int, dict[st
 def _aggregate_counts(rows: DataFrame, expressions: Sequence[str]) -> list[tuple[Any, ...]]:
     from pyspark.sql import functions as F
 
-    cells = [F.expr(expression).alias(f"{OWN}c{i}") for i, expression in enumerate(expressions)]
+    cells = [
+        F.expr(expression).alias(f"{RESERVED_PREFIX}c{i}")
+        for i, expression in enumerate(expressions)
+    ]
     return [tuple(row) for row in rows.groupBy(_LAG_COLUMN, _GROUP_COLUMN).agg(*cells).collect()]
 
 
@@ -783,24 +786,26 @@ def _difference_flags(sides: _Shifted, part: AlignedPart) -> DataFrame:
     pairs = Alignment(conf.keys, features, TIME_COLUMN, (), None, conf.logged_as)
     require_comparable(pairs, schemas[0], schemas[1:], [part])
     layout = Layout(schemas, pairs)
-    logged = layout.logged(sides.sampled, [features]).where(f"{OWN}a0n = 1")
-    keys = [f"{OWN}k.k{i}" for i in range(len(conf.keys))]
-    time = shifted_by_lag(f"{OWN}k.k{len(keys)}")
+    logged = layout.logged(sides.sampled, [features]).where(f"{RESERVED_PREFIX}a0n = 1")
+    keys = [f"{RESERVED_PREFIX}k.k{i}" for i in range(len(conf.keys))]
+    time = shifted_by_lag(f"{RESERVED_PREFIX}k.k{len(keys)}")
     parts = ", ".join(f"'k{i}', {sql}" for i, sql in enumerate([*keys, time]))
     moved = sides.at_all_lags(logged).selectExpr(
         _LAG_COLUMN,
         f"pmod(xxhash64({', '.join(keys)}), {KEY_GROUPS}) AS {_GROUP_COLUMN}",
-        f"named_struct({parts}) AS {OWN}k",
-        *(f"{OWN}a0v{i}" for i in range(len(features))),
+        f"named_struct({parts}) AS {RESERVED_PREFIX}k",
+        *(f"{RESERVED_PREFIX}a0v{i}" for i in range(len(features))),
     )
-    backfilled = layout.backfilled(part.data, 0, features).where(f"{OWN}b0n = 1")
-    joined = moved.join(backfilled, F.expr(f"{OWN}k = {OWN}b0k"), "left_outer")
+    backfilled = layout.backfilled(part.data, 0, features).where(f"{RESERVED_PREFIX}b0n = 1")
+    joined = moved.join(
+        backfilled, F.expr(f"{RESERVED_PREFIX}k = {RESERVED_PREFIX}b0k"), "left_outer"
+    )
     return joined.selectExpr(
         _LAG_COLUMN,
         _GROUP_COLUMN,
-        f"{OWN}b0k IS NOT NULL AS {OWN}there",
+        f"{RESERVED_PREFIX}b0k IS NOT NULL AS {RESERVED_PREFIX}there",
         *(
-            f"NOT {_same_sql(i, *_field_pair(schemas, pairs, name), conf.tolerance.get(name, EXACTLY))} AS {OWN}u{i}"
+            f"NOT {_same_sql(i, *_field_pair(schemas, pairs, name), conf.tolerance.get(name, NO_TOLERANCE))} AS {RESERVED_PREFIX}u{i}"
             for i, name in enumerate(features)
         ),
     )
@@ -811,4 +816,4 @@ def _field_pair(schemas: Sequence[Schema], pairs: Alignment, feature: str) -> tu
 
 
 def _same_sql(i: int, a: Field, b: Field, tolerance: Tolerance) -> str:
-    return same(f"{OWN}a0v{i}", f"{OWN}b0v{i}", (a.type, b.type), tolerance)
+    return same(f"{RESERVED_PREFIX}a0v{i}", f"{RESERVED_PREFIX}b0v{i}", (a.type, b.type), tolerance)

@@ -138,14 +138,14 @@ class ComparisonInputs:
         """The backfills, each computed once for all group-bys with the same backfill and lag."""
         all_features = self.configuration.whole
         if not self.configuration.group_bys:
-            backfill = self._found(self.configuration.backfill_of(all_features), 0, ())
+            backfill = self._backfilled(self.configuration.backfill_of(all_features), 0, ())
             return (AlignedPart(backfill, {all_features: self._common(backfill)}),)
         groups: dict[tuple[Backfill, int], dict[str, Sequence[str]]] = {}
         for name, group_by in self.configuration.group_bys.items():
             backfill_and_lag = self.configuration.backfill_of(name)
             groups.setdefault((backfill_and_lag, group_by.lag_ms), {})[name] = group_by.features
         return tuple(
-            AlignedPart(self._found(*backfill_and_lag, tuple(features)), features)
+            AlignedPart(self._backfilled(*backfill_and_lag, tuple(features)), features)
             for backfill_and_lag, features in groups.items()
         )
 
@@ -197,7 +197,7 @@ class ComparisonInputs:
         selected = [quote(name) for name in part.data.columns if name.casefold() in names]
         return AlignedPart(part.data.select(*selected), part.group_bys)
 
-    def _found(self, backfill: Backfill, lag_ms: int, group_bys: Sequence[str]) -> DataFrame:
+    def _backfilled(self, backfill: Backfill, lag_ms: int, group_bys: Sequence[str]) -> DataFrame:
         """Return a backfill's features; errors name its group-bys."""
         owners = f" of {', '.join(map(repr, group_bys))}" if group_bys else ""
         logged_pairs = self.backfill_pairs(lag_ms)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict
 
 from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError
-from tidegauge.consistency.compare.distributions import LONGEST, K
+from tidegauge.consistency.compare.distributions import DEFAULT_MAX_LENGTH, K
 from tidegauge.consistency.compare.equality import Tolerance
 from tidegauge.consistency.configuration import (
     TIME_COLUMN,
@@ -171,7 +171,7 @@ class ConsistencyFields(Document):
     since: str | None = None
     monitors: list[MonitorFields] | None = None
     k: int = K
-    longest: int = LONGEST
+    longest: int = DEFAULT_MAX_LENGTH
     variables: dict[str, str | None] = {}
 
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-MEASURES = frozenset({"duplication", "schema-conformance", "column-profiling", "record-check"})
-"""Rule types that only ``measures`` of the newest Griffin have."""
+MEASURE_RULE_TYPES = frozenset(
+    {"duplication", "schema-conformance", "column-profiling", "record-check"}
+)
+"""Rule types of ``measures`` in the newest Griffin."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class RuleConfig:
     outputs : tuple of Output
     errors : tuple of ErrorCondition
     measure : bool
-        Whether it is one of ``measures``, whose results go only where its outputs say.
+        Whether it is one of ``measures``, whose results go only to its outputs.
     """
 
     number: int
@@ -93,8 +95,8 @@ class RuleConfig:
     @property
     def name(self) -> str:
         """Name of the rule: of its frame, else of its metric, else ``rule_1`` by position."""
-        named = next((o.name for o in self.outputs if o.kind == "metric" and o.name), None)
-        return self.out_name or named or f"rule_{self.number}"
+        metric_name = next((o.name for o in self.outputs if o.kind == "metric" and o.name), None)
+        return self.out_name or metric_name or f"rule_{self.number}"
 
     def output(self, kind: str) -> Output | None:
         """Return the first output of a kind."""
@@ -103,8 +105,8 @@ class RuleConfig:
     @property
     def metric(self) -> Output:
         """The metric's output; its name is the rule's if none is configured."""
-        found = self.output("metric") or Output("metric")
-        return replace(found, name=found.name or self.name)
+        output = self.output("metric") or Output("metric")
+        return replace(output, name=output.name or self.name)
 
     def sent(self, kind: str) -> Output | None:
         """Return the output of a kind that goes to sinks: of DSL rules always, as in Griffin."""
@@ -113,9 +115,9 @@ class RuleConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return the rule for canonical JSON."""
-        found = asdict(self)
-        del found["measure"]
-        return found
+        fields = asdict(self)
+        del fields["measure"]
+        return fields
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class Env:
     batch_interval, process_interval : int
         Trigger intervals of streams, for writing and for measuring, in milliseconds.
     init_clear : bool
-        Whether a stream discards its progress and starts anew.
+        Whether a stream discards its progress and starts again.
     sinks : tuple of SinkConfig
     notices : tuple of str
         Settings that were accepted but are handled differently.
@@ -263,5 +265,5 @@ class Job:
 
     def identity(self) -> dict[str, Any]:
         """Return the job for canonical JSON, without source locations, which may hold passwords."""
-        sources = [[one.name, *(c.type for c in one.connectors)] for one in self.sources]
+        sources = [[source.name, *(c.type for c in source.connectors)] for source in self.sources]
         return {"name": self.name, "sources": sources, "rules": [r.identity() for r in self.rules]}

@@ -20,9 +20,9 @@ Operation = Callable[["DataFrame", Mapping[str, Any]], "DataFrame"]
 
 O = TypeVar("O", bound=Operation)  # noqa: E741 - an operation
 
-OPERATIONS = PluginRegistry("operation", "tidegauge.griffin.operations", {})
-BAD = "_corrupt_record"
-_MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+OPERATION_REGISTRY = PluginRegistry("operation", "tidegauge.griffin.operations", {})
+CORRUPT_COLUMN = "_corrupt_record"
+_PARSE_MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
 
 def frame_operation(name: str) -> Callable[[O], O]:
@@ -43,7 +43,7 @@ def frame_operation(name: str) -> Callable[[O], O]:
     """
 
     def register(function: O) -> O:
-        OPERATIONS.own[name.lower()] = function
+        OPERATION_REGISTRY.own[name.lower()] = function
         return function
 
     return register
@@ -67,7 +67,7 @@ def operate(name: str, frame: DataFrame, details: Mapping[str, Any]) -> DataFram
     NoSuchColumnError
         If a required column does not exist.
     """
-    operation: Operation = OPERATIONS.load(name.strip())
+    operation: Operation = OPERATION_REGISTRY.load(name.strip())
     return operation(frame, details)
 
 
@@ -80,7 +80,7 @@ def from_json(frame: DataFrame, details: Mapping[str, Any]) -> DataFrame:
     frame : DataFrame
     details : mapping
         ``col.name``, the text column (default: the first); ``schema``, the fields as DDL (default:
-        inferred by reading the texts once, which a stream does not support); ``mode``, the handling
+        inferred by reading the strings once, which a stream does not support); ``mode``, the handling
         of invalid JSON: ``PERMISSIVE`` keeps it in ``_corrupt_record``, ``DROPMALFORMED`` drops it,
         ``FAILFAST`` raises; ``keep.columns``, true or a list of other columns to keep.
 
@@ -95,29 +95,31 @@ def from_json(frame: DataFrame, details: Mapping[str, Any]) -> DataFrame:
 
     column = _column(frame, str(details.get("col.name") or frame.columns[0]))
     mode = str(details.get("mode") or "PERMISSIVE").upper()
-    if mode not in _MODES:
-        msg = f"unknown mode {mode!r}; {suggested(mode, _MODES)}"
+    if mode not in _PARSE_MODES:
+        msg = f"unknown mode {mode!r}; {suggested(mode, _PARSE_MODES)}"
         raise GriffinConfigError(msg)
-    texts = frame.select(sf.col(quote(column)).cast("string").alias("value"))
-    schema = _schema(texts, details.get("schema"))
-    fields = [field.name for field in schema if field.name != BAD]
-    told = BAD in schema.names or bool(details.get("schema"))
-    if BAD not in schema.names:
-        schema = schema.add(BAD, StringType())
+    strings = frame.select(sf.col(quote(column)).cast("string").alias("value"))
+    schema = _schema(strings, details.get("schema"))
+    fields = [field.name for field in schema if field.name != CORRUPT_COLUMN]
+    has_corrupt_column = CORRUPT_COLUMN in schema.names or bool(details.get("schema"))
+    if CORRUPT_COLUMN not in schema.names:
+        schema = schema.add(CORRUPT_COLUMN, StringType())
     options = {
         "mode": "FAILFAST" if mode == "FAILFAST" else "PERMISSIVE",
-        "columnNameOfCorruptRecord": BAD,
+        "columnNameOfCorruptRecord": CORRUPT_COLUMN,
     }
     read = "__json"
-    kept = _kept(frame, column, details.get("keep.columns"), {*fields, BAD})
+    kept_columns = _columns_to_keep(
+        frame, column, details.get("keep.columns"), {*fields, CORRUPT_COLUMN}
+    )
     parsed = sf.from_json(sf.col(quote(column)).cast("string"), schema, options).alias(read)
-    rows = frame.select(*[quote(name) for name in kept], parsed)
+    rows = frame.select(*[quote(name) for name in kept_columns], parsed)
     if mode == "DROPMALFORMED":
-        rows = rows.where(f"{quote(read)}.{quote(BAD)} IS NULL")
-    shown = [*fields, *([BAD] if told and mode == "PERMISSIVE" else [])]
+        rows = rows.where(f"{quote(read)}.{quote(CORRUPT_COLUMN)} IS NULL")
+    selected = [*fields, *([CORRUPT_COLUMN] if has_corrupt_column and mode == "PERMISSIVE" else [])]
     return rows.select(
-        *[quote(name) for name in kept],
-        *[sf.col(f"{quote(read)}.{quote(name)}").alias(name) for name in shown],
+        *[quote(name) for name in kept_columns],
+        *[sf.col(f"{quote(read)}.{quote(name)}").alias(name) for name in selected],
     )
 
 
@@ -167,33 +169,35 @@ def clear(frame: DataFrame, _: Mapping[str, Any]) -> DataFrame:
 
 def _column(frame: DataFrame, name: str) -> str:
     """Return a column's name as the frame spells it, ignoring case."""
-    found = next((c for c in frame.columns if c.casefold() == name.casefold()), None)
-    if found is None:
+    spelled = next((c for c in frame.columns if c.casefold() == name.casefold()), None)
+    if spelled is None:
         raise NoSuchColumnError(name, frame.columns)
-    return found
+    return spelled
 
 
-def _schema(texts: DataFrame, given: object) -> StructType:
-    """Return the given schema of JSON text, or infer it by reading the text."""
+def _schema(strings: DataFrame, configured: object) -> StructType:
+    """Return the given schema of JSON text, or infer it by reading the column."""
     from pyspark.errors import PySparkException
 
-    if given:
+    if configured:
         try:
-            return schema_from_ddl(texts.sparkSession, str(given))
+            return schema_from_ddl(strings.sparkSession, str(configured))
         except PySparkException as error:
-            msg = f"'schema' is no list of columns: {literal(str(given))}"
+            msg = f"'schema' is not a list of columns: {literal(str(configured))}"
             raise GriffinConfigError(msg) from error
-    if texts.isStreaming:
-        msg = "a stream cannot be looked at before it is read: say the 'schema' of its JSON in details"
+    if strings.isStreaming:
+        msg = "a stream cannot be read to infer its columns; set the 'schema' of its JSON in the details"
         raise GriffinConfigError(msg)
-    return read_json(texts).schema
+    return read_json(strings).schema
 
 
-def _kept(frame: DataFrame, column: str, asked: object, taken: set[str]) -> list[str]:
+def _columns_to_keep(
+    frame: DataFrame, column: str, setting: object, replaced: set[str]
+) -> list[str]:
     """Return the columns to keep; JSON fields of the same name replace them."""
-    if isinstance(asked, list | tuple):
-        names = [_column(frame, str(name)) for name in asked]
+    if isinstance(setting, list | tuple):
+        names = [_column(frame, str(name)) for name in setting]
     else:
-        everything = asked is True or str(asked).lower() == "true"
+        everything = setting is True or str(setting).lower() == "true"
         names = [c for c in frame.columns if (everything and c != column) or c == TMST]
-    return [name for name in names if name not in taken]
+    return [name for name in names if name not in replaced]

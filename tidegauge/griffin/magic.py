@@ -1,7 +1,7 @@
 """``%%griffin``: cell magic that runs one rule in a notebook and displays its metrics.
 
 ``%load_ext tidegauge.griffin`` enables it. Its sources are frames of the notebook and tables, under
-their own names or those of a job::
+their own names or the names of a job::
 
     %%griffin accuracy --source users --target truth --repository repo
     users.id = truth.id and users.name = truth.name
@@ -115,44 +115,46 @@ def griffin(line: str, cell: str, variables: Mapping[str, Any]) -> GriffinResult
         msg = f"%%griffin: the line cannot be read: {error}"
         raise SuiteError(msg) from None
     parser = _arguments()
-    told = parser.parse_args(words)
-    if told.help:
+    arguments = parser.parse_args(words)
+    if arguments.help:
         sys.stdout.write(parser.format_help())
         return None
     if not cell.strip():
         raise SuiteError(
-            "%griffin: there is no rule; write %%griffin, and the rule in the lines below"
+            "%griffin: the rule is empty; write %%griffin, and the rule in the lines below"
         )
-    named = dict(map(_named, [*told.source, *([told.target] if told.target else [])]))
-    if not named:
+    frame_names = dict(
+        map(_split_frame, [*arguments.source, *([arguments.target] if arguments.target else [])])
+    )
+    if not frame_names:
         raise SuiteError("%%griffin: name a source: --source NAME, a DataFrame or a table")
-    target = _named(told.target)[0] if told.target else None
-    rule = _rule(told, cell, next(iter(named)), target)
-    frames = {name: _frame(variable, variables) for name, variable in named.items()}
+    target = _split_frame(arguments.target)[0] if arguments.target else None
+    rule = _rule(arguments, cell, next(iter(frame_names)), target)
+    frames = {name: _frame(variable, variables) for name, variable in frame_names.items()}
     spark = next(iter(frames.values())).sparkSession
     if rule.dsl_type == "griffin-dsl" and has_text(rule):
         parse(cell, dq_type=str(rule.dq_type))
-    repository = _repository(told.repository, variables)
+    repository = _repository(arguments.repository, variables)
     loader = Loader(spark, round(time.time() * 1000))
-    engine = Engine(Job(told.dataset, rules=(rule,)), spark, repository, holds=loader)
+    engine = Engine(Job(arguments.dataset, rules=(rule,)), spark, repository, holds=loader)
     timed = {name: loader.timed(frame) for name, frame in frames.items()}
     result = engine.run(Round(timed, loader.timestamp))
     if result.failures:
         raise GriffinError(result.failures, result)
-    records = result.records(told.name)
-    if records is None or told.records < 1:
+    records = result.records(arguments.name)
+    if records is None or arguments.records < 1:
         return result
-    return replace(result, shown={told.name: sampled(records.drop(TMST), told.records)})
+    return replace(result, shown={arguments.name: sampled(records.drop(TMST), arguments.records)})
 
 
-def _rule(told: argparse.Namespace, cell: str, source: str, target: str | None) -> RuleConfig:
+def _rule(arguments: argparse.Namespace, cell: str, source: str, target: str | None) -> RuleConfig:
     """Return the rule, read as one of a job."""
-    sql = told.dq_type.replace("-", "").lower() == "sparksql"
-    kind = None if sql else DQ_TYPES.get(told.dq_type.replace("-", "").lower())
+    sql = arguments.dq_type.replace("-", "").lower() == "sparksql"
+    kind = None if sql else DQ_TYPES.get(arguments.dq_type.replace("-", "").lower())
     if kind is None and not sql:
-        known = suggested(told.dq_type, dict.fromkeys([*DQ_TYPES.values(), "spark-sql"]))
-        raise SuiteError(f"%%griffin: unknown kind of rule {told.dq_type!r}; {known}")
-    details = dict(_detail(text) for text in told.detail)
+        hint = suggested(arguments.dq_type, dict.fromkeys([*DQ_TYPES.values(), "spark-sql"]))
+        raise SuiteError(f"%%griffin: unknown kind of rule {arguments.dq_type!r}; {hint}")
+    details = dict(_detail(text) for text in arguments.detail)
     errors = details.pop("error.confs", None)
     if not sql:
         details |= {"source": source} | ({"target": target} if target else {})
@@ -160,7 +162,7 @@ def _rule(told: argparse.Namespace, cell: str, source: str, target: str | None) 
         "dsl.type": "spark-sql" if sql else "griffin-dsl",
         "dq.type": kind,
         "rule": cell,
-        "out.dataframe.name": told.name,
+        "out.dataframe.name": arguments.name,
         "details": details,
         "error.confs": errors,
         "out": [{"type": "metric"}],
@@ -175,15 +177,15 @@ def _rule(told: argparse.Namespace, cell: str, source: str, target: str | None) 
 def _repository(name: str | None, variables: Mapping[str, Any]) -> Any:
     if name is None:
         return None
-    found = variables.get(name)
-    if found is None:
-        raise SuiteError(f"%%griffin: there is no variable {name!r}")
-    if not hasattr(found, "store"):
-        raise SuiteError(f"%%griffin: the variable {name!r} is no repository")
-    return found
+    value = variables.get(name)
+    if value is None:
+        raise SuiteError(f"%%griffin: variable {name!r} does not exist")
+    if not hasattr(value, "store"):
+        raise SuiteError(f"%%griffin: the variable {name!r} is not a repository")
+    return value
 
 
-def _named(text: str) -> tuple[str, str]:
+def _split_frame(text: str) -> tuple[str, str]:
     """Return the name of a frame in the rule, and the variable or table that it is."""
     name, equals, frame = text.partition("=")
     return (name, frame) if equals else (text, text)

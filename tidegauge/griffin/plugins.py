@@ -11,11 +11,11 @@ from tidegauge.analyzers.core.errors import GriffinConfigError, SetupError, desc
 from tidegauge.analyzers.core.formatting import middle_cut
 from tidegauge.analyzers.core.registry import guard, load_plugins
 
-_LONGEST = 100
+_MAX_SUGGESTED_CHARS = 100
 """Length from which names get no suggestion, as searching for one takes long."""
 
 
-def suggested(name: object, known: Iterable[str]) -> str:
+def suggested(name: object, candidates: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest known name, or all of them.
 
     Examples
@@ -23,8 +23,10 @@ def suggested(name: object, known: Iterable[str]) -> str:
     >>> suggested("tabel.name", ["database", "table.name"])
     "did you mean 'table.name'?"
     """
-    names = list(dict.fromkeys(known))
-    close = nearest(name, names) if isinstance(name, str) and len(name) < _LONGEST else None
+    names = list(dict.fromkeys(candidates))
+    close = (
+        nearest(name, names) if isinstance(name, str) and len(name) < _MAX_SUGGESTED_CHARS else None
+    )
     return f"did you mean {close!r}?" if close else f"there are: {', '.join(names)}"
 
 
@@ -67,7 +69,7 @@ class PluginRegistry:
         folded = self.also.get(name.lower(), name.lower())
         if folded in self.own:
             return folded
-        return next((known for known in self if known.lower() == folded), None)
+        return next((registered for registered in self if registered.lower() == folded), None)
 
     def unknown(self, name: str) -> str:
         """Return the error message for an unknown name."""
@@ -81,13 +83,13 @@ class PluginRegistry:
         GriffinConfigError
             If the name is unknown.
         """
-        known = self.spelled(name)
-        if known is None:
+        spelled = self.spelled(name)
+        if spelled is None:
             raise GriffinConfigError(self.unknown(name))
-        if known not in self.own:
-            return next(p.value for p in load_plugins(self.group) if p.name == known)
-        found = self.own[known]
-        return load_class(found) if isinstance(found, str) else found
+        if spelled not in self.own:
+            return next(p.value for p in load_plugins(self.group) if p.name == spelled)
+        target = self.own[spelled]
+        return load_class(target) if isinstance(target, str) else target
 
 
 def load_class(name: object) -> Any:
@@ -107,12 +109,12 @@ def load_class(name: object) -> Any:
     >>> load_class("org.apache.griffin.MySink")
     Traceback (most recent call last):
         ...
-    tidegauge.analyzers.core.errors.GriffinConfigError: 'org.apache.griffin.MySink' is no class of Python; write 'module:Class' (classes of the JVM are not run)
+    tidegauge.analyzers.core.errors.GriffinConfigError: 'org.apache.griffin.MySink' is not a Python class; write 'module:Class' (classes of the JVM are not run)
     """
     module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not (colon and module and attribute.isidentifier()):
         msg = (
-            f"{name!r} is no class of Python; write 'module:Class' (classes of the JVM are not run)"
+            f"{name!r} is not a Python class; write 'module:Class' (classes of the JVM are not run)"
         )
         raise GriffinConfigError(msg)
     try:
@@ -122,35 +124,35 @@ def load_class(name: object) -> Any:
         raise SetupError(msg) from error
 
 
-_CONNECTORS = "tidegauge.griffin.connectors"
-CONNECTORS = PluginRegistry(
+_CONNECTORS_PACKAGE = "tidegauge.griffin.connectors"
+CONNECTOR_REGISTRY = PluginRegistry(
     "connector",
     "tidegauge.griffin.connectors",
     {
-        "file": f"{_CONNECTORS}.files:FileConnector",
-        "avro": f"{_CONNECTORS}.files:AvroConnector",
-        "text-dir": f"{_CONNECTORS}.files:TextDirConnector",
-        "hive": f"{_CONNECTORS}.databases:HiveConnector",
-        "jdbc": f"{_CONNECTORS}.databases:JdbcConnector",
-        "mysql": f"{_CONNECTORS}.databases:MysqlConnector",
-        "cassandra": f"{_CONNECTORS}.databases:CassandraConnector",
-        "elasticsearch": f"{_CONNECTORS}.databases:ElasticsearchConnector",
-        "kafka": f"{_CONNECTORS}.kafka:KafkaConnector",
-        "custom": f"{_CONNECTORS}.base:custom",
+        "file": f"{_CONNECTORS_PACKAGE}.files:FileConnector",
+        "avro": f"{_CONNECTORS_PACKAGE}.files:AvroConnector",
+        "text-dir": f"{_CONNECTORS_PACKAGE}.files:TextDirConnector",
+        "hive": f"{_CONNECTORS_PACKAGE}.databases:HiveConnector",
+        "jdbc": f"{_CONNECTORS_PACKAGE}.databases:JdbcConnector",
+        "mysql": f"{_CONNECTORS_PACKAGE}.databases:MysqlConnector",
+        "cassandra": f"{_CONNECTORS_PACKAGE}.databases:CassandraConnector",
+        "elasticsearch": f"{_CONNECTORS_PACKAGE}.databases:ElasticsearchConnector",
+        "kafka": f"{_CONNECTORS_PACKAGE}.kafka:KafkaConnector",
+        "custom": f"{_CONNECTORS_PACKAGE}.base:custom",
     },
     {"textdir": "text-dir"},
 )
-_SINKS = "tidegauge.griffin.sinks"
-SINKS = PluginRegistry(
+_SINKS_PACKAGE = "tidegauge.griffin.sinks"
+SINK_REGISTRY = PluginRegistry(
     "sink",
     "tidegauge.griffin.sinks",
     {
-        "console": f"{_SINKS}.builtin:ConsoleSink",
-        "hdfs": f"{_SINKS}.builtin:FolderSink",
-        "elasticsearch": f"{_SINKS}.builtin:HttpSink",
-        "mongo": f"{_SINKS}.builtin:MongoSink",
-        "jdbc": f"{_SINKS}.builtin:DatabaseSink",
-        "custom": f"{_SINKS}.base:custom",
+        "console": f"{_SINKS_PACKAGE}.builtin:ConsoleSink",
+        "hdfs": f"{_SINKS_PACKAGE}.builtin:FolderSink",
+        "elasticsearch": f"{_SINKS_PACKAGE}.builtin:HttpSink",
+        "mongo": f"{_SINKS_PACKAGE}.builtin:MongoSink",
+        "jdbc": f"{_SINKS_PACKAGE}.builtin:DatabaseSink",
+        "custom": f"{_SINKS_PACKAGE}.base:custom",
     },
     {"log": "console", "es": "elasticsearch", "http": "elasticsearch", "mongodb": "mongo"},
 )

@@ -100,7 +100,7 @@ def run(
     Returns
     -------
     GriffinResult
-        The result; for a streaming job that of the last round, with the failures of all rounds.
+        The result; for a streaming job the result of the last round, with the failures of all rounds.
 
     Raises
     ------
@@ -132,9 +132,9 @@ def run(
     >>> found[["total", "complete", "incomplete"]].tolist()  # doctest: +SKIP
     [2.0, 1.0, 1.0]
     """
-    told, job = read_env(env), read_job(dq)
-    session = session_for(told, spark)
-    sinks = open_sinks(told, job.sinks, session)
+    environment, job = read_env(env), read_job(dq)
+    session = session_for(environment, spark)
+    sinks = open_sinks(environment, job.sinks, session)
     engine = Engine(job, session, as_repository(repository), sinks, dataset, tags, samples)
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     if not job.streaming:
@@ -142,13 +142,11 @@ def run(
         with _recording_start(engine, keys, partitions):
             result = _batch(engine, now, keys, partitions)
     elif keys or timestamp is not None or partitions != "new":
-        msg = (
-            "a stream has windows of its own: it takes no partition_by=, partitions= or timestamp="
-        )
+        msg = "a stream has its own windows: remove partition_by=, partitions= and timestamp="
         raise SuiteError(msg)
     else:
         with _recording_start(engine):
-            result = _stream(StreamingJob(job, told, engine), once=once)
+            result = _stream(StreamingJob(job, environment, engine), once=once)
     if result.failures:
         raise GriffinError(result.failures, result)
     return result
@@ -184,8 +182,8 @@ def _stream(stream: StreamingJob, *, once: bool) -> GriffinResult:
     failures: dict[str, Exception] = {}
     for result in stream.rounds(once=once):
         _log.info("%s", result)
-        for said in result.notices:
-            _log.warning("%s", said)
+        for notice in result.notices:
+            _log.warning("%s", notice)
         for name, error in result.failures.items():
             _log.error("%s: %s", name, error)
         failures |= result.failures
@@ -211,11 +209,11 @@ class Checked:
         """Yield the plan as text: each rule with its steps and their outputs."""
         rules = plural(len(self.rules), "rule")
         yield f"job {self.name}: {rules} can run"
-        yield from (f"notice: {said}" for said in self.notices)
+        yield from (f"notice: {notice}" for notice in self.notices)
         for rule in self.rules:
             yield ""
             yield f"-- {rule.name} ({rule.config.dq_type or rule.config.dsl_type})"
-            yield from (f"-- notice: {said}" for said in rule.plan.notices)
+            yield from (f"-- notice: {notice}" for notice in rule.plan.notices)
             yield from _steps(rule.plan)
             if rule.measure is not None:
                 yield f"-- measured in one pass by {rule.measure!r}"
@@ -239,7 +237,7 @@ def check(
 ) -> Checked:
     """Parse, bind and plan all rules of a job; no row of its sources is read or marked as read.
 
-    Elasticsearch alone tells the columns of an index by documents: the first 100 are looked at.
+    Only documents show the columns of an Elasticsearch index: the first 100 are looked at.
 
     Parameters
     ----------
@@ -282,12 +280,12 @@ def check(
     True
     """
     empty: dict[str, Any] = {}
-    told, job = read_env(empty if env is None else env), read_job(dq)
-    session = session_for(told, spark)
+    environment, job = read_env(empty if env is None else env), read_job(dq)
+    session = session_for(environment, spark)
     if env is not None:
-        open_sinks(told, job.sinks, session)
+        open_sinks(environment, job.sinks, session)
     loader = Loader(session, 0, columns_only=True)
     frames = {source.name: loader.load(source) for source in job.sources}
     engine = Engine(job, session, holds=loader)
-    by = (TMST,) if job.streaming else ()
-    return Checked(job.name, engine.check(frames, by), (*told.notices, *job.notices))
+    group_by = (TMST,) if job.streaming else ()
+    return Checked(job.name, engine.check(frames, group_by), (*environment.notices, *job.notices))

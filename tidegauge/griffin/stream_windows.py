@@ -21,7 +21,7 @@ from tidegauge.analyzers.core.sql import column_sql, one_of, quote, words_in
 from tidegauge.analyzers.sources.sources import FileInfo, ListedPartition, fingerprint, list_files
 from tidegauge.griffin.config import ConnectorConfig, Env, Job, SourceConfig, StreamStore
 from tidegauge.griffin.connectors import stream
-from tidegauge.griffin.connectors.kafka import TIME
+from tidegauge.griffin.connectors.kafka import TIMESTAMP_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ class Clock:
         """
         return window + self.size + self.delay <= now
 
-    def meets(self, window: int, other: Clock, others: int) -> bool:
+    def meets(self, window: int, other: Clock, other_window: int) -> bool:
         """Return whether rows of a window may match rows of another stream's window.
 
         The other stream's rows may be earlier by its own look-back, and later by this stream's.
@@ -86,7 +86,7 @@ class Clock:
         [90, 100, 110, 120]
         """
         begin, end = window - other.back, window + self.size + self.back
-        return others + other.size > begin and others < end
+        return other_window + other.size > begin and other_window < end
 
     def limit(self, horizon: int, *, met: bool) -> int:
         """Return the retention limit: windows that begin before it are no longer needed.
@@ -108,7 +108,7 @@ class Clock:
 
 
 def horizon(
-    newest: Sequence[int | None], measured: Collection[Clock], before: int | None
+    newest: Sequence[int | None], measured: Collection[Clock], previous: int | None
 ) -> int | None:
     """Return the begin of the first window that can be measured again; it never decreases.
 
@@ -119,7 +119,7 @@ def horizon(
         counts.
     measured : collection of Clock
         Clocks of the measured streams; the longest look-back counts.
-    before : int or None
+    previous : int or None
         Horizon of the previous round.
 
     Examples
@@ -129,16 +129,16 @@ def horizon(
     (50, 30, 30)
     """
     if None in newest or not newest:
-        return before
+        return previous
     slowest = min(window for window in newest if window is not None)
     size = max(clock.size for clock in measured)
-    found = slowest - max(clock.back for clock in measured)
-    found -= found % size
-    return found if before is None else max(found, before)
+    begin = slowest - max(clock.back for clock in measured)
+    begin -= begin % size
+    return begin if previous is None else max(begin, previous)
 
 
-ARRIVED = "__arrived"
-LOGGED = 90 * 24 * 3_600_000
+ARRIVAL_COLUMN = "__arrived"
+LOG_RETENTION_MS = 90 * 24 * 3_600_000
 """Minimum retention of files in the sink's log, in milliseconds: longer than any downtime of a job."""
 
 
@@ -178,7 +178,7 @@ class Inflow:
             .partitionBy(TMST)
             .option("path", self.rows)
             .option("checkpointLocation", f"{self.folder}/checkpoint")
-            .option("retention", f"{LOGGED + 2 * Clock.from_store(self.store).back}ms")
+            .option("retention", f"{LOG_RETENTION_MS + 2 * Clock.from_store(self.store).back}ms")
         )
         if every is None:
             return writer.trigger(availableNow=True).start()
@@ -217,13 +217,13 @@ def inflows(spark: SparkSession, source: SourceConfig, folder: str) -> list[Infl
         If the time column or expression of a stream is invalid.
     """
     store = source.store or StreamStore()
-    own = store.path or f"{folder}/{escaped(source.name, safe='')}"
+    store_folder = store.path or f"{folder}/{escaped(source.name, safe='')}"
     return [
         Inflow(
             connector,
             windowed(streamed(spark, connector, source.name), store),
             store,
-            f"{own}/{number}",
+            f"{store_folder}/{number}",
         )
         for number, connector in enumerate(source.connectors)
     ]
@@ -237,26 +237,30 @@ def windowed(frame: DataFrame, store: StreamStore) -> DataFrame:
     GriffinConfigError
         If the time column or expression does not exist or is not a time.
     """
-    time = f"unix_millis({ARRIVED})"
+    time = f"unix_millis({ARRIVAL_COLUMN})"
     if store.time is not None:
         time = f"coalesce({_milliseconds(frame, store.time)}, {time})"
     size = Clock.from_store(store).size
-    others = [quote(name) for name in frame.columns if name != ARRIVED]
-    return frame.selectExpr(*others, f"({time}) - pmod({time}, {size}L) AS {TMST}")
+    other_columns = [quote(name) for name in frame.columns if name != ARRIVAL_COLUMN]
+    return frame.selectExpr(*other_columns, f"({time}) - pmod({time}, {size}L) AS {TMST}")
 
 
 def _milliseconds(frame: DataFrame, time: str) -> str:
     from pyspark.errors import AnalysisException, ParseException
 
-    known = time in frame.columns
-    sql = column_sql(time) if known else f"(\n{time}\n)"
+    is_column = time in frame.columns
+    sql = column_sql(time) if is_column else f"(\n{time}\n)"
     try:
         kind = frame.selectExpr(f"{sql} AS t").schema.fields[0].dataType.typeName()
     except (AnalysisException, ParseException) as error:
-        near = nearest(time, frame.columns)
-        hint = f"; did you mean {near!r}?" if near else f" (columns: {', '.join(frame.columns)})"
+        suggestion = nearest(time, frame.columns)
+        hint = (
+            f"; did you mean {suggestion!r}?"
+            if suggestion
+            else f" (columns: {', '.join(frame.columns)})"
+        )
         raise GriffinConfigError(
-            f"time.column {time!r} is no column of the stream and no expression{hint}"
+            f"time.column {time!r} is neither a column of the stream nor an expression{hint}"
         ) from error
     if kind in {"timestamp", "date"}:
         return f"unix_millis(CAST({sql} AS TIMESTAMP))"
@@ -280,10 +284,10 @@ def streamed(spark: SparkSession, connector: ConnectorConfig, source: str) -> Da
     from pyspark.errors import AnalysisException
 
     frame = stream(connector, spark, source)
-    if TIME in frame.columns:
-        return frame.withColumnRenamed(TIME, ARRIVED)
+    if TIMESTAMP_COLUMN in frame.columns:
+        return frame.withColumnRenamed(TIMESTAMP_COLUMN, ARRIVAL_COLUMN)
     try:
-        timed = frame.selectExpr("*", f"_metadata.file_modification_time AS {ARRIVED}")
+        timed = frame.selectExpr("*", f"_metadata.file_modification_time AS {ARRIVAL_COLUMN}")
         _ = timed.schema  # forces analysis on Connect
     except AnalysisException as error:
         raise GriffinConfigError(
@@ -297,7 +301,9 @@ Preparation = Callable[["DataFrame", ConnectorConfig], "DataFrame"]
 """Applies pre-processing rules to a connector's rows."""
 Files = Mapping[int, Sequence[str]]
 """Files by window, as paths relative to the folder of the rows."""
-ACROSS = frozenset({"group", "having", "join", "limit", "order", "over", "distinct", "sort"})
+CROSS_ROW_KEYWORDS = frozenset(
+    {"group", "having", "join", "limit", "order", "over", "distinct", "sort"}
+)
 """SQL keywords of queries in which the result for a row may depend on other rows."""
 
 
@@ -367,7 +373,7 @@ class ConnectorFiles:
         """Return the rows of windows after pre-processing, each with its window."""
         frame, connector = self.seen[0], self.inflow.connector
         chosen = frame.where(within(windows))
-        if not any(ACROSS & words_in(rule.rule) for rule in connector.pre_proc):
+        if not any(CROSS_ROW_KEYWORDS & words_in(rule.rule) for rule in connector.pre_proc):
             whole = prepare(chosen, connector)
             if TMST in whole.columns:
                 return whole
@@ -394,11 +400,11 @@ def by_window(paths: Iterable[str]) -> Files:
     >>> by_window(["__tmst=60000/a", "__tmst=0/b", "__tmst=60000/c"])
     {60000: ['__tmst=60000/a', '__tmst=60000/c'], 0: ['__tmst=0/b']}
     """
-    found: dict[int, list[str]] = {}
+    files: dict[int, list[str]] = {}
     for path in paths:
         folder = path.rpartition("/")[0]
-        found.setdefault(int(folder.rpartition("=")[2]), []).append(path)
-    return found
+        files.setdefault(int(folder.rpartition("=")[2]), []).append(path)
+    return files
 
 
 @dataclass(frozen=True)
@@ -431,8 +437,8 @@ class Windows:
     @cached_property
     def all(self) -> tuple[int, ...]:
         """The windows that have rows, in order."""
-        found = {window for part in self.parts for window in part.files}
-        return tuple(sorted(w for w in found if self.since is None or w >= self.since))
+        windows = {window for part in self.parts for window in part.files}
+        return tuple(sorted(w for w in windows if self.since is None or w >= self.since))
 
     def listed(self, windows: Collection[int]) -> ListedPartition:
         """Return windows as one entry, with a fingerprint of all their files."""

@@ -2,7 +2,7 @@
 
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
-from tidegauge.griffin.frame_operations import OPERATIONS, frame_operation, operate
+from tidegauge.griffin.frame_operations import OPERATION_REGISTRY, frame_operation, operate
 
 import tidegauge as tg
 from tests.docs.pages import blocks_run_by
@@ -71,8 +71,8 @@ def test_from_json_of_no_rows(spark):
     ("details", "told"),
     [
         ({"mode": "PERMISIVE"}, "unknown mode 'PERMISIVE'; did you mean 'PERMISSIVE'?"),
-        ({"schema": "a INT,"}, "'schema' is no list of columns"),
-        ({"schema": "INT"}, "'schema' is no list of columns"),
+        ({"schema": "a INT,"}, "'schema' is not a list of columns"),
+        ({"schema": "INT"}, "'schema' is not a list of columns"),
     ],
 )
 def test_what_from_json_cannot_be_told(texts, details, told):
@@ -132,7 +132,7 @@ def test_an_unknown_operation_names_the_nearest():
 
 
 def test_operations_of_ones_own(monkeypatch):
-    monkeypatch.setattr(OPERATIONS, "own", dict(OPERATIONS.own))
+    monkeypatch.setattr(OPERATION_REGISTRY, "own", dict(OPERATION_REGISTRY.own))
 
     @frame_operation("Twice")
     def twice(frame, details):
@@ -144,7 +144,7 @@ def test_operations_of_ones_own(monkeypatch):
 @pytest.mark.spark
 def test_the_documented_operation_trims_strings(spark, monkeypatch):
     (block,) = blocks_run_by(__file__)
-    monkeypatch.setattr(OPERATIONS, "own", dict(OPERATIONS.own))
+    monkeypatch.setattr(OPERATION_REGISTRY, "own", dict(OPERATION_REGISTRY.own))
     exec(block.code, {"tg": tg})
     frame = operate("trim_all", spark.sql("SELECT 1 AS id, ' a ' AS name"), {})
     assert rows(frame) == [{"id": 1, "name": "a"}]

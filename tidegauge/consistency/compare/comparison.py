@@ -27,7 +27,7 @@ from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import Group, Outcome, metric_of
 from tidegauge.analyzers.sources.opening import open_table
 from tidegauge.analyzers.sources.targets import TableTarget, replace
-from tidegauge.consistency.compare.distributions import QUANTILES
+from tidegauge.consistency.compare.distributions import RANK_BY_QUANTILE
 from tidegauge.consistency.compare.equality import shape
 from tidegauge.consistency.compare.join import BUCKET_COLUMN, DATE_COLUMN
 from tidegauge.consistency.compare.measures import (
@@ -249,7 +249,7 @@ def _value_and_error(metric: Metric[float]) -> tuple[float, float | None, str | 
 
 def _long_cells(value: Any) -> tuple[list[float] | None, float | None]:
     if isinstance(value, Mapping):
-        return [value[name] for name in QUANTILES], None
+        return [value[name] for name in RANK_BY_QUANTILE], None
     return None, value
 
 

@@ -50,14 +50,22 @@ from tidegauge.consistency.compare.measures import (
     in_workers,
 )
 
-QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
-"""Measured quantiles by name, in the order of a histogram."""
-K, SMALLEST_K, LARGEST_K = 12, 4, 1024
-"""Accuracy of distributions, by default and at the ends of its range."""
-ERROR = 0.16
+RANK_BY_QUANTILE = {
+    "min": 0.0,
+    "p5": 0.05,
+    "p25": 0.25,
+    "p50": 0.5,
+    "p75": 0.75,
+    "p95": 0.95,
+    "max": 1.0,
+}
+"""Ranks of the measured quantiles by name, in the order of a histogram."""
+K, MIN_K, MAX_K = 12, 4, 1024
+"""The default accuracy of distributions, and its range."""
+RANK_ERROR_AT_ONE = 0.16
 """Bound on the error of a rank at accuracy 1; with the default accuracy, sketches are of KLL's usual size."""
-LONGEST = 256
-"""Arrays whose lengths multiply to more than its square are not compared element by element."""
+DEFAULT_MAX_LENGTH = 256
+"""Arrays are not compared by element if the product of their lengths exceeds its square."""
 
 
 class _Sketched(OfFeature[S, Mapping[str, float]]):
@@ -67,10 +75,10 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
     k: int
 
     def check_parameters(self) -> None:
-        """Raise for an invalid sketch size, too."""
+        """Raise for invalid parameters, including the sketch size."""
         super().check_parameters()
-        if not SMALLEST_K <= self.k <= LARGEST_K or self.k % 2:
-            msg = f"{self!r}: k is an even number between {SMALLEST_K} and {LARGEST_K}"
+        if not MIN_K <= self.k <= MAX_K or self.k % 2:
+            msg = f"{self!r}: k is an even number between {MIN_K} and {MAX_K}"
             raise IllegalAnalyzerParameterError(msg)
 
     def determined_by(self) -> dict[str, Any]:
@@ -86,7 +94,7 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
         """
         kind = "ARRAY<DOUBLE>" if elements else "DOUBLE"
         wanted = f"CASE WHEN {IS_MATCHED} AND {condition} THEN CAST({value} AS {kind}) END"
-        return (Sketch("kll", wanted, sketch_size(ERROR / self.k), elements),)
+        return (Sketch("kll", wanted, sketch_size(RANK_ERROR_AT_ONE / self.k), elements),)
 
     @abstractmethod
     def distribution(self, state: S) -> KllState | KllUnion | ReqState:
@@ -97,12 +105,14 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
         found = self.distribution(state)
         if not found.count:
             raise self.no_data()
-        return dict(zip(QUANTILES, found.quantiles(tuple(QUANTILES.values())), strict=True))
+        return dict(
+            zip(RANK_BY_QUANTILE, found.quantiles(tuple(RANK_BY_QUANTILE.values())), strict=True)
+        )
 
     def interval(self, state: S) -> Mapping[str, Interval]:
         """Return the values at the ranks within the sketch's error of each quantile."""
-        found = self.distribution(state).intervals(tuple(QUANTILES.values()))
-        return dict(zip(QUANTILES, found, strict=True))
+        found = self.distribution(state).intervals(tuple(RANK_BY_QUANTILE.values()))
+        return dict(zip(RANK_BY_QUANTILE, found, strict=True))
 
     def weight(self, state: S) -> float:
         """Return the number of values."""
@@ -113,9 +123,9 @@ class _Sketched(OfFeature[S, Mapping[str, float]]):
 class ConsistencyDistribution(_Sketched[SketchPairs]):
     """Quantiles of a feature's values, differences or lengths in matched rows; undefined if none.
 
-    Nulls and NaN are left out, infinities are kept. For maps of numbers or of arrays, the values are
-    those of the shared keys. All metrics of a feature's values, and both of its lengths, share one
-    state, which keeps what is equal on both sides once.
+    Nulls and NaN are left out, infinities are kept. For maps of numbers or arrays, the values belong to
+    the shared keys. All metrics of a feature's values, and both of its lengths, share one
+    state, which stores equal values of both sides once.
 
     Parameters
     ----------
@@ -214,10 +224,10 @@ class ConsistencyDistribution(_Sketched[SketchPairs]):
 
 @dataclass(frozen=True, repr=False)
 class _OfArrays(Tolerant[Any, Any]):
-    longest: int = LONGEST
+    longest: int = DEFAULT_MAX_LENGTH
 
     def check_parameters(self) -> None:
-        """Raise for an invalid length limit, too."""
+        """Raise for invalid parameters, including the length limit."""
         super().check_parameters()
         if self.longest < 1:
             raise IllegalAnalyzerParameterError(f"{self!r}: longest is a number of elements")
@@ -242,8 +252,8 @@ class ConsistencyEdits(_Sketched[KllState], _OfArrays):
     """Quantiles of the edits from the logged array to the backfilled one; undefined without any.
 
     Elements are inserted and deleted, never replaced. Rows with a null array are left out, and so
-    are those counted by `ConsistencyEditsSkipped`. Null elements equal each other. Of maps, the arrays
-    are those of the shared keys.
+    are those counted by `ConsistencyEditsSkipped`. Null elements equal each other. For maps, the arrays
+    belong to the shared keys.
 
     Parameters
     ----------
@@ -326,7 +336,7 @@ class ConsistencyEditsSkipped(_OfArrays):
     metrics: ClassVar[Collection[str]] = ("edit_skipped",)
 
     def determined_by(self) -> dict[str, Any]:
-        """Return the options of the state, with the metric, to tell its counts from others."""
+        """Return the options of the state, with the metric, to distinguish its counts."""
         return {**super().determined_by(), "of": self.metric}
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -350,15 +360,15 @@ class ConsistencyEditsSkipped(_OfArrays):
         return state.metric_value()
 
 
-TRACKED = 192
-"""Number of different texts that are counted exactly, as many as a sketch of 256 slots holds."""
+DEFAULT_TRACKED_STRINGS = 192
+"""Different strings that are counted exactly; a sketch of 256 slots holds as many."""
 
 
 @analyzer
 class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
     """Share of the most frequent text of a feature in matched rows; undefined if there is none.
 
-    Its state is the distribution: how often each text occurs, exactly while there are no more than
+    Its state is the distribution: how often each string occurs, exactly while there are no more than
     those tracked. `tidegauge.consistency.drift` compares it. Nulls are left out; of a long text, the first
     200 characters and a digest are kept.
 
@@ -382,10 +392,10 @@ class ConsistencyTexts(OfFeature[FrequentItemsState, float]):
     state_bytes: ClassVar[int] = 1 << 13
     metrics: ClassVar[Collection[str]] = ("logged_top", "backfilled_top")
 
-    tracked: int = TRACKED
+    tracked: int = DEFAULT_TRACKED_STRINGS
 
     def check_parameters(self) -> None:
-        """Raise for an invalid number of texts, too."""
+        """Raise for invalid parameters, including the number of strings."""
         super().check_parameters()
         if not 1 <= self.tracked <= MAX_TRACKED:
             msg = f"{self!r}: 1 <= tracked <= {MAX_TRACKED} must hold"

@@ -14,10 +14,10 @@ from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field
 from tidegauge.analyzers.core.sql import constant, quote
 
-INFINITY = "double('Infinity')"
+INFINITY_SQL = "double('Infinity')"
 Types = tuple[Any, Any]
 """Types of a logged and of a backfilled value, in Spark's JSON form."""
-OWN = "__tidegauge_"
+RESERVED_PREFIX = "__tidegauge_"
 """Prefix of lambda variables; a column with such a name would be shadowed."""
 
 
@@ -57,30 +57,30 @@ class Tolerance:
         return bool(self.absolute or self.relative)
 
     @classmethod
-    def from_value(cls, given: Any) -> Tolerance:
+    def from_value(cls, value: Any) -> Tolerance:
         """Make a tolerance from an absolute number, or a mapping with ``abs`` and ``rel``."""
-        match given:
+        match value:
             case Tolerance():
-                return given
+                return value
             case bool():
                 pass
             case int() | float():
-                return cls(float(given))
-            case Mapping() if given and given.keys() <= {"abs", "rel"}:
-                return cls(float(given.get("abs", 0)), float(given.get("rel", 0)))
-        msg = f"a tolerance is a number, or {{'abs': ..., 'rel': ...}}, not {given!r}"
+                return cls(float(value))
+            case Mapping() if value and value.keys() <= {"abs", "rel"}:
+                return cls(float(value.get("abs", 0)), float(value.get("rel", 0)))
+        msg = f"a tolerance must be a number, or {{'abs': ..., 'rel': ...}}, not {value!r}"
         raise IllegalAnalyzerParameterError(msg)
 
 
-EXACTLY = Tolerance()
+NO_TOLERANCE = Tolerance()
 
 
-def kind_of(of: Any) -> str:
+def kind_of(data_type: Any) -> str:
     """Return the kind of a type in Spark's JSON form, as in `Field.kind`."""
-    return Field("", "", of).kind
+    return Field("", "", data_type).kind
 
 
-def shape(of: Any) -> Any:
+def shape(data_type: Any) -> Any:
     """Return a type without nullability and comments.
 
     Examples
@@ -88,25 +88,25 @@ def shape(of: Any) -> Any:
     >>> shape({"type": "array", "elementType": "long", "containsNull": True})
     ('array', 'long')
     """
-    match of:
+    match data_type:
         case {"type": "array", "elementType": element}:
             return "array", shape(element)
         case {"type": "map", "keyType": key, "valueType": value}:
             return "map", shape(key), shape(value)
         case {"type": "struct", "fields": fields}:
             return "struct", tuple((f["name"].casefold(), shape(f["type"])) for f in fields)
-    return of
+    return data_type
 
 
-def holds(of: Any, kinds: frozenset[str]) -> bool:
+def holds(data_type: Any, kinds: frozenset[str]) -> bool:
     """Return whether a type, or any type nested in it, is of the given kinds."""
-    return kind_of(of) in kinds or any(holds(part, kinds) for part in _nested(of))
+    return kind_of(data_type) in kinds or any(holds(part, kinds) for part in _nested(data_type))
 
 
 def alike(types: Types) -> bool:
     """Return whether values of two types can be compared; numbers in them may have different types.
 
-    Keys of maps have one type, by which they are looked up.
+    Keys of maps must have the same type for the lookup.
 
     Examples
     --------
@@ -125,12 +125,14 @@ def alike(types: Types) -> bool:
             return [f["name"].casefold() for f in ours] == [
                 f["name"].casefold() for f in theirs
             ] and all(map(alike, _pairs(types)))
-    return {kind_of(of) for of in types} <= NUMERIC or bool(shape(types[0]) == shape(types[1]))
+    return {kind_of(data_type) for data_type in types} <= NUMERIC or bool(
+        shape(types[0]) == shape(types[1])
+    )
 
 
-def _nested(of: Any) -> list[Any]:
+def _nested(data_type: Any) -> list[Any]:
     """Return the types inside a type."""
-    match of:
+    match data_type:
         case {"type": "array", "elementType": element}:
             return [element]
         case {"type": "map", "keyType": key, "valueType": value}:
@@ -166,7 +168,7 @@ def as_compared(a: str, b: str, kinds: tuple[str, str]) -> tuple[str, str, tuple
 def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
     """Return SQL for ``a - b`` as a double; integers and decimals are subtracted exactly.
 
-    A float and a double are subtracted `as_compared`, so that what is equal has no difference. If the
+    A float and a double are subtracted `as_compared`, so that equal values have no difference. If the
     exact difference overflows in Spark, the values are subtracted as doubles.
 
     Examples
@@ -186,12 +188,12 @@ def minus(a: str, b: str, kinds: tuple[str, str]) -> str:
     return f"coalesce(CAST(try_subtract({wide[0]}, {wide[1]}) AS DOUBLE), {doubles})"
 
 
-def same(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY, depth: int = 0) -> str:
+def same(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE, depth: int = 0) -> str:
     """Return SQL that is true if two values are equal, else false; never null.
 
     Null equals null, NaN equals NaN, 0.0 equals -0.0, and maps are equal regardless of key order.
     A float and a double or decimal are compared as floats: 0.1 as a float is not 0.1 as a double,
-    though it is what was served of it.
+    although the double 0.1 was served as this float.
 
     Parameters
     ----------
@@ -229,7 +231,7 @@ def narrowed(types: Types) -> bool:
     >>> narrowed(tuple({"type": "array", "elementType": of} for of in ("float", "double")))
     True
     """
-    kinds = {kind_of(of) for of in types}
+    kinds = {kind_of(data_type) for data_type in types}
     return ("float" in kinds and bool({"double", "decimal"} & kinds)) or any(
         map(narrowed, _pairs(types))
     )
@@ -245,7 +247,7 @@ def _numbers(a: str, b: str, kinds: tuple[str, str], tolerance: Tolerance) -> st
         size = f"greatest(abs(CAST({a} AS DOUBLE)), abs(CAST({b} AS DOUBLE)))"
         allowed = f"greatest({allowed}, {constant(tolerance.relative)} * {size})"
     # Infinite differences never match: with infinite values, both sides of <= would be infinite.
-    near = f"({apart} < {INFINITY} AND {apart} <= {allowed})"
+    near = f"({apart} < {INFINITY_SQL} AND {apart} <= {allowed})"
     return f"(({a} <=> {b}) OR coalesce({near}, false))"
 
 
@@ -256,7 +258,7 @@ def _both(a: str, b: str, condition: str) -> str:
 
 def _inside(a: str, b: str, types: Types, tolerance: Tolerance, depth: int) -> str:
     """Return SQL that compares the contents of two values."""
-    x, y = f"{OWN}x{depth}", f"{OWN}y{depth}"
+    x, y = f"{RESERVED_PREFIX}x{depth}", f"{RESERVED_PREFIX}y{depth}"
     kind = types[0]["type"]
     if kind == "array":
         equal = same(x, y, part_of(types, "elementType"), tolerance, depth + 1)
@@ -266,18 +268,18 @@ def _inside(a: str, b: str, types: Types, tolerance: Tolerance, depth: int) -> s
         equal = same(f"{a}[{x}]", f"{b}[{x}]", part_of(types, "valueType"), tolerance, depth + 1)
         equal_keys = f"forall(map_keys({a}), {x} -> map_contains_key({b}, {x}) AND {equal})"
         return f"(size({a}) = size({b}) AND {equal_keys})"
-    ours, theirs = (
-        [f"{side}.{quote(field['name'])}" for field in of["fields"]]
-        for side, of in zip((a, b), types, strict=True)
+    left_fields, right_fields = (
+        [f"{side}.{quote(field['name'])}" for field in data_type["fields"]]
+        for side, data_type in zip((a, b), types, strict=True)
     )
     fields = [
-        same(one, other, inside, tolerance, depth)
-        for one, other, inside in zip(ours, theirs, _pairs(types), strict=True)
+        same(left, right, inside, tolerance, depth)
+        for left, right, inside in zip(left_fields, right_fields, _pairs(types), strict=True)
     ]
     return f"({' AND '.join(fields) or 'true'})"
 
 
-def common(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY) -> str:
+def common(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE) -> str:
     """Return SQL for the length of the longest common subsequence of two non-null arrays.
 
     Null elements equal each other. With replacements not allowed, the insertions and deletions that
@@ -292,7 +294,7 @@ def common(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY) -> str:
         The arrays' types in Spark's JSON form.
     tolerance : Tolerance
     """
-    x, above, row, j = (f"{OWN}{name}" for name in ("x", "above", "row", "j"))
+    x, above, row, j = (f"{RESERVED_PREFIX}{name}" for name in ("x", "above", "row", "j"))
     # Dynamic programming, row by row: entry j of a row is the length for b's first j elements.
     equal = same(x, f"get({b}, {j} - 1)", part_of(types, "elementType"), tolerance)
     further = f"greatest(get({above}, {j}), get({row}, {j} - 1))"
@@ -311,17 +313,19 @@ def common(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY) -> str:
 def only_in(a: str, b: str) -> str:
     """Return SQL for the number of keys that one non-null map has and another lacks.
 
-    A key that both have counts, too, if only the first has a value for it.
+    A key of both maps also counts if only the first map has a value.
     """
-    value = f"{a}[{_KEY}] IS NOT NULL AND {b}[{_KEY}] IS NULL"
-    return f"size(filter(map_keys({a}), {_KEY} -> NOT map_contains_key({b}, {_KEY}) OR {value}))"
+    value = f"{a}[{_KEY_VARIABLE}] IS NOT NULL AND {b}[{_KEY_VARIABLE}] IS NULL"
+    return f"size(filter(map_keys({a}), {_KEY_VARIABLE} -> NOT map_contains_key({b}, {_KEY_VARIABLE}) OR {value}))"
 
 
-def different(a: str, b: str, types: Types, tolerance: Tolerance = EXACTLY) -> str:
+def different(a: str, b: str, types: Types, tolerance: Tolerance = NO_TOLERANCE) -> str:
     """Return SQL for the number of keys with different non-null values in two non-null maps."""
-    equal = same(f"{a}[{_KEY}]", f"{b}[{_KEY}]", part_of(types, "valueType"), tolerance)
-    both = f"{a}[{_KEY}] IS NOT NULL AND {b}[{_KEY}] IS NOT NULL"
-    return f"size(filter(map_keys({a}), {_KEY} -> {both} AND NOT {equal}))"
+    equal = same(
+        f"{a}[{_KEY_VARIABLE}]", f"{b}[{_KEY_VARIABLE}]", part_of(types, "valueType"), tolerance
+    )
+    both = f"{a}[{_KEY_VARIABLE}] IS NOT NULL AND {b}[{_KEY_VARIABLE}] IS NOT NULL"
+    return f"size(filter(map_keys({a}), {_KEY_VARIABLE} -> {both} AND NOT {equal}))"
 
 
 def values(a: Field, b: Field) -> tuple[Field, Field]:
@@ -330,7 +334,7 @@ def values(a: Field, b: Field) -> tuple[Field, Field]:
     return x, y
 
 
-def shared_values_sql(a: Field, b: Field, made: str) -> str:
+def shared_values_sql(a: Field, b: Field, expression: str) -> str:
     """Return SQL for an array of an expression over both values of each key shared by two maps.
 
     It has nulls for other keys, and is null if either map is. Time grows with the number of keys.
@@ -339,13 +343,17 @@ def shared_values_sql(a: Field, b: Field, made: str) -> str:
     ----------
     a, b : Field
         The maps, of the same type.
-    made : str
+    expression : str
         Spark SQL over both `values`.
     """
     # Wrapped, to distinguish a missing key from a null value.
-    wrapped = (f"transform_values({m.sql}, ({_KEY}, {_X}) -> struct({_X} AS v))" for m in (a, b))
-    shared = f"CASE WHEN {_X} IS NOT NULL AND {_Y} IS NOT NULL THEN {made} END"
-    return f"map_values(map_zip_with({', '.join(wrapped)}, ({_KEY}, {_X}, {_Y}) -> {shared}))"
+    wrapped = (
+        f"transform_values({m.sql}, ({_KEY_VARIABLE}, {_X}) -> struct({_X} AS v))" for m in (a, b)
+    )
+    shared = f"CASE WHEN {_X} IS NOT NULL AND {_Y} IS NOT NULL THEN {expression} END"
+    return (
+        f"map_values(map_zip_with({', '.join(wrapped)}, ({_KEY_VARIABLE}, {_X}, {_Y}) -> {shared}))"
+    )
 
 
 def added(numbers: str, zero: str) -> str:
@@ -356,8 +364,8 @@ def added(numbers: str, zero: str) -> str:
     >>> added("a", "0L")
     'aggregate(a, 0L, (__tidegauge_sum, __tidegauge_x) -> __tidegauge_sum + coalesce(__tidegauge_x, 0L))'
     """
-    total = f"{OWN}sum"
+    total = f"{RESERVED_PREFIX}sum"
     return f"aggregate({numbers}, {zero}, ({total}, {_X}) -> {total} + coalesce({_X}, {zero}))"
 
 
-_KEY, _X, _Y = f"{OWN}k", f"{OWN}x", f"{OWN}y"
+_KEY_VARIABLE, _X, _Y = f"{RESERVED_PREFIX}k", f"{RESERVED_PREFIX}x", f"{RESERVED_PREFIX}y"

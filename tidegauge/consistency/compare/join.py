@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.errors import PreconditionError, nearest
 from tidegauge.analyzers.core.schema import INTEGRAL, Field, Schema
 from tidegauge.analyzers.core.sql import quote, type_sql, wall_clock_micros
-from tidegauge.consistency.compare.equality import OWN, alike, holds, shape
+from tidegauge.consistency.compare.equality import RESERVED_PREFIX, alike, holds, shape
 from tidegauge.consistency.compare.measures import (
     COPY_COLUMN,
     LOGGED_PREFIX,
@@ -270,19 +270,21 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
         backfill = layout.backfilled(part.data, p, part.features)
         joined = joined.join(backfill, F.expr(layout.meets(p)), "full_outer")
         merged = layout.merged(p)
-        unmerged = [name for name in joined.columns if name.removeprefix(OWN) not in merged]
+        unmerged = [
+            name for name in joined.columns if name.removeprefix(RESERVED_PREFIX) not in merged
+        ]
         joined = joined.selectExpr(
-            *(f"{_merged_sql(a, b)} AS {OWN}{a}" for a, b in merged.items()),
+            *(f"{_merged_sql(a, b)} AS {RESERVED_PREFIX}{a}" for a, b in merged.items()),
             *map(quote, unmerged),
         )
-    key = [f"{OWN}k.k{i}" for i in range(len(pairs.keys) + 1)]
+    key = [f"{RESERVED_PREFIX}k.k{i}" for i in range(len(pairs.keys) + 1)]
     columns = dict(zip((*pairs.keys, pairs.time), key, strict=True))
-    columns |= {name: f"{OWN}p{i}" for i, name in enumerate(pairs.partition_by)}
+    columns |= {name: f"{RESERVED_PREFIX}p{i}" for i, name in enumerate(pairs.partition_by)}
     if pairs.bucket_minutes:
-        columns[BUCKET_COLUMN] = _bucket_sql(f"{OWN}m", pairs.bucket_minutes)
-    in_backfill = [f"{OWN}b{p}k IS NOT NULL" for p in range(len(parts))]
+        columns[BUCKET_COLUMN] = _bucket_sql(f"{RESERVED_PREFIX}m", pairs.bucket_minutes)
+    in_backfill = [f"{RESERVED_PREFIX}b{p}k IS NOT NULL" for p in range(len(parts))]
     columns[PRESENCE_COLUMN] = _presence_sql(" OR ".join(in_backfill))
-    copies = [f"{OWN}a{p}n" for p in range(len(parts))]
+    copies = [f"{RESERVED_PREFIX}a{p}n" for p in range(len(parts))]
     columns[COPY_COLUMN] = f"coalesce({', '.join(copies)})"
     columns[NULL_KEY_COLUMN] = " OR ".join(f"{part} IS NULL" for part in key)
     if len(parts) > 1:
@@ -294,7 +296,10 @@ def pair_parts(logged: DataFrame, parts: Sequence[AlignedPart], pairs: Alignment
     }
     for name in pairs.features:
         p, i = index_of[name]
-        columns |= {LOGGED_PREFIX + name: f"{OWN}a{p}v{i}", name: f"{OWN}b{p}v{i}"}
+        columns |= {
+            LOGGED_PREFIX + name: f"{RESERVED_PREFIX}a{p}v{i}",
+            name: f"{RESERVED_PREFIX}b{p}v{i}",
+        }
     return joined.selectExpr(*(f"{sql} AS {quote(name)}" for name, sql in columns.items()))
 
 
@@ -320,15 +325,19 @@ def _merged_sql(joined: str, backfilled: str) -> str:
     Only the log decides the partition of its rows, even if the log's partition is null. A backfill may
     know a partition that another does not know, and each is compared as if it were the only backfill.
     """
-    either = f"coalesce({OWN}{joined}, {OWN}{backfilled})"
-    return f"IF({OWN}ak IS NULL, {either}, {OWN}{joined})" if joined.startswith("p") else either
+    either = f"coalesce({RESERVED_PREFIX}{joined}, {RESERVED_PREFIX}{backfilled})"
+    return (
+        f"IF({RESERVED_PREFIX}ak IS NULL, {either}, {RESERVED_PREFIX}{joined})"
+        if joined.startswith("p")
+        else either
+    )
 
 
 def _presence_sql(in_backfill: str) -> str:
     """Return SQL for the presence of a row, given its presence in a backfill."""
     in_log = f"CASE WHEN {in_backfill} THEN 'matched' ELSE 'extra' END"
     in_none = f"CASE WHEN {in_backfill} THEN 'missing' ELSE '{PRESENT_ELSEWHERE}' END"
-    return f"CASE WHEN {OWN}ak IS NOT NULL THEN {in_log} ELSE {in_none} END"
+    return f"CASE WHEN {RESERVED_PREFIX}ak IS NOT NULL THEN {in_log} ELSE {in_none} END"
 
 
 @dataclass(frozen=True)
@@ -359,7 +368,7 @@ class Layout:
 
     def logged(self, data: DataFrame, parts: Sequence[Sequence[str]]) -> DataFrame:
         """Return the log with rows numbered for each backfill."""
-        columns, numbers = self._own(0), [f"{OWN}k AS {OWN}ak"]
+        columns, numbers = self._side_columns(0), [f"{RESERVED_PREFIX}k AS {RESERVED_PREFIX}ak"]
         for p, features in enumerate(parts):
             columns |= {f"a{p}{name}": sql for name, sql in self._shared(p, 0).items()}
             fields = {
@@ -367,8 +376,10 @@ class Layout:
                 for i, name in enumerate(features)
             }
             columns |= {to: field.sql for to, field in fields.items()}
-            numbers.append(f"{self._number(p, 'k', f'a{p}', fields)} AS {OWN}a{p}n")
-        prepared = data.selectExpr(*(f"{sql} AS {OWN}{name}" for name, sql in columns.items()))
+            numbers.append(f"{self._number(p, 'k', f'a{p}', fields)} AS {RESERVED_PREFIX}a{p}n")
+        prepared = data.selectExpr(
+            *(f"{sql} AS {RESERVED_PREFIX}{name}" for name, sql in columns.items())
+        )
         return prepared.selectExpr("*", *numbers)
 
     def backfilled(self, data: DataFrame, p: int, features: Sequence[str]) -> DataFrame:
@@ -376,12 +387,14 @@ class Layout:
         prefix = f"b{p}"
         schema = self.schemas[p + 1]
         fields = {f"{prefix}v{i}": schema.field(quote(name)) for i, name in enumerate(features)}
-        owned = self._own(p + 1) | self._shared(p, p + 1)
+        owned = self._side_columns(p + 1) | self._shared(p, p + 1)
         columns = {prefix + name: sql for name, sql in owned.items()}
         columns |= {to: field.sql for to, field in fields.items()}
-        prepared = data.selectExpr(*(f"{sql} AS {OWN}{name}" for name, sql in columns.items()))
+        prepared = data.selectExpr(
+            *(f"{sql} AS {RESERVED_PREFIX}{name}" for name, sql in columns.items())
+        )
         return prepared.selectExpr(
-            "*", f"{self._number(p, f'{prefix}k', prefix, fields)} AS {OWN}{prefix}n"
+            "*", f"{self._number(p, f'{prefix}k', prefix, fields)} AS {RESERVED_PREFIX}{prefix}n"
         )
 
     def meets(self, p: int) -> str:
@@ -389,13 +402,17 @@ class Layout:
         shared = self.shared(p)
         # Spark does not use a difference as a join key. The rows are already partitioned and sorted by the
         # other join keys because of their numbering, so Spark shuffles them once instead of twice.
-        conditions = [f"{OWN}k = {OWN}b{p}k", f"{OWN}a{p}n - {OWN}b{p}n = 0"]
+        conditions = [
+            f"{RESERVED_PREFIX}k = {RESERVED_PREFIX}b{p}k",
+            f"{RESERVED_PREFIX}a{p}n - {RESERVED_PREFIX}b{p}n = 0",
+        ]
         if shared:
-            conditions.append(f"{OWN}a{p}s = {OWN}b{p}s")
+            conditions.append(f"{RESERVED_PREFIX}a{p}s = {RESERVED_PREFIX}b{p}s")
         if p:  # rows of other backfills that are not in the log
             unshared = [i for i in range(len(self.pairs.partition_by)) if i not in shared]
             conditions += [
-                f"({OWN}ak IS NOT NULL OR {OWN}p{i} <=> {OWN}b{p}p{i})" for i in unshared
+                f"({RESERVED_PREFIX}ak IS NOT NULL OR {RESERVED_PREFIX}p{i} <=> {RESERVED_PREFIX}b{p}p{i})"
+                for i in unshared
             ]
         return " AND ".join(conditions)
 
@@ -410,7 +427,7 @@ class Layout:
         both = ("n", "s") if self.shared(p) else ("n",)
         return merged | {f"a{q}{name}": f"b{p}{name}" for q in alike for name in both}
 
-    def _own(self, side: int) -> dict[str, str]:
+    def _side_columns(self, side: int) -> dict[str, str]:
         """Return SQL for the key, the minute and the partition columns."""
         schema = self.schemas[side]
         time, minute = _time_and_minute(schema, self.schemas, self.pairs.time)
@@ -423,15 +440,17 @@ class Layout:
 
     def _shared(self, p: int, side: int) -> dict[str, str]:
         """Return SQL on one side for the partition columns that the log and a backfill share."""
-        names, columns = [f"p{i}" for i in self.shared(p)], self._own(side)
+        names, columns = [f"p{i}" for i in self.shared(p)], self._side_columns(side)
         return {"s": _struct_sql({name: columns[name] for name in names})} if names else {}
 
     def _number(self, p: int, key: str, prefix: str, fields: Mapping[str, Field]) -> str:
         """Return SQL for a row's number within its key, ordered by its values."""
         partition = ", ".join(
-            OWN + name for name in (key, *([f"{prefix}s"] if self.shared(p) else ()))
+            RESERVED_PREFIX + name for name in (key, *([f"{prefix}s"] if self.shared(p) else ()))
         )
-        order = [_sort_key_sql(OWN + to, field.type) for to, field in fields.items()] or ["NULL"]
+        order = [
+            _sort_key_sql(RESERVED_PREFIX + to, field.type) for to, field in fields.items()
+        ] or ["NULL"]
         return f"row_number() OVER (PARTITION BY {partition} ORDER BY {', '.join(order)})"
 
 
@@ -445,7 +464,7 @@ def _sort_key_sql(sql: str, data_type: Any, depth: int = 0) -> str:
     """Return SQL for a sort key that does not depend on the order of a map's keys."""
     if not holds(data_type, UNORDERED_TYPES):
         return sql
-    k, x = f"{OWN}k{depth}", f"{OWN}x{depth}"
+    k, x = f"{RESERVED_PREFIX}k{depth}", f"{RESERVED_PREFIX}x{depth}"
     match data_type:
         case {"type": "array", "elementType": element}:
             return f"transform({sql}, {x} -> {_sort_key_sql(x, element, depth + 1)})"

@@ -33,7 +33,7 @@ from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Field, Schema
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.analyzers.core.state import Count, State, register_state
 from tidegauge.consistency.compare.equality import (
-    INFINITY,
+    INFINITY_SQL,
     Tolerance,
     added,
     as_compared,
@@ -629,7 +629,7 @@ def _terms(a: Field, b: Field) -> list[str]:
     left, right, kinds = as_compared(a.sql, b.sql, (a.kind, b.kind))
     distance = f"abs({minus(left, right, kinds)})"
     size = f"(abs(CAST({left} AS DOUBLE)) + abs(CAST({right} AS DOUBLE)))"
-    finite = f"{size} < {INFINITY}"
+    finite = f"{size} < {INFINITY_SQL}"
     ratio = f"CASE WHEN {size} = 0 THEN 0D ELSE {distance} / {size} END"
     counted = (finite, f"{both(a, b)} AND NOT {finite}", _is_nan_sql(a), _is_nan_sql(b))
     return [

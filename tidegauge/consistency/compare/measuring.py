@@ -23,14 +23,14 @@ from tidegauge.analyzers.runs.recording import Recorder
 from tidegauge.analyzers.scan.scan import Group, Scan, scan
 from tidegauge.consistency.compare.comparison import ALL_FEATURES, Comparison, record
 from tidegauge.consistency.compare.distributions import (
-    LONGEST,
+    DEFAULT_MAX_LENGTH,
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
     ConsistencyTexts,
     K,
 )
-from tidegauge.consistency.compare.equality import EXACTLY, Tolerance, holds, same
+from tidegauge.consistency.compare.equality import NO_TOLERANCE, Tolerance, holds, same
 from tidegauge.consistency.compare.join import Alignment, own_presence, pair, rows_of
 from tidegauge.consistency.compare.measures import (
     IS_MATCHED,
@@ -62,7 +62,7 @@ def compare(
     partition_by: str | Sequence[str] = ("ds",),
     logged_as: Mapping[str, str] | None = None,
     k: int = K,
-    longest: int = LONGEST,
+    longest: int = DEFAULT_MAX_LENGTH,
     repository: Recorder | None = None,
     dataset: str | None = None,
 ) -> Comparison:
@@ -176,7 +176,7 @@ def measure(
     tolerance: Mapping[str, Any] | None = None,
     *,
     k: int = K,
-    longest: int = LONGEST,
+    longest: int = DEFAULT_MAX_LENGTH,
     also: Collection[Values] = (),
     private: Privacy = PUBLIC,
 ) -> Comparison:
@@ -280,7 +280,7 @@ def _measures(
     yield from (ConsistencyRows(metric, group_by) for metric in ConsistencyRows.metrics)
     for name in features:
         field = schema.field(quote(name))
-        near = allowed.get(name, EXACTLY)
+        near = allowed.get(name, NO_TOLERANCE)
         if near and not holds(field.type, NUMERIC):
             msg = f"{name!r} has type {field.kind} without numbers, so it cannot have a tolerance"
             raise IllegalAnalyzerParameterError(msg)

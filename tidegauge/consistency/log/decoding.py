@@ -43,7 +43,7 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
     raw : (bool, bool)
         Whether the bytes of key and value are raw Avro rather than base64.
     """
-    shown = 16  # bytes of an unreadable record to report
+    max_reported_bytes = 16  # bytes of an unreadable record to report
 
     def decode(  # noqa: C901, PLR0915
         batches: Iterable[pa.RecordBatch],
@@ -57,8 +57,8 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
         from fastavro import parse_schema, schemaless_reader
 
         parsed: dict[str, list[Any]] = {}
-        text = pa.string()
-        wrong = pa.struct([(n, text) for n in ("reason", "part", "key_hash", "start")])
+        string_type = pa.string()
+        error_type = pa.struct([(n, string_type) for n in ("reason", "part", "key_hash", "start")])
 
         class BadError(Exception):
             """An unreadable query: reason, part and bytes."""
@@ -73,9 +73,9 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
 
         def record(data: bytes, schema: Any, part: int) -> dict[str, Any]:
             stream = io.BytesIO(data)
-            found: dict[str, Any]
+            fields: dict[str, Any]
             try:
-                found = schemaless_reader(stream, schema, None)  # type: ignore[assignment]  # a record
+                fields = schemaless_reader(stream, schema, None)  # type: ignore[assignment]  # a record
             except OverflowError:
                 raise BadError("out of range", part, data) from None
             except Exception as error:  # noqa: BLE001 - bytes can break in any way
@@ -86,7 +86,7 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
                 raise BadError(reason, part, data) from None
             if stream.tell() < len(data):
                 raise BadError("trailing bytes", part, data)
-            return found
+            return fields
 
         def row_of(logged: tuple[bytes | None, ...], name: str | None) -> dict[str, Any]:
             if not logged[0] and not logged[1]:
@@ -97,7 +97,7 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
                 raise BadError("unknown schema", None, b"")
             if name not in parsed:
                 parsed[name] = [parse_schema(json.loads(schema)) for schema in schemas[name]]
-            key, value = (bytes_of(some, part) for part, some in enumerate(logged))
+            key, value = (bytes_of(data, part) for part, data in enumerate(logged))
             # A value without bytes is a query without a response.
             answer = record(value, parsed[name][1], 1) if value else {}
             return {**answer, **record(key, parsed[name][0], 0)}
@@ -108,15 +108,15 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
             try:
                 return pa.array(values, kind)
             except errors:
-                held = []
+                valid = []
                 for i, value in enumerate(values):
                     try:
                         pa.array([value], kind)
-                        held.append(value)
+                        valid.append(value)
                     except errors:
                         bad[i] = bad[i] or BadError("out of range", None, b"")
-                        held.append(None)
-                return pa.array(held, kind)
+                        valid.append(None)
+                return pa.array(valid, kind)
 
         def told(error: BadError | None, key: bytes | None) -> dict[str, str | None] | None:
             if error is None:
@@ -127,7 +127,7 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
                 "reason": reason,
                 "part": None if part is None else ("key", "value")[part],
                 "key_hash": digest,
-                "start": data[:shown].hex() or None,
+                "start": data[:max_reported_bytes].hex() or None,
             }
 
         for batch in batches:
@@ -143,17 +143,17 @@ def decoder(  # noqa: C901, PLR0915 - one self-contained function, see below
                 except BadError as error:
                     rows.append({})
                     bad.append(error)
-            made = [array([row.get(f.name) for row in rows], f.type, bad) for f in columns]
+            arrays = [array([row.get(f.name) for row in rows], f.type, bad) for f in columns]
             empty = pa.array([not value for value in values], pa.bool_())
-            errors = pa.array([told(e, k) for e, k in zip(bad, keys, strict=True)], wrong)
-            names = [f"c{i}" for i in range(len(batch.columns) - 2 + len(made) + 2)]
-            yield pa.RecordBatch.from_arrays([*batch.columns[2:], *made, empty, errors], names)
+            errors = pa.array([told(e, k) for e, k in zip(bad, keys, strict=True)], error_type)
+            names = [f"c{i}" for i in range(len(batch.columns) - 2 + len(arrays) + 2)]
+            yield pa.RecordBatch.from_arrays([*batch.columns[2:], *arrays, empty, errors], names)
 
     return decode
 
 
-ENCODINGS = ("base64", "raw")
-_EMPTY, _BAD = "__tidegauge_empty", "__tidegauge_bad"
+BYTE_ENCODINGS = ("base64", "raw")
+_EMPTY_COLUMN, _BAD_COLUMN = "__tidegauge_empty", "__tidegauge_bad"
 
 
 @dataclass(frozen=True)
@@ -239,14 +239,14 @@ class Decoded:
     def data(self) -> DataFrame:
         """The decoded queries: schema_hash, ts, keys, payload, features, query_source, ds."""
         names = ["schema_hash", "ts", *self.columns.all, "query_source", "ds"]
-        return self._frame.where(f"{_BAD} IS NULL").selectExpr(*map(quote, names))
+        return self._frame.where(f"{_BAD_COLUMN} IS NULL").selectExpr(*map(quote, names))
 
     @property
     def bad(self) -> DataFrame:
         """The bad records: ds, reason, part, schema_hash, key_hash, start; see `BadRecord`."""
-        inside = [f"{_BAD}.{name}" for name in ("reason", "part", "key_hash", "start")]
+        inside = [f"{_BAD_COLUMN}.{name}" for name in ("reason", "part", "key_hash", "start")]
         reason, part, *rest = inside
-        chosen = self._frame.where(f"{_BAD} IS NOT NULL")
+        chosen = self._frame.where(f"{_BAD_COLUMN} IS NOT NULL")
         return chosen.selectExpr("ds", reason, part, "schema_hash", *rest)
 
     def persist(self) -> Decoded:
@@ -259,27 +259,29 @@ class Decoded:
 
     def days(self) -> list[DayCounts]:
         """Return the counts by day, in order; one action."""
-        by = ["ds", f"{_BAD}.reason AS reason", f"{_EMPTY} AS empty"]
-        counts = self._frame.selectExpr(*by).groupBy("ds", "reason", "empty").count()
-        found: dict[str | None, dict[str, Any]] = {}
+        group_by = ["ds", f"{_BAD_COLUMN}.reason AS reason", f"{_EMPTY_COLUMN} AS empty"]
+        counts = self._frame.selectExpr(*group_by).groupBy("ds", "reason", "empty").count()
+        counts_by_day: dict[str | None, dict[str, Any]] = {}
         for ds, reason, empty, count in counts.collect():
-            day = found.setdefault(ds, {"rows": 0, "empty": 0, "bad": {}})
+            day = counts_by_day.setdefault(ds, {"rows": 0, "empty": 0, "bad": {}})
             day["rows"] += count
             if reason is not None:
                 day["bad"][reason] = day["bad"].get(reason, 0) + count
             elif empty:
                 day["empty"] += count
-        ordered = sorted(found, key=lambda ds: (ds is not None, ds))
+        ordered = sorted(counts_by_day, key=lambda ds: (ds is not None, ds))
         return [
-            DayCounts(ds, **{**found[ds], "bad": dict(sorted(found[ds]["bad"].items()))})
+            DayCounts(
+                ds, **{**counts_by_day[ds], "bad": dict(sorted(counts_by_day[ds]["bad"].items()))}
+            )
             for ds in ordered
         ]
 
-    def sample_bad(self, most: int = 5) -> list[BadRecord]:
+    def sample_bad(self, limit: int = 5) -> list[BadRecord]:
         """Return a few bad records for each day and reason, the same ones each time; one action."""
         order = "key_hash, start, part, schema_hash"
         rank = f"row_number() OVER (PARTITION BY ds, reason ORDER BY {order}) AS n"
-        rows = self.bad.selectExpr("*", rank).where(f"n <= {int(most)}")
+        rows = self.bad.selectExpr("*", rank).where(f"n <= {int(limit)}")
         return [BadRecord(*row[:-1]) for row in rows.orderBy("ds", "reason", "n").collect()]
 
 
@@ -301,7 +303,7 @@ def decode(
     columns : Columns, optional
         Columns to return; by default all columns of all versions.
     encoding : str, optional
-        ``base64`` or ``raw`` bytes of Avro. By default text is base64 and binary is raw.
+        ``base64`` or ``raw`` bytes of Avro. By default strings are base64 and binary is raw.
 
     Returns
     -------
@@ -329,15 +331,15 @@ def decode(
     """
     from pyspark.sql.types import StructType
 
-    known = list(schemas)
-    columns = merged(known) if columns is None else columns
+    known_schemas = list(schemas)
+    columns = merged(known_schemas) if columns is None else columns
     schema = Schema.from_frame(logs)
     kinds = _check(schema)
-    if encoding is not None and encoding not in ENCODINGS:
-        msg = f"encoding is one of {', '.join(map(repr, ENCODINGS))}, not {encoding!r}"
+    if encoding is not None and encoding not in BYTE_ENCODINGS:
+        msg = f"encoding must be one of {', '.join(map(repr, BYTE_ENCODINGS))}, not {encoding!r}"
         raise SuiteError(msg)
     raw = tuple((encoding or ("raw" if k == "binary" else "base64")) == "raw" for k in kinds)
-    only = literal(known[0].hash) if len(known) == 1 else "CAST(NULL AS STRING)"
+    only = literal(known_schemas[0].hash) if len(known_schemas) == 1 else "CAST(NULL AS STRING)"
     in_time = f"ts_millis BETWEEN {FIRST_MS} AND {LAST_MS}"
     prepared = logs.selectExpr(
         "CAST(key_bytes AS BINARY) AS key_bytes",
@@ -349,20 +351,20 @@ def decode(
     )
     passed = {"schema_hash": "string", "ts": "timestamp", "query_source": "string", "ds": "string"}
     parts = struct(dict.fromkeys(("reason", "part", "key_hash", "start"), "string"))
-    result = struct({**passed, **columns.all, _EMPTY: "boolean", _BAD: parts})
+    result = struct({**passed, **columns.all, _EMPTY_COLUMN: "boolean", _BAD_COLUMN: parts})
     arrow = arrow_schema(StructType.fromJson(struct(columns.all)))
-    read = decoder({s.hash: s.readable for s in known}, arrow, raw=(raw[0], raw[1]))
+    read = decoder({s.hash: s.readable for s in known_schemas}, arrow, raw=(raw[0], raw[1]))
     return Decoded(columns, prepared.mapInArrow(read, StructType.fromJson(result)))
 
 
 def _check(schema: Schema) -> Sequence[str]:
     """Check the input columns, and return the kinds of both byte columns."""
-    wanted = {"key_bytes": TEXT | {"binary"}, "value_bytes": TEXT | {"binary"}}
-    wanted["ts_millis"] = INTEGRAL
-    for name, kinds in wanted.items():
+    required = {"key_bytes": TEXT | {"binary"}, "value_bytes": TEXT | {"binary"}}
+    required["ts_millis"] = INTEGRAL
+    for name, kinds in required.items():
         if name not in schema.names:
-            there = ", ".join(schema.names)
-            msg = f"a query log has a column {name!r}; this has {there or 'none'}"
+            names = ", ".join(schema.names)
+            msg = f"a query log has a column {name!r}; this has {names or 'none'}"
             raise SourceError(msg)
         if schema.field(name).kind not in kinds:
             msg = f"column {name!r} of a query log is {type_sql(schema.field(name).type)}; it should be"

@@ -30,8 +30,8 @@ from tidegauge.analyzers.sources.sources import ListedPartition
 from tidegauge.analyzers.sources.targets import TableTarget, replace
 from tidegauge.consistency.log.decoding import BadRecord, DayCounts, Decoded, decode
 from tidegauge.consistency.log.query import (
-    BUCKETS,
     JOIN,
+    SAMPLE_BUCKETS,
     check_type,
     partition_folder,
     sample,
@@ -296,7 +296,7 @@ def flatten(
             _used_schemas(spark, logs, join, since, until, known_schemas) or known_schemas
         )
     columns = merged(known_schemas, keys, existing)
-    sample_by = sorted(columns.keys) if threshold(sample_percent) < BUCKETS else []
+    sample_by = sorted(columns.keys) if threshold(sample_percent) < SAMPLE_BUCKETS else []
     settings = [type, encoding, threshold(sample_percent), sample_by]
     marks = _Marks(
         canonical_json(settings), canonical_json([schema.hash for schema in known_schemas])
@@ -332,7 +332,7 @@ def flatten(
     )  # a day that changed meanwhile is flattened again
     same = {ds for ds in todo if ds in now and now[ds].fingerprint == listed[ds].fingerprint}
     new_marks = {
-        _DAY_MARK_PREFIX + day.ds: marks.of(listed[day.ds], day)
+        _DAY_MARK_PREFIX + day.ds: marks.mark_day(listed[day.ds], day)
         for day in written
         if day.ds in same
     }
@@ -435,19 +435,19 @@ def _used_schemas(
 class _Marks:
     """Fingerprints of a day, to decide whether to flatten it again."""
 
-    asked: str
+    settings: str
     schemas: str
 
-    def of(self, listed: ListedPartition, day: DayCounts) -> str:
+    def mark_day(self, listed: ListedPartition, day: DayCounts) -> str:
         mark = self._mark(listed)
         return f"{mark}/{self._with()}" if _SCHEMA_PROBLEMS & day.bad.keys() else mark
 
-    def fit(self, listed: ListedPartition, kept: str | None) -> bool:
+    def fit(self, listed: ListedPartition, stored: str | None) -> bool:
         mark = self._mark(listed)
-        return kept in {mark, f"{mark}/{self._with()}"}
+        return stored in {mark, f"{mark}/{self._with()}"}
 
     def _mark(self, listed: ListedPartition) -> str:
-        return _digest(f"{listed.fingerprint} {self.asked}")
+        return _digest(f"{listed.fingerprint} {self.settings}")
 
     def _with(self) -> str:
         return _digest(self.schemas)
@@ -572,7 +572,7 @@ def compact(
     done: list[str] = []
     files_before = files_after = 0
     for join in dict.fromkeys(join for join, _ in past):
-        folders = {ds: partition_folder(root, ds, join) for of, ds in past if of == join}
+        folders = {ds: partition_folder(root, ds, join) for name, ds in past if name == join}
         groups_by_day = {
             ds: groups for ds, of in folders.items() if (groups := joinable(system, of))
         }

@@ -3,7 +3,7 @@
 A sample keeps all rows for a share of the keys, and none for the others. The choice depends on the
 key values alone, so logged and backfilled rows are sampled alike, on any machine, and a smaller
 share is a subset of a larger one. A key is hashed to the absolute value of the first 8 bytes of the
-MD5 of its text, read as a signed big-endian number; its bucket is that number modulo 100,000.
+MD5 of its string, read as a signed big-endian number; its bucket is that number modulo 100,000.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-BUCKETS = 100_000
-_PER_PERCENT = BUCKETS // 100
-_SEPARATOR, _NULL = "\x01", "\\N"
+SAMPLE_BUCKETS = 100_000
+_PER_PERCENT = SAMPLE_BUCKETS // 100
+_KEY_SEPARATOR, _NULL_STRING = "\x01", "\\N"
 _NAIVE_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive, for times without a zone
-_MICROSECOND = dt.timedelta(microseconds=1)
-_ACCEPTED = "text, a whole number, a decimal, a boolean, a date, a time or bytes"
+_ONE_MICROSECOND = dt.timedelta(microseconds=1)
+_ACCEPTED_TYPES = "text, a whole number, a decimal, a boolean, a date, a time or bytes"
 
 
 def threshold(percent: float) -> int:
@@ -52,7 +52,7 @@ def threshold(percent: float) -> int:
     (5000, 100, 100000)
     """
     exact = Decimal(str(percent)) * _PER_PERCENT
-    if not (exact.is_finite() and 0 <= exact <= BUCKETS and exact == int(exact)):
+    if not (exact.is_finite() and 0 <= exact <= SAMPLE_BUCKETS and exact == int(exact)):
         msg = f"sample_percent is a number from 0 to 100 in steps of 0.001, not {percent!r}"
         raise SuiteError(msg)
     return int(exact)
@@ -62,7 +62,7 @@ def bucket(key: Mapping[str, Any]) -> int:
     """Return the bucket of a key, from 0 to 99,999.
 
     Numbers are hashed by value, so that equal ints, longs and decimals are one key, and a
-    number is the same key as its text. Times with a zone are hashed by their instant.
+    number is the same key as its string. Times with a zone are hashed by their instant.
 
     Parameters
     ----------
@@ -80,14 +80,14 @@ def bucket(key: Mapping[str, Any]) -> int:
     (57800, 39897, 24987, 24987)
     """
     texts = [_escaped(key_text(key[name])) for name in sorted(key)]
-    digest = hashlib.md5(_SEPARATOR.join(texts).encode(), usedforsecurity=False).digest()
-    return abs(int.from_bytes(digest[:8], "big", signed=True)) % BUCKETS
+    digest = hashlib.md5(_KEY_SEPARATOR.join(texts).encode(), usedforsecurity=False).digest()
+    return abs(int.from_bytes(digest[:8], "big", signed=True)) % SAMPLE_BUCKETS
 
 
 @singledispatch
 def key_text(value: Any) -> str | None:
     """Return a key value as text, equal for equal values of different types; None for null."""
-    msg = f"a key is {_ACCEPTED}, not {value!r}"
+    msg = f"a key is {_ACCEPTED_TYPES}, not {value!r}"
     raise SuiteError(msg)
 
 
@@ -114,7 +114,7 @@ def _(value: int) -> str:
 @key_text.register
 def _(value: Decimal) -> str:
     if not value.is_finite():
-        raise SuiteError(f"a key is {_ACCEPTED}, not {value!r}")
+        raise SuiteError(f"a key is {_ACCEPTED_TYPES}, not {value!r}")
     text = f"{value:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
@@ -133,13 +133,13 @@ def _(value: dt.date) -> str:
 @key_text.register
 def _(value: dt.datetime) -> str:
     plain = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
-    return str((plain - _NAIVE_EPOCH) // _MICROSECOND)
+    return str((plain - _NAIVE_EPOCH) // _ONE_MICROSECOND)
 
 
 def _escaped(text: str | None) -> str:
     if text is None:
-        return _NULL
-    return text.replace("\\", "\\\\").replace(_SEPARATOR, "\\1")
+        return _NULL_STRING
+    return text.replace("\\", "\\\\").replace(_KEY_SEPARATOR, "\\1")
 
 
 def bucket_sql(schema: Schema, keys: Sequence[str]) -> str:
@@ -148,7 +148,7 @@ def bucket_sql(schema: Schema, keys: Sequence[str]) -> str:
     Raises
     ------
     SuiteError
-        If there are no keys.
+        If the list of keys is empty.
     NoSuchColumnError
     WrongColumnTypeError
         If a key is of an unsupported type: a float, array, struct or map.
@@ -161,9 +161,9 @@ def bucket_sql(schema: Schema, keys: Sequence[str]) -> str:
     # 64 unsigned bits do not fit a BIGINT, so both halves are reduced separately:
     # 2^32 mod 100000 = 67296. A signed negative number is 2^64 less: 2^64 mod 100000 = 51616.
     high, low = (f"CAST(conv(substr({digest}, {at}, 8), 16, 10) AS BIGINT)" for at in (1, 9))
-    rest = f"(({high} % {BUCKETS}) * {2**32 % BUCKETS} + {low}) % {BUCKETS}"
+    rest = f"(({high} % {SAMPLE_BUCKETS}) * {2**32 % SAMPLE_BUCKETS} + {low}) % {SAMPLE_BUCKETS}"
     negative = f"{high} >= {2**31}L"
-    return f"CASE WHEN {negative} THEN ({2**64 % BUCKETS + BUCKETS} - {rest}) % {BUCKETS} ELSE {rest} END"
+    return f"CASE WHEN {negative} THEN ({2**64 % SAMPLE_BUCKETS + SAMPLE_BUCKETS} - {rest}) % {SAMPLE_BUCKETS} ELSE {rest} END"
 
 
 def _sql_text(schema: Schema, name: str) -> str:
@@ -185,7 +185,7 @@ def _sql_text(schema: Schema, name: str) -> str:
     elif kind == "timestamp_ntz":
         text = f"CAST({wall_clock_micros(sql)} AS STRING)"
     else:
-        raise WrongColumnTypeError(name, kind, _ACCEPTED)
+        raise WrongColumnTypeError(name, kind, _ACCEPTED_TYPES)
     return f"coalesce({text}, '\\\\N')"
 
 
@@ -215,7 +215,7 @@ def sample(data: DataFrame, keys: Sequence[str], percent: float) -> DataFrame:
     """
     limit = threshold(percent)
     buckets = bucket_sql(Schema.from_frame(data), keys)
-    return data if limit == BUCKETS else data.where(f"{buckets} < {limit}")
+    return data if limit == SAMPLE_BUCKETS else data.where(f"{buckets} < {limit}")
 
 
 JOIN, GROUP_BY = TYPES = ("join", "groupBy")
@@ -225,7 +225,7 @@ LOG_COLUMNS = ["key_bytes", "value_bytes", "ts_millis", "query_source", "schema_
 """Columns of a query log's files; day and join are in the folder names."""
 FIRST_MS, LAST_MS = 946_684_800_000, 253_402_300_799_999
 """Bounds of the years 2000 to 9999, in milliseconds since 1970. Earlier times are zeros, or seconds."""
-_ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_ESCAPED_CHARS = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 
 def check_type(type: str) -> None:  # noqa: A002 - the column's name
@@ -235,7 +235,7 @@ def check_type(type: str) -> None:  # noqa: A002 - the column's name
 
 
 def is_day(text: str) -> bool:
-    """Return whether a text is an ISO day such as ``2023-01-05``.
+    """Return whether a string is an ISO day such as ``2023-01-05``.
 
     Examples
     --------
@@ -272,7 +272,12 @@ class RegisteredJoin:
         self.sample_keys = list(keys) or [name for name in schema.keys if name not in payload]
         for name in self.sample_keys:
             schema.require_key(name, "to sample by")
-        if self.limit < BUCKETS and not keys and schema.payload is None and len(schema.keys) > 1:
+        if (
+            self.limit < SAMPLE_BUCKETS
+            and not keys
+            and schema.payload is None
+            and len(schema.keys) > 1
+        ):
             raise SuiteError(
                 f"the key of {schema.join!r} has several fields, and a field that differs from request to"
                 " request would sample requests, not keys: name those in LogSchema.from_schemas(payload=[...]), or"
@@ -286,11 +291,11 @@ class RegisteredJoin:
 
         The key is decoded as Spark will do it, as a service may have passed a time as a number.
         """
-        if self.limit == BUCKETS:
+        if self.limit == SAMPLE_BUCKETS:
             return True
         stream = io.BytesIO(base64.b64decode(key))
-        found = need_fastavro().schemaless_reader(stream, self._readable, None)
-        return bucket({name: found[name] for name in self.sample_keys}) < self.limit
+        decoded = need_fastavro().schemaless_reader(stream, self._readable, None)
+        return bucket({name: decoded[name] for name in self.sample_keys}) < self.limit
 
 
 def encoded(schema: Any, record: Mapping[str, Any], join: str) -> str:
@@ -308,8 +313,10 @@ def encoded(schema: Any, record: Mapping[str, Any], join: str) -> str:
             fastavro.validate(record, schema)
         fastavro.schemaless_writer(stream, schema, record)
     except Exception as error:  # invalid values can raise anything
-        told = " ".join(str(error).split()) or type(error).__name__
-        raise SuiteError(f"a query of {join!r} does not suit its schema: {told[:300]}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SuiteError(
+            f"a query of {join!r} does not match its schema: {reason[:300]}"
+        ) from error
     return base64.b64encode(stream.getvalue()).decode()
 
 
@@ -342,11 +349,11 @@ def hive_escape(value: str) -> str:
     >>> hive_escape("team/search v1"), hive_escape("50%")
     ('team%2Fsearch v1', '50%25')
     """
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", value)
+    return _ESCAPED_CHARS.sub(lambda match: f"%{ord(match[0]):02X}", value)
 
 
 def partition_folder(root: str, ds: str, join: str) -> str:
-    """Return the folder of a day and join in that of a query log.
+    """Return the folder of a day and join in a query log's folder.
 
     Examples
     --------

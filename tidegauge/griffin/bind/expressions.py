@@ -13,9 +13,9 @@ from typing import Any, NoReturn, cast
 from tidegauge.analyzers.core.errors import DslError, nearest
 from tidegauge.analyzers.core.schema import INTEGRAL, NUMERIC, Schema
 from tidegauge.griffin.bind.types import (
-    NESTED,
-    REFUSED,
-    SYNTAX,
+    CALL_BY_SYNTAX_NAME,
+    FORBIDDEN_FUNCTIONS,
+    NESTED_KINDS,
     fields_of,
     kind_of,
     type_of,
@@ -207,7 +207,11 @@ class Binder:
             for side in sides:
                 self._truth(side, node.operator.upper())
         kinds = [kind_of(side) for side in sides]
-        if node.operator in COMPARISON_OPERATORS and NESTED & set(kinds) and None not in kinds:
+        if (
+            node.operator in COMPARISON_OPERATORS
+            and NESTED_KINDS & set(kinds)
+            and None not in kinds
+        ):
             left, right = kinds
             if left != right or left == "map":
                 message = f"values of type {left} and {right} cannot be compared"
@@ -324,11 +328,11 @@ class Binder:
     def call(self, node: Call) -> Expression:
         """Bind a function call and its arguments; raise for unknown and forbidden functions."""
         name = node.name.casefold()
-        if name in REFUSED:
+        if name in FORBIDDEN_FUNCTIONS:
             raise self._error(f"the function {node.name!r} must not be called", node, None)
-        if name in SYNTAX:
+        if name in CALL_BY_SYNTAX_NAME:
             raise self._error(
-                f"{node.name!r} is not a function call", node, f"write {SYNTAX[name]}"
+                f"{node.name!r} is not a function call", node, f"write {CALL_BY_SYNTAX_NAME[name]}"
             )
         functions = self.scope.functions
         if functions is not None and name not in functions | ELEMENT_FUNCTIONS:

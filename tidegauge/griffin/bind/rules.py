@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from tidegauge.griffin.bind.expressions import Binder, Scope, suggestion
-from tidegauge.griffin.bind.types import AGGREGATES, fields_of, kind_of, type_of, value_kind
+from tidegauge.griffin.bind.types import (
+    AGGREGATE_FUNCTIONS,
+    fields_of,
+    kind_of,
+    type_of,
+    value_kind,
+)
 from tidegauge.griffin.dsl.nodes import (
     COMPARISON_OPERATORS,
     Accuracy,
@@ -61,7 +67,7 @@ def check_unique_aliases(items: Iterable[Expression], scope: Scope) -> None:
 def aggregates_in(node: Node) -> list[Call]:
     """Return the calls of aggregate functions in an expression."""
     calls = (n for n in walk(node) if isinstance(n, Call))
-    return [call for call in calls if call.name.casefold() in AGGREGATES]
+    return [call for call in calls if call.name.casefold() in AGGREGATE_FUNCTIONS]
 
 
 def reject_aggregates(node: Node, scope: Scope, why: str) -> None:
@@ -99,7 +105,7 @@ class ClauseBinder(Binder):
 
     def call(self, node: Call) -> Expression:
         """Bind a call; within aggregate functions names are columns first."""
-        if self.aliases_first and node.name.casefold() in AGGREGATES:
+        if self.aliases_first and node.name.casefold() in AGGREGATE_FUNCTIONS:
             return replace(self, aliases_first=False).call(node)
         return super().call(node)
 
@@ -240,7 +246,7 @@ def _require_grouped(node: Node, groups: tuple[Expression, ...], scope: Scope) -
     """Raise a `DslError` for columns that are neither grouped by nor aggregated."""
     if node in groups:
         return
-    if isinstance(node, Call) and node.name.casefold() in AGGREGATES:
+    if isinstance(node, Call) and node.name.casefold() in AGGREGATE_FUNCTIONS:
         for argument in node.arguments:
             why = "it cannot be nested in another aggregate function"
             reject_aggregates(argument, scope, why)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-AGGREGATES = frozenset(
+AGGREGATE_FUNCTIONS = frozenset(
     [
         "any",
         "any_value",
@@ -113,13 +113,13 @@ AGGREGATES = frozenset(
 )
 """Aggregate functions, in lower case."""
 
-REFUSED = frozenset({
+FORBIDDEN_FUNCTIONS = frozenset({
     "java_method", "reflect", "try_reflect",  # call any method of the JVM
     "ai_query", "http_request", "remote_query",  # of extensions: reach out of the session
 })  # fmt: skip
 """Functions with effects beyond computation."""
 
-SYNTAX = {
+CALL_BY_SYNTAX_NAME = {
     "case": "if(condition, a, b)",
     "cast": "a type's name as a function, as in int(x) or string(x)",
     "extract": "date_part('year', x)",
@@ -132,10 +132,10 @@ def known_functions(spark: SparkSession) -> frozenset[str]:
     return frozenset(row[0].casefold() for row in spark.sql("SHOW FUNCTIONS").collect())
 
 
-ARITHMETIC = frozenset("+-*/%")
-NESTED = frozenset({"array", "map", "struct"})
-_SAME = frozenset({"abs", "any_value", "first", "last", "max", "min"})
-_KNOWN = {
+ARITHMETIC_OPERATORS = frozenset("+-*/%")
+NESTED_KINDS = frozenset({"array", "map", "struct"})
+_ARGUMENT_TYPE_FUNCTIONS = frozenset({"abs", "any_value", "first", "last", "max", "min"})
+_RESULT_TYPES = {
     "count": "long", "count_if": "long", "length": "integer", "size": "integer",
     "upper": "string", "lower": "string", "trim": "string",
     "string": "string", "double": "double", "int": "integer", "bigint": "long", "boolean": "boolean",
@@ -160,9 +160,9 @@ def type_of(node: Expression) -> Any:  # noqa: C901, PLR0911 - one for each kind
             return None
         case Call():
             name = node.name.casefold()
-            if name in _SAME and node.arguments:
+            if name in _ARGUMENT_TYPE_FUNCTIONS and node.arguments:
                 return type_of(node.arguments[0])
-            return _KNOWN.get(name)
+            return _RESULT_TYPES.get(name)
         case Text():
             return "string"
         case Number():
@@ -181,7 +181,7 @@ def _operator_type(node: Expression) -> Any:
             return "boolean"
         case Unary():
             return "boolean" if node.operator == "not" else type_of(node.operand)
-        case Binary() if node.operator in ARITHMETIC:
+        case Binary() if node.operator in ARITHMETIC_OPERATORS:
             return None
         case Binary():
             return "boolean"
@@ -191,10 +191,10 @@ def _operator_type(node: Expression) -> Any:
 
 def kind_of(node: Expression) -> str | None:
     """Return a type without parameters, such as ``decimal`` or ``map``; None if it is unknown."""
-    found = type_of(node)
-    if isinstance(found, Mapping):
-        return str(found["type"])
-    return None if found is None else str(found).partition("(")[0].partition(" ")[0]
+    data_type = type_of(node)
+    if isinstance(data_type, Mapping):
+        return str(data_type["type"])
+    return None if data_type is None else str(data_type).partition("(")[0].partition(" ")[0]
 
 
 def value_kind(node: Expression) -> str | None:
@@ -206,28 +206,28 @@ def value_kind(node: Expression) -> str | None:
     >>> value_kind(Number(Decimal(1))), value_kind(Boolean(True))
     ('of type long', None)
     """
-    of = node.of if isinstance(node, Aliased) else node
-    if isinstance(of, Binary) and of.operator in ARITHMETIC:
-        return f"the result of {of.operator}"
-    if isinstance(of, Unary) and of.operator != "not":
+    value = node.of if isinstance(node, Aliased) else node
+    if isinstance(value, Binary) and value.operator in ARITHMETIC_OPERATORS:
+        return f"the result of {value.operator}"
+    if isinstance(value, Unary) and value.operator != "not":
         return "a number"
-    kind = kind_of(of)
+    kind = kind_of(value)
     return None if kind in {None, "boolean", "void"} else f"of type {kind}"
 
 
-def fields_of(found: Any) -> list[str]:
+def fields_of(data_type: Any) -> list[str]:
     """Return the field names of a struct, or of the structs in an array."""
-    if isinstance(found, Mapping) and found["type"] == "array":
-        found = found["elementType"]
-    if isinstance(found, Mapping) and found["type"] == "struct":
-        return [field["name"] for field in found["fields"]]
+    if isinstance(data_type, Mapping) and data_type["type"] == "array":
+        data_type = data_type["elementType"]
+    if isinstance(data_type, Mapping) and data_type["type"] == "struct":
+        return [field["name"] for field in data_type["fields"]]
     return []
 
 
-def _field(found: Any, name: str) -> Any:
-    if isinstance(found, Mapping) and found["type"] == "array":
-        inner = _field(found["elementType"], name)
+def _field(data_type: Any, name: str) -> Any:
+    if isinstance(data_type, Mapping) and data_type["type"] == "array":
+        inner = _field(data_type["elementType"], name)
         return None if inner is None else {"type": "array", "elementType": inner}
-    if isinstance(found, Mapping) and found["type"] == "struct":
-        return next((f["type"] for f in found["fields"] if f["name"] == name), None)
+    if isinstance(data_type, Mapping) and data_type["type"] == "struct":
+        return next((f["type"] for f in data_type["fields"] if f["name"] == name), None)
     return None

@@ -19,7 +19,7 @@ from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.analyzers.sources.sources import FrameSource, Source
 from tidegauge.griffin.config import ConnectorConfig
 from tidegauge.griffin.connectors.base import Connector
-from tidegauge.griffin.plugins import CONNECTORS
+from tidegauge.griffin.plugins import CONNECTOR_REGISTRY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,11 +62,11 @@ def open_batch(
         If it cannot be read; never returns an empty frame instead.
     """
     with _error_context(connector, source):
-        made = _made(connector)
-        made.check(spark)
-        frame = made.columns(spark) if columns_only else made.batch(spark)
+        opened = _create_connector(connector)
+        opened.check(spark)
+        frame = opened.columns(spark) if columns_only else opened.batch(spark)
         _ = frame.schema  # on Spark Connect a missing path raises here
-        return ConnectorBatch(frame, made)
+        return ConnectorBatch(frame, opened)
 
 
 def stream(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> DataFrame:
@@ -85,16 +85,16 @@ def stream(connector: ConnectorConfig, spark: SparkSession, source: str = "") ->
         If it cannot be read as a stream.
     """
     with _error_context(connector, source):
-        made = _made(connector)
-        made.check(spark)
-        frame = made.stream(spark)
+        opened = _create_connector(connector)
+        opened.check(spark)
+        frame = opened.stream(spark)
         _ = frame.schema
         return frame
 
 
-def _made(connector: ConnectorConfig) -> Connector:
-    made: Connector = CONNECTORS.load(connector.type)(connector.config)
-    return made
+def _create_connector(connector: ConnectorConfig) -> Connector:
+    created: Connector = CONNECTOR_REGISTRY.load(connector.type)(connector.config)
+    return created
 
 
 @contextmanager
@@ -103,9 +103,9 @@ def _error_context(connector: ConnectorConfig, source: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = message_of(error)
-        of = f"source {source!r}: " if source else ""
-        msg = f"{of}connector {connector.type!r}: {said}"
+        reason = message_of(error)
+        prefix = f"source {source!r}: " if source else ""
+        msg = f"{prefix}connector {connector.type!r}: {reason}"
         raise SourceError(hide_secrets(msg, connector.config)) from error
 
 
@@ -119,7 +119,7 @@ def partitioned(
     """Open a connector as a partitioned source.
 
     Metastore tables and single folders of files have partition fingerprints; anything filtered or
-    read otherwise has none, and is measured anew.
+    read otherwise has none, and is measured again.
 
     Parameters
     ----------
@@ -138,15 +138,15 @@ def partitioned(
         If it cannot be read, or has other partition columns.
     """
     with _error_context(connector, source):
-        made = _made(connector)
-        made.check(spark)
+        opened = _create_connector(connector)
+        opened.check(spark)
         if keep is not None:
-            keep(made)
-        return made.partitioned(spark, keys) or FrameSource(made.batch(spark), tuple(keys))
+            keep(opened)
+        return opened.partitioned(spark, keys) or FrameSource(opened.batch(spark), tuple(keys))
 
 
 def listable(connector: ConnectorConfig, spark: SparkSession, source: str = "") -> Source | None:
-    """Return the table or folder of a connector, without reading it; None if it is no such thing.
+    """Return the table or folder of a connector, without reading it; None if it is neither.
 
     Raises
     ------
@@ -154,6 +154,6 @@ def listable(connector: ConnectorConfig, spark: SparkSession, source: str = "") 
         If it is not there.
     """
     with _error_context(connector, source):
-        made = _made(connector)
-        made.check(spark)
-        return made.partitioned(spark, ())
+        opened = _create_connector(connector)
+        opened.check(spark)
+        return opened.partitioned(spark, ())

@@ -1,7 +1,7 @@
-"""Base class of connectors, and what they share: Spark readers, filter conditions, JDBC.
+"""Base class of connectors and shared functions: Spark readers, filter conditions, JDBC.
 
-Filter conditions are parsed by the DSL grammar so that no other SQL is accepted. Sinks use the JDBC
-names and drivers, too.
+Filter conditions are parsed by the DSL grammar so that no other SQL is accepted. Sinks also use the
+JDBC names and drivers.
 """
 
 from __future__ import annotations
@@ -87,33 +87,33 @@ class Connector(ABC):
 
     def text(self, *keys: str, default: str = "") -> str:
         """Return the value of the first of the keys that is set, as text."""
-        found = next(
+        value = next(
             (self.config[key] for key in keys if self.config.get(key) is not None), default
         )
-        if isinstance(found, str | int | float):
-            return str(found)
+        if isinstance(value, str | int | float):
+            return str(value)
         msg = f"{keys[0]!r} must be text"
         raise GriffinConfigError(msg)
 
     def options(self, key: str = "options") -> dict[str, str]:
         """Return the options for Spark."""
-        found = self.config.get(key) or {}
-        if not isinstance(found, Mapping):
+        configured = self.config.get(key) or {}
+        if not isinstance(configured, Mapping):
             msg = f"{key!r} must be a mapping"
             raise GriffinConfigError(msg)
         return {
             str(name): str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in found.items()
+            for name, value in configured.items()
         }
 
     def texts(self, key: str) -> list[str]:
         """Return a list of strings; a single string is a list of one."""
-        found = self.config.get(key) or []
-        found = [found] if isinstance(found, str) else found
-        if isinstance(found, list | tuple) and all(
-            isinstance(text, str) and text for text in found
+        strings = self.config.get(key) or []
+        strings = [strings] if isinstance(strings, str) else strings
+        if isinstance(strings, list | tuple) and all(
+            isinstance(string, str) and string for string in strings
         ):
-            return list(found)
+            return list(strings)
         msg = f"{key!r} must be a list of texts"
         raise GriffinConfigError(msg)
 
@@ -152,11 +152,11 @@ def custom(config: Mapping[str, Any]) -> Connector:
     SetupError
         If the import fails.
     """
-    found: Connector = load_class(config.get("class"))(config)
-    return found
+    connector: Connector = load_class(config.get("class"))(config)
+    return connector
 
 
-_PIECE = re.compile(
+_SQL_PIECE = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|[(),;]|[^'\"`(),;]+|.", re.DOTALL
 )
 
@@ -167,7 +167,7 @@ def expression_text(text: str) -> str:
     Raises
     ------
     DslError
-        If the text is not a DSL expression.
+        If the string is not a DSL expression.
     """
     from tidegauge.griffin.dsl.parser import parse_expression
     from tidegauge.griffin.measures.sql import expression_sql
@@ -181,7 +181,7 @@ def selection_sql(text: str) -> str:
     Raises
     ------
     DslError
-        If the text is not one such expression.
+        If the string is not such an expression.
     """
     from tidegauge.griffin.dsl.nodes import Aliased
     from tidegauge.griffin.dsl.parser import parse_item
@@ -212,10 +212,10 @@ def condition_sql(where: str) -> str:
         several = [part.strip() for part in split_outside(where, ",") if part.strip()]
         if len(several) < 2:
             raise
-    told = [f"({expression_text(part)})" for part in several]
+    conditions = [f"({expression_text(part)})" for part in several]
     msg = f"conditions separated by commas are deprecated; use 'or': {where!r}"
     warnings.warn(msg, GriffinDeprecationWarning, stacklevel=2)
-    return " OR ".join(told)
+    return " OR ".join(conditions)
 
 
 def split_outside(text: str, mark: str) -> list[str]:
@@ -226,25 +226,25 @@ def split_outside(text: str, mark: str) -> list[str]:
     >>> split_outside("a = 'x,y', b in (1, 2)", ",")
     ["a = 'x,y'", ' b in (1, 2)']
     """
-    found, depth = [""], 0
-    for match in _PIECE.finditer(text):
+    parts, depth = [""], 0
+    for match in _SQL_PIECE.finditer(text):
         piece = match[0]
         depth += (piece == "(") - (piece == ")")
         if piece == mark and depth <= 0:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += piece
-    return found
+            parts[-1] += piece
+    return parts
 
 
-_DRIVERS = {
+_DRIVER_BY_DATABASE = {
     "postgresql": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.7"),
     "mysql": ("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.1.0"),
     "mariadb": ("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.1"),
 }
 """Class and package of the usual driver, by the kind of database that a URL begins with."""
-_WORD = r"[^\W\d]\w*"
-_QUOTED = {'"': r'"(?:[^"]|"")+"', "`": r"`(?:[^`]|``)+`"}
+_WORD_PATTERN = r"[^\W\d]\w*"
+_QUOTED_PATTERNS = {'"': r'"(?:[^"]|"")+"', "`": r"`(?:[^`]|``)+`"}
 
 
 def table_name(url: str, name: str) -> str:
@@ -261,7 +261,7 @@ def table_name(url: str, name: str) -> str:
     ('`a``b; drop`', '"a""b"')
     """
     mark = "`" if _kind(url) in {"mysql", "mariadb"} else '"'
-    part = f"(?:{_WORD}|{_QUOTED[mark]})"
+    part = f"(?:{_WORD_PATTERN}|{_QUOTED_PATTERNS[mark]})"
     if re.fullmatch(rf"{part}(?:\.{part})*", name):
         return name
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
@@ -277,15 +277,15 @@ def driver_of(url: str) -> str | None:
     >>> driver_of("jdbc:postgresql://x"), driver_of("jdbc:derby:memory:x")
     ('org.postgresql.Driver', None)
     """
-    found = _DRIVERS.get(_kind(url))
-    return found and found[0]
+    driver = _DRIVER_BY_DATABASE.get(_kind(url))
+    return driver and driver[0]
 
 
 def spark_url(url: str) -> str:
-    """Return a URL by which Spark reads a database in its dialect.
+    """Return a URL that makes Spark use the dialect of a database.
 
     Spark knows the dialect of MariaDB by MySQL's scheme only: by MariaDB's own it quotes names as if
-    they were texts, and reads these instead of the columns. MariaDB's driver takes both, if told so.
+    they were texts, and reads these instead of the columns. MariaDB's driver accepts both with this option.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def spark_url(url: str) -> str:
 
 
 def missing_driver(url: str, error: BaseException) -> str:
-    """Return how to get the driver if an error says that Spark lacks it; else nothing.
+    """Return how to get the driver if it is missing in Spark; otherwise an empty string.
 
     Examples
     --------
@@ -307,10 +307,10 @@ def missing_driver(url: str, error: BaseException) -> str:
     >>> missing_driver("jdbc:postgresql://x", error)
     '; start Spark with spark.jars.packages=org.postgresql:postgresql:42.7.7'
     """
-    known = _DRIVERS.get(_kind(url))
-    if known is None or "ClassNotFoundException" not in str(error):
+    driver = _DRIVER_BY_DATABASE.get(_kind(url))
+    if driver is None or "ClassNotFoundException" not in str(error):
         return ""
-    return f"; start Spark with spark.jars.packages={known[1]}"
+    return f"; start Spark with spark.jars.packages={driver[1]}"
 
 
 def _kind(url: str) -> str:

@@ -166,7 +166,7 @@ class CassandraConnector(TableConnector):
         Raises
         ------
         NoSuchTableError
-            If there is no such table.
+            If the table does not exist.
         """
         keyspace = self.text("database", default="default")
         name = self.text("table.name", "tablename")
@@ -199,7 +199,7 @@ _OPTIONS = (
 )
 _WAIT = 60
 _SHOWN = 100
-"""Number of documents whose fields are looked at where only the columns matter."""
+"""Documents to read when only the columns are needed."""
 
 
 class ElasticsearchConnector(Connector):
@@ -243,7 +243,9 @@ class ElasticsearchConnector(Connector):
     def _frame(self, spark: SparkSession, documents: Iterable[Mapping[str, Any]]) -> DataFrame:
         found = [(json.dumps(document),) for document in documents]
         if not found:
-            msg = f"there are no documents in {', '.join(self._indexes)}, so nothing tells their fields"
+            msg = (
+                f"there are no documents in {', '.join(self._indexes)}, so their fields are unknown"
+            )
             raise SourceError(msg)
         frame = read_json(spark.createDataFrame(found, "value STRING"))
         for text in self.texts("filterExprs"):

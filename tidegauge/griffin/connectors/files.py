@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_PACKAGE = "spark-avro"
-_NAMES = {
+_AVRO_PACKAGE = "spark-avro"
+_SQL_TYPE_NAMES = {
     "null": "VOID",
     "bool": "BOOLEAN",
     "int32": "INT",
@@ -53,7 +53,7 @@ _NAMES = {
     "timestamp[us, tz=UTC]": "TIMESTAMP",
     "timestamp[us]": "TIMESTAMP_NTZ",
 }
-_ROWS = 5_000
+_ROWS_PER_BATCH = 5_000
 """Rows per Arrow batch."""
 
 Conversion = Callable[[Any], Any]
@@ -66,7 +66,7 @@ def need_fastavro() -> None:
     except ImportError as error:
         msg = (
             "nothing here reads Avro: install tidegauge[avro],"
-            f" or start Spark with spark.jars.packages={spark_package(_PACKAGE)}"
+            f" or start Spark with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         )
         raise SetupError(msg) from error
 
@@ -125,7 +125,7 @@ class _Reader:
                 rows: list[Any] = []
                 for row in fastavro.reader(io.BytesIO(content.as_buffer()), wanted):
                     rows.append(convert(row) if convert else row)
-                    if len(rows) == _ROWS:
+                    if len(rows) == _ROWS_PER_BATCH:
                         yield pa.RecordBatch.from_pylist(rows, schema)
                         rows = []
                 yield pa.RecordBatch.from_pylist(rows, schema)
@@ -150,11 +150,11 @@ def _sql_type(kind: pa.DataType) -> str:
         return f"MAP<STRING, {_sql_type(kind.item_type)}>"
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
-    return _NAMES[str(kind)]
+    return _SQL_TYPE_NAMES[str(kind)]
 
 
 def typed(
-    schema: Any, known: dict[str, Any] | None = None
+    schema: Any, named_types: dict[str, Any] | None = None
 ) -> tuple[pa.DataType, Conversion | None]:
     """Return the Arrow type of an Avro schema, and a converter for fastavro's values, if needed.
 
@@ -162,7 +162,7 @@ def typed(
     ----------
     schema : object
         Parsed JSON of the schema, with full names.
-    known : dict of str to object, optional
+    named_types : dict of str to object, optional
         Named types defined earlier.
 
     Raises
@@ -175,30 +175,30 @@ def typed(
     >>> typed({"type": "array", "items": ["null", "long"]})[0]
     ListType(list<item: int64>)
     """
-    known = {} if known is None else known
+    named_types = {} if named_types is None else named_types
     if isinstance(schema, list):
-        return _union(schema, known)
+        return _union(schema, named_types)
     if isinstance(schema, str):
-        if schema in known:
-            return typed(known[schema], {k: v for k, v in known.items() if k != schema})
+        if schema in named_types:
+            return typed(named_types[schema], {k: v for k, v in named_types.items() if k != schema})
         schema = {"type": schema}
     kind = schema["type"]
     if isinstance(kind, dict | list):
-        return typed(kind, known)
+        return typed(kind, named_types)
     if "name" in schema:
-        known[schema["name"]] = schema
+        named_types[schema["name"]] = schema
     if kind in {"record", "error"}:
-        return _record(schema, known)
-    return _nested(kind, schema, known) or _plain(kind, schema)
+        return _record(schema, named_types)
+    return _nested(kind, schema, named_types) or _plain(kind, schema)
 
 
 def _record(
-    schema: Mapping[str, Any], known: dict[str, Any]
+    schema: Mapping[str, Any], named_types: dict[str, Any]
 ) -> tuple[pa.DataType, Conversion | None]:
     import pyarrow as pa
 
-    fields = {field["name"]: typed(field["type"], known) for field in schema["fields"]}
-    kind = pa.struct([pa.field(name, of) for name, (of, _) in fields.items()])
+    fields = {field["name"]: typed(field["type"], named_types) for field in schema["fields"]}
+    kind = pa.struct([pa.field(name, data_type) for name, (data_type, _) in fields.items()])
     changed = {name: convert for name, (_, convert) in fields.items() if convert}
     if not changed:
         return kind, None
@@ -210,20 +210,20 @@ def _record(
 
 
 def _nested(
-    kind: str, schema: Mapping[str, Any], known: dict[str, Any]
+    kind: str, schema: Mapping[str, Any], named_types: dict[str, Any]
 ) -> tuple[pa.DataType, Conversion | None] | None:
     import pyarrow as pa
 
     if kind == "array":
-        of, convert = typed(schema["items"], known)
+        data_type, convert = typed(schema["items"], named_types)
         if convert is None:
-            return pa.list_(of), None
-        return pa.list_(of), lambda items: [None if i is None else convert(i) for i in items]
+            return pa.list_(data_type), None
+        return pa.list_(data_type), lambda items: [None if i is None else convert(i) for i in items]
     if kind == "map":
-        of, convert = typed(schema["values"], known)
+        data_type, convert = typed(schema["values"], named_types)
         change = convert or (lambda value: value)
-        return pa.map_(pa.string(), of), lambda found: [
-            (key, None if value is None else change(value)) for key, value in found.items()
+        return pa.map_(pa.string(), data_type), lambda mapping: [
+            (key, None if value is None else change(value)) for key, value in mapping.items()
         ]
     return None
 
@@ -244,7 +244,7 @@ def _plain(kind: str, schema: Mapping[str, Any]) -> tuple[pa.DataType, Conversio
         "enum": pa.string,
     }
     if kind not in plain:
-        msg = f"type {kind!r} of Avro is read by Spark's package only: start it with spark.jars.packages={spark_package(_PACKAGE)}"
+        msg = f"type {kind!r} of Avro is read by Spark's package only: start it with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         raise GriffinConfigError(msg)
     logical: tuple[pa.DataType, Conversion | None]
     match kind, schema.get("logicalType"):
@@ -267,25 +267,29 @@ def _plain(kind: str, schema: Mapping[str, Any]) -> tuple[pa.DataType, Conversio
     return logical
 
 
-def _union(schema: list[Any], known: dict[str, Any]) -> tuple[pa.DataType, Conversion | None]:
+def _union(schema: list[Any], named_types: dict[str, Any]) -> tuple[pa.DataType, Conversion | None]:
     import pyarrow as pa
 
-    of = [one for one in schema if one != "null"]
-    if len(of) == 1:
-        return typed(of[0], known)
+    non_null = [member for member in schema if member != "null"]
+    if len(non_null) == 1:
+        return typed(non_null[0], named_types)
     wide = {frozenset(("int", "long")): pa.int64(), frozenset(("float", "double")): pa.float64()}
-    found = wide.get(frozenset(one for one in of if isinstance(one, str))) if of else pa.null()
-    if found is None or not all(isinstance(one, str) for one in of):
-        msg = f"a union of several types is read by Spark's package only: start it with spark.jars.packages={spark_package(_PACKAGE)}"
+    data_type = (
+        wide.get(frozenset(member for member in non_null if isinstance(member, str)))
+        if non_null
+        else pa.null()
+    )
+    if data_type is None or not all(isinstance(member, str) for member in non_null):
+        msg = f"a union of several types is read by Spark's package only: start it with spark.jars.packages={spark_package(_AVRO_PACKAGE)}"
         raise GriffinConfigError(msg)
-    return found, None
+    return data_type, None
 
 
 def _micros(time: dt.time) -> int:
     return ((time.hour * 60 + time.minute) * 60 + time.second) * 1_000_000 + time.microsecond
 
 
-_FORMATS = ("parquet", "avro", "orc", "csv", "tsv", "json", "text")
+_FILE_FORMATS = ("parquet", "avro", "orc", "csv", "tsv", "json", "text")
 
 
 class FileConnector(Connector):
@@ -310,8 +314,8 @@ class FileConnector(Connector):
             If the format is unknown.
         """
         name = self.text("format", default="parquet").lower()
-        if name not in _FORMATS:
-            msg = f"unknown format {name!r}; {suggested(name, _FORMATS)}"
+        if name not in _FILE_FORMATS:
+            msg = f"unknown format {name!r}; {suggested(name, _FILE_FORMATS)}"
             raise GriffinConfigError(msg)
         return name
 
@@ -326,8 +330,8 @@ class FileConnector(Connector):
         _ = self.paths
         options = {name.lower(): value for name, value in self.options().items()}
         self.schema(spark)
-        named = options.get("header", "").lower() == "true" or self.config.get("schema")
-        if self.format in {"csv", "tsv"} and not named:
+        has_names = options.get("header", "").lower() == "true" or self.config.get("schema")
+        if self.format in {"csv", "tsv"} and not has_names:
             msg = "columns of csv have no names: write the option 'header' as 'true', or a 'schema'"
             raise GriffinConfigError(msg)
         if self.format == "avro" and not has_format(spark, "avro"):
@@ -337,11 +341,11 @@ class FileConnector(Connector):
         """Read the rows of all paths."""
         if not self._skipping():
             return self._read(spark, self.paths)
-        there = [path for path in self.paths if self._is_there(spark, path)]
-        if not there:
+        existing = [path for path in self.paths if self._is_there(spark, path)]
+        if not existing:
             msg = f"none of the paths can be read: {', '.join(self.paths)}"
             raise GriffinConfigError(msg)
-        return self._read(spark, there)
+        return self._read(spark, existing)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Read the rows of all current and future files of the folder."""
@@ -391,8 +395,8 @@ class FileConnector(Connector):
         return reduce(lambda a, b: a.unionByName(b), frames)
 
     def _skipping(self) -> bool:
-        asked = [self.config.get(key) for key in ("skipErrorPaths", "skipOnError")]
-        return any(value is True or str(value).lower() == "true" for value in asked)
+        settings = [self.config.get(key) for key in ("skipErrorPaths", "skipOnError")]
+        return any(value is True or str(value).lower() == "true" for value in settings)
 
     def _is_there(self, spark: SparkSession, path: str) -> bool:
         from pyspark.errors import AnalysisException
@@ -409,11 +413,11 @@ class FileConnector(Connector):
         from pyspark.errors import PySparkException
         from pyspark.sql.types import StructType
 
-        found = self.config.get("schema")
-        if not found:
+        columns = self.config.get("schema")
+        if not columns:
             return None
         schema = StructType()
-        for column in found if isinstance(found, list | tuple) else [None]:
+        for column in columns if isinstance(columns, list | tuple) else [None]:
             if not isinstance(column, Mapping) or not {"name", "type"} <= set(column):
                 msg = "'schema' must be a list of mappings with 'name', 'type' and 'nullable'"
                 raise GriffinConfigError(msg)

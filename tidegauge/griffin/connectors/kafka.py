@@ -12,9 +12,9 @@ from tidegauge.griffin.plugins import suggested
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TIME = "__kafka_timestamp"
-_PACKAGE = "spark-sql-kafka-0-10"
-_OWN = {
+TIMESTAMP_COLUMN = "__kafka_timestamp"
+_KAFKA_PACKAGE = "spark-sql-kafka-0-10"
+_IGNORED_SETTINGS = {
     "auto.offset.reset",
     "auto.commit.enable",
     "enable.auto.commit",
@@ -25,7 +25,7 @@ _OWN = {
     "zookeeper.connect",
 }
 """Consumer settings that are not passed on, as Spark sets them itself."""
-_RESET = {
+_START_BY_RESET = {
     "smallest": "earliest",
     "earliest": "earliest",
     "largest": "latest",
@@ -59,7 +59,7 @@ class KafkaConnector(Connector):
                 msg = f"{key!r} must be 'java.lang.String', not {kind!r}"
                 raise GriffinConfigError(msg)
         _ = self._start
-        need_format(spark, "kafka", spark_package(_PACKAGE))
+        need_format(spark, "kafka", spark_package(_KAFKA_PACKAGE))
 
     @property
     def _kafka(self) -> Mapping[str, str]:
@@ -73,7 +73,9 @@ class KafkaConnector(Connector):
             hint = suggested("bootstrap.servers", kafka)
             msg = f"'kafka.config': the key 'bootstrap.servers' is missing; {hint}"
             raise GriffinConfigError(msg)
-        passed = {f"kafka.{key}": value for key, value in kafka.items() if key not in _OWN}
+        passed = {
+            f"kafka.{key}": value for key, value in kafka.items() if key not in _IGNORED_SETTINGS
+        }
         topics = [topic.strip() for topic in self.text("topics").split(",") if topic.strip()]
         return {
             **passed,
@@ -84,11 +86,11 @@ class KafkaConnector(Connector):
 
     @property
     def _start(self) -> str:
-        asked = self._kafka.get("auto.offset.reset", "latest")
-        if asked not in _RESET:
-            msg = f"'auto.offset.reset' cannot be {asked!r}; {suggested(asked, _RESET)}"
+        reset = self._kafka.get("auto.offset.reset", "latest")
+        if reset not in _START_BY_RESET:
+            msg = f"'auto.offset.reset' cannot be {reset!r}; {suggested(reset, _START_BY_RESET)}"
             raise GriffinConfigError(msg)
-        return _RESET[asked]
+        return _START_BY_RESET[reset]
 
     def batch(self, spark: SparkSession) -> DataFrame:
         """Read all messages from the earliest to the latest offset."""
@@ -102,4 +104,4 @@ class KafkaConnector(Connector):
 
 
 def _shaped(frame: DataFrame) -> DataFrame:
-    return frame.selectExpr("CAST(value AS STRING) AS value", f"timestamp AS {TIME}")
+    return frame.selectExpr("CAST(value AS STRING) AS value", f"timestamp AS {TIMESTAMP_COLUMN}")

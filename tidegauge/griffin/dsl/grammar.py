@@ -115,7 +115,7 @@ def parse_text(written: str) -> str:
 
 
 def quote_text(value: str) -> str:
-    r"""Quote a text.
+    r"""Quote a string.
 
     Examples
     --------

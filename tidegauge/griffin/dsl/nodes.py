@@ -1,7 +1,7 @@
 """Syntax tree of the Griffin DSL, and the default column names of its items.
 
-Nodes are frozen and know their position in the text. Two trees are equal if they mean the same,
-wherever they are in the text. There is no node for brackets; the writer adds them where precedence
+Nodes are frozen and know their position in the rule. Two trees are equal if they mean the same,
+regardless of their position. There is no node for brackets; the writer adds them where precedence
 needs them.
 """
 
@@ -14,7 +14,7 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of a text.
+    """A range of the rule's source.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Star(Node):
 
 @dataclass(frozen=True, slots=True)
 class Name(Node):
-    """A source or column name at the head of a selection; binding tells which."""
+    """A source or column name at the head of a selection; binding decides which."""
 
     name: str
 

@@ -1,7 +1,7 @@
 """Parser of the Griffin DSL: rule text to syntax tree.
 
 A text has at most 65,536 characters and is nested at most 100 deep, brackets included; a chain of
-AND or OR may have any length. Every other error is a `DslError`, too, with its position.
+AND or OR may have any length. Every other error is also a `DslError` with its position.
 
 Lark calls one method of the tree builder for each grammar rule, when the rule is complete. Nodes
 are built bottom-up and without recursion, so no text is nested too deeply for the builder.
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 MAX_CHAIN_TERMS = 16
 """Most AND or OR terms in a left-leaning chain; longer chains are split in halves."""
 
-BOUNDS = 2  # of BETWEEN
+BETWEEN_BOUNDS = 2  # of BETWEEN
 Read = TypeVar("Read")
 
 
@@ -90,10 +90,10 @@ def joined(operator: str, terms: Sequence[Expression]) -> Expression:
     if len(terms) > MAX_CHAIN_TERMS:
         middle = len(terms) // 2
         terms = (joined(operator, terms[:middle]), joined(operator, terms[middle:]))
-    whole, *others = terms
-    for term in others:
-        whole = Binary(operator, whole, term, span=span(whole, term))
-    return whole
+    tree, *more_terms = terms
+    for term in more_terms:
+        tree = Binary(operator, tree, term, span=span(tree, term))
+    return tree
 
 
 def terms_of(operator: str, node: Expression) -> list[Expression]:
@@ -105,15 +105,15 @@ def terms_of(operator: str, node: Expression) -> list[Expression]:
     >>> terms_of("and", Binary("and", a, Binary("and", b, c))) == [a, b, c]
     True
     """
-    found: list[Expression] = []
+    terms: list[Expression] = []
     todo = [node]
     while todo:
         node = todo.pop()
         if isinstance(node, Binary) and node.operator == operator:
             todo += (node.right, node.left)
         else:
-            found.append(node)
-    return found
+            terms.append(node)
+    return terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,12 @@ def _span(token: Token) -> Span:
     return Span(token.start_pos, token.end_pos, token.line, token.column)
 
 
-def _read(of: Callable[[str], Read], token: Token) -> Read:
+def _read(reader: Callable[[str], Read], token: Token) -> Read:
     try:
-        return of(token)
+        return reader(token)
     except ValueError as error:
-        place = _span(token)
-        raise LocatedParseError(str(error), place.start, place.end, "lex") from None
+        span_ = _span(token)
+        raise LocatedParseError(str(error), span_.start, span_.end, "lex") from None
 
 
 def _name(token: Token) -> str:
@@ -248,7 +248,7 @@ class _TreeBuilder:
 
     def between_listed(self, parts: list[Any]) -> BetweenNode:
         of, *words, opened, bounds, closed = parts
-        if len(bounds) != BOUNDS:
+        if len(bounds) != BETWEEN_BOUNDS:
             raise LocatedParseError(
                 f"BETWEEN has {len(bounds)} bounds",
                 opened.start_pos,
@@ -318,9 +318,9 @@ def tree_builder() -> object:
 
 
 LONGEST_TEXT = 65_536
-DEEPEST = 100
+MAX_DEPTH = 100
 
-_GRAMMARS = {
+_START_BY_RULE_TYPE = {
     "accuracy": "accuracy",
     "profiling": "profiling",
     "uniqueness": "listing",
@@ -348,10 +348,10 @@ def canonical_dq_type(spelling: str) -> str:
     >>> canonical_dq_type("Duplicate"), canonical_dq_type("schemaConformance"), canonical_dq_type("distinctness")
     ('uniqueness', 'schema-conformance', 'distinct')
     """
-    known = {name.replace("-", ""): name for name in _GRAMMARS} | _SAME
+    known = {name.replace("-", ""): name for name in _START_BY_RULE_TYPE} | _SAME
     found = known.get(spelling.replace("-", "").casefold())
     if found is None:
-        raise UnknownNameError("dq.type", spelling, [*_GRAMMARS, *_SAME])
+        raise UnknownNameError("dq.type", spelling, [*_START_BY_RULE_TYPE, *_SAME])
     return found
 
 
@@ -375,7 +375,7 @@ def parse(text: str, dq_type: str = "accuracy", rule: str | None = None) -> Rule
     Raises
     ------
     DslError
-        If the text is not a rule of this type; gives the position, expected tokens, and often a
+        If the source is not a rule of this type; gives the position, expected tokens, and often a
         hint.
     UnknownNameError
         If the type is unknown.
@@ -395,7 +395,7 @@ def parse(text: str, dq_type: str = "accuracy", rule: str | None = None) -> Rule
     ...     error.line, error.column, error.hint
     (1, 11, 'write one equals sign: =')
     """
-    start = _GRAMMARS[canonical_dq_type(dq_type)]
+    start = _START_BY_RULE_TYPE[canonical_dq_type(dq_type)]
     return cast("Rule", _parsed(text, start, rule))
 
 
@@ -405,7 +405,7 @@ def parse_expression(text: str, rule: str | None = None) -> Expression:
     Raises
     ------
     DslError
-        If the text is not an expression.
+        If the source is not an expression.
 
     Examples
     --------
@@ -421,7 +421,7 @@ def parse_item(text: str) -> Expression:
     Raises
     ------
     DslError
-        If the text is not one item.
+        If the source is not one item.
 
     Examples
     --------
@@ -463,14 +463,14 @@ def _check_depth(tree: Node) -> None:
     todo = [(tree, 0)]
     while todo:
         node, depth = todo.pop()
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             hint = "halves in brackets are less deep: (a + b) + (c + d)"
             raise _too_deep(node.span.start, node.span.end, hint)
         todo += [(child, depth + 1) for child in children(node)]
 
 
 def _too_deep(start: int, end: int, hint: str | None = None) -> LocatedParseError:
-    said = f"this has more than {DEEPEST} brackets, operators or dots within one another"
+    said = f"this has more than {MAX_DEPTH} brackets, operators or dots within one another"
     return LocatedParseError(said, start, end, hint=hint)
 
 
@@ -484,7 +484,7 @@ class _Brackets:
         for token in stream:
             if token.type in {"LPAR", "LSQB"}:
                 open_now += 1
-                if open_now > DEEPEST:
+                if open_now > MAX_DEPTH:
                     raise _too_deep(token.start_pos or 0, token.end_pos or 0)
             elif token.type in {"RPAR", "RSQB"}:
                 open_now -= 1

@@ -14,7 +14,7 @@ _OF_OPERATORS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": TERM, "/": TERM,
 
 
 def write(node: nodes.Node) -> str:
-    r"""Return the text of a rule or of a part of one; parsing it gives the same tree.
+    r"""Return the source of a rule or of a part of it; parsing it gives the same tree.
 
     Examples
     --------
@@ -27,8 +27,8 @@ def write(node: nodes.Node) -> str:
 
 @singledispatch
 def _written(node: nodes.Node) -> tuple[str, int]:
-    """Return the text and the precedence level of a node."""
-    raise TypeError(f"{type(node).__name__} is no part of a rule")
+    """Return the source and the precedence level of a node."""
+    raise TypeError(f"{type(node).__name__} is not part of a rule")
 
 
 def _within(node: nodes.Node, least: int) -> str:
@@ -45,7 +45,7 @@ def _name(name: str, *, head: bool = False) -> str:
 
 
 def _selected(node: nodes.Node) -> str:
-    """Return the text left of a dot; a number gets brackets, as the dot would belong to it."""
+    """Return the source left of a dot; a number gets brackets, as the dot would belong to it."""
     text = _within(node, SELECTION)
     return f"({text})" if isinstance(node, nodes.Number) else text
 

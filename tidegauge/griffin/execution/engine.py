@@ -30,7 +30,7 @@ from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.analyzers.sources.sources import ListedPartition, whole_fingerprint
 from tidegauge.analyzers.sources.targets import open_target
 from tidegauge.analyzers.sources.targets import replace as replace_rows
-from tidegauge.griffin.config import MEASURES, Job, RuleConfig
+from tidegauge.griffin.config import MEASURE_RULE_TYPES, Job, RuleConfig
 from tidegauge.griffin.connectors import listable
 from tidegauge.griffin.dsl.nodes import free
 from tidegauge.griffin.execution.loader import Loader, PreparedSource
@@ -69,7 +69,7 @@ _EQUAL_LABELS_NOTICE = (
     " Their numbers are stored by row order, as in n.null and n.null_2; select a column that"
     " distinguishes them, such as grouping(city)"
 )
-_DOCUMENT_RULE_TYPES = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURES
+_DOCUMENT_RULE_TYPES = frozenset({"accuracy", "completeness", "timeliness"}) | MEASURE_RULE_TYPES
 """Rule types whose metric is one document."""
 
 

@@ -92,16 +92,16 @@ class Loader:
         views.add(connector.frame, frame)
         for rule in connector.pre_proc:
             try:
-                frame = _made(rule, views, connector.frame)
+                frame = _prepared_frame(rule, views, connector.frame)
                 views.add(rule.out_name or connector.frame, frame)
             except Exception as error:
-                ours = isinstance(error, TidegaugeError) or rule.dsl_type == "df-opr"
+                is_own = isinstance(error, TidegaugeError) or rule.dsl_type == "df-opr"
                 query = isinstance(error, UnresolvedQueryError)
-                said = error if ours and not query else plan_error(error, rule)
-                if isinstance(said, DslError):
-                    said.rule = None  # it is named by its source and number
-                told = said if isinstance(said, TidegaugeError) else describe(error)
-                msg = f"source {source!r}: rule {rule.number} before measuring: {told}"
+                reported = error if is_own and not query else plan_error(error, rule)
+                if isinstance(reported, DslError):
+                    reported.rule = None  # it is named by its source and number
+                message = reported if isinstance(reported, TidegaugeError) else describe(error)
+                msg = f"source {source!r}: rule {rule.number} before measuring: {message}"
                 raise SourceError(msg) from error
         return frame
 
@@ -112,7 +112,7 @@ class Loader:
         return frame.withColumn(TMST, F.lit(self.timestamp).cast("long"))
 
 
-def _made(rule: RuleConfig, views: Views, default: str) -> DataFrame:
+def _prepared_frame(rule: RuleConfig, views: Views, default: str) -> DataFrame:
     if rule.dsl_type == "df-opr":
         return operate(rule.rule, views.frame(rule.in_name or default), rule.details)
     frame = views.query(query_text(rule))

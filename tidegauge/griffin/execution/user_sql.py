@@ -23,7 +23,7 @@ from tidegauge.analyzers.core.errors import (
 from tidegauge.analyzers.core.sql import literal
 from tidegauge.analyzers.core.sql_parser import has_aggregate, parse_query, text_of, tokenize
 from tidegauge.analyzers.scan.spark_errors import is_data_error
-from tidegauge.griffin.bind.types import AGGREGATES
+from tidegauge.griffin.bind.types import AGGREGATE_FUNCTIONS
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Call, Expression, LikeNode, Node, Rule, Text, walk
 from tidegauge.griffin.measures.plan import RulePlan
@@ -374,7 +374,8 @@ def _constant_kind(value: Tree) -> str:
 
 def _has_aggregate(value: Tree) -> bool:
     return has_aggregate(value) or any(
-        node.key in AGGREGATES or (node.key == "anonymous" and node.name in AGGREGATES)
+        node.key in AGGREGATE_FUNCTIONS
+        or (node.key == "anonymous" and node.name in AGGREGATE_FUNCTIONS)
         for node in value.walk()
     )
 

@@ -87,7 +87,7 @@ class Report:
             As for `flattened`.
         name : str
         labels : iterable of str, optional
-            Columns that identify rows: those of GROUP BY. Rows without any are numbered.
+            Columns that identify rows: the GROUP BY columns. Rows without any are numbered.
 
         Examples
         --------
@@ -167,14 +167,14 @@ class Report:
 
     def _labelled(self, rows: Sequence[Row]) -> Iterator[tuple[list[str], Row]]:
         """Yield rows with their labels, which are made different where they are not, also when joined by dots."""
-        seen: set[str] = set()
+        used: set[str] = set()
         for row in rows:
             plain = label = self._label(row)
             number = 1
-            while ".".join(label) in seen:
+            while ".".join(label) in used:
                 number += 1
                 label = [*plain[:-1], f"{plain[-1]}_{number}"] if plain else [str(number)]
-            seen.add(".".join(label))
+            used.add(".".join(label))
             yield label, row
 
     def _label(self, row: Row) -> list[str]:
@@ -208,7 +208,7 @@ def flattened(rows: Sequence[Row], flatten: str, name: str) -> Metric:
 
 
 def as_number(value: Any) -> float | None:
-    """Return a value as a number, or None for one that is none.
+    """Return a value as a number, or None if it is not a number.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def as_number(value: Any) -> float | None:
             return None
 
 
-_LENGTHS = struct.Struct("<HI")
+_PART_HEADER = struct.Struct("<HI")
 
 
 @register_state("griffin-parts/1")
@@ -255,9 +255,11 @@ class Parts(State):
         if not filled:
             return cls()
         for parts in filled:
-            kinds, first = ([type(part).__name__ for part in some] for some in (parts, filled[0]))
-            if kinds != first:
-                raise mismatch("parts", first, kinds)
+            kinds, first_kinds = (
+                [type(part).__name__ for part in group] for group in (parts, filled[0])
+            )
+            if kinds != first_kinds:
+                raise mismatch("parts", first_kinds, kinds)
         return cls(tuple(type(column[0]).merge(column) for column in zip(*filled, strict=True)))
 
     def agrees_with(self, other: Self) -> bool:
@@ -283,14 +285,14 @@ class Parts(State):
 
 def _packed(part: State) -> bytes:
     tag, payload = part.tag.encode(), part.pack()
-    return _LENGTHS.pack(len(tag), len(payload)) + tag + payload
+    return _PART_HEADER.pack(len(tag), len(payload)) + tag + payload
 
 
 def _unpacked(payload: bytes) -> Iterator[State]:
     at = 0
     while at < len(payload):
-        of_tag, of_part = _LENGTHS.unpack_from(payload, at)
-        start = at + _LENGTHS.size + of_tag
+        of_tag, of_part = _PART_HEADER.unpack_from(payload, at)
+        start = at + _PART_HEADER.size + of_tag
         at = start + of_part
         if at > len(payload):
             msg = "it ends within a part"
@@ -323,7 +325,7 @@ def row_sql(node: Expression) -> str:
 
 def unqualified(node: Any) -> Any:
     """Return a tree with columns replaced by unqualified names."""
-    return mapped(node, lambda one: Name(one.name) if isinstance(one, ColumnNode) else one)
+    return mapped(node, lambda part: Name(part.name) if isinstance(part, ColumnNode) else part)
 
 
 def groupable(node: Expression) -> bool:
@@ -343,7 +345,7 @@ class GriffinMeasure(Analyzer[S, Report]):
     expression : str
         The rule's text.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         The rule's details as JSON: names of its numbers, and options.
 
@@ -396,22 +398,22 @@ class GriffinMeasure(Analyzer[S, Report]):
         return str(self.said().get(name, name))
 
     def check_parameters(self) -> None:
-        """Raise unless the details are a JSON object and the text parses."""
+        """Raise unless the details are a JSON object and the rule can be parsed."""
         try:
-            known = isinstance(self.said(), dict)
+            is_mapping = isinstance(self.said(), dict)
         except ValueError:
-            known = False
-        if not known:
+            is_mapping = False
+        if not is_mapping:
             msg = f"{self!r}: details must be an object of JSON, not {self.details!r}"
             raise IllegalAnalyzerParameterError(msg)
         self.parsed()
 
     def config(self) -> RuleConfig:
         """Return the equivalent job configuration of the rule."""
-        said = dict(self.said())
+        details = dict(self.said())
         errors = tuple(
-            ErrorCondition(one["column.name"], one["type"], tuple(one["values"]))
-            for one in said.pop("error.confs", ())
+            ErrorCondition(error["column.name"], error["type"], tuple(error["values"]))
+            for error in details.pop("error.confs", ())
         )
         return RuleConfig(
             number=1,
@@ -419,7 +421,7 @@ class GriffinMeasure(Analyzer[S, Report]):
             rule=self.expression,
             dq_type=self.dq_type,
             out_name=self.rule,
-            details=said,
+            details=details,
             errors=errors,
         )
 
@@ -444,8 +446,8 @@ class GriffinMeasure(Analyzer[S, Report]):
         """Return the aliases of the rule's expressions."""
         rule = self.parsed()
         items = () if isinstance(rule, Accuracy) else rule.items
-        named = [item.of if isinstance(item, DistinctItem) else item for item in items]
-        return aliases(named, {self.source.casefold()})
+        expressions = [item.of if isinstance(item, DistinctItem) else item for item in items]
+        return aliases(expressions, {self.source.casefold()})
 
     def statistic(self) -> str:
         """Return the state's identity, which leaves out the rule's name."""
@@ -459,5 +461,5 @@ class GriffinMeasure(Analyzer[S, Report]):
 @lru_cache(maxsize=1024)
 def read_details(details: str) -> Mapping[str, Any]:
     """Parse details from JSON."""
-    found: Mapping[str, Any] = json.loads(details)
-    return found
+    parsed: Mapping[str, Any] = json.loads(details)
+    return parsed

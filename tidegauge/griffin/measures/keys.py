@@ -27,7 +27,7 @@ from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import Aliased, ColumnNode, Distinct, Expression, Listing
 from tidegauge.griffin.measures.base import GriffinMeasure, Report, groupable, items_of, row_sql
 from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step, fraction
-from tidegauge.griffin.measures.sql import SUM, expression_sql, operand, renamed
+from tidegauge.griffin.measures.sql import SUM_LEVEL, expression_sql, operand, renamed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,9 +69,9 @@ class KeyColumns:
         """Return a query for the distinct keys of some rows with their counts."""
         return f"SELECT {self.all}, count(1) AS {count} FROM ({rows}) GROUP BY {self.all}"
 
-    def same(self, left: str, right: str, by: Sequence[str] = ()) -> str:
+    def same(self, left: str, right: str, group_by: Sequence[str] = ()) -> str:
         """Return a null-safe equality condition on the key columns."""
-        names = dict.fromkeys([*map(quote, by), *self.names])
+        names = dict.fromkeys([*map(quote, group_by), *self.names])
         return " AND ".join(f"{left}.{name} <=> {right}.{name}" for name in names)
 
 
@@ -100,7 +100,7 @@ def lower_uniqueness(rule: Listing, work: LoweringContext) -> RulePlan:
     if target is None or work.scope.frame(str(target)) == work.source:
         groups = f"SELECT {keys.all}, `__total` - 1 AS {dup}, `__total` FROM ({of_keys})"
     else:
-        groups = _looked_up(keys, of_keys, str(target), dup)
+        groups = _lookup_query(keys, of_keys, str(target), dup)
     metric = Step(
         work.step("unique_metric"),
         f"SELECT {work.group_columns}`__all` AS {total}, `__one` AS {unique}, "
@@ -120,21 +120,21 @@ def lower_uniqueness(rule: Listing, work: LoweringContext) -> RulePlan:
 
 
 def duplicate_steps(
-    keys: KeyColumns, counted: str, duplicates: str, shown: list[str], num: str
+    keys: KeyColumns, counted: str, duplicates: str, count_columns: list[str], num: str
 ) -> list[Step]:
     """Return the steps for keys with several rows, and for the number of keys by row count.
 
-    ``shown`` are the counts in the records; the number of keys is by the first.
+    ``count_columns`` are the counts in the records; the number of keys is by the first.
     """
-    work, dup = keys.work, shown[0]
-    records = f"SELECT {keys.all}, {', '.join(shown)} FROM {quote(counted)} WHERE {dup} > 0"
+    context, dup = keys.work, count_columns[0]
+    records = f"SELECT {keys.all}, {', '.join(count_columns)} FROM {quote(counted)} WHERE {dup} > 0"
     metric = (
-        f"SELECT {work.group_columns}{dup}, count(1) AS {num} FROM {quote(duplicates)}"
-        f"{work.group_by_clause(dup)} ORDER BY {dup}"
+        f"SELECT {context.group_columns}{dup}, count(1) AS {num} FROM {quote(duplicates)}"
+        f"{context.group_by_clause(dup)} ORDER BY {dup}"
     )
     return [
         Step(duplicates, records, ("__dupRecords",)),
-        Step(work.step("dup_metric"), metric, ("__dupMetric",)),
+        Step(context.step("dup_metric"), metric, ("__dupMetric",)),
     ]
 
 
@@ -146,26 +146,26 @@ def duplicates_array(
     return MetricTable(step, "array", name, labels, part=True)
 
 
-def _looked_up(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:
+def _lookup_query(keys: KeyColumns, of_keys: str, target: str, dup: str) -> str:
     """Return a query of the source's keys with the number of target rows for each."""
-    work = keys.work
-    columns = work.scope.schema(target).names
-    frame = str(work.scope.frame(target))
-    by = [name for name in work.by if name in columns]
-    items = [Aliased(renamed(item.of, {work.source: frame}), item.alias) for item in keys.items]
-    others = KeyColumns(replace(work, by=tuple(by)), items)
+    context = keys.work
+    columns = context.scope.schema(target).names
+    frame = str(context.scope.frame(target))
+    group_by = [name for name in context.by if name in columns]
+    items = [Aliased(renamed(item.of, {context.source: frame}), item.alias) for item in keys.items]
+    target_keys = KeyColumns(replace(context, by=tuple(group_by)), items)
     cells = ", ".join(map(expression_sql, items))
-    rows = f"SELECT {others.work.group_columns}{cells} FROM {quote(frame)}"
-    names = [*map(quote, work.by), *keys.names]
+    rows = f"SELECT {target_keys.work.group_columns}{cells} FROM {quote(frame)}"
+    names = [*map(quote, context.by), *keys.names]
     return (
         f"SELECT {', '.join(f'`__new`.{name}' for name in names)}, "
         f"greatest(coalesce(`__old`.`__found`, 0L) - 1, 0L) AS {dup}, `__new`.`__total` "
-        f"FROM ({of_keys}) AS `__new` LEFT JOIN ({others.counted(rows, '`__found`')}) AS `__old` "
-        f"ON {keys.same('`__new`', '`__old`', by)}"
+        f"FROM ({of_keys}) AS `__new` LEFT JOIN ({target_keys.counted(rows, '`__found`')}) AS `__old` "
+        f"ON {keys.same('`__new`', '`__old`', group_by)}"
     )
 
 
-def lower_distinctness(rule: Distinct, work: LoweringContext) -> RulePlan:
+def lower_distinctness(rule: Distinct, context: LoweringContext) -> RulePlan:
     """Return the steps ``total_count``, ``dup_count`` and ``distinct_metric``, and any duplicates.
 
     If there are earlier rows, a key that occurs in them is not distinct: all its rows are
@@ -175,54 +175,54 @@ def lower_distinctness(rule: Distinct, work: LoweringContext) -> RulePlan:
     ``row_numbered``.
     """
     dup, accu, num = (
-        work.output_column("dup"),
-        work.output_column("accu_dup"),
-        work.output_column("num"),
+        context.output_column("dup"),
+        context.output_column("accu_dup"),
+        context.output_column("num"),
     )
-    total, distinct = work.output_column("total"), work.output_column("distinct")
-    every = work.items([i.of for i in rule.items], (dup, accu, num, "`dist`", "`row_num`"))
-    pairs = list(zip(every, rule.items, strict=True))
-    keys = KeyColumns(work, [item for item, old in pairs if not old.grouping])
+    total, distinct = context.output_column("total"), context.output_column("distinct")
+    items = context.items([i.of for i in rule.items], (dup, accu, num, "`dist`", "`row_num`"))
+    pairs = list(zip(items, rule.items, strict=True))
+    keys = KeyColumns(context, [item for item, old in pairs if not old.grouping])
     grouping = [item for item, old in pairs if old.grouping]
     if not keys.items:
-        raise work.error("a rule of distinctness needs a column outside of brackets")
-    older = _older(work)
-    counted, duplicates = work.step("dup_count"), work.step("dup_records")
+        raise context.error("a distinctness rule needs a column outside of brackets")
+    older = _earlier_frame(context)
+    counted, duplicates = context.step("dup_count"), context.step("dup_records")
     metric = Step(
-        work.step("distinct_metric"),
-        f"SELECT {work.group_columns}coalesce(sum(`__total`), 0L) AS {total}, "
-        f"count_if(`dist`) AS {distinct} FROM {quote(counted)}{work.group_by_clause()}",
+        context.step("distinct_metric"),
+        f"SELECT {context.group_columns}coalesce(sum(`__total`), 0L) AS {total}, "
+        f"count_if(`dist`) AS {distinct} FROM {quote(counted)}{context.group_by_clause()}",
         ("__distMetric",),
     )
     steps = [
-        total_count(work, total),
+        total_count(context, total),
         Step(counted, _groups(keys, older, dup, accu), ("__selfGroup", "__group")),
         metric,
     ]
     tables = [MetricTable(metric.name)]
-    array = work.text("duplication.array")
+    array = context.text("duplication.array")
     if array:
         if grouping:
             steps += _sorted_steps(keys, grouping, counted, duplicates, dup, num)
         else:
-            shown = [dup, accu] if older else [dup]
-            steps += duplicate_steps(keys, counted, duplicates, shown, num)
+            count_columns = [dup, accu] if older else [dup]
+            steps += duplicate_steps(keys, counted, duplicates, count_columns, num)
         labels = [item.alias for item in grouping]
-        tables.append(duplicates_array(work, steps[-1].name, array, labels))
+        tables.append(duplicates_array(context, steps[-1].name, array, labels))
     records = (duplicates,) if array else ()
-    return RulePlan(tuple(steps), tuple(tables), records, work.source, work.by)
+    return RulePlan(tuple(steps), tuple(tables), records, context.source, context.by)
 
 
-def _older(work: LoweringContext) -> str | None:
+def _earlier_frame(context: LoweringContext) -> str | None:
     """Return the frame of earlier rows: given, or the details' ``target``."""
-    if not work.flag("with.accumulate", default=True):
+    if not context.flag("with.accumulate", default=True):
         return None
-    named = work.older or work.option("target")
-    if named is None:
+    name = context.older or context.option("target")
+    if name is None:
         return None
-    work.scope.schema(str(named))
-    found = work.scope.frame(str(named))
-    return None if found == work.source else found
+    context.scope.schema(str(name))
+    frame = context.scope.frame(str(name))
+    return None if frame == context.source else frame
 
 
 def _groups(keys: KeyColumns, older: str | None, dup: str, accu: str) -> str:
@@ -234,16 +234,16 @@ def _groups(keys: KeyColumns, older: str | None, dup: str, accu: str) -> str:
         )
     items = [Aliased(renamed(i.of, {keys.work.source: older}), i.alias) for i in keys.items]
     cells, names = ", ".join(map(expression_sql, items)), ", ".join(keys.names)
-    before = (
+    earlier = (
         f"SELECT {names}, count(1) AS `__more` FROM (SELECT {cells} FROM {quote(older)}) "
         f"GROUP BY {names}"
     )
-    shown = ", ".join(f"`__new`.{name}" for name in [*map(quote, keys.work.by), *keys.names])
-    found = "`__old`.`__more`"
+    columns = ", ".join(f"`__new`.{name}" for name in [*map(quote, keys.work.by), *keys.names])
+    earlier_rows = "`__old`.`__more`"
     return (
-        f"SELECT {shown}, `__new`.`__total` - CASE WHEN {found} IS NULL THEN 1 ELSE 0 END AS {dup}, "
-        f"`__new`.`__total` - 1 + coalesce({found}, 0L) AS {accu}, {found} IS NULL AS `dist`, "
-        f"`__new`.`__total` FROM ({of_keys}) AS `__new` LEFT JOIN ({before}) AS `__old` "
+        f"SELECT {columns}, `__new`.`__total` - CASE WHEN {earlier_rows} IS NULL THEN 1 ELSE 0 END AS {dup}, "
+        f"`__new`.`__total` - 1 + coalesce({earlier_rows}, 0L) AS {accu}, {earlier_rows} IS NULL AS `dist`, "
+        f"`__new`.`__total` FROM ({of_keys}) AS `__new` LEFT JOIN ({earlier}) AS `__old` "
         f"ON {keys.same('`__new`', '`__old`')}"
     )
 
@@ -287,7 +287,7 @@ def _sorted_steps(
     ]
 
 
-BAD = {
+BAD_RECORD_CONDITIONS = {
     "duplicate": "{number} > 1",
     "unique": "{rows} = 1",
     "nonunique": "{rows} > 1 AND {number} = 1",
@@ -333,26 +333,32 @@ def lower_duplication(rule: Listing | None, work: LoweringContext) -> RulePlan:
     return RulePlan(steps, (MetricTable(metric),), (steps[-1].name,), work.source, work.by)
 
 
-def _records(work: LoweringContext, keys: Sequence[Expression], columns: list[ColumnNode]) -> str:
-    said = str(work.option("bad.record.definition", "duplicate")).casefold().replace("_", "")
-    if said not in BAD:
-        raise work.error("bad.record.definition is duplicate, unique, non_unique or distinct")
-    of = ", ".join([*map(quote, work.by), *map(expression_sql, keys)])
+def _records(
+    context: LoweringContext, keys: Sequence[Expression], columns: list[ColumnNode]
+) -> str:
+    definition = (
+        str(context.option("bad.record.definition", "duplicate")).casefold().replace("_", "")
+    )
+    if definition not in BAD_RECORD_CONDITIONS:
+        raise context.error(
+            "bad.record.definition must be duplicate, unique, non_unique or distinct"
+        )
+    partition = ", ".join([*map(quote, context.by), *map(expression_sql, keys)])
     # Order by all plain columns, so that the first row of a key is deterministic.
-    rest = [c for c in columns if not isinstance(c.type, dict) and c.type not in NESTED]
-    order = ", ".join(map(expression_sql, rest)) or "1"
-    no_key = " AND ".join(f"{operand(key, SUM)} IS NULL" for key in keys)
-    bad = BAD[said].format(
-        rows=f"count(1) OVER (PARTITION BY {of})",
-        number=f"row_number() OVER (PARTITION BY {of} ORDER BY {order})",
+    plain_columns = [c for c in columns if not isinstance(c.type, dict) and c.type not in NESTED]
+    order = ", ".join(map(expression_sql, plain_columns)) or "1"
+    no_key = " AND ".join(f"{operand(key, SUM_LEVEL)} IS NULL" for key in keys)
+    bad = BAD_RECORD_CONDITIONS[definition].format(
+        rows=f"count(1) OVER (PARTITION BY {partition})",
+        number=f"row_number() OVER (PARTITION BY {partition} ORDER BY {order})",
     )
     return (
         f"SELECT *, CASE WHEN {bad} THEN 'bad' ELSE 'good' END AS `__status` "
-        f"FROM {work.table} WHERE NOT ({no_key})"
+        f"FROM {context.table} WHERE NOT ({no_key})"
     )
 
 
-_DUPLICATES = ("dup", "num", "duplication.array")
+_DUPLICATE_DETAILS = ("dup", "num", "duplication.array")
 
 
 @dataclass(frozen=True, repr=False)
@@ -431,7 +437,7 @@ class GriffinUniqueness(_KeyMeasure):
     expression : str
         The columns of the key.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         JSON with ``total``, ``unique``, ``dup``, ``num`` to rename these; ``duplication.array``.
 
@@ -443,7 +449,7 @@ class GriffinUniqueness(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "uniqueness"
-    read: ClassVar[tuple[str, ...]] = ("total", "unique", "uniqueFraction", *_DUPLICATES)
+    read: ClassVar[tuple[str, ...]] = ("total", "unique", "uniqueFraction", *_DUPLICATE_DETAILS)
 
     def report(self, counts: Counts, nulls: int) -> Report:
         """Return the counts of rows, single-row keys, and duplicates."""
@@ -472,7 +478,7 @@ class GriffinDistinctness(_KeyMeasure):
     expression : str
         The columns of the key.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         JSON with ``total``, ``distinct``, ``dup``, ``num`` to rename these; ``duplication.array``.
 
@@ -484,7 +490,7 @@ class GriffinDistinctness(_KeyMeasure):
     """
 
     dq_type: ClassVar[str] = "distinct"
-    read: ClassVar[tuple[str, ...]] = ("total", "distinct", *_DUPLICATES)
+    read: ClassVar[tuple[str, ...]] = ("total", "distinct", *_DUPLICATE_DETAILS)
 
     def report(self, counts: Counts, nulls: int) -> Report:
         """Return the counts of rows, keys, and duplicates."""
@@ -508,7 +514,7 @@ class GriffinDuplication(_KeyMeasure):
     expression : str
         The columns of the key.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         JSON with ``total``, ``duplicate``, ``unique``, ``non_unique``, ``distinct`` to rename
         these.

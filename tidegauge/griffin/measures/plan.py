@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.errors import DslError
 from tidegauge.analyzers.core.schema import NUMERIC
 from tidegauge.analyzers.core.sql import quote
 from tidegauge.griffin.bind.expressions import Scope
-from tidegauge.griffin.bind.types import ARITHMETIC, kind_of
+from tidegauge.griffin.bind.types import ARITHMETIC_OPERATORS, kind_of
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import (
     COMPARISON_OPERATORS,
@@ -119,7 +119,7 @@ def _string_hazards(rule: Node) -> Iterator[str]:
                 if _is_text(string) and kind_of(number) in NUMERIC:
                     number_name = f" {number.name!r}" if isinstance(number, ColumnNode) else ""
                     yield f"{position} compares the string {string.name!r} with the number{number_name}"
-        if isinstance(node, Binary) and node.operator in ARITHMETIC:
+        if isinstance(node, Binary) and node.operator in ARITHMETIC_OPERATORS:
             for string in filter(_is_text, (node.left, node.right)):
                 yield f"{position} computes with the string {string.name!r}"
         if isinstance(node, Call) and node.name.casefold() in _CAST_FUNCTIONS:

@@ -24,7 +24,7 @@ from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import Mean, StandardDeviation, Sum
 from tidegauge.griffin.bind.expressions import Scope
 from tidegauge.griffin.bind.rules import bind, is_grouped
-from tidegauge.griffin.bind.types import AGGREGATES, kind_of, type_of
+from tidegauge.griffin.bind.types import AGGREGATE_FUNCTIONS, kind_of, type_of
 from tidegauge.griffin.config import RuleConfig
 from tidegauge.griffin.dsl.nodes import (
     Aliased,
@@ -357,9 +357,11 @@ class GriffinProfiling(GriffinMeasure[Parts]):
         if query.group_by:
             keys = tuple(row_sql(item) for item in query.items if not _aggregate_name(item))
             return (Frequencies(keys, where),)
-        return tuple(r for item in query.items for r in self._asked(item, where, schema))
+        return tuple(r for item in query.items for r in self._item_requests(item, where, schema))
 
-    def _asked(self, item: Expression, where: str | None, schema: Schema) -> tuple[Request, ...]:
+    def _item_requests(
+        self, item: Expression, where: str | None, schema: Schema
+    ) -> tuple[Request, ...]:
         name, argument = _aggregate_name(item), _argument(item)
         if isinstance(argument, ColumnNode) and name in FUNCTION_BY_NAME:
             of: AnyAnalyzer = FUNCTION_BY_NAME[name].of(quote(argument.name), where=where)
@@ -457,7 +459,7 @@ def _aggregate_name(item: Expression) -> str:
     """Return the aggregate function of an item in lower case; empty for other expressions."""
     call = bare(item)
     name = call.name.casefold() if isinstance(call, Call) else ""
-    return name if name in AGGREGATES else ""
+    return name if name in AGGREGATE_FUNCTIONS else ""
 
 
 def _argument(item: Expression) -> Expression:

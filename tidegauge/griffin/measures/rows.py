@@ -30,7 +30,7 @@ from tidegauge.griffin.measures.base import GriffinMeasure, Parts, Report, row_s
 from tidegauge.griffin.measures.plan import LoweringContext, MetricTable, RulePlan, Step, fraction
 from tidegauge.griffin.measures.sql import (
     NULL_MATCHES,
-    SUM,
+    SUM_LEVEL,
     expression_sql,
     matched_condition,
     operand,
@@ -120,7 +120,7 @@ def error_condition(rule: Listing | None, config: RuleConfig, scope: Scope) -> s
             raise scope.error(
                 "the rule has no columns to check; name at least one", None, "plan", None
             )
-        return " OR ".join(f"{operand(item.of, SUM)} IS NULL" for item in items)
+        return " OR ".join(f"{operand(item.of, SUM_LEVEL)} IS NULL" for item in items)
     columns: dict[str, list[ErrorCondition]] = {}
     for error in config.errors:
         columns.setdefault(error.column.casefold(), []).append(error)
@@ -146,7 +146,7 @@ def _error_sql(column: Expression, conditions: Sequence[ErrorCondition]) -> str:
         v for condition in conditions if condition.kind == "regex" for v in condition.values
     ]
     if NULL_PLACEHOLDER in values or not values:
-        tests.append(f"{operand(column, SUM)} IS NULL")
+        tests.append(f"{operand(column, SUM_LEVEL)} IS NULL")
     strings = [value for value in values if value != NULL_PLACEHOLDER]
     if strings:
         tests.append(f"coalesce({as_string} IN ({', '.join(map(literal, strings))}), false)")
@@ -330,7 +330,7 @@ class RuleCondition:
     target: str
     nulls: str
 
-    def __call__(self, data: Schema, target_data: Schema) -> str:
+    def __call__(self, data: Schema, other: Schema) -> str:
         """Return the condition as SQL.
 
         Raises
@@ -338,7 +338,7 @@ class RuleCondition:
         DslError
             If the rule cannot be bound to the columns.
         """
-        frames = {self.source: data, self.target: target_data}
+        frames = {self.source: data, self.target: other}
         scope = Scope(frames, self.source, self.target, None, self.text, self.rule)
         rule = bind(parse(self.text, "accuracy", self.rule), scope, self.text)
         assert isinstance(rule, Accuracy)

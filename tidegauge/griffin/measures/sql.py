@@ -46,10 +46,16 @@ from tidegauge.griffin.dsl.nodes import (
     walk,
 )
 
-OR, AND, TEST, SUM, PRODUCT, ATOM = range(6)
+OR_LEVEL, AND_LEVEL, TEST_LEVEL, SUM_LEVEL, PRODUCT_LEVEL, ATOM_LEVEL = range(6)
 """Precedence levels; an operand below the required level is put in brackets."""
 
-_LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "*": PRODUCT}
+_LEVEL_BY_OPERATOR = {
+    "or": OR_LEVEL,
+    "and": AND_LEVEL,
+    "+": SUM_LEVEL,
+    "-": SUM_LEVEL,
+    "*": PRODUCT_LEVEL,
+}
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Written = tuple[str, int]
@@ -65,7 +71,7 @@ def expression_sql(node: Node) -> str:
     ----------
     node : Node
         Bound or not. An index of an unbound tree is written as it is; one of a bound tree gives
-        null if there is no such element.
+        null if the element does not exist.
 
     Raises
     ------
@@ -84,7 +90,7 @@ def expression_sql(node: Node) -> str:
     return write(node)[0]
 
 
-def operand(node: Node, least: int = ATOM) -> str:
+def operand(node: Node, least: int = ATOM_LEVEL) -> str:
     """Return an expression as SQL, in brackets if it binds less tightly than required."""
     sql, level = write(node)
     return sql if level >= least else f"({sql})"
@@ -99,132 +105,135 @@ def write(node: Node) -> Written:
 
 @write.register
 def _(node: Text) -> Written:
-    return literal(node.value), ATOM
+    return literal(node.value), ATOM_LEVEL
 
 
 @write.register
 def _(node: Number) -> Written:
     whole = node.value.as_tuple().exponent == 0
-    return constant(int(node.value) if whole else node.value), ATOM
+    return constant(int(node.value) if whole else node.value), ATOM_LEVEL
 
 
 @write.register
 def _(node: DurationNode) -> Written:
-    return constant(node.amount * MILLISECONDS[node.unit]), ATOM
+    return constant(node.amount * MILLISECONDS[node.unit]), ATOM_LEVEL
 
 
 @write.register
 def _(node: Boolean) -> Written:
-    return constant(node.value), ATOM
+    return constant(node.value), ATOM_LEVEL
 
 
 @write.register
 def _(_: Null) -> Written:
-    return "NULL", ATOM
+    return "NULL", ATOM_LEVEL
 
 
 @write.register
 def _(_: NaN) -> Written:
-    return constant(float("nan")).replace("nan", "NaN"), ATOM
+    return constant(float("nan")).replace("nan", "NaN"), ATOM_LEVEL
 
 
 @write.register
 def _(_: Star) -> Written:
-    return "*", ATOM
+    return "*", ATOM_LEVEL
 
 
 @write.register
 def _(node: Name | TableNode) -> Written:
-    return quote(node.name), ATOM
+    return quote(node.name), ATOM_LEVEL
 
 
 @write.register
 def _(node: ColumnNode) -> Written:
-    return f"{quote(node.table)}.{quote(node.name)}", ATOM
+    return f"{quote(node.table)}.{quote(node.name)}", ATOM_LEVEL
 
 
 @write.register
 def _(node: Attribute) -> Written:
-    return f"{operand(node.of)}.{quote(node.name)}", ATOM
+    return f"{operand(node.of)}.{quote(node.name)}", ATOM_LEVEL
 
 
 @write.register
 def _(node: AllOf) -> Written:
-    return f"{operand(node.of)}.*", ATOM
+    return f"{operand(node.of)}.*", ATOM_LEVEL
 
 
 @write.register
 def _(node: Index) -> Written:
-    return f"{operand(node.of)}[{operand(node.index, OR)}]", ATOM
+    return f"{operand(node.of)}[{operand(node.index, OR_LEVEL)}]", ATOM_LEVEL
 
 
 @write.register
 def _(node: Call) -> Written:
     name = node.name if _PLAIN_NAME.fullmatch(node.name) else quote(node.name)
-    arguments = ", ".join(operand(argument, OR) for argument in node.arguments)
-    return f"{name}({'DISTINCT ' if node.distinct else ''}{arguments})", ATOM
+    arguments = ", ".join(operand(argument, OR_LEVEL) for argument in node.arguments)
+    return f"{name}({'DISTINCT ' if node.distinct else ''}{arguments})", ATOM_LEVEL
 
 
 @write.register
 def _(node: Unary) -> Written:
     # Always in brackets: SQL's NOT binds less tightly than the DSL's, and `--` starts a comment.
     sign = "NOT " if node.operator == "not" else node.operator
-    return f"({sign}{operand(node.operand)})", ATOM
+    return f"({sign}{operand(node.operand)})", ATOM_LEVEL
 
 
 @write.register
 def _(node: Binary) -> Written:
     # Left-leaning chains of one level may be long, so iterate instead of recursing.
-    level = _LEVELS.get(node.operator, TEST)
+    level = _LEVEL_BY_OPERATOR.get(node.operator, TEST_LEVEL)
     if node.operator == "/":
-        return f"try_divide({operand(node.left, OR)}, {operand(node.right, OR)})", ATOM
+        return (
+            f"try_divide({operand(node.left, OR_LEVEL)}, {operand(node.right, OR_LEVEL)})",
+            ATOM_LEVEL,
+        )
     if node.operator == "%":  # Spark 3.5 has no try_mod
-        return f"({operand(node.left)} % nullif({operand(node.right, OR)}, 0D))", ATOM
-    if level == TEST:
-        left, right = operand(node.left, SUM), operand(node.right, SUM)
-        return f"{left} {node.operator} {right}", TEST
+        return f"({operand(node.left)} % nullif({operand(node.right, OR_LEVEL)}, 0D))", ATOM_LEVEL
+    if level == TEST_LEVEL:
+        left, right = operand(node.left, SUM_LEVEL), operand(node.right, SUM_LEVEL)
+        return f"{left} {node.operator} {right}", TEST_LEVEL
     first: Expression = node
     tail: list[str] = []
-    while isinstance(first, Binary) and _LEVELS.get(first.operator) == level:
+    while isinstance(first, Binary) and _LEVEL_BY_OPERATOR.get(first.operator) == level:
         tail.append(f" {first.operator.upper()} {operand(first.right, level + 1)}")
         first = first.left
     return operand(first, level) + "".join(reversed(tail)), level
 
 
-def _test(of: Expression, negated: bool, said: str) -> Written:  # noqa: FBT001 - of the nodes
-    return f"{operand(of, SUM)} {'NOT ' if negated else ''}{said}", TEST
+def _test(operand_: Expression, negated: bool, test: str) -> Written:  # noqa: FBT001 - of the nodes
+    return f"{operand(operand_, SUM_LEVEL)} {'NOT ' if negated else ''}{test}", TEST_LEVEL
 
 
 @write.register
 def _(node: In) -> Written:
-    options = ", ".join(operand(option, OR) for option in node.options)
+    options = ", ".join(operand(option, OR_LEVEL) for option in node.options)
     return _test(node.of, node.negated, f"IN ({options})")
 
 
 @write.register
 def _(node: BetweenNode) -> Written:
-    low, high = operand(node.low, SUM), operand(node.high, SUM)
+    low, high = operand(node.low, SUM_LEVEL), operand(node.high, SUM_LEVEL)
     return _test(node.of, node.negated, f"BETWEEN {low} AND {high}")
 
 
 @write.register
 def _(node: LikeNode) -> Written:
     word = "RLIKE" if node.regex else "LIKE"
-    return _test(node.of, node.negated, f"{word} {operand(node.pattern, SUM)}")
+    return _test(node.of, node.negated, f"{word} {operand(node.pattern, SUM_LEVEL)}")
 
 
 @write.register
 def _(node: IsNull) -> Written:
-    return f"{operand(node.of, SUM)} IS {'NOT ' if node.negated else ''}NULL", TEST
+    return f"{operand(node.of, SUM_LEVEL)} IS {'NOT ' if node.negated else ''}NULL", TEST_LEVEL
 
 
 @write.register
 def _(node: IsNaN) -> Written:
     # A computed value may be a text, which isnan would reject in ANSI mode.
-    of = operand(node.of, OR)
+    of = operand(node.of, OR_LEVEL)
     if not isinstance(node.of, (ColumnNode, Name, Attribute, Index)):
         of = f"try_cast({of} AS DOUBLE)"
-    return (f"(NOT isnan({of}))" if node.negated else f"isnan({of})"), ATOM
+    return (f"(NOT isnan({of}))" if node.negated else f"isnan({of})"), ATOM_LEVEL
 
 
 @write.register
@@ -264,7 +273,7 @@ def matched_condition(
         ``null-safe``: null equals null of the other side and differs from all else; ``sql``: null
         equals nothing; ``griffin``: values are compared as texts, with null as the empty text.
     sides : tuple of str or None
-        Aliases of source and target; None for those of `side_names`.
+        Aliases of source and target; None for the names of `side_names`.
 
     Examples
     --------
@@ -284,8 +293,8 @@ def matched_condition(
         condition = _null_safe(condition)
     elif null_match == "griffin":
         # In Griffin, a target row whose compared columns are all null matches nothing.
-        found = _all_null(rule.condition, str(target))
-        condition = Binary("and", _as_texts(condition), Unary("not", found))
+        all_null = _all_null(rule.condition, str(target))
+        condition = Binary("and", _as_strings(condition), Unary("not", all_null))
     return expression_sql(renamed(condition, names))
 
 
@@ -304,11 +313,11 @@ def _all_null(condition: Expression, frame: str) -> Expression:
     columns = dict.fromkeys(
         n for n in walk(condition) if isinstance(n, ColumnNode) and n.table == frame
     )
-    first, *rest = [IsNull(column) for column in columns]
-    found: Expression = first
-    for one in rest:
-        found = Binary("and", found, one)
-    return found
+    first_test, *more_tests = [IsNull(column) for column in columns]
+    condition_: Expression = first_test
+    for test in more_tests:
+        condition_ = Binary("and", condition_, test)
+    return condition_
 
 
 def mapped(node: Expression, change: Callable[[Node], Node]) -> Expression:
@@ -365,48 +374,51 @@ class _Cast(Node):
 
 @write.register
 def _write_cast(node: _Cast) -> Written:
-    return f"try_cast({operand(node.of, 0)} AS {node.type})", ATOM
+    return f"try_cast({operand(node.of, 0)} AS {node.type})", ATOM_LEVEL
 
 
 def _cast(of: Expression, kind: str) -> Expression:
     return cast("Expression", _Cast(of, kind))
 
 
-def _as_texts(node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
+def _as_strings(node: Expression) -> Expression:  # noqa: PLR0911 - one for each kind of node
     """Rewrite comparisons as Griffin does: columns become texts, null the empty one."""
     match node:
         case ColumnNode():
             return Call("coalesce", (_cast(node, "STRING"), Text("")))
         case Binary(operator="+" | "-" | "*" | "/" | "%"):
-            return replace(node, left=_number(node.left), right=_number(node.right))
+            return replace(node, left=_as_number(node.left), right=_as_number(node.right))
         case Binary() if node.operator in COMPARISON_OPERATORS:
-            left, right = _alike((node.left, node.right))
+            left, right = _comparable_operands((node.left, node.right))
             return replace(node, left=left, right=right)
         case Binary():
-            return replace(node, left=_as_texts(node.left), right=_as_texts(node.right))
+            return replace(node, left=_as_strings(node.left), right=_as_strings(node.right))
         case BetweenNode():
             # Each bound is compared separately: one may be a text and the other a number.
-            low, high = _alike((node.of, node.low)), _alike((node.of, node.high))
+            low, high = (
+                _comparable_operands((node.of, node.low)),
+                _comparable_operands((node.of, node.high)),
+            )
             both = Binary("and", Binary(">=", *low), Binary("<=", *high))
             return Unary("not", both) if node.negated else both
         case In():
-            of, *options = _alike((node.of, *node.options))
+            of, *options = _comparable_operands((node.of, *node.options))
             return replace(node, of=of, options=tuple(options))
         case LikeNode():
-            return replace(node, of=_as_texts(node.of))
+            return replace(node, of=_as_strings(node.of))
         case Unary():
-            of = _as_texts(node.operand) if node.operator == "not" else _number(node.operand)
+            of = _as_strings(node.operand) if node.operator == "not" else _as_number(node.operand)
             return replace(node, operand=of)
         case _:
             return node
 
 
-def _number(node: Expression) -> Expression:
-    found = _as_texts(node)
-    return _cast(found, "DOUBLE") if isinstance(node, ColumnNode) else found
+def _as_number(node: Expression) -> Expression:
+    as_string = _as_strings(node)
+    return _cast(as_string, "DOUBLE") if isinstance(node, ColumnNode) else as_string
 
 
-def _alike(operands: tuple[Expression, ...]) -> list[Expression]:
+def _comparable_operands(operands: tuple[Expression, ...]) -> list[Expression]:
     """Return operands as texts if all are columns or texts, else columns as numbers."""
-    texts = all(isinstance(one, (ColumnNode, Text, Null, Call)) for one in operands)
-    return [_as_texts(one) if texts else _number(one) for one in operands]
+    are_strings = all(isinstance(item, (ColumnNode, Text, Null, Call)) for item in operands)
+    return [_as_strings(item) if are_strings else _as_number(item) for item in operands]

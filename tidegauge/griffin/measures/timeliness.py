@@ -53,17 +53,17 @@ def ranks(values: object) -> tuple[float, ...]:
     """
     if values is None:
         return ()
-    given = values if isinstance(values, (list, tuple)) else [values]
-    found: dict[float, None] = {}
-    for value in given:
+    items = values if isinstance(values, (list, tuple)) else [values]
+    unique: dict[float, None] = {}
+    for value in items:
         try:
             number = Decimal(str(value))
         except InvalidOperation:
             number = Decimal(-1)
         if isinstance(value, bool) or not 0 <= number <= 1:
-            raise SuiteError(f"percentile.values are numbers from 0 to 1; {value!r} is none")
-        found[float(number)] = None
-    return tuple(found)
+            raise SuiteError(f"percentile.values are numbers from 0 to 1; not {value!r}")
+        unique[float(number)] = None
+    return tuple(unique)
 
 
 def label(name: str, rank: float) -> str:
@@ -103,8 +103,8 @@ def times_sql(
 ) -> list[str]:
     """Return SQL for bound times in milliseconds since 1970, null if they are none.
 
-    Times that are all without a zone (DATE or TIMESTAMP_NTZ) are taken as they stand, so that a
-    change of the clocks between them is no part of the latency. All others are instants.
+    Times that are all without a zone (DATE or TIMESTAMP_NTZ) are used unchanged, so that a
+    change of the clocks between them is not part of the latency. All others are instants.
     """
     if all(kind_of(item) in {"date", "timestamp_ntz"} for item in items):
         times = [f"CAST({write(item)} AS TIMESTAMP_NTZ)" for item in items]
@@ -225,17 +225,17 @@ def _times(work: LoweringContext, value: str, threshold: int | None) -> str:
     return f"SELECT {work.group_columns}{', '.join(cells)} FROM ({rows}){work.group_by_clause()}"
 
 
-def _time(work: LoweringContext, key: str) -> int | None:
-    said: Any = work.option(key)
-    if said is None:
+def _time(context: LoweringContext, key: str) -> int | None:
+    option: Any = context.option(key)
+    if option is None:
         return None
     try:
-        found = milliseconds(said)
+        millis = milliseconds(option)
     except ValueError as error:
-        raise work.error(f"{key}: {error}") from None
-    if key == "step.size" and found <= 0:
-        raise work.error(f"{key} is above 0, not {said!r}")
-    return found
+        raise context.error(f"{key}: {error}") from None
+    if key == "step.size" and millis <= 0:
+        raise context.error(f"{key} must be above 0, not {option!r}")
+    return millis
 
 
 def _ranks(work: LoweringContext) -> tuple[float, ...]:
@@ -248,9 +248,9 @@ def _ranks(work: LoweringContext) -> tuple[float, ...]:
 RANK_ERROR = 0.001
 """Rank error of percentiles: the distance from the 99th to the 99.1th."""
 
-_TIMES = ("avg", "min", "max")
-_NUMBERS = ("total", *_TIMES, "unmeasurable", "late", "step", "count", "percentile")
-_OPTIONS = ("threshold", "step.size", "percentile.values")
+_LATENCY_NAMES = ("avg", "min", "max")
+_METRIC_NAMES = ("total", *_LATENCY_NAMES, "unmeasurable", "late", "step", "count", "percentile")
+_OPTION_NAMES = ("threshold", "step.size", "percentile.values")
 
 
 @analyzer
@@ -269,7 +269,7 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
         One or two times: timestamps, dates, or milliseconds since 1970. The second defaults to
         ``__tmst``.
     source : str
-        Name of the data in the text.
+        Name of the source in the rule.
     details : str
         JSON with ``threshold``, above which rows are late; ``step.size``; ``percentile.values``;
         and ``total``, ``avg``, ``step``, ``count``, ``percentile`` to rename these.
@@ -283,13 +283,13 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
     """
 
     dq_type: ClassVar[str] = "timeliness"
-    read: ClassVar[tuple[str, ...]] = (*_NUMBERS, *_OPTIONS)
+    read: ClassVar[tuple[str, ...]] = (*_METRIC_NAMES, *_OPTION_NAMES)
     state_type: ClassVar[type[State]] = Parts
     state_bytes: ClassVar[int] = 1 << 16
 
     def column_scale(self, column: str) -> Scale:
         """Return the scale of a number: signed for latencies, which may be negative, else count."""
-        times = {self.key(name) for name in _TIMES}
+        times = {self.key(name) for name in _LATENCY_NAMES}
         percentile = column.startswith(f"{self.key('percentile')}_")
         return Scale.SIGNED if column in times or percentile else Scale.COUNT
 
@@ -319,30 +319,31 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
         """Request counts, sum, minimum and maximum, and any late rows, steps and percentiles."""
         latency = latency_sql(items_of(self.bound(schema)), row_sql)
         total = sum_aggregations(Field("latency", latency, "long"), None)
-        texts = [f"count_if({latency} IS NULL)", ROWS.text, *total]
-        texts += [f"min({latency})", f"max({latency})"]
-        asked: list[Request] = [Aggregate(text) for text in texts]
+        expressions = [f"count_if({latency} IS NULL)", ROWS.text, *total]
+        expressions += [f"min({latency})", f"max({latency})"]
+        aggregates: list[Request] = [Aggregate(expression) for expression in expressions]
         if self.threshold is not None:
-            asked.append(Aggregate(f"count_if({latency} > {self.threshold})"))
+            aggregates.append(Aggregate(f"count_if({latency} > {self.threshold})"))
         if self.step is not None:
-            asked.append(Frequencies((step_sql(latency, self.step),), None))
+            aggregates.append(Frequencies((step_sql(latency, self.step),), None))
         if self.ranks:
             doubles = f"CAST({latency} AS DOUBLE)"
-            asked.append(Sketch("kll", doubles, sketch_size(RANK_ERROR)))
-        return tuple(asked)
+            aggregates.append(Sketch("kll", doubles, sketch_size(RANK_ERROR)))
+        return tuple(aggregates)
 
     def fold(self, cells: Sequence[Any]) -> Parts:
         """Build the state; parts that were not requested are empty."""
-        more = list(cells[7:])
+        optional_cells = list(cells[7:])
         total = sum_from(cells[2:5])
         return Parts(
             (
                 NumMatchesAndCount(*cells[:2]),
                 total,
                 RangeState(cells[5], cells[6], total.count),
-                NumMatches(more.pop(0)) if self.threshold is not None else NumMatches(),
-                (more.pop(0) if self.step is not None else None) or FrequenciesAndNumRows(),
-                KllState.from_sketches(more.pop(0)) if self.ranks else KllState(),
+                NumMatches(optional_cells.pop(0)) if self.threshold is not None else NumMatches(),
+                (optional_cells.pop(0) if self.step is not None else None)
+                or FrequenciesAndNumRows(),
+                KllState.from_sketches(optional_cells.pop(0)) if self.ranks else KllState(),
             )
         )
 
@@ -366,8 +367,10 @@ class GriffinTimeliness(GriffinMeasure[Parts]):
         if self.step is not None:
             metric[step] = [{step: k[0], count: n} for k, n in sorted(steps.groups())]
         if sketch.sketch:
-            found = zip(self.ranks, sketch.quantiles(self.ranks), strict=True)
-            metric |= {label(self.key("percentile"), rank): floor(value) for rank, value in found}
+            percentiles = zip(self.ranks, sketch.quantiles(self.ranks), strict=True)
+            metric |= {
+                label(self.key("percentile"), rank): floor(value) for rank, value in percentiles
+            }
         return Report(metric, labels=frozenset({step}))
 
 

@@ -22,16 +22,16 @@ from tidegauge.griffin.reading.keys import MappingReader, ReadLog
 __all__ = ["read_env", "read_job"]
 
 T = TypeVar("T")
-_LONGEST_NAME = 200
+_MAX_NAME_CHARS = 200
 """Number of letters of a file's name that a message shows."""
 
 
-def read_env(what: Mapping[str, Any] | str | bytes | Path) -> Env:
+def read_env(source: Mapping[str, Any] | str | bytes | Path) -> Env:
     """Read an ``env.json``.
 
     Parameters
     ----------
-    what : mapping, str, bytes or Path
+    source : mapping, str, bytes or Path
         Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
         bytes are JSON in UTF-8.
 
@@ -51,15 +51,15 @@ def read_env(what: Mapping[str, Any] | str | bytes | Path) -> Env:
     >>> env.sinks[0].type, env.process_interval
     ('console', 10000)
     """
-    return _read(what, "env.json", parse_env)
+    return _read(source, "env.json", parse_env)
 
 
-def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
+def read_job(source: Mapping[str, Any] | str | bytes | Path) -> Job:
     """Read a ``dq.json``.
 
     Parameters
     ----------
-    what : mapping, str, bytes or Path
+    source : mapping, str, bytes or Path
         Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
         bytes are JSON in UTF-8.
 
@@ -93,7 +93,7 @@ def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
       $: unknown key 'process.typ'; did you mean 'process.type'?
     """
     return _read(
-        what,
+        source,
         "dq.json",
         lambda keys: parse_job(
             MappingReader(upgrade_legacy_job(keys.value, keys.log), "$", keys.log)
@@ -101,43 +101,47 @@ def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
     )
 
 
-def _read(what: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
+def _read(source: object, kind: str, reader: Callable[[MappingReader], T]) -> T:
     log = ReadLog()
-    name, value = _loaded(what, kind)
+    name, value = _loaded(source, kind)
     if isinstance(value, list) and len(value) > 1:
         msg = f"{name} is a list of {len(value)}; give one of them"
         raise GriffinConfigError(msg)
     value = value[0] if isinstance(value, list) and value else value  # as the service lists them
     read = reader(MappingReader(value, "$", log))
     if log.problems:
-        told = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
-        msg = f"{name} cannot be:\n{told}"
+        problems = "\n".join(f"  {problem}" for problem in dict.fromkeys(log.problems))
+        msg = f"{name} cannot be:\n{problems}"
         raise GriffinConfigError(msg)
     for old in dict.fromkeys(log.old):
         warnings.warn(f"{name}: {old}", GriffinDeprecationWarning, stacklevel=3)
     return read
 
 
-def _loaded(what: object, kind: str) -> tuple[str, object]:
+def _loaded(source: object, kind: str) -> tuple[str, object]:
     """Return the name of a file for messages, and its content.
 
     JSON text is never part of a message, as it may hold passwords.
     """
-    if not isinstance(what, str | Path | bytes):
-        return kind, what
+    if not isinstance(source, str | Path | bytes):
+        return kind, source
     name = kind
-    text = (what.decode(errors="replace") if isinstance(what, bytes) else str(what)).lstrip(
-        "\ufeff"
-    )
-    if not text.strip():
+    content = (
+        source.decode(errors="replace") if isinstance(source, bytes) else str(source)
+    ).lstrip("\ufeff")
+    if not content.strip():
         msg = f"cannot read {kind}: it is empty"
         raise GriffinConfigError(msg)
     try:
-        if not isinstance(what, bytes) and (isinstance(what, Path) or not _is_json(text)):
-            shown = hide_secrets(text)
-            name = shown if len(shown) <= _LONGEST_NAME else f"{shown[:_LONGEST_NAME]}…"
-            text = Path(what).read_text(encoding="utf-8-sig")
-        return name, json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        if not isinstance(source, bytes) and (isinstance(source, Path) or not _is_json(content)):
+            public_name = hide_secrets(content)
+            name = (
+                public_name
+                if len(public_name) <= _MAX_NAME_CHARS
+                else f"{public_name[:_MAX_NAME_CHARS]}…"
+            )
+            content = Path(source).read_text(encoding="utf-8-sig")
+        return name, json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         msg = f"cannot read {name}: {reason or error}"
@@ -145,21 +149,21 @@ def _loaded(what: object, kind: str) -> tuple[str, object]:
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a text is JSON, broken or not, and not the name of a file."""
+    """Return whether a string is JSON, valid or not, and not the name of a file."""
     return text.lstrip()[0] in "{[" or bool(set('\n"') & set(text))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a mapping; Griffin's service writes some keys twice, with one value."""
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found and found[key] != value:
-            msg = f"{key!r} stands there twice, with two values"
+        if key in mapping and mapping[key] != value:
+            msg = f"{key!r} occurs twice with different values"
             raise ValueError(msg)
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def _no_number(text: str) -> float:
-    msg = f"{text} is no number of JSON"
+    msg = f"{text} is not a JSON number"
     raise ValueError(msg)

@@ -18,7 +18,7 @@ from tidegauge.griffin.config import (
     SourceConfig,
     StreamStore,
 )
-from tidegauge.griffin.plugins import CONNECTORS, SINKS
+from tidegauge.griffin.plugins import CONNECTOR_REGISTRY, SINK_REGISTRY
 from tidegauge.griffin.reading.keys import MappingReader, ReadLog
 from tidegauge.griffin.reading.rules import (
     DQ_TYPES,
@@ -28,8 +28,8 @@ from tidegauge.griffin.reading.rules import (
     read_rules,
 )
 
-_LEASE = "of ZooKeeper is not used: the repository's lease and stored results replace it"
-_LEVELS = {
+_LEASE_NOTICE = "of ZooKeeper is not used: the repository's lease and stored results replace it"
+_LOG_LEVELS = {
     name.lower(): name
     for name in ("WARN", "ALL", "TRACE", "DEBUG", "INFO", "ERROR", "FATAL", "OFF")
 }
@@ -41,7 +41,7 @@ def parse_env(keys: MappingReader) -> Env:
     level = spark.text("log.level") or "WARN"
     env = Env(
         spark={name: _setting(value) for name, value in spark.free("config").items()},
-        log_level=keys.log.one_of(spark.at("log.level"), "log.level", level, _LEVELS),
+        log_level=keys.log.one_of(spark.at("log.level"), "log.level", level, _LOG_LEVELS),
         checkpoint=spark.text("checkpoint.dir"),
         batch_interval=_positive(spark, "batch.interval"),
         process_interval=_positive(spark, "process.interval"),
@@ -59,25 +59,25 @@ def _setting(value: object) -> str:
 
 
 def _positive(keys: MappingReader, key: str) -> int:
-    found = keys.time(key, 60_000)
-    if found <= 0:
-        keys.problem("must be longer than nothing", key)
-    return found
+    millis = keys.time(key, 60_000)
+    if millis <= 0:
+        keys.problem("must be longer than 0", key)
+    return millis
 
 
 def _sinks(keys: MappingReader) -> tuple[SinkConfig, ...]:
-    found: dict[str, SinkConfig] = {}
+    sinks: dict[str, SinkConfig] = {}
     for sink in keys.each("sinks", "persist"):
         spelled = sink.text("type", required=True) or ""
-        kind = SINKS.spelled(spelled)
+        kind = SINK_REGISTRY.spelled(spelled)
         if kind is None and spelled:
-            sink.problem(SINKS.unknown(spelled), "type")
+            sink.problem(SINK_REGISTRY.unknown(spelled), "type")
         name = sink.text("name") or spelled
-        if name.casefold() in found:
+        if name.casefold() in sinks:
             sink.problem(f"there are two sinks {name!r}")
-        found[name.casefold()] = SinkConfig(name, kind or "", sink.free("config"))
+        sinks[name.casefold()] = SinkConfig(name, kind or "", sink.free("config"))
         sink.done()
-    return tuple(found.values())
+    return tuple(sinks.values())
 
 
 def _notices(keys: MappingReader) -> tuple[str, ...]:
@@ -86,16 +86,16 @@ def _notices(keys: MappingReader) -> tuple[str, ...]:
         lease.log.one_of(lease.at("type"), "type", kind, {"zk": "zk", "zookeeper": "zk"})
         lease.free("config")
         lease.done()
-        lease.log.notices.append(f"{lease.path}: {_LEASE}")
+        lease.log.notices.append(f"{lease.path}: {_LEASE_NOTICE}")
     for key in keys.ignored("cleaner", "mail", "sms"):
         keys.log.notices.append(f"{keys.at(key)}: ignored, as in Griffin")
     return tuple(keys.log.notices)
 
 
-_TOKEN = re.compile(
+_LEGACY_TOKEN = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|\$(?P<source>source|target)\b"
 )
-_TYPES = {"accuracy": "accuracy", "profile": "profiling", "profiling": "profiling"}
+_LEGACY_RULE_TYPES = {"accuracy": "accuracy", "profile": "profiling", "profiling": "profiling"}
 
 
 def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
@@ -118,7 +118,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
         "$: 'source', 'target' and 'evaluateRule' are old; write 'data.sources' and 'evaluate.rule'"
     )
     old = MappingReader(value, "$", log)
-    kind = log.one_of("$.type", "type", old.take("type")[1], _TYPES)
+    kind = log.one_of("$.type", "type", old.take("type")[1], _LEGACY_RULE_TYPES)
     sources = [
         _source(name, inner)
         for name in ("source", "target")
@@ -131,7 +131,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
             "$.evaluateRule.sampleRatio: ignored; the repository's own setting limits sampled records"
         )
     rule.done()
-    if re.search(r"\.json\(\)", _TOKEN.sub("", text)):
+    if re.search(r"\.json\(\)", _LEGACY_TOKEN.sub("", text)):
         rule.problem(
             "'.json()' is not read any more; give the connector a 'pre.proc' of 'from_json', "
             "with the fields as its 'schema'",
@@ -142,7 +142,7 @@ def upgrade_legacy_job(value: Any, log: ReadLog) -> Any:
         for key, value in value.items()
         if key not in {"type", "source", "target", "evaluateRule"}
     }
-    text = _TOKEN.sub(lambda match: match["text"] or match["source"], text)
+    text = _LEGACY_TOKEN.sub(lambda match: match["text"] or match["source"], text)
     new = {"dsl.type": "griffin-dsl", "dq.type": kind, "rule": text}
     return {**rest, "data.sources": sources, "evaluate.rule": {"rules": [new]}}  # fmt: skip
 
@@ -155,8 +155,8 @@ def _source(name: str, keys: MappingReader) -> dict[str, Any]:
     return {"name": name, "connector": inside, **({"checkpoint": store} if store else {})}
 
 
-_PROCESS = {"batch": "batch", "streaming": "streaming"}
-_FORMATS = {
+_PROCESS_TYPES = {"batch": "batch", "streaming": "streaming"}
+_FORMAT_NAMES = {
     "parquet": "parquet",
     "json": "json",
     "orc": "orc",
@@ -164,7 +164,7 @@ _FORMATS = {
     "df": "parquet",  # in 0.1.5, memory
     "hive": "parquet",
 }
-_SERVICE = (
+_SERVICE_KEYS = (
     *("id", "owner", "organization", "description", "deleted", "metric.name"),
     *("measure.type", "dq.type", "rule.description", "measure.id", "created.date", "modified.date"),
 )
@@ -178,7 +178,8 @@ def parse_job(keys: MappingReader) -> Job:
     name = keys.text("name", required=True) or ""
     kind = keys.text("process.type") or "batch"
     streaming = (
-        keys.log.one_of(keys.at("process.type"), "process.type", kind, _PROCESS) == "streaming"
+        keys.log.one_of(keys.at("process.type"), "process.type", kind, _PROCESS_TYPES)
+        == "streaming"
     )
     sources = _sources(keys, streaming=streaming)
     job = Job(
@@ -190,7 +191,7 @@ def parse_job(keys: MappingReader) -> Job:
         sinks=tuple(keys.texts("sinks")) if keys.value.get("sinks") is not None else None,
         notices=tuple(keys.log.notices),
     )
-    keys.ignored(*_SERVICE, "sinks")
+    keys.ignored(*_SERVICE_KEYS, "sinks")
     if str(keys.value.get("type")).casefold() in _SERVICE_TYPES:
         keys.ignored("type")
     keys.done()
@@ -229,21 +230,21 @@ def _rules(keys: MappingReader, first: str) -> tuple[RuleConfig, ...]:
             keys.problem("an external measure has no rules: others compute its metric")
         keys.problem("there are neither 'evaluate.rule' nor 'measures'")
     elif not rules and not measures:
-        keys.problem("there are no rules")
+        keys.problem("the job has no rules")
     return tuple(rules + read_measures(measures, first, len(rules) + 1))
 
 
 def _sources(keys: MappingReader, *, streaming: bool) -> tuple[SourceConfig, ...]:
-    found: dict[str, SourceConfig] = {}
+    sources: dict[str, SourceConfig] = {}
     for source in keys.each("data.sources"):
         name = source.text("name", required=True) or ""
-        if name.casefold() in found:
+        if name.casefold() in sources:
             source.problem(f"there are two sources {name!r}")
         store = source.inner("checkpoint", "cache")
         connectors = _connectors(source)
         if not connectors and not (streaming and store):
             source.problem("'connector' is missing")
-        found[name.casefold()] = SourceConfig(
+        sources[name.casefold()] = SourceConfig(
             name=name,
             connectors=connectors,
             baseline=source.truth("baseline", default=False),
@@ -251,26 +252,26 @@ def _sources(keys: MappingReader, *, streaming: bool) -> tuple[SourceConfig, ...
         )
         source.ignored("id")
         source.done()
-    if not found:
-        keys.problem("there are no 'data.sources'")
-    return tuple(sorted(found.values(), key=lambda source: not source.baseline))
+    if not sources:
+        keys.problem("'data.sources' is missing or empty")
+    return tuple(sorted(sources.values(), key=lambda source: not source.baseline))
 
 
 def _connectors(source: MappingReader) -> tuple[ConnectorConfig, ...]:
     several = source.each("connectors")
     if len(several) == 1:
         source.log.renamed(source.path, "connectors", "connector")
-    one = source.inner("connector")
-    if one is not None and several:
+    single = source.inner("connector")
+    if single is not None and several:
         source.problem("'connector' and 'connectors' are one thing; write one of them")
-    return tuple(_connector(keys) for keys in ([] if one is None else [one]) + several)
+    return tuple(_connector(keys) for keys in ([] if single is None else [single]) + several)
 
 
 def _connector(keys: MappingReader) -> ConnectorConfig:
     spelled = keys.text("type", required=True) or ""
-    kind = CONNECTORS.spelled(spelled)
+    kind = CONNECTOR_REGISTRY.spelled(spelled)
     if kind is None and spelled:
-        keys.problem(CONNECTORS.unknown(spelled), "type")
+        keys.problem(CONNECTOR_REGISTRY.unknown(spelled), "type")
     frame = keys.text("dataframe.name") or "this"
     connector = ConnectorConfig(
         type=kind or "",
@@ -293,7 +294,7 @@ def _store(keys: MappingReader) -> StreamStore:
     default = StreamStore()
     spelled = keys.text("type") or default.format
     store = StreamStore(
-        format=keys.log.one_of(keys.at("type"), "type", spelled, _FORMATS),
+        format=keys.log.one_of(keys.at("type"), "type", spelled, _FORMAT_NAMES),
         path=keys.text("file.path"),
         ready_interval=keys.time("ready.time.interval", default.ready_interval),
         ready_delay=keys.time("ready.time.delay", default.ready_delay),
@@ -303,7 +304,7 @@ def _store(keys: MappingReader) -> StreamStore:
         read_only=keys.truth("read.only", default=False),
     )
     if store.ready_interval <= 0:
-        keys.problem("must be longer than nothing", "ready.time.interval")
+        keys.problem("must be longer than 0", "ready.time.interval")
     if store.ready_delay < 0:
         keys.problem("must not be below 0", "ready.time.delay")
     keys.ignored("info.path", "version")  # path in ZooKeeper
@@ -311,7 +312,7 @@ def _store(keys: MappingReader) -> StreamStore:
         keys.log.notices.append(f"{keys.at(key)}: ignored; rows are kept in files")
     if keys.truth("init.clear", default=False):
         keys.log.notices.append(
-            f"{keys.at('init.clear')}: ignored; env.json says it for all sources"
+            f"{keys.at('init.clear')}: ignored; env.json sets it for all sources"
         )
     keys.done()
     return store

@@ -14,7 +14,7 @@ from tidegauge.griffin.dsl.errors import shorten
 from tidegauge.griffin.dsl.grammar import milliseconds
 from tidegauge.griffin.plugins import suggested
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def step(path: str, key: object) -> str:
@@ -25,7 +25,7 @@ def step(path: str, key: object) -> str:
     >>> step("$", "name"), step("$", "data.sources"), step("$", 0)
     ('$.name', "$['data.sources']", '$[0]')
     """
-    if isinstance(key, str) and _PLAIN.fullmatch(key):
+    if isinstance(key, str) and _PLAIN_NAME.fullmatch(key):
         return f"{path}.{key}"
     return f"{path}[{key!r}]"
 
@@ -44,15 +44,15 @@ class ReadLog:
     old: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
-    def problem(self, path: str, said: str) -> None:
+    def problem(self, path: str, message: str) -> None:
         """Record an error at a path."""
-        self.problems.append(middle_cut(f"{path}: {said}", 1000))
+        self.problems.append(middle_cut(f"{path}: {message}", 1000))
 
     def renamed(self, path: str, old: str, new: str) -> None:
         """Record an old spelling and its new one."""
         self.old.append(f"{path}: {old!r} is an old spelling; write {new!r}")
 
-    def one_of(self, path: str, kind: str, name: object, known: Mapping[str, str]) -> str:
+    def one_of(self, path: str, kind: str, name: object, names: Mapping[str, str]) -> str:
         """Return the canonical name for a spelling; letter case and hyphens do not matter.
 
         Parameters
@@ -61,13 +61,13 @@ class ReadLog:
             JSON path and description, for messages.
         name : object
             The given value.
-        known : mapping of str to str
+        names : mapping of str to str
             Canonical names by spelling, in lower case and without hyphens.
         """
-        found = known.get(name.replace("-", "").lower()) if isinstance(name, str) else None
-        if found is None:
-            self.problem(path, f"unknown {kind} {shorten(name)}; {suggested(name, known.values())}")
-        return found or next(iter(known.values()))
+        canonical = names.get(name.replace("-", "").lower()) if isinstance(name, str) else None
+        if canonical is None:
+            self.problem(path, f"unknown {kind} {shorten(name)}; {suggested(name, names.values())}")
+        return canonical or next(iter(names.values()))
 
 
 class MappingReader:
@@ -88,7 +88,7 @@ class MappingReader:
     def __init__(self, value: object, path: str, log: ReadLog) -> None:
         self.path, self.log = path, log
         if not isinstance(value, Mapping):
-            log.problem(path, f"must be a mapping, not {_shown(value)}")
+            log.problem(path, f"must be a mapping, not {_value_kind(value)}")
             value = {}
         self.value: Mapping[Any, Any] = value
         self._known: dict[str, None] = {}
@@ -97,24 +97,24 @@ class MappingReader:
         """Return the path of a key."""
         return step(self.path, key)
 
-    def problem(self, said: str, key: str | None = None) -> None:
+    def problem(self, message: str, key: str | None = None) -> None:
         """Record an error for a key, or for the mapping."""
-        self.log.problem(self.path if key is None else self.at(key), said)
+        self.log.problem(self.path if key is None else self.at(key), message)
 
     def take(self, key: str, *old: str) -> tuple[str, Any]:
         """Return the key or old spelling that is present, and its value."""
         self._known.update(dict.fromkeys([key, *old]))
-        there = [name for name in (key, *old) if self.value.get(name) is not None]
-        if len(there) > 1:
-            self.problem(f"{there[0]!r} and {there[1]!r} are one thing; write {key!r} only")
-        if not there:
+        present = [name for name in (key, *old) if self.value.get(name) is not None]
+        if len(present) > 1:
+            self.problem(f"{present[0]!r} and {present[1]!r} are one thing; write only {key!r}")
+        if not present:
             return key, None
-        if there[0] != key:
-            self.log.renamed(self.path, there[0], key)
-        return there[0], self.value[there[0]]
+        if present[0] != key:
+            self.log.renamed(self.path, present[0], key)
+        return present[0], self.value[present[0]]
 
-    def _wrong(self, key: str, value: object, wanted: str) -> None:
-        self.problem(f"must be {wanted}, not {_shown(value)}", key)
+    def _wrong(self, key: str, value: object, expected: str) -> None:
+        self.problem(f"must be {expected}, not {_value_kind(value)}", key)
 
     def text(self, key: str, *old: str, required: bool = False) -> str | None:
         """Return a non-blank text, or None."""
@@ -168,13 +168,13 @@ class MappingReader:
 
     def texts(self, key: str) -> list[str]:
         """Return a list of texts."""
-        found = []
+        strings = []
         for path, item in self.items(key):
             if isinstance(item, str) and item.strip():
-                found.append(item)
+                strings.append(item)
             else:
-                self.log.problem(path, f"must be text, not {_shown(item)}")
-        return found
+                self.log.problem(path, f"must be text, not {_value_kind(item)}")
+        return strings
 
     def each(self, key: str, *old: str) -> list[MappingReader]:
         """Return the items of a list of mappings as readers."""
@@ -188,14 +188,14 @@ class MappingReader:
     def free(self, key: str) -> dict[str, Any]:
         """Return a free-form mapping, without null values.
 
-        Griffin's first service kept it as JSON text, which is read, too.
+        Griffin's first service stored it as a JSON string, which is also read.
         """
         value = self.take(key)[1]
         if isinstance(value, str):
             with suppress(ValueError):  # other text is reported below
                 value = json.loads(value)
-        found = {} if value is None else MappingReader(value, self.at(key), self.log).value
-        return {str(name): value for name, value in found.items() if value is not None}
+        mapping = {} if value is None else MappingReader(value, self.at(key), self.log).value
+        return {str(name): value for name, value in mapping.items() if value is not None}
 
     def ignored(self, *keys: str) -> list[str]:
         """Mark keys as known but unused, and return those that are present."""
@@ -209,7 +209,7 @@ class MappingReader:
                 self.problem(f"unknown key {key!r}; {suggested(key, self._known)}")
 
 
-def _shown(value: object) -> str:
+def _value_kind(value: object) -> str:
     kinds = {
         type(None): "null",
         str: "text",

@@ -176,7 +176,7 @@ def _old_outputs(
     keys : MappingReader
         A rule.
     details : dict
-        Its details, which lose what is an output.
+        Its details, without the outputs.
     kept : str
         The ``persist.type`` of the rule.
     """
@@ -217,7 +217,7 @@ def _old_outputs(
 
 
 def _collected(keys: MappingReader, details: dict[str, Any]) -> str | None:
-    """Pop how details of 0.1.6 and 0.2 say that rows of a metric are written."""
+    """Pop the setting of 0.1.6 and 0.2 for the layout of a metric."""
     array = details.pop("as.array", None)
     if array is not None:
         keys.log.renamed(keys.at("details"), "as.array", "out")
@@ -245,7 +245,7 @@ def _persisted(
 
 
 def _moved(keys: MappingReader, details: dict[str, Any], old: str, new: str) -> str | None:
-    """Pop a text from details, for a key that older versions kept there."""
+    """Pop a string from details, for a key that older versions kept there."""
     value = details.pop(old, None)
     if value is None:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.analyzers.core.errors import GriffinConfigError
 from tidegauge.griffin.config import Env, SinkConfig
-from tidegauge.griffin.plugins import SINKS, suggested
+from tidegauge.griffin.plugins import SINK_REGISTRY, suggested
 from tidegauge.griffin.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -51,21 +51,21 @@ def open_sinks(
     tidegauge.analyzers.core.errors.GriffinConfigError: the environment has no sink 'fils'; did you mean 'files'?
     """
     opened = {}
-    for config in _named(env, names):
-        sink: Sink = SINKS.load(config.type)(config.name, config.config)
+    for config in _select_sinks(env, names):
+        sink: Sink = SINK_REGISTRY.load(config.type)(config.name, config.config)
         sink.spark = spark
         sink.check()
         opened[config.name] = sink
     return opened
 
 
-def _named(env: Env, names: Sequence[str] | None) -> list[SinkConfig]:
+def _select_sinks(env: Env, names: Sequence[str] | None) -> list[SinkConfig]:
     if names is None:
         return list(env.sinks)
-    there = {sink.name.casefold(): sink for sink in env.sinks}
+    sinks = {sink.name.casefold(): sink for sink in env.sinks}
     for name in names:
-        if name.casefold() not in there:
-            hint = suggested(name, [sink.name for sink in env.sinks]) if there else "it has none"
+        if name.casefold() not in sinks:
+            hint = suggested(name, [sink.name for sink in env.sinks]) if sinks else "it has none"
             msg = f"the environment has no sink {name!r}; {hint}"
             raise GriffinConfigError(msg)
-    return [there[name] for name in dict.fromkeys(name.casefold() for name in names)]
+    return [sinks[name] for name in dict.fromkeys(name.casefold() for name in names)]

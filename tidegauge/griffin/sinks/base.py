@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """Destination of results. Subclasses override what they write; the rest is ignored.
+    """Destination of results. Subclasses override the methods for what they write; other results are ignored.
 
     Parameters
     ----------
@@ -91,22 +91,22 @@ class Sink:
 
     def document(self, timestamp: int, values: Mapping[str, Any]) -> str:
         """Return metrics as JSON in Griffin's format."""
-        told = {
+        content = {
             "name": self.job,
             "tmst": timestamp,
             "value": values,
             "metadata": {"applicationId": self.application},
         }
-        return json.dumps(plain(told), ensure_ascii=False, allow_nan=False)
+        return json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
 
-    def number(self, key: str, default: int, most: int | None = None) -> int:
-        """Return an integer of the configuration, capped at ``most``."""
-        found = self.config.get(key, default)
-        if not re.fullmatch(r"[+-]?[0-9]{1,15}", str(found)):
-            msg = f"sink {self.name!r}: {key!r} must be a whole number, not {found!r}"
+    def number(self, key: str, default: int, limit: int | None = None) -> int:
+        """Return an integer of the configuration, capped at ``limit``."""
+        value = self.config.get(key, default)
+        if not re.fullmatch(r"[+-]?[0-9]{1,15}", str(value)):
+            msg = f"sink {self.name!r}: {key!r} must be a whole number, not {value!r}"
             raise GriffinConfigError(msg)
-        number = int(found)
-        return number if most is None else min(number, most)
+        number = int(value)
+        return number if limit is None else min(number, limit)
 
     def time(self, key: str, default: int) -> int:
         """Return a duration of the configuration in milliseconds."""
@@ -127,24 +127,24 @@ def plain(value: Any) -> Any:
     """
     match value:
         case Mapping():
-            found: Any = {str(key): plain(item) for key, item in value.items()}
+            converted: Any = {str(key): plain(item) for key, item in value.items()}
         case list() | tuple():
             as_mapping = getattr(value, "asDict", None)  # a Spark Row
-            found = plain(as_mapping()) if as_mapping else [plain(item) for item in value]
+            converted = plain(as_mapping()) if as_mapping else [plain(item) for item in value]
         case float() if not isfinite(value):
-            found = {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+            converted = {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
         case Decimal():
             exact = value.is_finite() and Decimal(float(value)) == value
-            found = float(value) if exact else str(value)
+            converted = float(value) if exact else str(value)
         case dt.date() | dt.time():
-            found = value.isoformat()
+            converted = value.isoformat()
         case bytes() | bytearray():
-            found = base64.b64encode(value).decode()
+            converted = base64.b64encode(value).decode()
         case None | bool() | int() | float() | str():
-            found = value
+            converted = value
         case _:
-            found = str(value)
-    return found
+            converted = str(value)
+    return converted
 
 
 def custom(name: str, config: Mapping[str, Any]) -> Sink:
@@ -157,5 +157,5 @@ def custom(name: str, config: Mapping[str, Any]) -> Sink:
     SetupError
         If the import fails.
     """
-    found: Sink = load_class(config.get("class"))(name, config)
-    return found
+    sink: Sink = load_class(config.get("class"))(name, config)
+    return sink

@@ -66,9 +66,9 @@ class ConsoleSink(Sink):
             raise self.failed(error) from error
 
 
-_UNSAFE = re.compile(r"[/\\:%\x00-\x1f\x7f]|^\.+$|^_")
-_MOST = 1_000_000
-_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) AS value"
+_UNSAFE_CHARS = re.compile(r"[/\\:%\x00-\x1f\x7f]|^\.+$|^_")
+_MAX_LINES = 1_000_000
+_JSON_SQL = "to_json(struct(*), map('ignoreNullFields', 'false')) AS value"
 
 
 class FolderSink(Sink):
@@ -99,8 +99,8 @@ class FolderSink(Sink):
 
     @property
     def _per_file(self) -> int:
-        lines = self.number("max.lines.per.file", 10_000, _MOST)
-        return lines if lines > 0 else _MOST
+        lines = self.number("max.lines.per.file", 10_000, _MAX_LINES)
+        return lines if lines > 0 else _MAX_LINES
 
     def _folder(self, timestamp: int) -> Folder:
         path = str(self.config["path"])
@@ -123,7 +123,7 @@ class FolderSink(Sink):
     def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
         """Write records as JSON lines, including nulls."""
         try:
-            rows = frame.selectExpr(_JSON)
+            rows = frame.selectExpr(_JSON_SQL)
             rows = rows if self._lines is None else rows.limit(self._lines)
             self._folder(timestamp).rows(safe(name), rows, self._per_file)
         except Exception as error:
@@ -147,7 +147,7 @@ class Folder(Protocol):
         """Write a file of lines, replacing an existing one."""
 
     def rows(self, name: str, frame: DataFrame, per_file: int) -> None:
-        """Write a frame with one text column."""
+        """Write a frame with one string column."""
 
 
 class LocalFolder:
@@ -201,10 +201,12 @@ def safe(name: str) -> str:
     >>> safe("miss records"), safe("../a"), safe(".."), safe("_START")
     ('miss records', '..%2Fa', '%2E%2E', '%5FSTART')
     """
-    return _UNSAFE.sub(lambda match: "".join(f"%{ord(letter):02X}" for letter in match[0]), name)
+    return _UNSAFE_CHARS.sub(
+        lambda match: "".join(f"%{ord(letter):02X}" for letter in match[0]), name
+    )
 
 
-_METRICS = "job STRING, tmst BIGINT, value STRING, application STRING"
+_METRICS_COLUMNS = "job STRING, tmst BIGINT, value STRING, application STRING"
 
 
 class DatabaseSink(Sink):
@@ -238,7 +240,7 @@ class DatabaseSink(Sink):
         assert self.spark is not None, "a sink that writes by Spark is given one"
         told = json.dumps(plain(values), ensure_ascii=False, allow_nan=False)
         row = (self.job, timestamp, told, self.application)
-        self._add(self.spark.createDataFrame([row], _METRICS), str(self.config["table"]))
+        self._add(self.spark.createDataFrame([row], _METRICS_COLUMNS), str(self.config["table"]))
 
     def records(self, name: str, frame: DataFrame, timestamp: int) -> None:
         """Append a row for each record, if a table for records is configured."""
@@ -272,7 +274,7 @@ class DatabaseSink(Sink):
 
 _MOST_TRIES = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 """HTTP status codes that are retried."""
 _LONGEST_REASON = 300
 
@@ -335,7 +337,7 @@ class HttpSink(Sink):
                 status, reason = None, ""
                 if isinstance(error, urllib.error.HTTPError):
                     status, reason = error.code, server_reason(error)
-                if not left or (status is not None and status not in _AGAIN):
+                if not left or (status is not None and status not in _RETRIED_STATUSES):
                     tried = f" after {self._tries - left} tries" if self._tries - left > 1 else ""
                     msg = f"sink {self.name!r}: {url}: {error}{reason}{tried}"
                     raise SinkError(hide_secrets(msg, self.config)) from error
@@ -350,10 +352,10 @@ def server_reason(error: urllib.error.HTTPError) -> str:
     """
     with error:
         try:
-            told = json.loads(error.read())["error"]
+            answer = json.loads(error.read())["error"]
         except (OSError, ValueError, LookupError, TypeError):
             return ""
-    reason = told.get("reason") if isinstance(told, Mapping) else told
+    reason = answer.get("reason") if isinstance(answer, Mapping) else answer
     return f" ({reason[:_LONGEST_REASON]})" if isinstance(reason, str) else ""
 
 

@@ -17,7 +17,7 @@ from tidegauge.analyzers.core.state import read_state
 from tidegauge.analyzers.measures.quantiles import KllState, SketchPairs
 from tidegauge.analyzers.measures.top_values import FrequentItemsState
 from tidegauge.consistency.compare.distributions import (
-    QUANTILES,
+    RANK_BY_QUANTILE,
     ConsistencyDistribution,
     ConsistencyEdits,
     ConsistencyEditsSkipped,
@@ -340,7 +340,7 @@ def test_r29_hours_merged_are_the_day():
     assert merged.agrees_with(whole)
     ordered = sorted(together)
     for rank, value in zip(
-        QUANTILES.values(), merged.quantiles(list(QUANTILES.values())), strict=True
+        RANK_BY_QUANTILE.values(), merged.quantiles(list(RANK_BY_QUANTILE.values())), strict=True
     ):
         found = sum(v <= value for v in ordered) / len(ordered)
         assert abs(found - rank) <= 1.5 * 0.16 / 12 + 1 / len(ordered)

@@ -223,7 +223,7 @@ def test_one_known_schema_is_that_of_queries_without_a_hash(spark):
         decode(frame.drop("ts_millis"), [V1])
     with pytest.raises(SourceError, match="'value_bytes' of a query log is INT"):
         decode(frame.selectExpr("key_bytes", "1 AS value_bytes", "ts_millis"), [V1])
-    with pytest.raises(SuiteError, match="encoding is one of 'base64', 'raw', not 'hex'"):
+    with pytest.raises(SuiteError, match="encoding must be one of 'base64', 'raw', not 'hex'"):
         decode(frame, [V1], encoding="hex")
 
 

@@ -269,7 +269,7 @@ def test_cassandra_names_the_package_that_is_missing(spark):
 def test_connectors_of_ones_own(spark):
     class_of = f"{__name__}:Ours"
     assert ids(read("custom", spark, **{"class": class_of, "rows": 4})) == [0, 1, 2, 3]
-    with pytest.raises(SourceError, match="is no class of Python"):
+    with pytest.raises(SourceError, match="is not a Python class"):
         read("custom", spark, **{"class": "org.apache.griffin.Mine"})
     with pytest.raises(SourceError, match="cannot import 'nowhere:Mine'"):
         read("custom", spark, **{"class": "nowhere:Mine"})

@@ -371,7 +371,7 @@ def test_writing(text, written):
 def test_writing_what_binding_has_found():
     tree = eq(ColumnNode("my source", "id"), method("count", TableNode("t")))
     assert write(tree) == "`my source`.id = t.count()"
-    with pytest.raises(TypeError, match="object is no part of a rule"):
+    with pytest.raises(TypeError, match="object is not part of a rule"):
         write(object())
 
 

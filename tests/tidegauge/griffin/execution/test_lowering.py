@@ -150,7 +150,7 @@ WRONG = {
     "step": ("timeliness", {"step.size": 0}, "above 0"),
     "percentile": ("timeliness", {"percentile.values": [95]}, "from 0 to 1"),
     "percentile text": ("timeliness", {"percentile.values": ["x"]}, "from 0 to 1"),
-    "bad": ("duplication", {"bad.record.definition": "odd"}, "bad.record.definition is"),
+    "bad": ("duplication", {"bad.record.definition": "odd"}, "bad.record.definition must be"),
     "type": ("schema-conformance", {"expr": [{"column": "id", "type": "intt"}]}, "no plain type"),
     "type left out": (
         "schema-conformance",

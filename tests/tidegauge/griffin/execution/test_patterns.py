@@ -38,4 +38,6 @@ def test_constant_patterns_of_a_query(text, literals):
 
 
 def test_what_is_no_query_has_no_patterns():
-    assert list(_patterns_in_sql("a rlike 'x'")) == list(_patterns_in_sql("select a rlike 'x")) == []
+    assert (
+        list(_patterns_in_sql("a rlike 'x'")) == list(_patterns_in_sql("select a rlike 'x")) == []
+    )

@@ -241,7 +241,7 @@ def test_a_list_of_one_and_keys_that_the_service_writes_twice():
         ({"name": "j", "type": "streaming"}, "unknown key 'type'"),
         ("[]", "must be a mapping, not a list"),
         ('[{"name": "a"}, {"name": "b"}]', "dq.json is a list of 2; give one of them"),
-        ('{"name": "a", "name": "b"}', "'name' stands there twice, with two values"),
+        ('{"name": "a", "name": "b"}', "'name' occurs twice with different values"),
         ("", "cannot read dq.json: it is empty"),
         (b"", "cannot read dq.json: it is empty"),
         (b"nowhere.json", "cannot read dq.json: Expecting value"),

@@ -69,7 +69,7 @@ def test_sinks_are_those_that_a_job_names():
         ("elasticsearch", {"api": "http://x", "headers": "a"}, "'headers' must be a mapping"),
         ("mongo", {"url": "x"}, "the key 'database' is missing"),
         ("jdbc", {"url": "http://x", "table": "t"}, "'url' must begin with 'jdbc:'"),
-        ("custom", {"class": "org.apache.griffin.MySink"}, "is no class of Python"),
+        ("custom", {"class": "org.apache.griffin.MySink"}, "is not a Python class"),
         ("consle", {}, "unknown sink 'consle'; did you mean 'console'?"),
     ],
 )  # fmt: skip
