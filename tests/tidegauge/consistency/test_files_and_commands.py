@@ -111,7 +111,7 @@ def test_few_fields(write):
         ("group_bys: {a: {feature: [x]}}", "unknown field 'feature'; did you mean 'features'"),
         ("tolerance: {x: {rell: 1}}", "unknown field 'rell'; did you mean 'rel'"),
         ("tolerance: {float: {rel: a}}", "tolerance.float.rel: Input should be a valid number"),
-        ("tolerance: {x: -1}", "a tolerance must be a number"),
+        ("tolerance: {x: -1}", "a tolerance is a number"),
         ("tolerance: {x: much}", "tolerance.x: Input should be a valid number"),
     ],
 )

@@ -207,8 +207,8 @@ def test_what_is_not_there_cannot_be_exported(repo):
     ("text", "said"),
     [
         ("{", "line 1: not JSON"),
-        ("[]", "line 1: no consistency metrics"),
-        ('{"key": "a", "ts": 0, "metrics": {}}', "line 1: no consistency metrics"),
+        ("[]", "line 1: not the consistency metrics"),
+        ('{"key": "a", "ts": 0, "metrics": {}}', "line 1: not the consistency metrics"),
         (
             '{"metrics": {"dataset": "d", "partitions": ["ds=2023-01-05"], "times": [0, 1], "segments": {}}}',
             "line 1",

@@ -262,7 +262,7 @@ def test_records_by_partition_and_a_partitioned_target(spark, repo):
 @pytest.mark.soak
 def test_batches_are_committed_as_they_end(spark, repo, folder, target, tmp_path, monkeypatch):
     """A run that is ended in its second batch leaves the first; the next one goes on behind it."""
-    monkeypatch.setattr(partitioned, "BATCH", 1)
+    monkeypatch.setattr(partitioned, "BATCH_PARTITIONS", 1)
     sinks = {"sinks": [{"name": "f", "type": "hdfs", "config": {"path": str(tmp_path / "sink")}}]}
     whole, by = dq(folder, tmp_path / "truth"), {"partition_by": ("ds", "hr")}
     engine_run, count = partitioned.Engine.run, []

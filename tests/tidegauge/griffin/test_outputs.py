@@ -137,7 +137,7 @@ def test_totals_beside_groups_of_null_are_told(spark, repo):
 
 
 def test_more_groups_than_are_recorded_are_told_and_the_same_each_time(spark, repo, monkeypatch):
-    monkeypatch.setattr(results, "MOST_NUMBERS", 20)
+    monkeypatch.setattr(results, "MAX_RECORDED_NUMBERS", 20)
     many = "select id % 1500 as k, count(*) as n from range(3000) group by k"
     source = rows("src", "a string", ("x",))
     for _ in range(2):

@@ -116,8 +116,8 @@ def require_equal(found, wanted):
 
 @pytest.mark.spark
 def test_all_pairs_of_hostile_numbers_are_as_in_spark(spark, in_spark, monkeypatch):
-    monkeypatch.setattr(number_pairs_job, "VALUES", 5_000)
-    monkeypatch.setattr(number_pairs_job, "MOST_SKETCHES", 50)
+    monkeypatch.setattr(number_pairs_job, "VALUES_PER_BLOCK", 5_000)
+    monkeypatch.setattr(number_pairs_job, "MAX_SKETCHES_PER_TASK", 50)
     most = max(len(KINDS[a][1]) * len(KINDS[b][1]) for a, b in PAIRS)
     columns, tolerance = {}, {}
     for a, b in PAIRS:
@@ -285,8 +285,8 @@ def test_partial_results_of_parts_merge_into_those_of_the_whole(found, cut):
         ["k", "a", "b"],
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(number_pairs_job, "MOST_SKETCHES", 1)
-        patched.setattr(number_pairs_job, "MOST_STATISTICS", 4)
+        patched.setattr(number_pairs_job, "MAX_SKETCHES_PER_TASK", 1)
+        patched.setattr(number_pairs_job, "MAX_STATISTICS_PER_TASK", 4)
         parts = [partial([part], kinds) for part in (whole[:cut], whole[cut:])]
     merged = as_found(pair_merger()(batch for part in parts for batch in part))
     wanted = as_found(partial([whole], kinds))

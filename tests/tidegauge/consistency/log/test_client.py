@@ -102,7 +102,7 @@ UNFIT = {
     "wrong type": (JOIN, {"user": "x"}, {}, "expected long"),
     "too large": (JOIN, {"user": 2**63}, {}, "expected long"),
     "too large for an int": (JOIN, {"user": 1}, {"clicks": 2**31}, "clicks"),
-    "values alone": (JOIN, None, {"clicks": 1}, "values, but no keys"),
+    "values alone": (JOIN, None, {"clicks": 1}, "values but no keys"),
 }
 
 
@@ -228,7 +228,7 @@ def test_storage_that_hangs_blocks_nobody_and_all_is_kept_or_counted(tmp_path, m
         written(*args, **options)
 
     monkeypatch.setattr(parquet, "write_table", hang)
-    monkeypatch.setattr(logs, "_PATIENCE", 0.0)
+    monkeypatch.setattr(logs, "_HANGING_AFTER_SECONDS", 0.0)
     with QueryLog(tmp_path, rows=5, seconds=600) as queries:
         queries.register(SCHEMA)
         for i in range(5):
@@ -370,7 +370,7 @@ def test_a_process_ends_by_a_signal_although_threads_serve_and_storage_hangs(tmp
 def test_a_log_that_cannot_be_closed_writes_when_storage_answers_again(tmp_path, monkeypatch):
     folder = tmp_path / "logs"
     folder.write_text("a file, where the folder should be")
-    monkeypatch.setattr(logs, "_RETRY", 0.05)
+    monkeypatch.setattr(logs, "_RETRY_AFTER_SECONDS", 0.05)
     queries = QueryLog(folder)
     queries.register(SCHEMA)
     queries.log(JOIN, {"user": 1}, {}, ts_millis=D5)
@@ -524,10 +524,10 @@ def test_keys_are_sampled_as_spark_reads_them(tmp_path):
 
 
 def test_one_call_logs_by_the_log_of_the_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "_SHARED", {})
+    monkeypatch.setattr(logs, "_LOG_BY_FOLDER", {})
     log(tmp_path, JOIN, {"user": 1}, {"clicks": 1}, (KEY, VALUE), ts_millis=D5)
     log(tmp_path, JOIN, {"user": 2}, {"clicks": 2}, SCHEMA, ts_millis=D5 + 1, query_source="dev")
-    (shared,) = logs._SHARED.values()
+    (shared,) = logs._LOG_BY_FOLDER.values()
     assert files(tmp_path) == []
     flush_logs()
     assert [row["query_source"] for row in rows(tmp_path)] == [None, "dev"]

@@ -110,7 +110,7 @@ def test_files_of_clients_are_joined_in_order_up_to_a_size(tmp_path):
 
 
 def test_a_joined_file_holds_all_queries_in_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(flattening, "ROWS", 2)
+    monkeypatch.setattr(flattening, "ROW_GROUP_ROWS", 2)
     logged(tmp_path, range(5))
     place = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     local = fs.LocalFileSystem()

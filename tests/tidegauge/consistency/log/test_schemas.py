@@ -81,7 +81,7 @@ def test_schemas_that_no_column_can_hold(avro, message):
 
 @pytest.mark.parametrize("schema", ["{", '"int"', '["null", "int"]', "[]", {"type": "map"}])
 def test_what_is_no_record(schema):
-    with pytest.raises(SuiteError, match="not an Avro schema|are Avro records"):
+    with pytest.raises(SuiteError, match="not an Avro schema|must be Avro records"):
         LogSchema.from_schemas("search", KEY, schema)
 
 
@@ -145,7 +145,7 @@ CLASHES = {
     "key and value": (
         {"user": "long"},
         {"user": "int"},
-        "'user' is BIGINT among the keys and INT among",
+        "'user' is BIGINT in the keys, but INT in",
     ),
 }
 
@@ -180,6 +180,6 @@ def test_a_field_of_two_types_is_refused_naming_both():
         merged([one, two])
     assert message in str(told.value)
     with pytest.raises(SuiteError, match="'clicks' is STRING in the flattened table, and"):
-        merged([one], there={"clicks": "string"})
+        merged([one], existing={"clicks": "string"})
     with pytest.raises(SuiteError, match="has a key 'usr'; did you mean 'user'"):
         merged([one], keys=["usr"])

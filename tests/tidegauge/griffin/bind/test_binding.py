@@ -98,26 +98,26 @@ WRONG = {
     "target.city": (1, "'target' is another source", None),
     "lenght(name)": (1, "no function 'lenght'", "'length'"),
     "reflect('java.lang.System', 'exit')": (1, "must not be called", None),
-    "cast(id)": (1, "not called so", "int(x)"),
+    "cast(id)": (1, "is not a function call", "int(x)"),
     "upper(source)": (7, "the source 'source' cannot be used as a value", "count(*)"),
     "max(*)": (5, "all columns together", None),
     "name is nan": (1, "type string", "floats and doubles"),
     "name like 'a\\\\b'": (11, "backslash", None),
     "max(id) as a, min(id) as A": (15, "'A' is used twice", None),
-    "name, count(*)": (1, "'Name' is neither grouped", "group by source.Name"),
-    "name, max(id) group by upper(name)": (1, "'Name' is neither grouped", None),
-    "max(sum(id))": (5, "within another one", None),
+    "name, count(*)": (1, "'Name' is neither in GROUP BY", "group by source.Name"),
+    "name, max(id) group by upper(name)": (1, "'Name' is neither in GROUP BY", None),
+    "max(sum(id))": (5, "nested in another aggregate function", None),
     "id where max(id) > 1": (10, "max is an aggregate function", None),
     "id where id": (10, "of type long", None),
     "count(*) group by max(id)": (19, "max is an aggregate function", None),
-    "*, count(*)": (1, "do not go with groups", None),
-    "name group by name order by id": (29, "'id' is neither grouped", None),
+    "*, count(*)": (1, "cannot be combined with groups", None),
+    "name group by name order by id": (29, "'id' is neither in GROUP BY", None),
     "select distinct name order by id": (31, "ordered only by its items", None),
     "id limit id": (10, "LIMIT must be a whole number", None),
     "id limit 1.5": (10, "LIMIT must be a whole number", None),
     "id order by 2": (13, "no item 2", None),
     "id from sauce": (9, "no source 'sauce'", "'source'"),
-    "id group by 'a'": (13, "GROUP BY names columns", None),
+    "id group by 'a'": (13, "GROUP BY needs columns", None),
     f"source.{'n' * 30_000}": (1, f"'source' has no column '{'n' * 39}…'", None),
 }
 
@@ -141,17 +141,17 @@ ACCURACY = {
     "Name = city and source.id = target.id": None,
     "upper(city) rlike Name": None,
     "ok and source.id = target.id": None,
-    "id = target.id": "'id' is a column of 'source' and of 'target'",
-    "source.id = 1": "there is none of 'target'",
-    "target.id = 1": "there is none of 'source'",
-    "source.id + target.id": "this one is the result of +",
+    "id = target.id": "'id' is a column in both 'source' and 'target'",
+    "source.id = 1": "it names no column of 'target'",
+    "target.id = 1": "it names no column of 'source'",
+    "source.id + target.id": "this is the result of",
     "not source.id = target.id": "NOT needs a value that is true or false; this is of type long",
     "source.id = target.id and source.name": "AND needs a value that is true or false; this is of type string",
-    "source.id": "there is none of 'target'",
+    "source.id": "it names no column of 'target'",
     "max(source.id) = target.id": "max is an aggregate function",
     "coalesce(source.id, target.id)": None,
     "upper(concat(source.Name, target.city))": "no function 'concat'",
-    "length(coalesce(source.Name, target.city))": "true or false; this one is of type integer",
+    "length(coalesce(source.Name, target.city))": "true or false; this is of type integer",
 }
 
 
@@ -166,7 +166,8 @@ def test_accuracy(text):
 
 
 @pytest.mark.parametrize(
-    ("target", "said"), [(None, "there is one"), ("SOURCE", "are the same"), ("x", "no source 'x'")]
+    ("target", "said"),
+    [(None, "there is only one"), ("SOURCE", "are the same"), ("x", "no source 'x'")],
 )
 def test_accuracy_needs_two_sources(target, said):
     with pytest.raises(DslError, match=said):
@@ -198,7 +199,7 @@ def test_aliases_go_first_where_results_are_named():
     rule = parse(
         "count(*) as c, a as b group by b having c > max(c) order by c, b", dq_type="profiling"
     )
-    with pytest.raises(DslError, match="'a' is neither grouped"):  # GROUP BY names the column b
+    with pytest.raises(DslError, match="'a' is neither in GROUP BY"):  # GROUP BY names the column b
         bind(rule, Scope({"source": Schema.from_types(types)}, "source"))
     rule = parse(
         "count(*) as c, a as d group by d having c > max(c) order by c, d", dq_type="profiling"

@@ -151,33 +151,37 @@ WRONG = {
     "percentile": ("timeliness", {"percentile.values": [95]}, "from 0 to 1"),
     "percentile text": ("timeliness", {"percentile.values": ["x"]}, "from 0 to 1"),
     "bad": ("duplication", {"bad.record.definition": "odd"}, "bad.record.definition must be"),
-    "type": ("schema-conformance", {"expr": [{"column": "id", "type": "intt"}]}, "no plain type"),
+    "type": (
+        "schema-conformance",
+        {"expr": [{"column": "id", "type": "intt"}]},
+        "not an atomic type",
+    ),
     "type left out": (
         "schema-conformance",
         {"expr": [{"column": "id"}]},
-        "{.column.: .id.} lacks .type.",
+        "{.column.: .id.} has no .type.",
     ),
     "column misspelt": (
         "schema-conformance",
         {"expr": [{"colum": "id", "type": "int"}]},
-        "lacks .column.",
+        "has no .column.",
     ),
     "raw type": (
         "schema-conformance",
         {"expr": [{"column": "id", "type": "int) OR (1"}]},
-        "no plain type",
+        "not an atomic type",
     ),
     "column": (
         "schema-conformance",
         {"expr": [{"column": "idd", "type": "int"}]},
         "did you mean 'id'",
     ),
-    "pairs": ("schema-conformance", {"expr": "x"}, "lists columns"),
+    "pairs": ("schema-conformance", {"expr": "x"}, "list of columns"),
     "scale": ("column-profiling", {"round.scale": "x"}, "whole number"),
     "sample": ("column-profiling", {"dataset.sample": 2}, "a share"),
-    "record": ("record-check", {"bad.record.definition": ""}, "says in bad.record.definition"),
+    "record": ("record-check", {"bad.record.definition": ""}, "in bad.record.definition"),
     "target": ("uniqueness", {"target": "targt"}, "did you mean 'target'"),
-    "complete": ("completeness", {"expr": 3}, "in SQL"),
+    "complete": ("completeness", {"expr": 3}, "an SQL condition"),
 }
 
 
@@ -194,13 +198,13 @@ def test_columns_of_errors_are_looked_up():
 
 
 def test_what_is_grouped_by_is_no_result():
-    with pytest.raises(DslError, match="is what rows are grouped by"):
+    with pytest.raises(DslError, match="rows are grouped by the column"):
         plan("accuracy", by=("__tmst",), miss="__TMST")
 
 
 def test_forms_that_do_not_fit_a_kind():
     rule = parse("name", dq_type="uniqueness")
-    with pytest.raises(DslError, match="cannot be of dq.type 'accuracy'"):
+    with pytest.raises(DslError, match="cannot have dq.type 'accuracy'"):
         lower(rule, config("accuracy"), SCOPE)
 
 

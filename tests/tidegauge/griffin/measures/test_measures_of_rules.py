@@ -58,7 +58,9 @@ def test_the_measure_of_a_rule(case):
 
 def test_a_key_of_all_columns_names_them():
     schema = Schema.from_types({"a": "long", "b`": "string", "day": "string"})
-    made = select_measure(config("duplication", ""), Scope({"src": schema}, "src"), by=("day",))
+    made = select_measure(
+        config("duplication", ""), Scope({"src": schema}, "src"), group_by=("day",)
+    )
     assert repr(made) == "GriffinDuplication('r', '`a`, `b```', source='src')"
 
 

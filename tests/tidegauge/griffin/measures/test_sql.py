@@ -174,5 +174,5 @@ def test_aliases_are_all_different():
         Text("x"),
     ]
     assert aliases(items) == ("max", "max_3", "MAX_2", "name", "name_2", "alias_5")
-    assert aliases([Name("dup")], taken=["DUP"]) == ("dup_2",)
+    assert aliases([Name("dup")], reserved=["DUP"]) == ("dup_2",)
     assert free("a", {"b"}) == "a"
