@@ -26,12 +26,12 @@ _MAX_NAME_CHARS = 200
 """Number of letters of a file's name that a message shows."""
 
 
-def read_env(source: Mapping[str, Any] | str | bytes | Path) -> Env:
+def read_env(what: Mapping[str, Any] | str | bytes | Path) -> Env:
     """Read an ``env.json``.
 
     Parameters
     ----------
-    source : mapping, str, bytes or Path
+    what : mapping, str, bytes or Path
         Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
         bytes are JSON in UTF-8.
 
@@ -51,15 +51,15 @@ def read_env(source: Mapping[str, Any] | str | bytes | Path) -> Env:
     >>> env.sinks[0].type, env.process_interval
     ('console', 10000)
     """
-    return _read(source, "env.json", parse_env)
+    return _read(what, "env.json", parse_env)
 
 
-def read_job(source: Mapping[str, Any] | str | bytes | Path) -> Job:
+def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
     """Read a ``dq.json``.
 
     Parameters
     ----------
-    source : mapping, str, bytes or Path
+    what : mapping, str, bytes or Path
         Content as a mapping, the path of a file, or JSON text, which begins with a brace or has quotes;
         bytes are JSON in UTF-8.
 
