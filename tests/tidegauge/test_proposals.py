@@ -118,7 +118,9 @@ def test_rules_have_no_bounds_beyond_what_was_seen():
     items = [line for line in rules.splitlines() if line.startswith("  - ")]
     assert len(items) == 1
     assert "363" not in items[0]
-    assert "# a range of what was seen, for a check: Maximum('price'): at most 363" in rules
+    assert (
+        "# a bound beyond the observed values, for a check: Maximum('price'): at most 363" in rules
+    )
     assert len(found.check().constraints) == 3
 
 

@@ -1,4 +1,4 @@
-"""Assertions on metric values with their texts, and the base class of the check methods that take them."""
+"""Assertions on metric values, their wording, and the base class of the check methods that take them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tidegauge.analyzers.core.formatting import DURATION, duration_text, measure
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.analyzers.core.registry import Description, Registry, check_choice
 
-LONGEST_SOURCE = 60
-"""Maximum characters of a lambda's source that is shown in place of its name."""
-_WHOLE = 2**53
-CLOSED = ("both", "lower", "upper", "neither")
+MAX_SOURCE_LENGTH = 60
+"""Limit on the characters of a lambda's source that is shown instead of a name, so that it fits on a line."""
+_MAX_EXACT_INTEGER = 2**53
+CLOSED_SIDES = ("both", "lower", "upper", "neither")
 
 
 class Assertion(ABC):
@@ -38,26 +38,26 @@ class Assertion(ABC):
         """Return the assertion as the end of a sentence."""
 
 
-ASSERTIONS: Registry[Between] = Registry("assertion")
+ASSERTION_REGISTRY: Registry[Between] = Registry("assertion")
 
 
 @dataclass(frozen=True, repr=False)
 class Between(Description, Assertion):
-    """Assert that a number lies within bounds. NaN never does.
+    """Assert that a number is within bounds. NaN never is.
 
-    It converts to text and JSON, as analyzers do.
+    It converts to a string and JSON, as analyzers do.
 
     Parameters
     ----------
     lower, upper : float, optional
-        The bounds; open if not given.
+        The bounds; None for no bound.
     closed : str
         Inclusive bounds: ``both``, ``lower``, ``upper`` or ``neither``.
 
     Raises
     ------
     IllegalAnalyzerParameterError
-        If no number lies within the bounds.
+        If no number is within the bounds.
 
     Examples
     --------
@@ -72,10 +72,10 @@ class Between(Description, Assertion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "closed", CLOSED)
+        check_choice(self, "closed", CLOSED_SIDES)
         low, high = self._bounds()
-        if not (low < high or (low == high and self.closed == "both")):  # rejects NaN, too
-            msg = f"{self!r}: nothing lies within; the lower bound comes first"
+        if not (low < high or (low == high and self.closed == "both")):  # also rejects NaN
+            msg = f"{self!r}: the range is empty; the lower bound comes first"
             raise IllegalAnalyzerParameterError(msg)
 
     def _bounds(self) -> tuple[float, float]:
@@ -90,12 +90,12 @@ class Between(Description, Assertion):
         Raises
         ------
         TypeError
-            If it is no number.
+            If the value is not a number.
         """
         try:
             number = float(value)
         except TypeError as error:
-            msg = f"a {type(value).__name__} is no number; assert by a function of it"
+            msg = f"a {type(value).__name__} is not a number; use a function of the value as the assertion"
             raise TypeError(msg) from error
         low, high = self._bounds()
         above = number >= low if self.lower is None or self.has_lower else number > low
@@ -116,7 +116,7 @@ class Between(Description, Assertion):
         return self.in_words(format_number)
 
     def in_words(self, written: Callable[[float], str]) -> str:
-        """Return the bounds in words, with numbers written in some way."""
+        """Return the bounds in words, with numbers formatted by a function."""
         if self.lower is None and self.upper is None:
             return "any number"
         if self.lower is not None and self.lower == self.upper:
@@ -129,7 +129,7 @@ class Between(Description, Assertion):
         return " and ".join(words)
 
 
-ASSERTIONS.add(Between)
+ASSERTION_REGISTRY.add(Between)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class FunctionAssertion(Assertion):
     function: Callable[[Any], Any]
 
     def holds(self, value: Any) -> bool:
-        """Call the function, which answers True or False."""
+        """Call the function, which returns True or False."""
         return as_verdict(self.function(value))
 
     def __str__(self) -> str:
@@ -162,30 +162,30 @@ AssertionLike = Assertion | Callable[[Any], Any] | float | Decimal | tuple[Bound
 inclusive, None for open), or a `Between`."""
 
 
-def as_assertion(wanted: AssertionLike) -> Assertion:
+def as_assertion(assertion: AssertionLike) -> Assertion:
     """Convert a value of `AssertionLike` to an assertion.
 
     Raises
     ------
     SuiteError
-        If it is not one of `AssertionLike`.
+        If the value has another type.
 
     Examples
     --------
     >>> print(as_assertion(0.99), as_assertion((None, 5)), as_assertion(lambda n: n > 600), sep="; ")
     at least 0.99; at most 5; n > 600
     """
-    if isinstance(wanted, Assertion):
-        return wanted
-    if isinstance(wanted, Real | Decimal) and not isinstance(wanted, bool):
-        return Between(float(wanted))
-    if isinstance(wanted, tuple | list) and len(wanted) == 2:
-        return Between(*wanted)  # type: ignore[arg-type]  # a description types its options
-    if callable(wanted):
-        return FunctionAssertion(wanted)
+    if isinstance(assertion, Assertion):
+        return assertion
+    if isinstance(assertion, Real | Decimal) and not isinstance(assertion, bool):
+        return Between(float(assertion))
+    if isinstance(assertion, tuple | list) and len(assertion) == 2:
+        return Between(*assertion)  # type: ignore[arg-type]  # a description types its options
+    if callable(assertion):
+        return FunctionAssertion(assertion)
     msg = (
-        "an assertion is a function of the value, its least value, a pair of bounds such as (0, None)"
-        f" or tg.Between(...), not {wanted!r}"
+        "an assertion is a function of the value, a minimum, a pair of bounds such as (0, None)"
+        f" or tg.Between(...), not {assertion!r}"
     )
     raise SuiteError(msg)
 
@@ -204,7 +204,9 @@ def format_number(value: Any, digits: int = 12) -> str:
     if isnan(number):
         return "NaN"
     return (
-        f"{number:.0f}" if number.is_integer() and abs(number) < _WHOLE else f"{number:.{digits}g}"
+        f"{number:.0f}"
+        if number.is_integer() and abs(number) < _MAX_EXACT_INTEGER
+        else f"{number:.{digits}g}"
     )
 
 
@@ -214,17 +216,19 @@ def violation_message(
     sentence: Callable[[str], str] = str,
     scale: str = Scale.SIGNED,
 ) -> str:
-    """Return the message for a violating value: the value, with few digits, and what is needed.
+    """Return the message for a violating value, with few digits, and the assertion.
 
     Parameters
     ----------
     value : Any
+        The value.
     assertion : Assertion
+        The violated assertion.
     sentence : callable
-        Takes the value as text, and returns the sentence that it is part of.
+        Returns the sentence with a formatted value.
     scale : str
-        As `written_scale` gives it. Ratios are written as percentages, times as dates and lengths of time
-        in units, unless a function judges the number.
+        Scale as from `written_scale`. Ratios are formatted as percentages, times as dates and durations in
+        units, unless the assertion is a function.
 
     Examples
     --------
@@ -246,22 +250,24 @@ def violation_message(
     if scale == DURATION:
         age = float(value)
         rounded = (
-            round(age / size) * size for least, size in _ROUNDED_TO if least <= abs(age) < inf
+            round(age / size) * size for min_age, size in _ROUNDED_TO if min_age <= abs(age) < inf
         )
-    shown = next((number for number in rounded if not assertion.holds(number)), float(value))
-    return f"{sentence(written(shown))}, {assertion.in_words(written)} needed"
+    rounded_value = next(
+        (number for number in rounded if not assertion.holds(number)), float(value)
+    )
+    return f"{sentence(written(rounded_value))}, {assertion.in_words(written)} needed"
 
 
 _ROUNDED_TO = ((86_400, 3600), (3600, 60), (1, 1))
-"""Lengths of time, and what those from there on are rounded to, which is tried likewise."""
+"""Durations in seconds from which on a rounding applies, and the rounding; each is tried."""
 _MESSAGE_DIGITS: dict[str, tuple[int, ...]] = {Scale.RATIO: (3, 4, 6, 8, 10), Scale.TIME: ()}
-"""Digits of a value that are tried until they show that it violates its bounds; others begin with four."""
+"""Numbers of digits to try until the rounded value still violates its bounds; other scales begin with four."""
 
 
 def number_text(number: float, scale: str, digits: int = 12) -> str:
-    """Format a metric's value for a message: a ratio as a percentage, a time in UTC, a length in units.
+    """Format a metric's value for a message: a ratio as a percentage, a time in UTC, a duration in units.
 
-    Unlike `measured`, which is for reading alone, all digits are told: bounds are compared with them.
+    Unlike `measured`, which is only for display, the result has all digits, so that it can be compared with bounds.
 
     Examples
     --------
@@ -277,7 +283,7 @@ def number_text(number: float, scale: str, digits: int = 12) -> str:
         return format_number(number)
     if scale == Scale.RATIO:
         return f"{format_number(100 * float(format_number(number, digits)))} %"
-    if number.is_integer() and abs(number) < _WHOLE:
+    if number.is_integer() and abs(number) < _MAX_EXACT_INTEGER:
         return f"{number:,.0f}"
     return format_number(number, digits)
 
@@ -291,10 +297,10 @@ def _expression(code: CodeType) -> str:
             ends.append((end_line, end))
     if not starts or min(starts)[0] != max(ends)[0]:
         return ""
-    (line, first), (_, last) = min(starts), max(ends)
+    (line, start), (_, stop) = min(starts), max(ends)
     source = linecache.getline(code.co_filename, line).encode()
-    text = source[first:last].decode(errors="replace").strip()
-    return text if len(text) <= LONGEST_SOURCE else ""
+    body = source[start:stop].decode(errors="replace").strip()
+    return body if len(body) <= MAX_SOURCE_LENGTH else ""
 
 
 Columns = str | Sequence[str]
@@ -316,7 +322,7 @@ class ConstraintBuilder(ABC):
 
     @abstractmethod
     def read(self, analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
-        """Return an analyzer, parsed if it is given as text."""
+        """Return an analyzer, parsing a string."""
 
     @abstractmethod
     def with_constraint(self, constraint: Any) -> Self:
@@ -325,17 +331,17 @@ class ConstraintBuilder(ABC):
 
 def share(at_least: float) -> Between:
     """Return the assertion that a share is at least ``at_least``, between 0 and 1."""
-    wanted = Between(at_least)
-    if wanted.lower is None or not 0 <= wanted.lower <= 1:
-        msg = f"at_least is a share between 0 and 1, not {at_least!r}"
+    bounds = Between(at_least)
+    if bounds.lower is None or not 0 <= bounds.lower <= 1:
+        msg = f"at_least must be a share between 0 and 1, not {at_least!r}"
         raise SuiteError(msg)
-    return wanted
+    return bounds
 
 
 def listed(columns: Columns) -> tuple[str, ...]:
-    """Return columns as a tuple; raise SuiteError if there are none."""
-    found = (columns,) if isinstance(columns, str) else tuple(columns)
-    if not found:
+    """Return columns as a tuple; raise SuiteError if it is empty."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    if not names:
         msg = "at least one column must be named"
         raise SuiteError(msg)
-    return found
+    return names

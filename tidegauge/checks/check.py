@@ -62,7 +62,7 @@ from tidegauge.analyzers.measures.texts import (
     pattern_problem,
 )
 from tidegauge.checks.assertions import (
-    CLOSED,
+    CLOSED_SIDES,
     AssertionLike,
     Between,
     Columns,
@@ -73,7 +73,7 @@ from tidegauge.checks.assertions import (
 )
 from tidegauge.checks.comparisons import ComparisonMethods, QueryConstraint
 from tidegauge.checks.constraints import (
-    LONGEST,
+    MAX_NAME_LENGTH,
     AbsentValueCount,
     Constraint,
     ConstraintResult,
@@ -90,7 +90,7 @@ from tidegauge.display.html import Rows, card, heading, marked, pairs, table
 
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?")
+_DURATION_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)?")
 
 
 def seconds(duration: float | str, name: str = "duration") -> float:
@@ -118,7 +118,7 @@ def seconds(duration: float | str, name: str = "duration") -> float:
     tidegauge.analyzers.core.errors.SuiteError: Invalid within '1 day': use seconds, or a number and a unit such as 90m, 24h or 1d
     """
     if isinstance(duration, str):
-        match = _DURATION.fullmatch(duration.strip())
+        match = _DURATION_PATTERN.fullmatch(duration.strip())
         if match is not None:
             return float(match[1]) * SECONDS_BY_UNIT[match[2] or "s"]
     elif not isinstance(duration, bool) and 0 <= duration < inf:
@@ -200,11 +200,11 @@ class MetricMethods(ConstraintBuilder):
         ----------
         columns : str or sequence of str
             DDL, ``id BIGINT, name STRING``, or a list of columns; a name alone may be of any type.
-            Partition columns are columns, too.
+            Partition columns are included.
         extra : bool
             Whether undeclared columns are allowed.
         ordered : bool
-            Whether the declared columns must stand in this order.
+            Whether the declared columns must be in this order.
         hint : str
 
         Examples
@@ -354,7 +354,7 @@ class MetricMethods(ConstraintBuilder):
         return self.has(Histogram(column, max_detail_bins), assertion, hint=hint)
 
     def has_values(self, column: str, values: Iterable[Any], *, hint: str = "") -> Self:
-        """Assert that each of some values occurs; others may, too.
+        """Assert that each given value occurs; other values are allowed.
 
         Together with `is_contained_in`, the column's values are exactly these.
 
@@ -378,16 +378,18 @@ class MetricMethods(ConstraintBuilder):
         """
         sql = column_sql(column)
         try:
-            some = [] if isinstance(values, str) else list(dict.fromkeys(values))
-            cases = [f"WHEN {sql} = {constant(one)} THEN {literal(str(one))}" for one in some]
+            names = [] if isinstance(values, str) else list(dict.fromkeys(values))
+            cases = [
+                f"WHEN {sql} = {constant(value)} THEN {literal(str(value))}" for value in names
+            ]
         except TypeError as error:
             msg = f"has_values({column!r}): {error}"
             raise SuiteError(msg) from error
-        if not 0 < len(some) < MAX_DETAIL_BINS:
+        if not 0 < len(names) < MAX_DETAIL_BINS:
             msg = f"has_values({column!r}) takes a list of 1 to {MAX_DETAIL_BINS - 1} values"
             raise SuiteError(msg)
         bins = Histogram(column, binning=f"CASE {' '.join(cases)} END", ratios=False)
-        return self.has(bins, Between(0, 0), part=AbsentValueCount(tuple(some)), hint=hint)
+        return self.has(bins, Between(0, 0), part=AbsentValueCount(tuple(names)), hint=hint)
 
     def has_approx_count_distinct(
         self, column: str, assertion: AssertionLike, *, hint: str = ""
@@ -586,7 +588,7 @@ class MetricMethods(ConstraintBuilder):
         return self.has(Kurtosis(column), assertion, hint=hint)
 
     def has_min_length(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
-        """Assert on the length of the shortest text of a column.
+        """Assert on the length of the shortest string of a column.
 
         Examples
         --------
@@ -597,7 +599,7 @@ class MetricMethods(ConstraintBuilder):
         return self.has(MinLength(column), assertion, hint=hint)
 
     def has_max_length(self, column: str, assertion: AssertionLike, *, hint: str = "") -> Self:
-        """Assert on the length of the longest text of a column.
+        """Assert on the length of the longest string of a column.
 
         Examples
         --------
@@ -695,7 +697,7 @@ class RowMethods(ConstraintBuilder):
     def are_unique(self, columns: Columns, at_least: float = 1.0, *, hint: str = "") -> Self:
         """Assert that each combination of values of some columns occurs once.
 
-        Rows where all of them are null are excluded; a null beside a value counts as a value.
+        Rows where all of them are null are excluded; a null in a row with another value counts as a value.
 
         Examples
         --------
@@ -749,7 +751,7 @@ class RowMethods(ConstraintBuilder):
         whole: bool = False,
         hint: str = "",
     ) -> Self:
-        r"""Assert that texts contain a match of a Java regular expression or built-in pattern.
+        r"""Assert that strings contain a match of a Java regular expression or built-in pattern.
 
         Null does not match. For the built-in patterns see `PatternMatch`. With ``whole`` the
         pattern must match the whole text, as it must for a `FormatRule`.
@@ -760,15 +762,15 @@ class RowMethods(ConstraintBuilder):
         >>> print(tg.Check("a").has_pattern("zip", "[0-9]{5}", whole=True).constraints[0].analyzer.pattern)
         \A(?:[0-9]{5})\z
         """
-        known = PATTERNS.get(pattern, pattern)
-        if problem := pattern_problem(known):
-            msg = f"has_pattern: {pattern!r} is no regular expression: {problem}"
+        java_pattern = PATTERNS.get(pattern, pattern)
+        if problem := pattern_problem(java_pattern):
+            msg = f"has_pattern: invalid regular expression {pattern!r}: {problem}"
             raise SuiteError(msg)
-        text = rf"\A(?:{known})\z" if whole else pattern
-        return self.has(PatternMatch(column, text), share(at_least), hint=hint)
+        anchored = rf"\A(?:{java_pattern})\z" if whole else pattern
+        return self.has(PatternMatch(column, anchored), share(at_least), hint=hint)
 
     def contains_email(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that texts contain an email address.
+        """Assert that strings contain an email address.
 
         Examples
         --------
@@ -779,7 +781,7 @@ class RowMethods(ConstraintBuilder):
         return self.has_pattern(column, "EMAIL", at_least, hint=hint)
 
     def contains_url(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that texts contain an http, https or ftp URL.
+        """Assert that strings contain an http, https or ftp URL.
 
         Examples
         --------
@@ -792,7 +794,7 @@ class RowMethods(ConstraintBuilder):
     def contains_credit_card_number(
         self, column: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that texts contain a credit card number.
+        """Assert that strings contain a credit card number.
 
         Examples
         --------
@@ -805,7 +807,7 @@ class RowMethods(ConstraintBuilder):
     def contains_social_security_number(
         self, column: str, at_least: float = 1.0, *, hint: str = ""
     ) -> Self:
-        """Assert that texts contain a US social security number.
+        """Assert that strings contain a US social security number.
 
         Examples
         --------
@@ -839,7 +841,7 @@ class RowMethods(ConstraintBuilder):
         return self.has(DataType(column), share(at_least), hint=hint, part=DataTypeShare(kind))
 
     def is_non_negative(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that numbers are at least 0; null passes, a text that shows no number fails.
+        """Assert that numbers are at least 0; null passes, a string that is not a number fails.
 
         Examples
         --------
@@ -851,7 +853,7 @@ class RowMethods(ConstraintBuilder):
         return self.satisfies(rule.predicate, rule.instance, at_least, hint=hint)
 
     def is_positive(self, column: str, at_least: float = 1.0, *, hint: str = "") -> Self:
-        """Assert that numbers are greater than 0; null passes, a text that shows no number fails.
+        """Assert that numbers are greater than 0; null passes, a string that is not a number fails.
 
         Examples
         --------
@@ -927,8 +929,8 @@ class RowMethods(ConstraintBuilder):
     ) -> Self:
         """Assert that values are in a set or within bounds; null passes.
 
-        A column of text is compared with numbers, dates and times by what it shows: '5.9' is above 5,
-        and a text that shows no number fails.
+        Strings are converted to compare them with numbers, dates and times: '5.9' is above 5, and a
+        string that is not a number fails.
 
         Parameters
         ----------
@@ -954,25 +956,25 @@ class RowMethods(ConstraintBuilder):
         "`b` IS NULL OR `b` IN ('x', 'y')"
         """
         bounds = lower is not None or upper is not None
-        if isinstance(values, str) or (values is not None) == bounds or closed not in CLOSED:
+        if isinstance(values, str) or (values is not None) == bounds or closed not in CLOSED_SIDES:
             msg = (
                 "is_contained_in takes a list of values, or lower= and upper= with closed= one of "
-                + ", ".join(map(repr, CLOSED))
+                + ", ".join(map(repr, CLOSED_SIDES))
             )
             raise SuiteError(msg)
         sql = column_sql(column)
         try:
             if values is not None:
-                some = list(values)
-                name = f"{column} is one of {', '.join(map(str, some))}"
-                rule = f"{sql} IN ({', '.join(map(constant, some))})" if some else "false"
+                literals = list(values)
+                name = f"{column} is one of {', '.join(map(str, literals))}"
+                rule = f"{sql} IN ({', '.join(map(constant, literals))})" if literals else "false"
             else:
                 name, rule = _range(column, sql, lower, upper, closed)
         except TypeError as error:
             msg = f"is_contained_in({column!r}): {error}"
             raise SuiteError(msg) from error
         rule = f"{sql} IS NULL OR {rule}"
-        return self.satisfies(rule, one_line(name, LONGEST), at_least, hint=hint)
+        return self.satisfies(rule, one_line(name, MAX_NAME_LENGTH), at_least, hint=hint)
 
     def _ordered(self, column: str, sign: str, other: str, at_least: float, hint: str) -> Self:
         rule = f"{column_sql(column)} {sign} {column_sql(other)}"
@@ -985,21 +987,21 @@ def _non_null_rule(columns: tuple[str, ...], joined: str) -> Compliance:
     verb = "are complete" if word == "and" and len(columns) > 1 else "is complete"
     name = f" {word} ".join(columns) if word == "and" else f"any of {', '.join(columns)}"
     rule = joined.join(f"{column_sql(column)} IS NOT NULL" for column in columns)
-    return Compliance(one_line(f"{name} {verb}", LONGEST), rule)
+    return Compliance(one_line(f"{name} {verb}", MAX_NAME_LENGTH), rule)
 
 
 def _range(column: str, sql: str, lower: Any, upper: Any, closed: str) -> tuple[str, str]:
     """Return the name and the SQL condition of bounds."""
     if lower is not None and upper is not None and lower > upper:
-        msg = (
-            f"nothing lies between lower={lower!r} and upper={upper!r}; the lower bound comes first"
-        )
+        msg = f"the range from lower={lower!r} to upper={upper!r} is empty; the lower bound comes first"
         raise TypeError(msg)
     above = ">=" if closed in {"both", "lower"} else ">"
     below = "<=" if closed in {"both", "upper"} else "<"
-    told = [(sign, bound) for sign, bound in ((above, lower), (below, upper)) if bound is not None]
-    rule = " AND ".join(f"{sql} {sign} {constant(bound)}" for sign, bound in told)
-    return f"{column} " + " and ".join(f"{sign} {bound}" for sign, bound in told), f"({rule})"
+    bounds = [
+        (sign, bound) for sign, bound in ((above, lower), (below, upper)) if bound is not None
+    ]
+    rule = " AND ".join(f"{sql} {sign} {constant(bound)}" for sign, bound in bounds)
+    return f"{column} " + " and ".join(f"{sign} {bound}" for sign, bound in bounds), f"({rule})"
 
 
 class Level(StrEnum):
@@ -1019,7 +1021,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
 
     An assertion is a function of the value, a minimum, a pair of bounds (both inclusive, None for
     open), or a `Between`. Shares are between 0 and 1; ``at_least=0.99`` lets one row in a hundred
-    fail. Every method takes ``hint=``, a text added to the failure message.
+    fail. Every method takes ``hint=``, which is added to the failure message.
 
     Parameters
     ----------
@@ -1099,8 +1101,10 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         >>> tg.Check("fares").has(tg.RatioOfSums("tip", "fare"), (0, 1)).constraints[0].description
         "RatioOfSums('tip', 'fare'): at least 0 and at most 1"
         """
-        of, wanted = self.read(analyzer), as_assertion(wanted=assertion)
-        return self.with_constraint(MetricConstraint(of, wanted, hint=hint, part=part))
+        metric_part, constraint_assertion = self.read(analyzer), as_assertion(assertion)
+        return self.with_constraint(
+            MetricConstraint(metric_part, constraint_assertion, hint=hint, part=part)
+        )
 
     def where(self, condition: str) -> Check:
         """Restrict the last constraint to rows where a Spark SQL condition is true.
@@ -1110,23 +1114,24 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         Raises
         ------
         SuiteError
-            If there is no constraint yet, or the last one has a filter already or takes none.
+            If the check has no constraint, or the last constraint already has a filter or cannot have one.
         """
         if not self.constraints:
-            msg = f"check {self.name!r}: where() is about the constraint before it; there is none"
+            msg = f"check {self.name!r}: where() applies to the previous constraint; add a constraint first"
             raise SuiteError(msg)
-        *others, last = self.constraints
-        if isinstance(last, QueryConstraint):
-            msg = f"check {self.name!r}: a query has its own WHERE; where() is not for {last.description}"
+        *earlier, last_constraint = self.constraints
+        if isinstance(last_constraint, QueryConstraint):
+            msg = f"check {self.name!r}: a query has its own WHERE; where() is not for {last_constraint.description}"
             raise SuiteError(msg)
-        if last.analyzer.where is not None:
-            msg = f"check {self.name!r}: {last.analyzer!r} has a filter already; join both by AND"
+        if last_constraint.analyzer.where is not None:
+            msg = f"check {self.name!r}: {last_constraint.analyzer!r} has a filter already; join both by AND"
             raise SuiteError(msg)
-        if "where" not in {option.name for option in fields(last.analyzer)}:
-            msg = f"check {self.name!r}: {last.analyzer!r} takes no filter"
+        if "where" not in {option.name for option in fields(last_constraint.analyzer)}:
+            msg = f"check {self.name!r}: {last_constraint.analyzer!r} takes no filter"
             raise SuiteError(msg)
-        filtered = replace(last, analyzer=replace(last.analyzer, where=condition))  # type: ignore[call-arg]
-        return replace(self, constraints=(*others, filtered))
+        analyzer = replace(last_constraint.analyzer, where=condition)  # type: ignore[call-arg]
+        filtered = replace(last_constraint, analyzer=analyzer)
+        return replace(self, constraints=(*earlier, filtered))
 
     def on_empty(self, action: str) -> Check:
         """Set what the last constraint counts as in a partition that has no data for it.
@@ -1141,7 +1146,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         Raises
         ------
         SuiteError
-            If there is no constraint yet, or the action is unknown.
+            If the check has no constraint, or the action is unknown.
 
         Examples
         --------
@@ -1151,9 +1156,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         'pass'
         """
         if not self.constraints:
-            msg = (
-                f"check {self.name!r}: on_empty() is about the constraint before it; there is none"
-            )
+            msg = f"check {self.name!r}: on_empty() applies to the previous constraint; add a constraint first"
             raise SuiteError(msg)
         changed = replace(self.constraints[-1], on_empty=as_on_empty(action))
         return replace(self, constraints=(*self.constraints[:-1], changed))
@@ -1171,7 +1174,7 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         Raises
         ------
         SuiteError
-            If there is no constraint yet, or the last one is compared with history.
+            If the check has no constraint, or the last constraint compares with history.
 
         Examples
         --------
@@ -1180,11 +1183,11 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         >>> check.constraints[0].description
         "Completeness('dep_time'): at least 0.9, warns unless at least 0.95"
         """
-        last = self.constraints[-1] if self.constraints else None
-        if not isinstance(last, MetricConstraint):
-            msg = f"check {self.name!r}: warn() is about the constraint on a metric before it; there is none"
+        last_constraint = self.constraints[-1] if self.constraints else None
+        if not isinstance(last_constraint, MetricConstraint):
+            msg = f"check {self.name!r}: warn() applies to the previous constraint on a metric; add a constraint first"
             raise SuiteError(msg)
-        warned = replace(last, warning=as_assertion(assertion))
+        warned = replace(last_constraint, warning=as_assertion(assertion))
         return replace(self, constraints=(*self.constraints[:-1], warned))
 
     def with_constraint(self, constraint: Constraint) -> Check:
@@ -1192,25 +1195,25 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
         return replace(self, constraints=(*self.constraints, constraint))
 
     def read(self, analyzer: AnyAnalyzer | str) -> AnyAnalyzer:
-        """Return an analyzer with valid options, parsed if it is given as text.
+        """Return an analyzer with valid options, parsing a string.
 
         Raises
         ------
         SuiteError, IllegalAnalyzerParameterError
         """
-        found = ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
-        if not isinstance(found, Analyzer):
-            msg = f"check {self.name!r}: {found!r} is not an analyzer such as tg.Size()"
+        parsed = ANALYZERS.parse(analyzer) if isinstance(analyzer, str) else analyzer
+        if not isinstance(parsed, Analyzer):
+            msg = f"check {self.name!r}: {parsed!r} is not an analyzer such as tg.Size()"
             raise SuiteError(msg)
-        found.check_parameters()
-        return found
+        parsed.check_parameters()
+        return parsed
 
     def __getattr__(self, name: str) -> Any:
         """Raise an AttributeError that names the method, for the spellings of other tools."""
-        told = (
+        hint_text = (
             "" if name.startswith("_") else hint(name, [m for m in dir(type(self)) if m[0] != "_"])
         )
-        msg = f"a Check has no {name!r}" + (f"; {told}" if told else "")
+        msg = f"a Check has no {name!r}" + (f"; {hint_text}" if hint_text else "")
         raise AttributeError(msg, name=name, obj=self)
 
     def evaluate(self, evidence: Evidence) -> tuple[ConstraintResult, ...]:
@@ -1224,11 +1227,11 @@ class Check(RowMethods, MetricMethods, HistoryMethods, ComparisonMethods):
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Check"), self.name, marked(self.level))
         yield pairs([("dataset", self.dataset)], width)
         lines = [(c.description, c.hint) for c in self.constraints]
-        yield table(["constraint", "hint"], Rows.first_of(lines, most), width)
+        yield table(["constraint", "hint"], Rows.first_of(lines, max_rows), width)
 
 
 def status_of(level: str, results: Sequence[ConstraintResult]) -> str:

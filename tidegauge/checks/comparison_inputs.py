@@ -1,4 +1,4 @@
-"""Read what comparison constraints need: metrics of other tables, results of queries, distances."""
+"""Read the inputs of comparison constraints: metrics of other tables, results of queries, distances."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegauge.analyzers.scan.grouping import filter_partitions
 from tidegauge.analyzers.scan.scan import Outcome, scan
 from tidegauge.analyzers.scan.user_sql import Views
 from tidegauge.checks.comparisons import (
-    MOST_ROWS,
+    MAX_QUERY_ROWS,
     ComparisonConstraint,
     DriftConstraint,
     Found,
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.queries import AsOf
 
 
-DATA = "data"
-"""Name of the checked data in queries."""
+DATA_VIEW = "data"
+"""Name of the view of the checked data in users' queries."""
 
 Foundations = Mapping[str, Mapping[Constraint, Found]]
-"""Findings by partition and constraint."""
+"""Inputs of comparisons by partition and constraint."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class Comparer:
     Attributes
     ----------
     repository : Repository, optional
-        Where other tables may be measured.
+        Repository in which other tables can have metrics.
     read : callable, optional
-        Returns the data of a partition by its name; without it nothing is read by Spark.
+        Returns the data of a partition by its name; without it, Spark reads no data.
     segment : str
-        The checked segment; only a repository knows it of other tables.
+        The checked segment; its metrics of other tables can only come from a repository.
     as_of : str, date, datetime or int, optional
         The view of the repository.
     private : Privacy
         Columns whose values are not shown.
     examples : bool
-        Whether rows are shown at all.
+        Whether rows are shown.
     """
 
     repository: Repository | None = None
@@ -83,44 +83,50 @@ class Comparer:
     def find(
         self, constraints: Iterable[Constraint], dataset: str, targets: Sequence[CheckTarget]
     ) -> Foundations:
-        """Return what the comparison constraints of some partitions need; reasons are texts."""
+        """Return the inputs of comparison constraints by partition; a string is the reason for a missing input."""
         partitions = [target.partition for target in targets]
-        some = [one for one in dict.fromkeys(constraints) if isinstance(one, ComparisonConstraint)]
-        found: dict[str, dict[Constraint, Found]] = {name: {} for name in partitions}
+        comparisons = [
+            constraint
+            for constraint in dict.fromkeys(constraints)
+            if isinstance(constraint, ComparisonConstraint)
+        ]
+        inputs: dict[str, dict[Constraint, Found]] = {name: {} for name in partitions}
         tables: dict[str, list[OtherTableConstraint]] = {}
-        for one in some if partitions else ():
-            if isinstance(one, OtherTableConstraint):
-                tables.setdefault(one.other, []).append(one)
-            elif isinstance(one, QueryConstraint):
+        for constraint in comparisons if partitions else ():
+            if isinstance(constraint, OtherTableConstraint):
+                tables.setdefault(constraint.other, []).append(constraint)
+            elif isinstance(constraint, QueryConstraint):
                 for name in partitions:
-                    found[name][one] = self._results(one, name)
-            elif isinstance(one, DriftConstraint):
+                    inputs[name][constraint] = self._results(constraint, name)
+            elif isinstance(constraint, DriftConstraint):
                 for target in targets:
-                    found[target.partition][one] = self._drift(one, dataset, target)
+                    inputs[target.partition][constraint] = self._drift(constraint, dataset, target)
         for table, of_table in tables.items():
-            metrics = self._other(table, [one.analyzer for one in of_table], partitions)
+            metrics = self._other(
+                table, [constraint.analyzer for constraint in of_table], partitions
+            )
             for name in partitions:
-                for one in of_table:
-                    found[name][one] = metrics[name, one.analyzer]
-        return found
+                for constraint in of_table:
+                    inputs[name][constraint] = metrics[name, constraint.analyzer]
+        return inputs
 
     def _other(
         self, table: str, analyzers: Sequence[AnyAnalyzer], partitions: Sequence[str]
     ) -> dict[tuple[str, AnyAnalyzer], Metric[Any] | str]:
-        """Return the metrics of another table by partition: stored ones, else measured ones."""
-        wanted = [(name, analyzer) for name in partitions for analyzer in analyzers]
-        found: dict[tuple[str, AnyAnalyzer], Metric[Any] | str] = dict(
+        """Return the metrics of another table by partition, measuring partitions without stored metrics."""
+        pairs = [(name, analyzer) for name in partitions for analyzer in analyzers]
+        metrics: dict[tuple[str, AnyAnalyzer], Metric[Any] | str] = dict(
             self._stored(table, analyzers, partitions)
         )
-        lacking = [pair for pair in wanted if pair not in found]
-        if lacking:
-            names = list(dict.fromkeys(name for name, _ in lacking))
+        missing = [pair for pair in pairs if pair not in metrics]
+        if missing:
+            names = list(dict.fromkeys(name for name, _ in missing))
             try:
-                found |= self._measured(table, analyzers, names)
+                metrics |= self._measured(table, analyzers, names)
             except Exception as error:  # noqa: BLE001 - a table that cannot be read fails the constraint
-                text = message_of(error)
-                found |= dict.fromkeys(lacking, text)
-        return found
+                message = message_of(error)
+                metrics |= dict.fromkeys(missing, message)
+        return metrics
 
     def _stored(
         self, table: str, analyzers: Sequence[AnyAnalyzer], partitions: Sequence[str]
@@ -130,25 +136,25 @@ class Comparer:
             return
         view = View(self.repository.database, self.repository.artifacts, table, self.as_of)
         ledger = self.repository.partitions(table, as_of=self.as_of)
-        there = set(ledger[ledger["gone_at"].isna()]["partition"])
+        current = set(ledger[ledger["gone_at"].isna()]["partition"])
         try:
-            targets = view.targets([name for name in partitions if name in there], self.segment)
-        except PartitionSelectionError:  # none has the segment
+            targets = view.targets([name for name in partitions if name in current], self.segment)
+        except PartitionSelectionError:  # no partition has the segment
             return
-        known = load_evidence(view, targets, analyzers)
+        evidence = load_evidence(view, targets, analyzers)
         for target in targets:
             for analyzer in analyzers:
-                metric = known.of(target).metric(analyzer)
+                metric = evidence.of(target).metric(analyzer)
                 if metric is not None:
                     yield (target.partition, analyzer), metric
 
     def _measured(
         self, table: str, analyzers: Sequence[AnyAnalyzer], names: Sequence[str]
     ) -> dict[tuple[str, AnyAnalyzer], Metric[Any] | str]:
-        """Measure partitions of a table or view, in one pass."""
+        """Measure partitions of a table or view in one scan."""
         if self.read is None or self.segment:
-            which = f"segment {self.segment!r} of " if self.segment else ""
-            msg = f"the repository has no metric of {which}{table!r} to compare with"
+            segment_text = f"segment {self.segment!r} of " if self.segment else ""
+            msg = f"the repository has no metric of {segment_text}{table!r} to compare with"
             raise SuiteError(msg)
         spark = self.read(names[0]).sparkSession
         if not spark.catalog.tableExists(table):
@@ -159,29 +165,33 @@ class Comparer:
         spelled = {column.casefold(): column for column in data.columns}
         unknown = [key for key in keys if key.casefold() not in spelled]
         if unknown:
-            msg = f"{table!r} has no column {unknown[0]!r}, by which its partitions are found"
+            msg = f"{table!r} has no column {unknown[0]!r}, which is needed to find its partitions"
             raise SuiteError(msg)
-        by = [spelled[key.casefold()] for key in keys]
-        kinds = [data.schema[column].dataType.typeName() for column in by]
-        values = {one.name: _printed(one.values, kinds) for one in partitions}
-        wanted = set(values.values())
-        if by:
-            data = filter_partitions(data, by, wanted)
-        done = scan(data, analyzers, by, keep=lambda found: found in wanted)
+        columns = [spelled[key.casefold()] for key in keys]
+        kinds = [data.schema[column].dataType.typeName() for column in columns]
+        values = {partition.name: _printed(partition.values, kinds) for partition in partitions}
+        keys_to_read = set(values.values())
+        if columns:
+            data = filter_partitions(data, columns, keys_to_read)
+        result = scan(data, analyzers, columns, keep=lambda group_key: group_key in keys_to_read)
         return {
-            (name, analyzer): _metric(analyzer, done.groups.get(of, done.nothing).states[analyzer])
-            for name, of in values.items()
+            (name, analyzer): _metric(
+                analyzer, result.groups.get(partition_values, result.nothing).states[analyzer]
+            )
+            for name, partition_values in values.items()
             for analyzer in analyzers
         }
 
     def _drift(self, constraint: DriftConstraint, dataset: str, target: CheckTarget) -> Found:
-        """Return the distances from the distributions before, or why there are none."""
+        """Return the distances from earlier distributions, or the reason for a missing distance."""
         if self.repository is None:
-            return "the distributions before are in a repository: give repository= and partition="
+            return (
+                "earlier distributions are stored in a repository: pass repository= and partition="
+            )
         if dataset not in self.repository.datasets():
             return NothingEarlier()
         if target.time is None:
-            return "the partition has no time, so nothing is known to be before it"
+            return "the partition has no time, so it has no earlier partitions"
         column = StoredColumn(
             self.repository.database,
             self.repository.artifacts,
@@ -200,30 +210,35 @@ class Comparer:
                 return str(outcome.error)
             current = outcome.value
         try:
-            found = drift_before(column, target.partition, target.time, constraint.length, current)
+            distances = drift_before(
+                column, target.partition, target.time, constraint.length, current
+            )
         except TidegaugeError as error:
             return str(error)
-        return NothingEarlier() if found is None else asdict(found)
+        return NothingEarlier() if distances is None else asdict(distances)
 
     def _results(self, constraint: QueryConstraint, name: str) -> Found:
-        """Return the results of both queries on a partition, or why there are none."""
+        """Return the results of both queries on a partition, or the reason for missing results."""
         if self.read is None:
-            return "queries are run on data: verify a DataFrame, or use tidegauge check"
+            return "queries need data: verify a DataFrame, or use tidegauge check"
         if self.segment:
             return f"queries are run on whole partitions, not on a segment ({self.segment})"
         data = self.read(name)
         views = Views(data.sparkSession)
         partition = Partition.from_name(name)
         try:
-            views.add(DATA, data)
-            queries = (with_keys(text, partition) for text in (constraint.query, constraint.other))
+            views.add(DATA_VIEW, data)
+            queries = (
+                with_keys(query_text, partition)
+                for query_text in (constraint.query, constraint.other)
+            )
             frames = [views.query(query) for query in queries]
             if len({len(frame.columns) for frame in frames}) > 1:
                 counts = " and ".join(str(len(frame.columns)) for frame in frames)
                 return f"the results have {counts} columns"
-            left, right = (_rows(frame) for frame in frames)
+            left_rows, right_rows = (_rows(frame) for frame in frames)
             private = [self.private.columns_of(Schema.from_frame(f)) for f in (data, *frames)]
-            return QueryResults(left, right, shown=self.examples and not any(private))
+            return QueryResults(left_rows, right_rows, shown=self.examples and not any(private))
         except Exception as error:  # noqa: BLE001 - a query that fails, fails the constraint
             return message_of(error)
         finally:
@@ -231,7 +246,7 @@ class Comparer:
 
 
 def _printed(values: Values, kinds: Sequence[str]) -> Values:
-    """Return a partition's values as columns of these types print them: ``hr=07`` is 7 of integers.
+    """Return a partition's values as columns of these types print them: for integers, ``hr=07`` is 7.
 
     Examples
     --------
@@ -255,15 +270,15 @@ def with_keys(query: str, partition: Partition) -> str:
     values = dict(zip(partition.keys, partition.values, strict=True))
     return re.sub(
         r"\{(\w+)\}",
-        lambda found: literal(values[found[1]]) if found[1] in values else found[0],
+        lambda match: literal(values[match[1]]) if match[1] in values else match[0],
         query,
     )
 
 
 def _rows(frame: DataFrame) -> list[Row]:
-    rows = frame.limit(MOST_ROWS + 1).collect()
-    if len(rows) > MOST_ROWS:
-        msg = f"the result of a query has more than {MOST_ROWS:,} rows; aggregate them"
+    rows = frame.limit(MAX_QUERY_ROWS + 1).collect()
+    if len(rows) > MAX_QUERY_ROWS:
+        msg = f"the result of a query has more than {MAX_QUERY_ROWS:,} rows; aggregate them"
         raise SuiteError(msg)
     return [tuple(row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Constraints that compare with another table, a query or earlier distributions, and their methods."""
+"""Constraints that compare with another table, a query or earlier distributions, and methods of `Check` for them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from tidegauge.checks.constraints import (
     value_sentence,
 )
 
-MOST_ROWS = 1000
-"""Maximum number of rows of a query's result."""
-_SHOWN, _WIDTH = 2, 80
+MAX_QUERY_ROWS = 1000
+"""Limit on the rows of a query's result, which the driver collects."""
+_MAX_SHOWN_ROWS, _MAX_ROW_LENGTH = 2, 80
 
 Row = tuple[Any, ...]
 
@@ -51,8 +51,9 @@ class QueryResults:
     Attributes
     ----------
     left, right : sequence of tuple
+        The rows of each query.
     shown : bool
-        Whether messages may show rows: they hold no private column.
+        Whether messages can show rows, because no column is private.
     """
 
     left: Sequence[Row]
@@ -66,17 +67,19 @@ class NothingEarlier:
 
 
 Found = Metric[Any] | QueryResults | Mapping[str, Any] | NothingEarlier | str
-"""Material of a comparison: the other table's metric, both results, distances, or why there is none."""
+"""Input of a comparison: the other table's metric, both results, distances, or an error message."""
 
 
 @dataclass(frozen=True)
 class ComparedEvidence:
-    """Evidence of a partition, with what comparisons need from elsewhere.
+    """Evidence of a partition, with inputs of comparisons.
 
     Attributes
     ----------
     evidence : Evidence
+        The metrics and the history.
     found : mapping of Constraint to Found
+        The inputs by constraint.
     """
 
     evidence: Evidence
@@ -84,7 +87,7 @@ class ComparedEvidence:
 
     @property
     def instances(self) -> Collection[str]:
-        """The columns that something was measured of."""
+        """The columns that were measured."""
         return self.evidence.instances
 
     def metric(self, analyzer: AnyAnalyzer) -> Metric[Any] | None:
@@ -92,17 +95,17 @@ class ComparedEvidence:
         return self.evidence.metric(analyzer)
 
     def earlier(self, analyzer: AnyAnalyzer) -> EarlierValues | None:
-        """Return the metric's earlier values; None if there is no history at all."""
+        """Return the metric's earlier values; None without history."""
         return self.evidence.earlier(analyzer)
 
     def judged(self, analyzer: AnyAnalyzer, usual: AnomalySettings) -> Judgement | None:
-        """Return a detector's verdict; None if it has none."""
+        """Return a detector's verdict, if any."""
         return self.evidence.judged(analyzer, usual)
 
 
 @dataclass(frozen=True)
 class ComparisonConstraint(Constraint):
-    """An assertion on what is compared with something outside of the data and their history."""
+    """An assertion on a comparison with other data than the checked data and its history."""
 
     @property
     def about(self) -> str:
@@ -110,23 +113,23 @@ class ComparisonConstraint(Constraint):
         return subject(self.analyzer)
 
     @abstractmethod
-    def judge_found(self, metric: Metric[Any], found: Any) -> ConstraintResult:
+    def judge_found(self, metric: Metric[Any], comparison: Any) -> ConstraintResult:
         """Evaluate comparison results."""
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
-        """Evaluate results of the comparison; missing ones are a failure with its reason."""
-        others = evidence.found if isinstance(evidence, ComparedEvidence) else {}
-        found = others.get(self, "nothing was read to compare with")
+        """Evaluate the comparison; missing inputs are a failure with a reason."""
+        inputs = evidence.found if isinstance(evidence, ComparedEvidence) else {}
+        comparison = inputs.get(self, "no data was read for the comparison")
         return (
-            self.failed(f"{self.about}: {found}", metric)
-            if isinstance(found, str)
-            else self.judge_found(metric, found)
+            self.failed(f"{self.about}: {comparison}", metric)
+            if isinstance(comparison, str)
+            else self.judge_found(metric, comparison)
         )
 
 
 @dataclass(frozen=True)
 class OtherTableConstraint(ComparisonConstraint):
-    """An assertion on the relative difference of a metric from that of another table.
+    """An assertion on the relative difference between a metric and the same metric of another table.
 
     Attributes
     ----------
@@ -138,34 +141,36 @@ class OtherTableConstraint(ComparisonConstraint):
 
     @property
     def description(self) -> str:
-        """The assertion as one line of text."""
+        """The assertion as one line."""
         return f"{subject(self.analyzer)}: {_tolerance(self.assertion)} {self.other}"
 
-    def judge_found(self, metric: Metric[Any], found: Metric[Any]) -> ConstraintResult:
+    def judge_found(self, metric: Metric[Any], other_metric: Metric[Any]) -> ConstraintResult:
         """Compare with the other table's metric."""
-        if isinstance(found.outcome, Failure):
-            return self.failed(f"{self.other} has no value: {found.outcome.error}", metric)
-        own, other = metric.value, found.value
-        if not isinstance(own, Real) or not isinstance(other, Real):
+        if isinstance(other_metric.outcome, Failure):
+            return self.failed(f"{self.other} has no value: {other_metric.outcome.error}", metric)
+        own_value, other = metric.value, other_metric.value
+        if not isinstance(own_value, Real) or not isinstance(other, Real):
             text = f"{subject(self.analyzer)} is several numbers, which cannot be compared as one"
             return self.failed(text, metric)
-        change = relative_difference(float(own), float(other))
+        change = relative_difference(float(own_value), float(other))
         scale = written_scale(self.analyzer.name, self.analyzer.scale)
-        value, there = (number_text(float(number), scale) for number in (own, other))
-        text = f"{value_sentence(self.analyzer, value)}, but {there} in {self.other}"
+        formatted, other_formatted = (
+            number_text(float(number), scale) for number in (own_value, other)
+        )
+        text = f"{value_sentence(self.analyzer, formatted)}, but {other_formatted} in {self.other}"
         return self.judge(change, metric, str, message=text)
 
 
 @dataclass(frozen=True)
 class QueryConstraint(ComparisonConstraint):
-    """An assertion that a query's result is that of another query.
+    """An assertion that a query has the same result as another query.
 
     Attributes
     ----------
     query, other : str
-        Spark SQL; ``data`` is the checked data, ``{ds}`` the value of their partition key ``ds``.
+        Spark SQL; ``data`` is the checked data, ``{ds}`` the value of its partition key ``ds``.
     within : float
-        Relative difference that numbers may have.
+        Allowed relative difference of numbers.
     """
 
     query: str = field(kw_only=True)
@@ -174,7 +179,7 @@ class QueryConstraint(ComparisonConstraint):
 
     @property
     def description(self) -> str:
-        """The assertion as one line of text."""
+        """The assertion as one line."""
         query, other = one_line(self.query), one_line(self.other)
         return f"{query}: {_tolerance(Between(-self.within, self.within))} {other}"
 
@@ -183,38 +188,45 @@ class QueryConstraint(ComparisonConstraint):
         """The first query."""
         return one_line(self.query)
 
-    def judge_found(self, metric: Metric[Any], found: QueryResults) -> ConstraintResult:
+    def judge_found(self, metric: Metric[Any], results: QueryResults) -> ConstraintResult:
         """Compare the two results as collections of rows, in any order."""
-        if not found.left and not found.right:
+        if not results.left and not results.right:
             return self.no_data(metric, "both queries give no row")
-        only, others = different_rows(found.left, found.right, self.within)
-        number = max(len(only), len(others))
-        rows = max(len(found.left), len(found.right))
+        only_left, only_right = different_rows(results.left, results.right, self.within)
+        number = max(len(only_left), len(only_right))
+        rows = max(len(results.left), len(results.right))
         text = f"{self.about}: {number:,} of {rows:,} rows differ"
         result = self.judge(float(number), metric, str, message=text)
-        if result.passed or not found.shown:
+        if result.passed or not results.shown:
             return result
-        # Sorted, as a query without ORDER BY gives its rows in any order.
-        shown = [f"{_shown(row)} only in the first" for row in sorted(only, key=repr)[:_SHOWN]]
-        shown += [f"{_shown(row)} only in the second" for row in sorted(others, key=repr)[:_SHOWN]]
-        return result.with_examples(tuple(shown))
+        # Sorted, because a query without ORDER BY returns its rows in any order.
+        examples = [
+            f"{_row_text(row)} only in the first"
+            for row in sorted(only_left, key=repr)[:_MAX_SHOWN_ROWS]
+        ]
+        examples += [
+            f"{_row_text(row)} only in the second"
+            for row in sorted(only_right, key=repr)[:_MAX_SHOWN_ROWS]
+        ]
+        return result.with_examples(tuple(examples))
 
 
 @dataclass(frozen=True)
 class DriftConstraint(ComparisonConstraint):
-    """An assertion on the distance of a column's distribution from the earlier ones.
+    """An assertion on the distance between a column's distribution and earlier distributions.
 
     Attributes
     ----------
     column : str
+        Name of the column.
     baseline : str
-        ``28d``, the partitions within that time before; or ``previous``, the partition before.
+        ``28d``, the partitions in this time before the partition; or ``previous``, the previous partition.
     distance : str
-        One of `DISTANCES`.
+        A key of `DISTANCE_NAMES`.
     categorical : bool
         Whether the values are compared as categories.
     missing : str
-        ``pass`` or ``fail``: the result if there is nothing to compare with.
+        ``pass`` or ``fail``: the result without an earlier distribution.
     """
 
     column: str = field(kw_only=True)
@@ -225,45 +237,45 @@ class DriftConstraint(ComparisonConstraint):
 
     @property
     def length(self) -> timedelta | None:
-        """The time that the baseline covers; None for the partition before."""
+        """The length of the baseline; None for the previous partition."""
         match = re.fullmatch(r"([1-9]\d*)([hdw])", self.baseline)
         units = {"h": "hours", "d": "days", "w": "weeks"}
         return None if match is None else timedelta(**{units[match[2]]: int(match[1])})
 
     @property
     def description(self) -> str:
-        """The assertion as one line of text."""
-        before = "previous" if self.length is None else f"{self.baseline} before"
-        limit = "is not significant" if self.assertion == SIGNIFICANCE else str(self.assertion)
+        """The assertion as one line."""
+        baseline = "previous" if self.length is None else f"{self.baseline} before"
+        limit = "is not significant" if self.assertion == NOT_SIGNIFICANT else str(self.assertion)
         where = f" where {self.analyzer.where}" if self.analyzer.where else ""
-        return f"{self.column}{where}: {DISTANCES[self.distance]} to {before} {limit}"
+        return f"{self.column}{where}: {DISTANCE_NAMES[self.distance]} to {baseline} {limit}"
 
     def judge_found(
-        self, metric: Metric[Any], found: Mapping[str, Any] | NothingEarlier
+        self, metric: Metric[Any], distances: Mapping[str, Any] | NothingEarlier
     ) -> ConstraintResult:
         """Compare the distance with its limit."""
-        if isinstance(found, NothingEarlier):
+        if isinstance(distances, NothingEarlier):
             text = "no earlier distribution to compare with"
             if self.missing == "fail":
                 return self.failed(f"{column_text(self.analyzer)}: {text}", metric)
             return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, None, metric)
-        distance = found["chi_square_p" if self.distance == "chi_square" else self.distance]
+        distance = distances["chi_square_p" if self.distance == "chi_square" else self.distance]
         if isnan(distance):
-            return self._undefined(metric, found["unseen"])
-        if self.assertion != SIGNIFICANCE:
+            return self._undefined(metric, distances["unseen"])
+        if self.assertion != NOT_SIGNIFICANT:
             return self.judge(distance, metric, self._sentence)
-        if not found["ks_significant"]:
+        if not distances["ks_significant"]:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", distance, metric)
         return self.failed(
             f"{self._sentence(format_number(distance, 4))}, which is significant", metric, distance
         )
 
     def _sentence(self, text: str) -> str:
-        """Return the beginning of a message that tells the distance."""
-        return f"{DISTANCES[self.distance]} of {column_text(self.analyzer)} is {text}"
+        """Return the beginning of a message with the formatted distance."""
+        return f"{DISTANCE_NAMES[self.distance]} of {column_text(self.analyzer)} is {text}"
 
     def _undefined(self, metric: Metric[Any], unseen: float) -> ConstraintResult:
-        """Return the result if there is no distance; ``unseen`` is the share of new categories."""
+        """Return the result without a distance; ``unseen`` is the share of new categories."""
         column = column_text(self.analyzer)
         if isnan(unseen):
             return self.failed(f"{column}: one side has no values, so there is no distance", metric)
@@ -273,46 +285,47 @@ class DriftConstraint(ComparisonConstraint):
         return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, None, metric)
 
 
-SIGNIFICANCE = Between(0, 0)
-"""Assertion that a distance does not exceed the error of samples and sketches."""
-DISTANCES = {
+NOT_SIGNIFICANT = Between(0, 0)
+"""Assertion that a distance does not exceed the error of samples and sketches, which is used as a marker."""
+DISTANCE_NAMES = {
     "ks": "Kolmogorov-Smirnov distance",
     "chi_square": "p-value of the chi-square test",
     "psi": "PSI",
     "js": "Jensen-Shannon divergence",
 }
-_LIMITS = {
-    "ks": SIGNIFICANCE,
+_DEFAULT_LIMITS = {
+    "ks": NOT_SIGNIFICANT,
     "chi_square": Between(0.003),
     "psi": Between(0, 0.2),
     "js": Between(0, 0.1),
 }
 
 
-def relative_difference(own: float, other: float) -> float:
-    """Return the difference of a number from another one as a share of that one.
+def relative_difference(number: float, other: float) -> float:
+    """Return the difference of a number from another number, as a share of the other number.
 
     Examples
     --------
     >>> relative_difference(90, 100), relative_difference(0, 0), relative_difference(-1, 0)
     (-0.1, 0.0, -inf)
     """
-    if own == other:
+    if number == other:
         return 0.0
-    return (own - other) / abs(other) if other else copysign(inf, own - other)
+    return (number - other) / abs(other) if other else copysign(inf, number - other)
 
 
 def different_rows(
     left: Sequence[Row], right: Sequence[Row], within: float = 0.0
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows that only one of two collections has, null equal to null, NaN to NaN.
+    """Return the rows that occur in only one of two collections; null equals null, and NaN equals NaN.
 
     Parameters
     ----------
     left, right : sequence of tuple
+        The two collections.
     within : float
-        Relative difference that numbers may have: rows with equal other values are then compared in
-        the order of their numbers.
+        Allowed relative difference of numbers. If it is not 0, rows with equal other values are compared
+        in the order of their numbers.
 
     Examples
     --------
@@ -322,37 +335,39 @@ def different_rows(
     ([], [])
     """
     if not within:
-        ours, theirs = (Counter(map(_key, rows)) for rows in (left, right))
-        return _left_over(left, ours - theirs), _left_over(right, theirs - ours)
-    only: list[Row] = []
-    others: list[Row] = []
+        left_counts, right_counts = (Counter(map(_key, rows)) for rows in (left, right))
+        return _left_over(left, left_counts - right_counts), _left_over(
+            right, right_counts - left_counts
+        )
+    only_left: list[Row] = []
+    only_right: list[Row] = []
     groups: dict[Row, tuple[list[Row], list[Row]]] = {}
     for side, rows in enumerate((left, right)):
         for row in rows:
-            words = tuple(... if _is_number(x) else x for x in _key(row))  # NaN is a word
-            groups.setdefault(words, ([], []))[side].append(row)
+            group_key = tuple(... if _is_number(x) else x for x in _key(row))  # NaN is a word
+            groups.setdefault(group_key, ([], []))[side].append(row)
     for pairs in groups.values():
-        first, second = (sorted(rows, key=_numbers) for rows in pairs)
-        for one, other in zip(first, second, strict=False):
-            if not all(_is_near(a, b, within) for a, b in zip(one, other, strict=True)):
-                only.append(one)
-                others.append(other)
-        only += first[len(second) :]
-        others += second[len(first) :]
-    return only, others
+        left_rows, right_rows = (sorted(rows, key=_numbers) for rows in pairs)
+        for left_row, right_row in zip(left_rows, right_rows, strict=False):
+            if not all(_is_near(a, b, within) for a, b in zip(left_row, right_row, strict=True)):
+                only_left.append(left_row)
+                only_right.append(right_row)
+        only_left += left_rows[len(right_rows) :]
+        only_right += right_rows[len(left_rows) :]
+    return only_left, only_right
 
 
-def _left_over(rows: Sequence[Row], left: Counter[Row]) -> list[Row]:
-    found = []
+def _left_over(rows: Sequence[Row], counts: Counter[Row]) -> list[Row]:
+    result = []
     for row in rows:
-        if left[_key(row)] > 0:
-            left[_key(row)] -= 1
-            found.append(row)
-    return found
+        if counts[_key(row)] > 0:
+            counts[_key(row)] -= 1
+            result.append(row)
+    return result
 
 
 def _key(row: Row) -> Row:
-    """Return a row's values as those of a hash table; arrays and structs as text."""
+    """Return a row's values as keys of a dictionary; arrays and structs as strings."""
     return tuple("NaN" if _is_number(x) and isnan(x) else _hashable(x) for x in row)
 
 
@@ -365,53 +380,53 @@ def _hashable(value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    # A Decimal is none of Python's Reals.
+    # A Decimal is not a Real in Python.
     return hasattr(value, "__float__") and not isinstance(value, bool)
 
 
 def _numbers(row: Row) -> list[float]:
-    """Return the numbers by which rows are sorted; NaN has no order, and is equal in rows of one group."""
+    """Return a row's numbers, for sorting; NaN is omitted because rows of a group have it in the same columns."""
     return [float(x) for x in row if _is_number(x) and not isnan(x)]
 
 
-def _is_near(one: Any, other: Any, within: float) -> bool:
-    if not _is_number(one) or not _is_number(other):
+def _is_near(left: Any, right: Any, within: float) -> bool:
+    if not _is_number(left) or not _is_number(right):
         return True  # equal, or the rows were not in one group
-    one, other = float(one), float(other)
-    return (isnan(one) and isnan(other)) or isclose(one, other, rel_tol=within)
+    left, right = float(left), float(right)
+    return (isnan(left) and isnan(right)) or isclose(left, right, rel_tol=within)
 
 
-def _shown(row: Row) -> str:
-    texts = (
+def _row_text(row: Row) -> str:
+    cells = (
         "null" if value is None else repr(value) if isinstance(value, str) else str(value)
         for value in row
     )
-    return one_line(f"({', '.join(texts)})", _WIDTH)
+    return one_line(f"({', '.join(cells)})", _MAX_ROW_LENGTH)
 
 
-def _tolerance(wanted: Any) -> str:
-    most = wanted.upper if isinstance(wanted, Between) else None
-    return f"within {format_number(most)} of" if most else "as in"
+def _tolerance(assertion: Any) -> str:
+    upper = assertion.upper if isinstance(assertion, Between) else None
+    return f"within {format_number(upper)} of" if upper else "as in"
 
 
 class ComparisonMethods(ConstraintBuilder):
-    """Constraints that compare with another table, two queries, or the distributions before.
+    """Constraints that compare with another table, another query, or earlier distributions.
 
-    A partition is compared with the partition of the same name of the other table. What a repository has
-    measured of a dataset with the other's name is compared with; otherwise the other is a table or view of
-    Spark, which is measured then and there.
+    A partition is compared with the partition of the same name of the other table. If the repository has a
+    dataset of that name, its stored metrics are used; otherwise the table or view of Spark is measured.
     """
 
     def has_size_of(self, other: str, within: float = 0.0, *, hint: str = "") -> Self:
-        """Assert that there are as many rows as in another table.
+        """Assert that the number of rows is the same as in another table.
 
         Parameters
         ----------
         other : str
             A dataset of the repository, or a table or view of Spark.
         within : float
-            Allowed difference, as a share of the other's rows.
+            Allowed difference, as a share of the other table's rows.
         hint : str
+            Hint that is added to the failure message.
 
         Examples
         --------
@@ -424,17 +439,18 @@ class ComparisonMethods(ConstraintBuilder):
     def has_same(
         self, analyzer: AnyAnalyzer | str, other: str, within: float = 0.0, *, hint: str = ""
     ) -> Self:
-        """Assert that a metric is what it is in another table.
+        """Assert that a metric is the same as in another table.
 
         Parameters
         ----------
         analyzer : Analyzer or str
-            Measured in both tables, so the other one has its columns.
+            The analyzer, which is measured in both tables; the other table must have its columns.
         other : str
             A dataset of the repository, or a table or view of Spark.
         within : float
-            Allowed difference, as a share of the other's value.
+            Allowed difference, as a share of the other table's value.
         hint : str
+            Hint that is added to the failure message.
 
         Examples
         --------
@@ -442,28 +458,29 @@ class ComparisonMethods(ConstraintBuilder):
         >>> tg.Check("orders").has_same("Sum('price')", "ledger").constraints[0].description
         "Sum('price'): as in ledger"
         """
-        most = _allowed(within)
+        allowed = _allowed(within)
         constraint = OtherTableConstraint(
-            self.read(analyzer), Between(-most, most), other=_text("other", other), hint=hint
+            self.read(analyzer), Between(-allowed, allowed), other=_text("other", other), hint=hint
         )
         return self.with_constraint(constraint)
 
     def has_same_result(
         self, query: str, other: str, within: float = 0.0, *, hint: str = ""
     ) -> Self:
-        """Assert that a query gives the same rows as another query, in any order.
+        """Assert that a query returns the same rows as another query, in any order.
 
-        Null equals null and NaN equals NaN. Each result may have up to 1,000 rows.
+        Null equals null and NaN equals NaN. Each result can have up to 1,000 rows.
 
         Parameters
         ----------
         query, other : str
-            Spark SQL. The name ``data`` stands for the checked data, a partition of a partitioned table;
-            ``{ds}`` for the value of its key ``ds``, as a literal. Other names are tables and views of
-            the session.
+            Spark SQL. The name ``data`` is the checked data (one partition of a partitioned table), and
+            ``{ds}`` is the value of its partition key ``ds``, as a literal. Other names are tables and
+            views of the session.
         within : float
             Allowed difference of numbers, as a share.
         hint : str
+            Hint that is added to the failure message.
 
         Examples
         --------
@@ -495,17 +512,18 @@ class ComparisonMethods(ConstraintBuilder):
         missing: str = "pass",
         hint: str = "",
     ) -> Self:
-        """Assert that a column's distribution is like that of the partitions before.
+        """Assert that a column's distribution is similar to earlier distributions.
 
-        Stored distributions are compared, of any analyzer that holds them; see `Repository.drift`. A
-        partition without any before it passes with the status ``no history``.
+        Distributions that any analyzer has stored are compared; see `Repository.drift`. A partition
+        without earlier distributions passes with the status ``no history``.
 
         Parameters
         ----------
         column : str
+            Name of the column.
         baseline : str
-            The time before the partition that it is compared with: ``28d`` (or hours, ``h``, or weeks,
-            ``w``); or ``previous``, the partition before.
+            The time before the partition to compare with, such as ``28d`` (or hours, ``h``, or weeks,
+            ``w``); or ``previous``, the previous partition.
         distance : str
             ``ks``, the two-sample test of Kolmogorov and Smirnov, of numbers; ``chi_square``, Pearson's
             test, of categories, which also tests the number of rows with categories never seen before; ``psi`` or ``js`` (Jensen-Shannon, in bits) of either.
@@ -518,8 +536,9 @@ class ComparisonMethods(ConstraintBuilder):
         categorical : bool
             Whether ``psi`` and ``js`` compare the values as categories; ``chi_square`` always does.
         missing : str
-            ``pass`` or ``fail``: the result without anything earlier.
+            ``pass`` or ``fail``: the result without an earlier distribution.
         hint : str
+            Hint that is added to the failure message.
 
         Examples
         --------
@@ -532,18 +551,18 @@ class ComparisonMethods(ConstraintBuilder):
         dep_delay: Kolmogorov-Smirnov distance to 28d before is not significant
         carrier: PSI to 7d before at least 0 and at most 0.25
         """
-        if distance not in DISTANCES:
-            raise UnknownNameError("distance", str(distance), DISTANCES)
+        if distance not in DISTANCE_NAMES:
+            raise UnknownNameError("distance", str(distance), DISTANCE_NAMES)
         categorical = categorical or distance == "chi_square"
         if categorical and distance == "ks":
-            msg = "ks compares numbers; of categories ask chi_square, psi or js"
+            msg = "ks compares only numbers; for categories, use chi_square, psi or js"
             raise SuiteError(msg)
         if missing not in {"pass", "fail"}:
             raise UnknownNameError("missing", str(missing), ["pass", "fail"])
         column = _text("column", column)
         constraint = DriftConstraint(
             self.read(Histogram(column) if categorical else ApproxQuantile(column, 0.5)),
-            _LIMITS[distance] if assertion is None else as_assertion(assertion),
+            _DEFAULT_LIMITS[distance] if assertion is None else as_assertion(assertion),
             column=column,
             baseline=baseline,
             distance=distance,
@@ -552,20 +571,20 @@ class ComparisonMethods(ConstraintBuilder):
             hint=hint,
         )
         if constraint.length is None and baseline != "previous":
-            msg = f"{baseline!r} is no time before; write '28d', '24h' or 'previous'"
+            msg = f"invalid baseline {baseline!r}; write '28d', '24h' or 'previous'"
             raise SuiteError(msg)
         return self.with_constraint(constraint)
 
 
 def _allowed(within: object) -> float:
     if not isinstance(within, int | float) or not 0 <= within < inf:
-        msg = f"within is the allowed difference as a share, such as 0.01, not {within!r}"
+        msg = f"within must be the allowed difference as a share, such as 0.01, not {within!r}"
         raise SuiteError(msg)
     return float(within)
 
 
-def _text(name: str, text: object) -> str:
-    if not isinstance(text, str) or not text.strip():
-        msg = f"{name} is a text, not {text!r}"
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        msg = f"{name} must be a string that is not empty, not {value!r}"
         raise SuiteError(msg)
-    return text.strip()
+    return value.strip()

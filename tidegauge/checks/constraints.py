@@ -44,11 +44,11 @@ class ConstraintStatus(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     WARNING = "warning"
-    """The assertion holds, but not the one that warns."""
+    """The assertion holds, but the stricter assertion of the warning does not."""
     NO_DATA = NO_DATA
-    """There is no row or value to evaluate; `ConstraintResult.on_empty` says what this counts as."""
+    """No row or value to evaluate; `ConstraintResult.on_empty` is the outcome."""
     NO_HISTORY = "no history"
-    """There is no earlier value to compare with."""
+    """No earlier value to compare with."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,19 @@ class ConstraintResult:
     Attributes
     ----------
     constraint : Constraint
+        The constraint.
     status : ConstraintStatus
+        The outcome.
     message : str
         The value, the assertion and the hint; empty on success.
     value : float or None
-        The evaluated number; None if there is none, or if the value is not a number.
+        The evaluated number; None without a value, or if the value is not a number.
     metric : Metric or None
-        None if it was not measured.
+        The metric; None if it was not measured.
     examples : tuple of str
-        Some bad values as text; the message ends with them.
+        Some bad values, with which the message ends.
     on_empty : OnEmpty
-        What the result counts as if its status is ``no data``.
+        The outcome if the status is ``no data``.
     """
 
     constraint: Constraint
@@ -100,25 +102,25 @@ class ConstraintResult:
 
     @property
     def text(self) -> str:
-        """The message; without data it begins with the status."""
+        """The message, which begins with the status if there is no data."""
         no_data = self.status is ConstraintStatus.NO_DATA
         return with_status(self.message) if no_data else self.message
 
     @property
     def sentence(self) -> str:
-        """The message for people, which says what it is about; a message of a value does by itself."""
+        """The message with its subject; only messages without data need the description in front."""
         no_data = self.status is ConstraintStatus.NO_DATA
         return f"{self.constraint.description}: {self.text}" if no_data else self.text
 
     @property
     def failed_by_value(self) -> bool:
-        """True if the constraint failed by a value, not because there was none."""
+        """True if a value violates the constraint, rather than a missing value."""
         bad = self.status in {ConstraintStatus.FAILURE, ConstraintStatus.WARNING}
         return bad and self.metric is not None and not self.metric.failed
 
     @property
     def message_start(self) -> str:
-        """The message without its hint, before which bad values are told."""
+        """The message without its hint, to which bad values are appended."""
         return self.message.removesuffix(self._hint)
 
     @property
@@ -126,17 +128,17 @@ class ConstraintResult:
         return f". {self.constraint.hint}" if self.constraint.hint else ""
 
     def with_examples(self, examples: tuple[str, ...], rows: int | None = None) -> ConstraintResult:
-        """Return the result with bad values, which are put into the message, before the hint.
+        """Return the result with bad values in the message, before the hint.
 
-        Their number of rows comes before them, unless the message has a count of rows already.
+        The number of bad rows precedes the values, unless the message already has a count of rows.
         """
         if not examples:
             return self
         hint = self._hint
         counted = rows is None or isinstance(self.constraint.analyzer, SHARES_OF_ROWS)
         count = "" if counted else f": {rows:,} {'row' if rows == 1 else 'rows'}"
-        text = f"{self.message_start}{count}: {', '.join(examples)}{hint}"
-        return replace(self, message=text, examples=examples)
+        message = f"{self.message_start}{count}: {', '.join(examples)}{hint}"
+        return replace(self, message=message, examples=examples)
 
 
 @dataclass(frozen=True)
@@ -146,11 +148,15 @@ class PartitionResult:
     Attributes
     ----------
     check, place : int
-        Which check, and which of its constraints.
+        Index of the check, and of the constraint in the check.
     dataset, partition : str
+        Names of the dataset and the partition.
     time : datetime or None
+        Time of the partition.
     segment : str
+        The segment; empty for whole partitions.
     result : ConstraintResult
+        The result.
     """
 
     check: int
@@ -165,45 +171,44 @@ class PartitionResult:
 def resolve_no_data(
     judged: Sequence[PartitionResult], on_empty: OnEmpty | None = None, *, allow_empty: bool = False
 ) -> tuple[PartitionResult, ...]:
-    """Return results in which those without data say what they count as.
+    """Set the outcome of results without data.
 
-    Unless a constraint or ``on_empty`` says otherwise, a partition without data fails. One in which
-    only the constraint's filter matches no row warns, if the filter matches rows of another partition:
-    then the filter is right, and this partition has none of its rows.
+    By default, a partition without data fails. If only the constraint's filter matches no row, and it matches
+    rows of another partition, the constraint warns: then the filter is valid, and this partition has no such
+    rows. A constraint and ``on_empty`` can set another outcome.
 
     Parameters
     ----------
     judged : sequence of PartitionResult
         All results of one run.
     on_empty : OnEmpty, optional
-        For constraints that have none of their own.
+        The outcome for constraints that do not set it.
     allow_empty : bool
-        Whether all of them pass, whatever the constraints say.
+        Whether all results without data pass, whatever the constraints set.
     """
-    having_data = {
-        (one.check, one.place)
-        for one in judged
-        if one.result.status is not ConstraintStatus.NO_DATA
+    constraints_with_data = {
+        (result.check, result.place)
+        for result in judged
+        if result.result.status is not ConstraintStatus.NO_DATA
     }
 
-    def effect(one: PartitionResult) -> OnEmpty:
-        constraint = one.result.constraint
-        matches_elsewhere = (one.check, one.place) in having_data
+    def effect(result: PartitionResult) -> OnEmpty:
+        constraint = result.result.constraint
+        matches_elsewhere = (result.check, result.place) in constraints_with_data
         filtered = constraint.analyzer.where is not None
         default = OnEmpty.WARN if filtered and matches_elsewhere else OnEmpty.FAIL
         return OnEmpty.PASS if allow_empty else constraint.on_empty or on_empty or default
 
     return tuple(
-        replace(one, result=replace(one.result, on_empty=effect(one)))
-        if one.result.status is ConstraintStatus.NO_DATA
-        else one
-        for one in judged
+        replace(result, result=replace(result.result, on_empty=effect(result)))
+        if result.result.status is ConstraintStatus.NO_DATA
+        else result
+        for result in judged
     )
 
 
-TYPO = 0.8
-"""Likeness of a column's name to another from which it may be a misspelling; names such as
-``price_min`` and ``price_max`` are less alike."""
+MIN_TYPO_SIMILARITY = 0.8
+"""Similarity from which a column's name counts as a misspelling; ``price_min`` and ``price_max`` are less similar."""
 
 
 @dataclass(frozen=True)
@@ -213,11 +218,13 @@ class Constraint(ABC):
     Attributes
     ----------
     analyzer : Analyzer
+        The analyzer of the metric.
     assertion : Assertion
+        The assertion on the metric's value.
     hint : str
-        Text added to the failure message.
+        Hint that is added to the failure message.
     on_empty : OnEmpty or None
-        What a partition without data counts as; None for the default (see `resolve_no_data`).
+        Outcome of a partition without data; None for the default (see `resolve_no_data`).
     """
 
     analyzer: AnyAnalyzer
@@ -227,16 +234,17 @@ class Constraint(ABC):
 
     @property
     def identity(self) -> str:
-        """All that it asks, as text: constraints that are described alike may differ in it.
+        """The constraint as a string; constraints with equal descriptions can have different identities.
 
-        Of an assertion that is a function it is of this process alone; those of files are none.
+        If the assertion is a function, the identity is only valid in this process. Constraints of files have
+        no such assertions.
         """
         return repr(self)
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """The assertion as one line of text."""
+        """The assertion as one line."""
 
     @abstractmethod
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
@@ -245,22 +253,30 @@ class Constraint(ABC):
     def evaluate(self, evidence: Evidence) -> ConstraintResult:
         """Evaluate the constraint; any problem is a failure, never an exception.
 
-        An assertion that holds of no rows, or of no values, is no success but has no data. The number
-        of rows and the columns of an empty table are evaluated.
+        If an assertion holds only because there are no rows or values, the status is ``no data`` instead of
+        ``success``. The number of rows and the columns of an empty table are evaluated.
         """
         metric = evidence.metric(self.analyzer)
         if metric is None:
-            column, known = self.analyzer.instance, evidence.instances
-            close = None if column in {*known, "*"} else nearest(column, known, TYPO)
-            hint = f", or did you mean {close!r}?" if close else ""
-            told = f"{subject(self.analyzer)} was not measured; add {self.analyzer!r} to the suite"
-            return self.failed(told + hint)
+            column, measured_columns = self.analyzer.instance, evidence.instances
+            similar = (
+                None
+                if column in {*measured_columns, "*"}
+                else nearest(column, measured_columns, MIN_TYPO_SIMILARITY)
+            )
+            hint = f", or did you mean {similar!r}?" if similar else ""
+            message = (
+                f"{subject(self.analyzer)} was not measured; add {self.analyzer!r} to the suite"
+            )
+            return self.failed(message + hint)
         if isinstance(metric.outcome, Failure):
             if metric.empty:
                 return self.no_data(metric)
             return self.failed(f"{subject(self.analyzer)} has no value: {_reason(metric)}", metric)
         result = self.compare(metric, evidence)
-        judged_nothing = metric.weight == 0 and not isinstance(self.analyzer, KNOWN_WITHOUT_ROWS)
+        judged_nothing = metric.weight == 0 and not isinstance(
+            self.analyzer, EVALUATED_WITHOUT_ROWS
+        )
         return self.no_data(metric) if judged_nothing and result.passed else result
 
     def no_data(self, metric: Metric[Any] | None = None, reason: str = "") -> ConstraintResult:
@@ -269,8 +285,9 @@ class Constraint(ABC):
         Parameters
         ----------
         metric : Metric, optional
+            The metric without a value.
         reason : str, optional
-            Why there is none; the filter or the metric by default.
+            The reason (default: the filter or the error of the metric).
         """
         where = self.analyzer.where
         if not reason and where is not None:
@@ -278,15 +295,15 @@ class Constraint(ABC):
         elif not reason and metric is not None and metric.failed:
             reason = f"{subject(self.analyzer)} has no value: {_reason(metric)}"
         reason = reason or "no row with a value"
-        text = f"{reason}. {self.hint}" if self.hint else reason
-        return ConstraintResult(self, ConstraintStatus.NO_DATA, text, None, metric)
+        message = f"{reason}. {self.hint}" if self.hint else reason
+        return ConstraintResult(self, ConstraintStatus.NO_DATA, message, None, metric)
 
     def failed(
         self, message: str, metric: Metric[Any] | None = None, value: float | None = None
     ) -> ConstraintResult:
         """Return a failure, with the hint appended to its message."""
-        text = f"{message}. {self.hint}" if self.hint else message
-        return ConstraintResult(self, ConstraintStatus.FAILURE, text, value, metric)
+        full_message = f"{message}. {self.hint}" if self.hint else message
+        return ConstraintResult(self, ConstraintStatus.FAILURE, full_message, value, metric)
 
     def judge(
         self,
@@ -303,9 +320,11 @@ class Constraint(ABC):
         Parameters
         ----------
         value : Any
+            The value.
         metric : Metric
+            The metric that has the value.
         sentence, scale
-            How a violating value is told, as for `violation_message`.
+            Wording of a violating value, as for `violation_message`.
         suffix : str
             The end of the message of a violation.
         message : str, optional
@@ -313,10 +332,10 @@ class Constraint(ABC):
         """
         number = float(value) if isinstance(value, Real) else None
         try:
-            holds = as_verdict(self.assertion.holds(value))  # of a subclass it may be anything
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            text = f"the assertion ({self.assertion}) raised {describe(error)}"
-            return self.failed(f"{subject(self.analyzer)}: {text}", metric, number)
+            holds = as_verdict(self.assertion.holds(value))  # a subclass can return anything
+        except Exception as error:  # noqa: BLE001 - a user's function can raise anything
+            problem = f"the assertion ({self.assertion}) raised {describe(error)}"
+            return self.failed(f"{subject(self.analyzer)}: {problem}", metric, number)
         if holds:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", number, metric)
         if message is None:
@@ -331,9 +350,9 @@ class MetricConstraint(Constraint):
     Attributes
     ----------
     part : MetricComponent, optional
-        The number to take from a composite value; the value itself if not given.
+        The number to take from a composite value (default: the value itself).
     warning : Assertion, optional
-        A stricter assertion, which only warns where the assertion itself holds.
+        A stricter assertion, which only warns if the assertion itself holds.
     """
 
     part: MetricComponent | None = field(default=None, kw_only=True)
@@ -341,15 +360,15 @@ class MetricConstraint(Constraint):
 
     @property
     def description(self) -> str:
-        """The assertion as one line of text."""
-        of = self.part.subject(self.analyzer) if self.part else subject(self.analyzer)
-        warned = f", warns unless {self.warning}" if self.warning else ""
-        return f"{of}: {self.assertion}{warned}"
+        """The assertion as one line."""
+        described = self.part.subject(self.analyzer) if self.part else subject(self.analyzer)
+        warning_suffix = f", warns unless {self.warning}" if self.warning else ""
+        return f"{described}: {self.assertion}{warning_suffix}"
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
-        """Evaluate the value, or a part of it."""
-        value = self.part.of(metric.value) if self.part else metric.value
-        result = self._judged(value, metric)
+        """Evaluate the value, or a number of a composite value."""
+        value = self.part.extract(metric.value) if self.part else metric.value
+        result = self._judge_value(value, metric)
         if self.warning is None or not result.passed:
             return result
         warned = replace(self, assertion=self.warning, warning=None).compare(metric, evidence)
@@ -357,31 +376,31 @@ class MetricConstraint(Constraint):
             return result
         return replace(warned, constraint=self, status=ConstraintStatus.WARNING)
 
-    def _judged(self, value: Any, metric: Metric[Any]) -> ConstraintResult:
-        """Evaluate a number; of a part of a composite value, the message tells what the part is."""
+    def _judge_value(self, value: Any, metric: Metric[Any]) -> ConstraintResult:
+        """Evaluate a value; for a number of a composite value, the message explains the number."""
         part, analyzer = self.part, self.analyzer
         if part is None:
             sentence = partial(value_sentence, analyzer)
-            suffix = self._counted(value, metric)
+            suffix = self._bad_row_count(value, metric)
             scale = written_scale(analyzer.name, analyzer.scale)
             return self.judge(value, metric, sentence, scale, suffix=suffix)
-        told = part.explain(metric.value)
-        whole = part.message(analyzer, told) if self.assertion == NONE_WANTED else None
+        explanation = part.explain(metric.value)
+        full_message = part.message(analyzer, explanation) if self.assertion == ZERO else None
         sentence = partial(part.sentence, analyzer)
-        suffix = f": {told}" if told else ""
-        return self.judge(value, metric, sentence, part.scale, suffix=suffix, message=whole)
+        suffix = f": {explanation}" if explanation else ""
+        return self.judge(value, metric, sentence, part.scale, suffix=suffix, message=full_message)
 
-    def _counted(self, value: Any, metric: Metric[Any]) -> str:
-        """Return how many rows are bad, if the metric is a share of good rows that is too low."""
-        wanted, rows = self.assertion, metric.weight
+    def _bad_row_count(self, value: Any, metric: Metric[Any]) -> str:
+        """Return the number of bad rows, if the metric is a share of good rows that is too low."""
+        bounds, rows = self.assertion, metric.weight
         if not isinstance(self.analyzer, SHARES_OF_ROWS) or not rows:
             return ""
-        if not isinstance(wanted, Between) or wanted.lower is None or value > wanted.lower:
+        if not isinstance(bounds, Between) or bounds.lower is None or value > bounds.lower:
             return ""
         return f": {round((1 - value) * rows):,} of {rows:,.0f} rows"
 
 
-NONE_WANTED = Between(0, 0)
+ZERO = Between(0, 0)
 
 
 class MetricComponent(ABC):
@@ -390,23 +409,23 @@ class MetricComponent(ABC):
     scale: ClassVar[Scale] = Scale.COUNT
 
     @abstractmethod
-    def of(self, value: Any) -> float:
+    def extract(self, value: Any) -> float:
         """Return the number."""
 
     def subject(self, analyzer: AnyAnalyzer) -> str:
-        """Return the number's text for messages."""
+        """Return the number's subject for messages."""
         return f"{self} of {subject(analyzer)}"
 
     def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
-        """Return the sentence of a message that tells the number, which is given as text."""
+        """Return the sentence of a message with the formatted number."""
         return f"{self} of {column_text(analyzer)} is {text}"
 
-    def message(self, analyzer: AnyAnalyzer, told: str) -> str | None:
-        """Return the whole message if none are wanted and some are there; None for the usual one."""
+    def message(self, analyzer: AnyAnalyzer, explanation: str) -> str | None:
+        """Return the message of an assertion that the number is zero; None for the default message."""
         return None
 
     def explain(self, value: Any) -> str:
-        """Return what a failure message tells of the value; nothing by default."""
+        """Return the explanation of the value in a failure message (default: empty)."""
         return ""
 
 
@@ -414,7 +433,7 @@ class MetricComponent(ABC):
 class DistinctValueCount(MetricComponent):
     """Number of distinct values of a Histogram, null included."""
 
-    def of(self, value: Distribution) -> float:
+    def extract(self, value: Distribution) -> float:
         """Return the number of distinct values."""
         return float(value.number_of_bins)
 
@@ -424,47 +443,50 @@ class DistinctValueCount(MetricComponent):
 
 @dataclass(frozen=True)
 class AbsentValueCount(MetricComponent):
-    """Number of some values that a Histogram has no row of.
+    """Number of given values that do not occur in a Histogram.
 
     Attributes
     ----------
     values : tuple
-        The values, whose bins are their texts.
+        The values, whose bins are their string forms.
 
     Examples
     --------
     >>> from tidegauge.analyzers.measures.histogram import DistributionValue
-    >>> found = Distribution({"new": DistributionValue(3, 0.75)}, 1)
-    >>> wanted = AbsentValueCount(("new", "paid"))
-    >>> wanted.of(found), wanted.explain(found)
+    >>> distribution = Distribution({"new": DistributionValue(3, 0.75)}, 1)
+    >>> absent = AbsentValueCount(("new", "paid"))
+    >>> absent.extract(distribution), absent.explain(distribution)
     (1.0, "no row has 'paid'")
     """
 
     values: tuple[Any, ...]
 
     def _absent(self, value: Distribution) -> list[str]:
-        return [one for one in map(str, self.values) if bin_key(one) not in value.values]
+        return [name for name in map(str, self.values) if bin_key(name) not in value.values]
 
-    def of(self, value: Distribution) -> float:
+    def extract(self, value: Distribution) -> float:
         """Return the number of values that do not occur."""
         return float(len(self._absent(value)))
 
     def explain(self, value: Distribution) -> str:
-        """Return the first of the values that do not occur."""
+        """Return the first values that do not occur."""
         absent = self._absent(value)
-        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        return f"no row has {', '.join(map(repr, absent[:MOST_NAMED]))}{more}"
+        and_more = (
+            f" and {len(absent) - MAX_LISTED_NAMES} more" if len(absent) > MAX_LISTED_NAMES else ""
+        )
+        return f"no row has {', '.join(map(repr, absent[:MAX_LISTED_NAMES]))}{and_more}"
 
     def subject(self, analyzer: AnyAnalyzer) -> str:
-        """Return the values and the column, without the expression by which they are counted."""
+        """Return the values and the column, without the expression that counts them."""
         where = f" where {analyzer.where}" if analyzer.where else ""
         return one_line(
-            f"absent of {', '.join(map(str, self.values))} in {analyzer.instance}{where}", LONGEST
+            f"absent of {', '.join(map(str, self.values))} in {analyzer.instance}{where}",
+            MAX_NAME_LENGTH,
         )
 
-    def message(self, analyzer: AnyAnalyzer, told: str) -> str:
-        """Return the column and what is absent."""
-        return f"{column_text(analyzer)}: {told}"
+    def message(self, analyzer: AnyAnalyzer, explanation: str) -> str:
+        """Return the column and the absent values."""
+        return f"{column_text(analyzer)}: {explanation}"
 
     def __str__(self) -> str:
         return "absent values"
@@ -474,7 +496,7 @@ class AbsentValueCount(MetricComponent):
 class SchemaDifferenceCount(MetricComponent):
     """Number of differences of a SchemaMatch."""
 
-    def of(self, value: SchemaComparison) -> float:
+    def extract(self, value: SchemaComparison) -> float:
         """Return the number of differences."""
         return float(len(value.differences))
 
@@ -487,16 +509,17 @@ class SchemaDifferenceCount(MetricComponent):
         "column 'channel' is missing; 'id' is int, not bigint"
         """
         return "; ".join(
-            _NO_COLUMN.sub(r"column \1 is missing", difference) for difference in value.differences
+            _NO_COLUMN_MESSAGE.sub(r"column \1 is missing", difference)
+            for difference in value.differences
         )
 
     def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
-        """Return the sentence of a message that tells the number of differences."""
+        """Return the sentence of a message with the number of differences."""
         return f"has_schema: differences are {text}"
 
-    def message(self, analyzer: AnyAnalyzer, told: str) -> str:
+    def message(self, analyzer: AnyAnalyzer, explanation: str) -> str:
         """Return the differences after the name of the check."""
-        return f"has_schema: {told}"
+        return f"has_schema: {explanation}"
 
     def __str__(self) -> str:
         return "differences"
@@ -508,36 +531,36 @@ class LeastColumnShare(MetricComponent):
 
     Examples
     --------
-    >>> found = {"amount": 0.75, "status": 1.0}
-    >>> LeastColumnShare().of(found), LeastColumnShare().explain(found)
+    >>> shares = {"amount": 0.75, "status": 1.0}
+    >>> LeastColumnShare().extract(shares), LeastColumnShare().explain(shares)
     (0.75, 'amount 0.75')
     """
 
     scale: ClassVar[Scale] = Scale.RATIO
 
     def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
-        """Return the sentence of a message that tells the least share."""
+        """Return the sentence of a message with the least share."""
         return f"{text} of the values of a column are equal"
 
-    def of(self, value: Mapping[str, float]) -> float:
+    def extract(self, value: Mapping[str, float]) -> float:
         """Return the least share."""
         return min(value.values())
 
     def explain(self, value: Mapping[str, float]) -> str:
         """Return the columns that differ somewhere, the most different first."""
         lower = sorted((share, column) for column, share in value.items() if share < 1)
-        return ", ".join(f"{column} {share:.6g}" for share, column in lower[:MOST_NAMED])
+        return ", ".join(f"{column} {share:.6g}" for share, column in lower[:MAX_LISTED_NAMES])
 
     def __str__(self) -> str:
         return "least share"
 
 
-LONGEST = 120
-"""Maximum characters of a generated name."""
-MOST_NAMED = 10
-"""Columns, or values, that a message names."""
-KNOWN_WITHOUT_ROWS = (ColumnCount, Size)
-"""Analyzers whose value says something about a table without rows."""
+MAX_NAME_LENGTH = 120
+"""Limit on the characters of a generated name, so that it fits on a line."""
+MAX_LISTED_NAMES = 10
+"""Limit on the columns or values that a message lists."""
+EVALUATED_WITHOUT_ROWS = (ColumnCount, Size)
+"""Analyzers whose value is meaningful for a table without rows."""
 SHARES_OF_ROWS = (
     Completeness,
     Compliance,
@@ -555,18 +578,18 @@ DATA_TYPE_GROUPS = {
     "String": ("String",),
     "Numeric": ("Fractional", "Integral"),
 }
-"""Types counted by DataType, by the kind that a check asserts; ``Unknown`` is null."""
+"""Types counted by DataType, by the asserted kind; ``Unknown`` is null."""
 
 
 @dataclass(frozen=True)
 class DataTypeShare(MetricComponent):
-    """Share of the non-null values that are of one inferred type; of all rows for ``Unknown``.
+    """Share of the non-null values with an inferred type; for ``Unknown``, share of all rows.
 
     Examples
     --------
     >>> from tidegauge.analyzers.measures.texts import DataType, DataTypeState
     >>> value = DataType("x").compute_metric_from(DataTypeState(unknown=2, integral=3, string=1)).value
-    >>> DataTypeShare("Numeric").of(value), DataTypeShare("Unknown").of(value)
+    >>> DataTypeShare("Numeric").extract(value), DataTypeShare("Unknown").extract(value)
     (0.75, 0.3333333333333333)
     """
 
@@ -574,23 +597,23 @@ class DataTypeShare(MetricComponent):
     kind: str
 
     def sentence(self, analyzer: AnyAnalyzer, text: str) -> str:
-        """Return the sentence of a message that tells the share."""
+        """Return the sentence of a message with the share."""
         return f"{column_text(analyzer)} is {text} {self.kind}"
 
     def __post_init__(self) -> None:
         if self.kind not in DATA_TYPE_GROUPS:
-            known = ", ".join(DATA_TYPE_GROUPS)
-            msg = f"has_data_type: the kind is one of {known}, not {self.kind!r}"
+            kinds = ", ".join(DATA_TYPE_GROUPS)
+            msg = f"has_data_type: invalid kind {self.kind!r}; use one of {kinds}"
             raise SuiteError(msg)
 
-    def of(self, value: Distribution) -> float:
+    def extract(self, value: Distribution) -> float:
         """Return the share; 0 if all values are null."""
         counts = {kind: entry.absolute for kind, entry in value.values.items()}
         rows = sum(counts.values()) - (counts["Unknown"] if self.kind != "Unknown" else 0)
         return sum(counts[kind] for kind in DATA_TYPE_GROUPS[self.kind]) / rows if rows else 0.0
 
     def explain(self, value: Distribution) -> str:
-        """Return how many values are of other types, and of which.
+        """Return the number of values of other types, by type.
 
         Examples
         --------
@@ -602,18 +625,20 @@ class DataTypeShare(MetricComponent):
         counts = {kind: entry.absolute for kind, entry in value.values.items()}
         if self.kind != "Unknown":
             del counts["Unknown"]
-        others = {kind: n for kind, n in counts.items() if kind not in DATA_TYPE_GROUPS[self.kind]}
-        bad = sum(others.values())
-        most = sorted(others, key=lambda kind: -others[kind])
-        named = ", ".join(f"{kind} {others[kind]:,}" for kind in most if others[kind])
-        return f"{bad:,} of {plural(int(sum(counts.values())), 'value')}: {named}" if bad else ""
+        other_types = {
+            kind: n for kind, n in counts.items() if kind not in DATA_TYPE_GROUPS[self.kind]
+        }
+        bad = sum(other_types.values())
+        ordered = sorted(other_types, key=lambda kind: -other_types[kind])
+        listed = ", ".join(f"{kind} {other_types[kind]:,}" for kind in ordered if other_types[kind])
+        return f"{bad:,} of {plural(int(sum(counts.values())), 'value')}: {listed}" if bad else ""
 
     def __str__(self) -> str:
         return f"share of {self.kind}"
 
 
 def subject(analyzer: AnyAnalyzer) -> str:
-    """Return an analyzer's text for messages; a Compliance by its rule name and filter.
+    """Return an analyzer as the subject of a message; a Compliance by its rule name and filter.
 
     Examples
     --------
@@ -641,7 +666,7 @@ def column_text(analyzer: AnyAnalyzer) -> str:
 
 
 def value_sentence(analyzer: AnyAnalyzer, text: str) -> str:
-    """Return the beginning of a message that tells an analyzer's value, which is given as text.
+    """Return the beginning of a message with an analyzer's formatted value.
 
     Examples
     --------
@@ -649,20 +674,20 @@ def value_sentence(analyzer: AnyAnalyzer, text: str) -> str:
     ('email is 69.1 % complete', 'row count where x > 0 is 7')
     """
     where = f" where {analyzer.where}" if analyzer.where else ""
-    form = _SENTENCES.get(type(analyzer))
-    if form is not None:
-        return form.format(of=column_text(analyzer), where=where, value=text)
+    template = _SENTENCE_FORMATS.get(type(analyzer))
+    if template is not None:
+        return template.format(of=column_text(analyzer), where=where, value=text)
     return f"{metric_text(analyzer.name, analyzer.instance)}{where} is {text}"
 
 
-_SENTENCES: dict[type[Any], str] = {
+_SENTENCE_FORMATS: dict[type[Any], str] = {
     Completeness: "{of} is {value} complete",
     Compliance: "{of}: true of {value} of rows",
     PatternMatch: "{of} matches its pattern in {value} of rows",
     Size: "row count{where} is {value}",
     Uniqueness: "{of} is {value} unique",
 }
-_NO_COLUMN = re.compile(r"\Ano column ('.*')\Z", re.DOTALL)
+_NO_COLUMN_MESSAGE = re.compile(r"\Ano column ('.*')\Z", re.DOTALL)
 
 
 def _reason(metric: Metric[Any]) -> str:

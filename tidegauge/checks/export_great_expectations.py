@@ -1,6 +1,6 @@
 """Export checks and rules to an expectation suite of Great Expectations 1.x.
 
-Each constraint and rule is mapped to expectations that mean the same; what has none is reported.
+Each constraint and rule is mapped to equivalent expectations; constraints and rules without equivalent are reported.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from tidegauge.suite import Suite
 Body = tuple[str, dict[str, Any]]
 """An expectation's type and its arguments."""
 
-_NUMBERS: dict[type, str] = {
+_NUMBER_EXPECTATIONS: dict[type, str] = {
     Minimum: "expect_column_min_to_be_between",
     Maximum: "expect_column_max_to_be_between",
     Mean: "expect_column_mean_to_be_between",
     Sum: "expect_column_sum_to_be_between",
     Distinctness: "expect_column_proportion_of_unique_values_to_be_between",
 }
-_COUNTS: dict[type, str] = {
+_COUNT_EXPECTATIONS: dict[type, str] = {
     Size: "expect_table_row_count_to_be_between",
     ColumnCount: "expect_table_column_count_to_be_between",
     CountDistinct: "expect_column_unique_value_count_to_be_between",
@@ -69,7 +69,7 @@ _COUNTS: dict[type, str] = {
 
 
 class NoExpectationError(Exception):
-    """No equivalent expectation exists; the message says why."""
+    """No equivalent expectation exists; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -80,32 +80,35 @@ class Share:
     where: str | None = None
 
     def mostly(self, body: Body) -> Body:
-        """Add both to a row expectation."""
+        """Add the share and the filter to a row expectation."""
         kind, kwargs = body
-        few = {} if self.least == 1 else {"mostly": self.least}
-        return kind, {**kwargs, **few, **_filter(self.where)}
+        mostly = {} if self.least == 1 else {"mostly": self.least}
+        return kind, {**kwargs, **mostly, **_filter(self.where)}
 
-    def of(self, condition: str) -> Body:
-        """Return a query for a condition: the violating rows, or the share of good rows if low."""
-        is_good, some = _braced(condition), "" if self.where is None else f"({_braced(self.where)})"
+    def query(self, condition: str) -> Body:
+        """Return a query for a condition: the violating rows, or the share of good rows if it is too low."""
+        is_good, filter_sql = (
+            _braced(condition),
+            "" if self.where is None else f"({_braced(self.where)})",
+        )
         if self.least == 1:
-            also = some and f"{some} AND "
-            query = f"SELECT * FROM {{batch}} WHERE {also}NOT coalesce(({is_good}), false)"  # noqa: S608 - the user's own SQL
+            filter_prefix = filter_sql and f"{filter_sql} AND "
+            query = f"SELECT * FROM {{batch}} WHERE {filter_prefix}NOT coalesce(({is_good}), false)"  # noqa: S608 - the user's own SQL
         else:
             good = f"CASE WHEN {is_good} THEN CAST(1 AS DOUBLE) ELSE CAST(0 AS DOUBLE) END"
-            rows = "{batch}" + (some and f" WHERE {some}")
+            rows = "{batch}" + (filter_sql and f" WHERE {filter_sql}")
             shares = f"(SELECT avg({good}) AS share FROM {rows}) AS shares"  # noqa: S608 - the user's own SQL
             query = f"SELECT share FROM {shares} WHERE share < {self.least!r}"  # noqa: S608 - the user's own SQL
         return "unexpected_rows_expectation", {"unexpected_rows_query": query}
 
 
 def expectations_of(constraint: Constraint) -> list[Body]:
-    """Return the expectations that are together equivalent to a constraint.
+    """Return the expectations that together are equivalent to a constraint.
 
     Raises
     ------
     NoExpectationError
-        If there is no equivalent.
+        If no equivalent exists.
 
     Examples
     --------
@@ -136,16 +139,16 @@ def expectations_of(constraint: Constraint) -> list[Body]:
         raise NoExpectationError(f"its assertion is a function of Python: {constraint.assertion}")
     if constraint.assertion.lower is None and constraint.assertion.upper is None:
         raise NoExpectationError("its assertion has no bounds")
-    return list(_of_analyzer(constraint.analyzer, constraint.assertion))
+    return list(_analyzer_expectations(constraint.analyzer, constraint.assertion))
 
 
 def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
-    """Return the expectations that are together equivalent to a rule.
+    """Return the expectations that together are equivalent to a rule.
 
     Raises
     ------
     NoExpectationError
-        If there is no equivalent.
+        If no equivalent exists.
 
     Examples
     --------
@@ -158,7 +161,7 @@ def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
             f"its policy {policy!r} counts the records that are charged with it"
         )
     if rule.stage == "after":
-        raise NoExpectationError("it is about what fixes leave")
+        raise NoExpectationError("it applies to repaired values")
     if not all(isinstance(piece, str) for piece in rule.expression.pieces):
         raise NoExpectationError("it is made of Columns or functions of Python, not of SQL")
     condition = rule.expression.text
@@ -166,46 +169,52 @@ def expectations_of_rule(rule: DQMRule, policy: DQMTaskPolicy) -> list[Body]:
 
 
 @singledispatch
-def _of_analyzer(analyzer: AnyAnalyzer, wanted: Between) -> Iterator[Body]:
-    """Yield the expectations that a metric lies within bounds."""
+def _analyzer_expectations(analyzer: AnyAnalyzer, bounds: Between) -> Iterator[Body]:
+    """Yield the expectations that a metric is within bounds."""
     kind = type(analyzer)
-    if kind in _NUMBERS:
-        yield _NUMBERS[kind], {**_column(analyzer), **_bounds(wanted), **_filter(analyzer.where)}
-    elif kind in _COUNTS:
-        of = {} if kind in {Size, ColumnCount} else _column(analyzer)
-        yield _COUNTS[kind], {**of, **_whole(wanted), **_filter(analyzer.where)}
+    if kind in _NUMBER_EXPECTATIONS:
+        yield (
+            _NUMBER_EXPECTATIONS[kind],
+            {**_column(analyzer), **_bounds(bounds), **_filter(analyzer.where)},
+        )
+    elif kind in _COUNT_EXPECTATIONS:
+        column = {} if kind in {Size, ColumnCount} else _column(analyzer)
+        yield (
+            _COUNT_EXPECTATIONS[kind],
+            {**column, **_integer_bounds(bounds), **_filter(analyzer.where)},
+        )
     elif isinstance(analyzer, StandardDeviation):
         raise NoExpectationError("its expectation uses the sample standard deviation (n - 1)")
     else:
         raise NoExpectationError(f"no expectation measures {kind.__name__}")
 
 
-@_of_analyzer.register(ColumnExists)
-def _(analyzer: ColumnExists, wanted: Between) -> Iterator[Body]:
-    if (wanted.holds(0), wanted.holds(1)) != (False, True):
-        raise NoExpectationError("no expectation wants a column not to be there")
+@_analyzer_expectations.register(ColumnExists)
+def _(analyzer: ColumnExists, bounds: Between) -> Iterator[Body]:
+    if (bounds.holds(0), bounds.holds(1)) != (False, True):
+        raise NoExpectationError("no expectation requires a column to be absent")
     yield "expect_column_to_exist", _column(analyzer)
 
 
-@_of_analyzer.register(Completeness)
-def _(analyzer: Completeness, wanted: Between) -> Iterator[Body]:
-    share = _share(analyzer, wanted)
+@_analyzer_expectations.register(Completeness)
+def _(analyzer: Completeness, bounds: Between) -> Iterator[Body]:
+    share = _share(analyzer, bounds)
     yield share.mostly(("expect_column_values_to_not_be_null", _column(analyzer)))
 
 
-@_of_analyzer.register(Uniqueness)
-def _(analyzer: Uniqueness, wanted: Between) -> Iterator[Body]:
-    share = _share(analyzer, wanted)
+@_analyzer_expectations.register(Uniqueness)
+def _(analyzer: Uniqueness, bounds: Between) -> Iterator[Body]:
+    share = _share(analyzer, bounds)
     if len(analyzer.columns) == 1:
         yield share.mostly(("expect_column_values_to_be_unique", _column(analyzer)))
     else:
-        columns = {"column_list": [_named(column) for column in analyzer.columns]}
+        columns = {"column_list": [_column_name(column) for column in analyzer.columns]}
         yield share.mostly(("expect_compound_columns_to_be_unique", columns))
 
 
-@_of_analyzer.register(PatternMatch)
-def _(analyzer: PatternMatch, wanted: Between) -> Iterator[Body]:
-    share = _share(analyzer, wanted)
+@_analyzer_expectations.register(PatternMatch)
+def _(analyzer: PatternMatch, bounds: Between) -> Iterator[Body]:
+    share = _share(analyzer, bounds)
     pattern = PATTERNS.get(analyzer.pattern, analyzer.pattern)
     if analyzer.null_behavior == "ignore":
         column = _column(analyzer)
@@ -216,27 +225,27 @@ def _(analyzer: PatternMatch, wanted: Between) -> Iterator[Body]:
     yield from _conditional(f"{text} RLIKE {literal(pattern)}", share)
 
 
-@_of_analyzer.register(Compliance)
-def _(analyzer: Compliance, wanted: Between) -> Iterator[Body]:
-    yield from _conditional(analyzer.predicate, _share(analyzer, wanted))
+@_analyzer_expectations.register(Compliance)
+def _(analyzer: Compliance, bounds: Between) -> Iterator[Body]:
+    yield from _conditional(analyzer.predicate, _share(analyzer, bounds))
 
 
-@_of_analyzer.register(MinLength)
-def _(analyzer: MinLength, wanted: Between) -> Iterator[Body]:
-    yield from _length(analyzer, wanted, "min_value")
+@_analyzer_expectations.register(MinLength)
+def _(analyzer: MinLength, bounds: Between) -> Iterator[Body]:
+    yield from _length(analyzer, bounds, "min_value")
 
 
-@_of_analyzer.register(MaxLength)
-def _(analyzer: MaxLength, wanted: Between) -> Iterator[Body]:
-    yield from _length(analyzer, wanted, "max_value")
+@_analyzer_expectations.register(MaxLength)
+def _(analyzer: MaxLength, bounds: Between) -> Iterator[Body]:
+    yield from _length(analyzer, bounds, "max_value")
 
 
-@_of_analyzer.register(ApproxQuantile)
-@_of_analyzer.register(ExactQuantile)
-def _(analyzer: ApproxQuantile | ExactQuantile, wanted: Between) -> Iterator[Body]:
-    if wanted.closed != "both":
+@_analyzer_expectations.register(ApproxQuantile)
+@_analyzer_expectations.register(ExactQuantile)
+def _(analyzer: ApproxQuantile | ExactQuantile, bounds: Between) -> Iterator[Body]:
+    if bounds.closed != "both":
         raise NoExpectationError("the bounds of a quantile's expectation always belong to it")
-    ranges = {"quantiles": [analyzer.quantile], "value_ranges": [[wanted.lower, wanted.upper]]}
+    ranges = {"quantiles": [analyzer.quantile], "value_ranges": [[bounds.lower, bounds.upper]]}
     yield (
         "expect_column_quantile_values_to_be_between",
         {**_column(analyzer), "quantile_ranges": ranges, **_filter(analyzer.where)},
@@ -244,25 +253,27 @@ def _(analyzer: ApproxQuantile | ExactQuantile, wanted: Between) -> Iterator[Bod
 
 
 def _conditional(condition: str, share: Share, *, nulls: bool = False) -> Iterator[Body]:
-    """Yield the expectations of a condition: native ones if every row must be good, else a query.
+    """Yield the expectations of a condition: native expectations if every row must be good, otherwise a query.
 
     Native expectations skip nulls, so ``mostly`` would be the share of other rows.
     """
     form = parse_condition(condition)
     if form is not None and share.least == 1:
-        yield from (share.mostly(body) for body in _of_form(form, nulls=nulls or form.nulls))
+        yield from (
+            share.mostly(body) for body in _form_expectations(form, nulls=nulls or form.nulls)
+        )
     else:
-        whole = f"({condition}) IS NULL OR ({condition})" if nulls else condition
-        yield share.of(whole)
+        condition_or_null = f"({condition}) IS NULL OR ({condition})" if nulls else condition
+        yield share.query(condition_or_null)
 
 
-def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
+def _form_expectations(form: Form, *, nulls: bool) -> Iterator[Body]:
     """Yield the native expectations of a parsed condition; they skip nulls."""
     column = {"column": form.column}
     present = ("expect_column_values_to_not_be_null", column)
     if isinstance(form, Within):
-        told = _sides(form.lower, form.upper, form.has_lower, form.has_upper)
-        yield "expect_column_values_to_be_between", {**column, **told}
+        bounds = _sides(form.lower, form.upper, form.has_lower, form.has_upper)
+        yield "expect_column_values_to_be_between", {**column, **bounds}
     elif isinstance(form, OneOf):
         yield "expect_column_values_to_be_in_set", {**column, "value_set": list(form.values)}
     elif isinstance(form, LikeCondition):
@@ -273,12 +284,12 @@ def _of_form(form: Form, *, nulls: bool) -> Iterator[Body]:
 
 def _braced(sql: str) -> str:
     """Return SQL with braces escaped for a query template."""
-    text = sql.replace("{", "{{").replace("}", "}}")
-    return f"\n{text}\n" if "--" in text else text  # the newline ends a trailing comment
+    escaped = sql.replace("{", "{{").replace("}", "}}")
+    return f"\n{escaped}\n" if "--" in escaped else escaped  # the newline ends a trailing comment
 
 
 def _portable(pattern: str) -> str:
-    r"""Return a Java pattern with its end-of-text anchor rewritten for Python, too.
+    r"""Return a Java pattern whose end-of-string anchor also works in Python.
 
     Examples
     --------
@@ -288,23 +299,23 @@ def _portable(pattern: str) -> str:
     return pattern[:-2] + r"(?![\s\S])" if pattern.endswith(r")\z") else pattern
 
 
-def _share(analyzer: AnyAnalyzer, wanted: Between) -> Share:
-    if not (wanted.lower is not None and wanted.has_lower and wanted.holds(1)):
-        raise NoExpectationError(f"mostly= is a least share, which may be reached; not {wanted}")
-    return Share(wanted.lower, analyzer.where)
+def _share(analyzer: AnyAnalyzer, bounds: Between) -> Share:
+    if not (bounds.lower is not None and bounds.has_lower and bounds.holds(1)):
+        raise NoExpectationError(f"mostly= is an inclusive minimum share, unlike {bounds}")
+    return Share(bounds.lower, analyzer.where)
 
 
-def _length(analyzer: MinLength | MaxLength, wanted: Between, side: str) -> Iterator[Body]:
-    whole = _whole(wanted)
-    if analyzer.null_behavior != "ignore" or set(whole) != {side}:
-        raise NoExpectationError("expectations are about the length of each text that is there")
-    column = {**_column(analyzer), **whole, **_filter(analyzer.where)}
+def _length(analyzer: MinLength | MaxLength, bounds: Between, side: str) -> Iterator[Body]:
+    integer_bounds = _integer_bounds(bounds)
+    if analyzer.null_behavior != "ignore" or set(integer_bounds) != {side}:
+        raise NoExpectationError("expectations apply to the length of each non-null string")
+    column = {**_column(analyzer), **integer_bounds, **_filter(analyzer.where)}
     yield "expect_column_value_lengths_to_be_between", column
 
 
 def _containing(analyzer: AnyAnalyzer, values: Sequence[Any]) -> Body:
     if not all(isinstance(value, str | int | float) for value in values):
-        raise NoExpectationError("JSON has no dates and decimals, of which its values are")
+        raise NoExpectationError("its values are dates or decimals, which JSON does not have")
     body = {**_column(analyzer), "value_set": list(values), **_filter(analyzer.where)}
     return "expect_column_distinct_values_to_contain_set", body
 
@@ -315,19 +326,19 @@ def _column(analyzer: AnyAnalyzer) -> dict[str, Any]:
         raise NoExpectationError(
             f"no expectation measures {type(analyzer).__name__} of several columns"
         )
-    return {"column": _named(columns[0])}
+    return {"column": _column_name(columns[0])}
 
 
-def _named(column: str) -> str:
-    """Return a column's own name; nested fields have none in Great Expectations."""
+def _column_name(column: str) -> str:
+    """Return a column's name; Great Expectations has no names for nested fields."""
     steps = parts(column)
     if len(steps) > 1 or column.startswith("size("):
-        raise NoExpectationError(f"{column} is no column of its own")
+        raise NoExpectationError(f"{column} is not a top-level column")
     return str(steps[0])
 
 
-def _bounds(wanted: Between) -> dict[str, Any]:
-    return _sides(wanted.lower, wanted.upper, wanted.has_lower, wanted.has_upper)
+def _bounds(bounds: Between) -> dict[str, Any]:
+    return _sides(bounds.lower, bounds.upper, bounds.has_lower, bounds.has_upper)
 
 
 def _sides(
@@ -336,23 +347,23 @@ def _sides(
     has_lower: bool,  # noqa: FBT001 - as Between and Within have them
     has_upper: bool,  # noqa: FBT001
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for side, bound, belongs in (("min", lower, has_lower), ("max", upper, has_upper)):
+    arguments: dict[str, Any] = {}
+    for side, bound, is_inclusive in (("min", lower, has_lower), ("max", upper, has_upper)):
         if bound is not None:
-            found[f"{side}_value"] = bound
-            if not belongs:
-                found[f"strict_{side}"] = True
-    return found
+            arguments[f"{side}_value"] = bound
+            if not is_inclusive:
+                arguments[f"strict_{side}"] = True
+    return arguments
 
 
-def _whole(wanted: Between) -> dict[str, int]:
+def _integer_bounds(bounds: Between) -> dict[str, int]:
     """Return integer bounds, rounded inward."""
-    found = {}
-    if wanted.lower is not None:
-        found["min_value"] = ceil(wanted.lower) if wanted.has_lower else floor(wanted.lower) + 1
-    if wanted.upper is not None:
-        found["max_value"] = floor(wanted.upper) if wanted.has_upper else ceil(wanted.upper) - 1
-    return found
+    arguments = {}
+    if bounds.lower is not None:
+        arguments["min_value"] = ceil(bounds.lower) if bounds.has_lower else floor(bounds.lower) + 1
+    if bounds.upper is not None:
+        arguments["max_value"] = floor(bounds.upper) if bounds.has_upper else ceil(bounds.upper) - 1
+    return arguments
 
 
 def _filter(where: str | None) -> dict[str, str]:
@@ -378,7 +389,7 @@ def to_great_expectations(
     checks : Check, DQM, Suite, or iterable of them
         For a suite, the rules of its ``dqm`` are exported.
     name : str, optional
-        Name of the expectation suite; that of the first item if not given.
+        Name of the expectation suite (default: the name of the first item).
 
     Returns
     -------
@@ -403,43 +414,43 @@ def to_great_expectations(
     >>> found["meta"]["left_out"][0]["reason"]
     'it compares with the past, which an expectation does not know'
     """
-    several = (checks,) if isinstance(checks, Exported) else tuple(checks)
-    if not several or not all(isinstance(one, Exported) for one in several):
+    items = (checks,) if isinstance(checks, Exported) else tuple(checks)
+    if not items or not all(isinstance(item, Exported) for item in items):
         msg = "to_great_expectations takes checks, a DQM of rules, or a suite, such as tg.Check('flights')"
         raise SuiteError(msg)
     expectations, left_out = [], []
-    for one in several:
-        for said, body in _bodies(one):
+    for item in items:
+        for metadata, body in _bodies(item):
             if isinstance(body, str):
                 left_out.append(
-                    {"from": said["from"], "constraint": said["constraint"], "reason": body}
+                    {"from": metadata["from"], "constraint": metadata["constraint"], "reason": body}
                 )
             else:
-                expectations.append({"type": body[0], "kwargs": body[1], "meta": said})
+                expectations.append({"type": body[0], "kwargs": body[1], "meta": metadata})
     meta = {"producer": f"tidegauge {__version__}", "left_out": left_out}
-    return {"name": name or _name(several[0]), "expectations": expectations, "meta": meta}
+    return {"name": name or _name(items[0]), "expectations": expectations, "meta": meta}
 
 
 Said = dict[str, Any]
 
 
-def _bodies(one: Exported) -> Iterator[tuple[Said, Body | str]]:
-    """Yield the metadata of each expectation with its body, or the reason why there is none."""
-    if isinstance(one, Check):
-        yield from _of_check(one)
-    elif isinstance(one, DQM):
-        yield from _of_rules(one)
+def _bodies(item: Exported) -> Iterator[tuple[Said, Body | str]]:
+    """Yield the metadata of each expectation with its body, or the reason why no expectation exists."""
+    if isinstance(item, Check):
+        yield from _check_expectations(item)
+    elif isinstance(item, DQM):
+        yield from _rule_expectations(item)
     else:
-        if one.dqm is not None:
-            yield from _of_rules(one.dqm)
-        for monitor in one.monitors:
+        if item.dqm is not None:
+            yield from _rule_expectations(item.dqm)
+        for monitor in item.monitors:
             reason = "it compares with the past, which an expectation does not know"
-            yield {"from": one.dataset, "constraint": repr(monitor)}, reason
+            yield {"from": item.dataset, "constraint": repr(monitor)}, reason
 
 
-def _of_check(check: Check) -> Iterator[tuple[Said, Body | str]]:
+def _check_expectations(check: Check) -> Iterator[tuple[Said, Body | str]]:
     for constraint in check.constraints:
-        said = {
+        metadata = {
             "severity": str(check.level),
             "from": check.name,
             "constraint": constraint.description,
@@ -448,31 +459,31 @@ def _of_check(check: Check) -> Iterator[tuple[Said, Body | str]]:
         try:
             bodies = expectations_of(constraint)
         except NoExpectationError as reason:
-            yield said, str(reason)
+            yield metadata, str(reason)
         else:
-            yield from ((said, body) for body in bodies)
+            yield from ((metadata, body) for body in bodies)
 
 
-def _of_rules(dqm: DQM) -> Iterator[tuple[Said, Body | str]]:
+def _rule_expectations(dqm: DQM) -> Iterator[tuple[Said, Body | str]]:
     for task, policy in dqm.task_policies:
-        said = {"from": dqm.name, "constraint": task.name}
+        metadata = {"from": dqm.name, "constraint": task.name}
         if not isinstance(task, DQMRule):
-            yield said, "a fix repairs, and expects nothing"
+            yield metadata, "a fix repairs values and has no expectation"
             continue
-        told = {} if isinstance(policy, FailNone) else {"policy": repr(policy)}
-        said = {"severity": task.severity, **said, **told}
+        policy_metadata = {} if isinstance(policy, FailNone) else {"policy": repr(policy)}
+        metadata = {"severity": task.severity, **metadata, **policy_metadata}
         try:
             bodies = expectations_of_rule(task, policy)
         except NoExpectationError as reason:
-            yield said, str(reason)
+            yield metadata, str(reason)
         else:
-            yield from ((said, body) for body in bodies)
-    for whole in dqm.policies:
+            yield from ((metadata, body) for body in bodies)
+    for data_policy in dqm.policies:
         yield (
-            {"from": dqm.name, "constraint": whole.name},
-            "it is about all rules and fixes together",
+            {"from": dqm.name, "constraint": data_policy.name},
+            "it applies to all rules and fixes together",
         )
 
 
-def _name(one: Exported) -> str:
-    return one.dataset if isinstance(one, Suite) else one.name
+def _name(item: Exported) -> str:
+    return item.dataset if isinstance(item, Suite) else item.name

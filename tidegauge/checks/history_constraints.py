@@ -33,25 +33,27 @@ from tidegauge.checks.constraints import (
     value_sentence,
 )
 
-_AGO = re.compile(r"(?:(?P<statistic>mean|median|min|max) of )?(?P<count>[1-9]\d*)(?P<unit>[hdw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+_AGO_PATTERN = re.compile(
+    r"(?:(?P<statistic>mean|median|min|max) of )?(?P<count>[1-9]\d*)(?P<unit>[hdw])"
+)
+_UNIT_NAMES = {"h": "hours", "d": "days", "w": "weeks"}
+_STATISTIC_FUNCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
     "median": median,
     "min": min,
     "max": max,
 }
-COMPARISONS = ("difference", "ratio")
-MISSING = ("pass", "fail")
-DIGITS, RATIO_DIGITS = 6, 4
-"""Significant digits of the values compared in messages; of ratios, which are percentages there."""
+COMPARISON_KINDS = ("difference", "ratio")
+MISSING_ACTIONS = ("pass", "fail")
+VALUE_DIGITS, RATIO_DIGITS = 6, 4
+"""Significant digits of compared values in messages, and of ratios, which are shown as percentages."""
 
 
 def _value_text(value: float, analyzer: AnyAnalyzer) -> str:
     scale = written_scale(analyzer.name, analyzer.scale)
     if scale == DURATION:
         return duration_text(value)
-    return number_text(value, scale, RATIO_DIGITS if scale == Scale.RATIO else DIGITS)
+    return number_text(value, scale, RATIO_DIGITS if scale == Scale.RATIO else VALUE_DIGITS)
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,15 +63,15 @@ class Baseline(Description):
     Parameters
     ----------
     ago : str
-        ``7d``: the partition exactly that long before (hours ``h``, days ``d``, weeks ``w``).
-        ``previous``: the partition before. ``mean of 28d``, ``median of ...``, ``min of ...``,
-        ``max of ...``: over all partitions within that time before.
+        ``7d``: the partition exactly this time before (hours ``h``, days ``d``, weeks ``w``).
+        ``previous``: the previous partition. ``mean of 28d``, ``median of ...``, ``min of ...``,
+        ``max of ...``: over all partitions within this time before.
 
     Examples
     --------
     >>> from datetime import datetime
     >>> days = [datetime(2013, 2, day) for day in (1, 2, 3)]
-    >>> Baseline("mean of 2d").of(EarlierValues(days[2], days, ["a", "b", "c"], [1.0, 2.0, 9.0]))
+    >>> Baseline("mean of 2d").find_value(EarlierValues(days[2], days, ["a", "b", "c"], [1.0, 2.0, 9.0]))
     ('2d before', 1.5)
     """
 
@@ -77,22 +79,22 @@ class Baseline(Description):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.ago != "previous" and not _AGO.fullmatch(self.ago):
-            msg = f"{self.ago!r} is no part of a history; write '7d', 'previous' or 'mean of 28d'"
+        if self.ago != "previous" and not _AGO_PATTERN.fullmatch(self.ago):
+            msg = f"invalid baseline {self.ago!r}; write '7d', 'previous' or 'mean of 28d'"
             raise SuiteError(msg)
 
-    def of(self, earlier: EarlierValues) -> tuple[str, float] | None:
-        """Return the label and the value of the baseline; None if there is none."""
+    def find_value(self, earlier: EarlierValues) -> tuple[str, float] | None:
+        """Return the label and the value of the baseline; None without an earlier value."""
         if self.ago == "previous":
             return earlier.last()
-        match = _AGO.fullmatch(self.ago)
+        match = _AGO_PATTERN.fullmatch(self.ago)
         assert match is not None
-        length = timedelta(**{_UNITS[match["unit"]]: int(match["count"])})
+        length = timedelta(**{_UNIT_NAMES[match["unit"]]: int(match["count"])})
         if match["statistic"] is None:
             return earlier.at(length)
         values = earlier.within(length)
         length_text = f"{match['count']}{match['unit']} before"
-        return (length_text, _STATISTICS[match["statistic"]](values)) if values else None
+        return (length_text, _STATISTIC_FUNCTIONS[match["statistic"]](values)) if values else None
 
     def __str__(self) -> str:
         if self.ago == "previous" or " of " in self.ago:
@@ -104,7 +106,7 @@ class Baseline(Description):
 class HistoryConstraint(Constraint):
     """An assertion on a metric relative to its history.
 
-    The assertion applies to the difference, now minus then, or the ratio, now divided by then.
+    The assertion applies to the difference (now minus then) or the ratio (now divided by then).
 
     Attributes
     ----------
@@ -112,7 +114,7 @@ class HistoryConstraint(Constraint):
     how : str
         ``difference`` or ``ratio``; 0 / 0 is 1.
     missing : str
-        ``pass`` or ``fail``: the result if there is nothing to compare with.
+        ``pass`` or ``fail``: the result without an earlier value.
     """
 
     baseline: Baseline = field(kw_only=True)
@@ -120,12 +122,12 @@ class HistoryConstraint(Constraint):
     missing: str = field(default="pass", kw_only=True)
 
     def __post_init__(self) -> None:
-        _one_of("how", self.how, COMPARISONS)
-        _one_of("missing", self.missing, MISSING)
+        _one_of("how", self.how, COMPARISON_KINDS)
+        _one_of("missing", self.missing, MISSING_ACTIONS)
 
     @property
     def description(self) -> str:
-        """The assertion as one line of text."""
+        """The assertion as one line."""
         difference_or_ratio = f"{self.how} to {self.baseline}"
         if self.how == "difference" and isinstance(self.assertion, Between):
             difference_or_ratio = (
@@ -142,14 +144,16 @@ class HistoryConstraint(Constraint):
             return self.failed(_composite_value_message(self), metric)
         now = float(metric.value)
         earlier = evidence.earlier(self.analyzer)
-        found = None if earlier is None else self.baseline.of(earlier)
-        if found is None:
-            what = "value" if earlier is not None else "history"
-            return self.no_history(f"no {what} of {self.baseline} to compare with", metric, now)
-        place, then = found
+        baseline = None if earlier is None else self.baseline.find_value(earlier)
+        if baseline is None:
+            missing_kind = "value" if earlier is not None else "history"
+            return self.no_history(
+                f"no {missing_kind} of {self.baseline} to compare with", metric, now
+            )
+        label, then = baseline
 
-        value, before = (_value_text(number, self.analyzer) for number in (now, then))
-        values = f"{value_sentence(self.analyzer, value)}, after {before} ({place})"
+        value, earlier_text = (_value_text(number, self.analyzer) for number in (now, then))
+        values = f"{value_sentence(self.analyzer, value)}, after {earlier_text} ({label})"
         change = difference_or_ratio(now, then, self.how)
         scale = written_scale(self.analyzer.name, Scale.SIGNED)
         result = self.judge(
@@ -160,11 +164,11 @@ class HistoryConstraint(Constraint):
         )
         return ConstraintResult(self, result.status, result.message, now, metric)
 
-    def no_history(self, text: str, metric: Metric[Any], now: float) -> ConstraintResult:
-        """Return the result if there is nothing to compare with."""
+    def no_history(self, message: str, metric: Metric[Any], now: float) -> ConstraintResult:
+        """Return the result without an earlier value."""
         if self.missing == "fail":
-            return self.failed(f"{subject(self.analyzer)}: {text}", metric, now)
-        return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
+            return self.failed(f"{subject(self.analyzer)}: {message}", metric, now)
+        return ConstraintResult(self, ConstraintStatus.NO_HISTORY, message, now, metric)
 
 
 @dataclass(frozen=True)
@@ -183,11 +187,11 @@ class AnomalyConstraint(Constraint):
     missing: str = field(default="pass", kw_only=True)
 
     def __post_init__(self) -> None:
-        _one_of("missing", self.missing, MISSING)
+        _one_of("missing", self.missing, MISSING_ACTIONS)
 
     @property
     def description(self) -> str:
-        """The assertion as one line of text."""
+        """The assertion as one line."""
         return f"{subject(self.analyzer)}: usual for {self.usual.detector}"
 
     def compare(self, metric: Metric[Any], evidence: Evidence) -> ConstraintResult:
@@ -197,20 +201,20 @@ class AnomalyConstraint(Constraint):
         now = float(metric.value)
         judgement = evidence.judged(self.analyzer, self.usual)
         if judgement is None:
-            text = f"too little is known from before for {self.usual.detector} to tell"
+            message = f"too little is known from before for {self.usual.detector} to tell"
             if self.missing == "fail":
-                return self.failed(f"{subject(self.analyzer)}: {text}", metric, now)
-            return ConstraintResult(self, ConstraintStatus.NO_HISTORY, text, now, metric)
+                return self.failed(f"{subject(self.analyzer)}: {message}", metric, now)
+            return ConstraintResult(self, ConstraintStatus.NO_HISTORY, message, now, metric)
         if not judgement.unusual:
             return ConstraintResult(self, ConstraintStatus.SUCCESS, "", now, metric)
-        within = judgement.lower <= now <= judgement.upper
-        also = ", though within the usual range" if within else ""
+        is_within = judgement.lower <= now <= judgement.upper
+        suffix = ", though within the usual range" if is_within else ""
         value, expected, lower, upper = (
             _value_text(number, self.analyzer)
             for number in (now, judgement.expected, judgement.lower, judgement.upper)
         )
         sentence = value_sentence(self.analyzer, value)
-        parts = [f"{sentence}, unusual for {self.usual.detector}{also}"]
+        parts = [f"{sentence}, unusual for {self.usual.detector}{suffix}"]
         if isfinite(judgement.expected):
             parts.append(f"expected {expected}")
         if isfinite(judgement.lower) or isfinite(judgement.upper):
@@ -242,7 +246,7 @@ def _composite_value_message(constraint: Constraint) -> str:
 
 
 def _bound_text(assertion: Between, baseline: str) -> str:
-    """Return the text of a closed one-sided bound of a difference; empty for other bounds."""
+    """Return the wording of a closed one-sided bound of a difference; empty for other bounds."""
     if assertion.closed != "both":
         return ""
     low, high = assertion.lower, assertion.upper
@@ -253,18 +257,18 @@ def _bound_text(assertion: Between, baseline: str) -> str:
     return ""
 
 
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        msg = f"{option} must be {' or '.join(map(repr, known))}, not {value!r}"
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        msg = f"{option} must be {' or '.join(map(repr, allowed))}, not {value!r}"
         raise SuiteError(msg)
 
 
 class HistoryMethods(ConstraintBuilder):
     """Constraints that compare a metric with earlier partitions of the same segment.
 
-    Never with the partition itself, in any version, and never with later ones: partitions are
-    ordered by their own time. If there is nothing to compare with, the constraint passes and its
-    message says so, unless ``missing="fail"``.
+    A partition is never compared with another version of itself or with later partitions; partitions are
+    ordered by their own time. Without an earlier value, the constraint passes with a message, unless
+    ``missing="fail"``.
     """
 
     def not_below(
@@ -298,8 +302,8 @@ class HistoryMethods(ConstraintBuilder):
         >>> check.constraints[0].description
         "Completeness('dep_time'): not below 7d before by more than 0.05"
         """
-        wanted = Between(lower=-_amount(by))
-        return self.compared(analyzer, ago, wanted, missing=missing, hint=hint)
+        bounds = Between(lower=-_amount(by))
+        return self.compared(analyzer, ago, bounds, missing=missing, hint=hint)
 
     def not_above(
         self,
@@ -311,8 +315,8 @@ class HistoryMethods(ConstraintBuilder):
         hint: str = "",
     ) -> Self:
         """Assert that a metric has not risen by more than ``by``; see `not_below`."""
-        wanted = Between(upper=_amount(by))
-        return self.compared(analyzer, ago, wanted, missing=missing, hint=hint)
+        bounds = Between(upper=_amount(by))
+        return self.compared(analyzer, ago, bounds, missing=missing, hint=hint)
 
     def compared(
         self,
@@ -382,8 +386,8 @@ class HistoryMethods(ConstraintBuilder):
         >>> tg.Check("flights").is_usual(tg.Size()).constraints[0].description
         'Size(): usual for Seasonal()'
         """
-        told = None if rule is None else str(rule)
-        usual = AnomalySettings(str(detector), told, direction, least_effect)
+        options = None if rule is None else str(rule)
+        usual = AnomalySettings(str(detector), options, direction, least_effect)
         of = self.read(analyzer)
         return self.with_constraint(AnomalyConstraint(of, usual=usual, missing=missing, hint=hint))
 

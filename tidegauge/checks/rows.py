@@ -1,4 +1,4 @@
-"""Row-level results: what each row is to an analyzer or constraint, and which rows violate a check.
+"""Row-level results: the result of an analyzer or constraint for each row, and the rows that violate a check.
 
 `row_level_results` adds a column for each analyzer. `failing_rows` selects the rows that violate constraints,
 and `examples_of` finds examples of their bad values for messages.
@@ -69,7 +69,7 @@ def row_level_results(
         Analyzers by the names of the new columns.
     filtered_row : str
         Result for rows excluded by the analyzer's filter: ``true`` (the row passes) or ``null``.
-        Numbers are null in either case.
+        Numbers of such rows are always null.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _(analyzer: ExtremeAnalyzer, schema: Schema) -> str:
 
 @row_outcome.register
 def _(analyzer: Range, schema: Schema) -> str:
-    msg = f"{analyzer!r} tells nothing of single rows"
+    msg = f"{analyzer!r} has no row-level result"
     raise SuiteError(msg)
 
 
@@ -180,12 +180,12 @@ def _unique_sql(analyzer: Uniqueness | UniqueValueRatio | DuplicateRowCount, sch
 
 
 ROW_SHARE_ANALYZERS = (Completeness, Compliance, PatternMatch, Uniqueness, UniqueValueRatio)
-"""Shares of good rows, so that each row is good or bad."""
-LEAST, GREATEST = (Minimum, MinLength), (Maximum, MaxLength)
+"""Analyzers of shares of good rows, for which each row is good or bad."""
+MINIMUM_ANALYZERS, MAXIMUM_ANALYZERS = (Minimum, MinLength), (Maximum, MaxLength)
 
 
-def row_predicate(constraint: Constraint, found: str) -> str | None:
-    """Return SQL for whether a row satisfies a constraint, given SQL for its `row_outcome`.
+def row_predicate(constraint: Constraint, outcome: str) -> str | None:
+    """Return SQL that is true if a row satisfies a constraint, given SQL for its `row_outcome`.
 
     Returns
     -------
@@ -195,26 +195,26 @@ def row_predicate(constraint: Constraint, found: str) -> str | None:
     """
     if not isinstance(constraint, MetricConstraint) or constraint.part is not None:
         return None
-    analyzer, wanted = constraint.analyzer, constraint.assertion
-    bounds = wanted if isinstance(wanted, Between) else None
+    analyzer, assertion = constraint.analyzer, constraint.assertion
+    bounds = assertion if isinstance(assertion, Between) else None
     rule = None
     if isinstance(analyzer, ROW_SHARE_ANALYZERS):
-        rule = found if bounds is None or bounds.lower is not None else None
+        rule = outcome if bounds is None or bounds.lower is not None else None
     elif bounds is None:
         rule = None
-    elif isinstance(analyzer, LEAST) and bounds.lower is not None:
-        rule = f"{found} {'>=' if bounds.has_lower else '>'} {bounds.lower!r}D"
-    elif isinstance(analyzer, GREATEST) and bounds.upper is not None:
-        rule = f"{found} {'<=' if bounds.has_upper else '<'} {bounds.upper!r}D"
+    elif isinstance(analyzer, MINIMUM_ANALYZERS) and bounds.lower is not None:
+        rule = f"{outcome} {'>=' if bounds.has_lower else '>'} {bounds.lower!r}D"
+    elif isinstance(analyzer, MAXIMUM_ANALYZERS) and bounds.upper is not None:
+        rule = f"{outcome} {'<=' if bounds.has_upper else '<'} {bounds.upper!r}D"
     elif isinstance(analyzer, DuplicateRowCount) and bounds.upper is not None:
-        rule = f"NOT {found}"
+        rule = f"NOT {outcome}"
     return rule and f"coalesce({rule}, true)"
 
 
 def row_level_frame(data: DataFrame, check: Check, failed: Mapping[int, str]) -> DataFrame:
     """Return data with a boolean column per row-level constraint.
 
-    See `Verification.row_level`; ``failed`` as for `failing_rows`.
+    See `Verification.row_level`, and `failing_rows` for ``failed``.
     """
     frame, rules = _with_row_results(data, check, failed)
     names = make_unique([constraint.description for constraint, _ in rules], data.columns)
@@ -230,22 +230,24 @@ def failing_rows(
     Parameters
     ----------
     data, check, column, limit
-        As there.
+        As for `Verification.rows`.
     failed : mapping of int to str
-        Why constraints could not be evaluated on the data, by place; they are left out.
+        Errors of constraints that could not be evaluated on the data, by index; they are omitted.
     """
     if column.casefold() in {name.casefold() for name in data.columns}:
-        msg = f"there is a column {column!r} already; choose another name by column="
+        msg = f"the data already has a column {column!r}; choose another name: column="
         raise SuiteError(msg)
     frame, rules = _with_row_results(data, check, failed)
     names = make_unique([constraint.description for constraint, _ in rules])
-    told = [
+    broken_names = [
         f"CASE WHEN NOT {rule} THEN {literal(name)} END"
         for name, (_, rule) in zip(names, rules, strict=True)
     ]
-    broken = f"array_compact(array({', '.join(told)})) AS {quote(column)}"
-    found = frame.selectExpr(*map(quote, data.columns), broken).where(f"size({quote(column)}) > 0")
-    return found if limit is None else found.limit(limit)
+    broken = f"array_compact(array({', '.join(broken_names)})) AS {quote(column)}"
+    violating = frame.selectExpr(*map(quote, data.columns), broken).where(
+        f"size({quote(column)}) > 0"
+    )
+    return violating if limit is None else violating.limit(limit)
 
 
 def _with_row_results(
@@ -253,7 +255,7 @@ def _with_row_results(
 ) -> tuple[DataFrame, list[tuple[Constraint, str]]]:
     """Return data with row-level results, and the row-level constraints, each with its SQL rule.
 
-    Constraints that cannot be evaluated are left out with a warning, so that the others are shown.
+    Constraints that cannot be evaluated are omitted with a warning.
     """
     check_distinct_columns(data)
     columns = make_unique(["tidegauge"] * len(check.constraints), [*data.columns, "tidegauge"])
@@ -264,27 +266,39 @@ def _with_row_results(
     }
     if not rules:
         names = "; ".join(constraint.description for constraint in check.constraints)
-        msg = f"check {check.name!r} tells nothing of single rows: {names}"
+        msg = f"check {check.name!r} has no constraint with a row-level result: {names}"
         raise SuiteError(msg)
-    asked = {column: constraint.analyzer for column, (constraint, _) in rules.items()}
-    lacking = {columns[place]: why for place, why in failed.items()}
+    analyzers = {column: constraint.analyzer for column, (constraint, _) in rules.items()}
+    errors_by_column = {columns[index]: error_message for index, error_message in failed.items()}
     try:
-        frame = row_level_results(data, {c: a for c, a in asked.items() if c not in lacking})
+        frame = row_level_results(
+            data, {c: a for c, a in analyzers.items() if c not in errors_by_column}
+        )
     except MetricError:
-        for column, analyzer in asked.items():
+        for column, analyzer in analyzers.items():
             try:
                 row_level_results(data, {column: analyzer})
             except MetricError as error:
-                lacking[column] = str(error)
-        frame = row_level_results(data, {c: a for c, a in asked.items() if c not in lacking})
-    left_out = [(rules[c][0].description, why) for c, why in lacking.items() if c in rules]
-    if left_out:
-        told = "; ".join(f"{name}: {why}" for name, why in left_out)
-        warnings.warn(f"without constraints that cannot be evaluated: {told}", VerdictWarning, 4)
-    return frame, [found for column, found in rules.items() if column not in lacking]
+                errors_by_column[column] = str(error)
+        frame = row_level_results(
+            data, {c: a for c, a in analyzers.items() if c not in errors_by_column}
+        )
+    omitted = [
+        (rules[c][0].description, error_message)
+        for c, error_message in errors_by_column.items()
+        if c in rules
+    ]
+    if omitted:
+        listed = "; ".join(f"{name}: {error_message}" for name, error_message in omitted)
+        warnings.warn(f"omitted constraints that cannot be evaluated: {listed}", VerdictWarning, 4)
+    return frame, [
+        constraint_and_rule
+        for column, constraint_and_rule in rules.items()
+        if column not in errors_by_column
+    ]
 
 
-def make_unique(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
+def make_unique(names: Sequence[str], reserved: Iterable[str] = ()) -> list[str]:
     """Return names made unique, ignoring letter case, by numbering duplicates.
 
     Examples
@@ -292,31 +306,33 @@ def make_unique(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
     >>> make_unique(["a", "a", "a (2)"]), make_unique(["a"], ["A"])
     (['a', 'a (3)', 'a (2)'], ['a (2)'])
     """
-    used = {name.casefold() for name in taken}
-    own = {name.casefold() for name in names}
-    found = []
+    used = {name.casefold() for name in reserved}
+    given_names = {name.casefold() for name in names}
+    result = []
     for name in names:
-        new, number = name, 1
-        while new.casefold() in used or (new != name and new.casefold() in own):
+        unique_name, number = name, 1
+        while unique_name.casefold() in used or (
+            unique_name != name and unique_name.casefold() in given_names
+        ):
             number += 1
-            new = f"{name} ({number})"
-        used.add(new.casefold())
-        found.append(new)
-    return found
+            unique_name = f"{name} ({number})"
+        used.add(unique_name.casefold())
+        result.append(unique_name)
+    return result
 
 
-MOST_CONSTRAINTS = 50
-"""Number of constraints for which examples are looked for."""
-MOST_COLUMNS = 3
-"""Greatest number of columns of a condition whose values are shown."""
-WIDTH = 40
-"""Maximum characters of a value."""
-UNPRINTABLE = NESTED | {"binary", "interval", "void"}
+MAX_EXPLAINED_CONSTRAINTS = 50
+"""Limit on the constraints with examples, which bounds the size of the Spark job."""
+MAX_EXPLAINED_COLUMNS = 3
+"""Limit on the columns of a condition whose values are shown; more values explain little."""
+MAX_VALUE_LENGTH = 40
+"""Limit on the characters of a value in a message."""
+UNPRINTABLE_KINDS = NESTED | {"binary", "interval", "void"}
 
 
 @dataclass(frozen=True)
 class BadRows:
-    """Bad rows of a constraint: how many there are, or None if they are not counted, and some values."""
+    """Bad rows of a constraint: their number, or None if they are not counted, and some values."""
 
     rows: int | None
     values: tuple[str, ...]
@@ -329,56 +345,64 @@ def examples_of(
     private: Privacy | None = None,
     groups: Groups | None = None,
 ) -> dict[tuple[Values, Constraint], BadRows]:
-    """Return up to three bad values of each constraint: the least, the greatest, and any other.
+    """Return up to three bad values of each constraint: the least, the greatest, and any other value.
 
-    One Spark job for all constraints on single rows, and one for each on uniqueness. The same data
-    always give the same values.
+    All constraints on single rows share a Spark job, and each constraint on uniqueness needs another job. Equal
+    data always gives equal values.
 
     Parameters
     ----------
     data : DataFrame
+        The verified data.
     constraints : iterable of Constraint
-        Those that values do not explain are left out: on completeness, on nested columns, and
-        conditions on many columns.
+        The constraints. Constraints that values do not explain are omitted: completeness, nested columns,
+        and conditions on many columns.
     private : Privacy, optional
-        Columns whose values are not to be shown; constraints on them are left out.
+        Columns whose values must not be shown; constraints on them are omitted.
     groups : Groups, optional
         Partition columns: examples are found for each partition.
 
     Returns
     -------
     dict
-        By the partition's values and the constraint; no entry if there is no bad row. Rows are not
+        Bad rows by the partition's values and the constraint; no entry without bad rows. Rows are not
         counted for uniqueness.
     """
     groups = groups or Groups()
     schema = Schema.from_frame(data)
     private = private or Privacy()
-    asked = [_asked(one, schema, private) for one in dict.fromkeys(constraints)]
-    some = [one for one in asked if one is not None][:MOST_CONSTRAINTS]
-    together = [one for one in some if not one.duplicates]
-    found: dict[tuple[Values, Constraint], BadRows] = {}
-    for job in filter(None, [together, *([one] for one in some if one.duplicates)]):
+    queries = [
+        _bad_value_query(constraint, schema, private) for constraint in dict.fromkeys(constraints)
+    ]
+    selected = [constraint for constraint in queries if constraint is not None][
+        :MAX_EXPLAINED_CONSTRAINTS
+    ]
+    on_single_rows = [constraint for constraint in selected if not constraint.duplicates]
+    bad_rows: dict[tuple[Values, Constraint], BadRows] = {}
+    for job in filter(
+        None, [on_single_rows, *([constraint] for constraint in selected if constraint.duplicates)]
+    ):
         try:
-            found |= dict(_collected(data, job, groups))
-        except Exception as error:  # noqa: BLE001 - the verdict stands without examples
+            bad_rows |= dict(_collect_examples(data, job, groups))
+        except Exception as error:  # noqa: BLE001 - the verdict is valid without examples
             warnings.warn(f"no examples of bad values: {describe(error)}", VerdictWarning, 3)
-    return found
+    return bad_rows
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _BadValueQuery:
     """A constraint with the query for its bad values.
 
     Attributes
     ----------
     constraint : Constraint
+        The constraint.
     fields : sequence of Field
         The columns whose values are shown.
     bad : str
-        SQL for whether a row is bad, or, of duplicates, for whether it counts.
+        SQL that is true if a row is bad; for duplicates, true if the row is counted.
     duplicates : bool
-        True if a row is bad because another has the same values.
+        Whether a row is bad because another row has the same values.
     """
 
     constraint: Constraint
@@ -388,28 +412,30 @@ class _Asked:
 
     @property
     def values(self) -> str:
-        """SQL for the values of a bad row, as a struct; null for all others."""
+        """SQL for the values of a bad row, as a struct; null for all other rows."""
         columns = ", ".join(field.uncollated_sql for field in self.fields)
         return f"CASE WHEN {self.bad} THEN struct({columns}) END"
 
 
-def _asked(constraint: Constraint, schema: Schema, private: Privacy) -> _Asked | None:
-    """Return how to find bad values; None if none explains the constraint, or they are private."""
+def _bad_value_query(
+    constraint: Constraint, schema: Schema, private: Privacy
+) -> _BadValueQuery | None:
+    """Return the query for bad values; None if values do not explain the constraint or are private."""
     columns = _columns(constraint.analyzer, schema)
-    if not 0 < len(columns) <= MOST_COLUMNS:
+    if not 0 < len(columns) <= MAX_EXPLAINED_COLUMNS:
         return None
     if any(private.covers(column, schema) for column in columns):
         return None
     fields = [schema.field(column) for column in columns]
-    if any(field.kind in UNPRINTABLE for field in fields):
+    if any(field.kind in UNPRINTABLE_KINDS for field in fields):
         return None
     analyzer = constraint.analyzer.with_exact_comparisons(schema)
     where = "true" if analyzer.where is None else f"(\n{analyzer.where}\n)"
     if isinstance(analyzer, Uniqueness):
         rule = row_predicate(constraint, "true")
-        return _Asked(constraint, fields, where, duplicates=True) if rule else None
+        return _BadValueQuery(constraint, fields, where, duplicates=True) if rule else None
     rule = row_predicate(constraint, f"({row_outcome(analyzer, schema)})")
-    return _Asked(constraint, fields, f"{where} AND NOT {rule}") if rule else None
+    return _BadValueQuery(constraint, fields, f"{where} AND NOT {rule}") if rule else None
 
 
 def _columns(analyzer: AnyAnalyzer, schema: Schema) -> tuple[str, ...]:
@@ -424,44 +450,48 @@ def _columns(analyzer: AnyAnalyzer, schema: Schema) -> tuple[str, ...]:
     return ()
 
 
-def _collected(
-    data: DataFrame, asked: Sequence[_Asked], groups: Groups
+def _collect_examples(
+    data: DataFrame, queries: Sequence[_BadValueQuery], groups: Groups
 ) -> Iterator[tuple[tuple[Values, Constraint], BadRows]]:
-    """Run one job, and yield the examples of each partition and constraint that has any."""
+    """Run a job, and yield the examples of each partition and constraint with bad rows."""
     from pyspark.sql import functions as F
 
-    if asked[0].duplicates:
-        keyed = _duplicates(groups.with_keys(data), asked[0], groups)
-        values = [f"struct({', '.join(_aliases(asked[0].fields))})"]
-    else:  # columns of a projection, so that each condition is evaluated once a row
-        values = [f"__tidegauge_bad{i}" for i in range(len(asked))]
+    if queries[0].duplicates:
+        keyed = _duplicates(groups.with_keys(data), queries[0], groups)
+        values = [f"struct({', '.join(_aliases(queries[0].fields))})"]
+    else:  # columns of a projection, so that each condition is evaluated once per row
+        values = [f"__tidegauge_bad{i}" for i in range(len(queries))]
         keyed = groups.with_keys(
-            data, *(f"{one.values} AS {n}" for one, n in zip(asked, values, strict=True))
+            data, *(f"{query.values} AS {n}" for query, n in zip(queries, values, strict=True))
         )
     cells = []
-    for one, value in zip(asked, values, strict=True):
+    for query, value in zip(queries, values, strict=True):
         hashed = f"CASE WHEN {value} IS NOT NULL THEN xxhash64({value}) END"
-        some = (f"min({value})", f"min_by({value}, {hashed})", f"max({value})")
-        texts = "STRUCT<" + ", ".join(f"v{i}: STRING" for i in range(len(one.fields))) + ">"
-        cells.append(F.expr(f"array({', '.join(f'CAST({cell} AS {texts})' for cell in some)})"))
-    named = [cell.alias(f"e{number}") for number, cell in enumerate(cells)]
-    named += [F.expr(f"count({value})").alias(f"n{number}") for number, value in enumerate(values)]
-    for row in groups.aggregated(keyed, named).collect():
+        aggregates = (f"min({value})", f"min_by({value}, {hashed})", f"max({value})")
+        struct_type = "STRUCT<" + ", ".join(f"v{i}: STRING" for i in range(len(query.fields))) + ">"
+        cells.append(
+            F.expr(f"array({', '.join(f'CAST({cell} AS {struct_type})' for cell in aggregates)})")
+        )
+    aliased = [cell.alias(f"e{number}") for number, cell in enumerate(cells)]
+    aliased += [
+        F.expr(f"count({value})").alias(f"n{number}") for number, value in enumerate(values)
+    ]
+    for row in groups.aggregated(keyed, aliased).collect():
         key, _ = groups.key_of(row)
-        for number, one in enumerate(asked):
-            bad = dict.fromkeys(tuple(v) for v in row[f"e{number}"] if v is not None)
-            if bad:
-                rows = None if one.duplicates else row[f"n{number}"]
-                told = tuple(_told(one.fields, value) for value in bad)
-                yield (key, one.constraint), BadRows(rows, told)
+        for number, query in enumerate(queries):
+            bad_values = dict.fromkeys(tuple(v) for v in row[f"e{number}"] if v is not None)
+            if bad_values:
+                rows = None if query.duplicates else row[f"n{number}"]
+                formatted = tuple(_format_values(query.fields, value) for value in bad_values)
+                yield (key, query.constraint), BadRows(rows, formatted)
 
 
-def _duplicates(keyed: DataFrame, asked: _Asked, groups: Groups) -> DataFrame:
-    """Return the values that occur more than once, a row for each and its partition."""
-    known = " OR ".join(f"{field.sql} IS NOT NULL" for field in asked.fields)
-    names = _aliases(asked.fields)
-    values = [f"{f.uncollated_sql} AS {n}" for f, n in zip(asked.fields, names, strict=True)]
-    rows = keyed.where(f"{asked.bad} AND ({known})").selectExpr(*groups.names, *values)
+def _duplicates(keyed: DataFrame, query: _BadValueQuery, groups: Groups) -> DataFrame:
+    """Return the values that occur more than once, with one row for each value and partition."""
+    has_value = " OR ".join(f"{field.sql} IS NOT NULL" for field in query.fields)
+    names = _aliases(query.fields)
+    values = [f"{f.uncollated_sql} AS {n}" for f, n in zip(query.fields, names, strict=True)]
+    rows = keyed.where(f"{query.bad} AND ({has_value})").selectExpr(*groups.names, *values)
     return rows.groupBy(*groups.names, *names).count().where("count > 1")
 
 
@@ -469,18 +499,18 @@ def _aliases(fields: Sequence[Field]) -> list[str]:
     return [f"__tidegauge_v{i}" for i in range(len(fields))]
 
 
-def _told(fields: Sequence[Field], values: Sequence[str | None]) -> str:
-    """Return the values of a row as text: one value alone, several with their columns."""
-    texts = [_value(field, value) for field, value in zip(fields, values, strict=True)]
-    if len(texts) == 1:
-        return texts[0]
+def _format_values(fields: Sequence[Field], values: Sequence[str | None]) -> str:
+    """Return the values of a row for a message: a single value, or several values with their columns."""
+    formatted = [_value(field, value) for field, value in zip(fields, values, strict=True)]
+    if len(formatted) == 1:
+        return formatted[0]
     names = (".".join(map(str, parts(field.path))) for field in fields)
-    return f"({', '.join(f'{name}: {text}' for name, text in zip(names, texts, strict=True))})"
+    return f"({', '.join(f'{name}: {text}' for name, text in zip(names, formatted, strict=True))})"
 
 
 def _value(field: Field, value: str | None) -> str:
-    """Return a value for a message: text in quotes, on one line, cut if it is long."""
+    """Return a value for a message: a string in quotes, on one line, truncated if it is long."""
     if value is None:
         return "null"
-    text = plain(value, WIDTH) if value else ""
-    return f"'{text}'" if field.kind in TEXT else text
+    printed = plain(value, MAX_VALUE_LENGTH) if value else ""
+    return f"'{printed}'" if field.kind in TEXT else printed

@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
-LEAST_COMPLETE = 0.2
-"""Minimum completeness of a column for suggesting a completeness check."""
+MIN_COMPLETENESS = 0.2
+"""Completeness below which nulls are normal, so that no completeness check is suggested."""
 NEARLY_UNIQUE = 0.92
-"""Estimated share of distinct values from which uniqueness is counted exactly."""
+"""Estimated share of distinct values from which uniqueness is counted exactly; the estimate errs by a few percent."""
 RANGE_MARGIN = 0.5
 """Margin of limits beyond the least and greatest value, as a share of their distance."""
 
@@ -89,10 +89,13 @@ class ColumnProfile:
     Attributes
     ----------
     column, kind : str
+        Name and type of the column.
     rows : int
+        Number of rows read.
     whole : bool
-        True if these are all rows of the table.
+        Whether all rows of the table were read.
     metrics : mapping of Analyzer to Metric
+        The metrics of the column.
     """
 
     column: str
@@ -129,59 +132,67 @@ class ColumnProfile:
         if self.kind not in TEXT and self.kind not in INTEGRAL:
             return False
         distinct = self.value(ApproxCountDistinct(self.column)) or 0
-        # The estimate may be a little too low, so the exact count is bounded again.
+        # The estimate can be slightly too low, so the exact count is bounded again.
         return 0 < distinct <= min(CATEGORIES, self.values / ROWS_BY_CATEGORY)
 
     def suggestions(self, counted: Metrics) -> Iterator[Suggestion]:
-        """Yield suggestions for the column; ``counted`` holds the metrics of the second pass."""
-        if self.complete >= LEAST_COMPLETE and self.rows >= FEWEST_ROWS:
+        """Yield suggestions for the column; ``counted`` has the metrics of the second scan."""
+        if self.complete >= MIN_COMPLETENESS and self.rows >= FEWEST_ROWS:
             yield self._complete()
         if self.values < FEWEST_ROWS or not self.complete:
             return
         if self.may_be_key:
             distinct = min(self.value(ApproxCountDistinct(self.column)), self.values)
-            alike = f"About {distinct:.0f} of {self.values}"
-            yield self._made(
-                "is_unique", reason=f"{alike} values are distinct, and none occurs twice."
+            distinct_text = f"About {distinct:.0f} of {self.values}"
+            yield self._suggestion(
+                "is_unique", reason=f"{distinct_text} values are distinct, and none occurs twice."
             )
-            return  # limits would not last: the numbers of a key keep growing
+            return  # limits would not last, because the numbers of a key keep growing
         members = list(self._members(counted))
         yield from members
         if is_identifier(self.column, self.kind):
-            return  # the size of its numbers means nothing
+            return  # the size of an identifier has no meaning
         if self.kind in NUMERIC:
             yield from self._numbers(categories=bool(members))
         elif self.kind in TEXT:
             yield from self._texts(categories=bool(members))
 
-    def _made(self, method: str, *values: Any, reason: str, **named: Any) -> Suggestion:
-        seen = reason if self.whole else f"{reason} Seen in a sample of {self.rows} rows."
-        first = () if method == "has" else (self.column,)
+    def _suggestion(self, method: str, *values: Any, reason: str, **options: Any) -> Suggestion:
+        full_reason = reason if self.whole else f"{reason} Seen in a sample of {self.rows} rows."
+        column_argument = () if method == "has" else (self.column,)
         return make_suggestion(
-            method, *first, *values, reason=seen, source="data", rows=self.rows, **named
+            method,
+            *column_argument,
+            *values,
+            reason=full_reason,
+            source="data",
+            rows=self.rows,
+            **options,
         )
 
     def _complete(self) -> Suggestion:
         share = self.complete
         if share == 1:
-            return self._made("is_complete", reason=f"None of {self.rows} rows is null.")
-        least = floor2(wilson(share, self.rows)[0])
+            return self._suggestion("is_complete", reason=f"None of {self.rows} rows is null.")
+        min_share = floor2(wilson(share, self.rows)[0])
         reason = (
-            f"{self.values} of {self.rows} rows are not null; a share of at least {format_number(least)} is"
+            f"{self.values} of {self.rows} rows are not null; a share of at least {format_number(min_share)} is"
             " expected with 95 % confidence."
         )
-        return self._made("is_complete", at_least=least, reason=reason)
+        return self._suggestion("is_complete", at_least=min_share, reason=reason)
 
     def _members(self, counted: Metrics) -> Iterator[Suggestion]:
-        found = counted.get(category_histogram(self.column)) if self.may_be_category else None
-        if found is None or found.failed or found.value.number_of_bins > CATEGORIES + 1:
+        histogram = counted.get(category_histogram(self.column)) if self.may_be_category else None
+        if histogram is None or histogram.failed or histogram.value.number_of_bins > CATEGORIES + 1:
             return
-        some = sorted(text.removeprefix("\\") for text in found.value.values if text != NULL_KEY)
-        values = some if self.kind in TEXT else sorted(map(int, some))
-        # Values missing from a sample may still occur in other rows.
-        least = {} if self.whole else {"at_least": floor2(wilson(1.0, self.values)[0])}
+        names = sorted(
+            name.removeprefix("\\") for name in histogram.value.values if name != NULL_KEY
+        )
+        values = names if self.kind in TEXT else sorted(map(int, names))
+        # Values missing from a sample can still occur in other rows.
+        options = {} if self.whole else {"at_least": floor2(wilson(1.0, self.values)[0])}
         reason = f"All {self.values} values are in a set of {len(values)}."
-        yield self._made("is_contained_in", values, reason=reason, **least)
+        yield self._suggestion("is_contained_in", values, reason=reason, **options)
 
     def _numbers(self, *, categories: bool) -> Iterator[Suggestion]:
         c = self.column
@@ -190,7 +201,7 @@ class ColumnProfile:
             return
         if low >= 0:
             reason = f"The minimum of {self.values} numbers is {format_number(low, 6)}."
-            yield self._made("is_non_negative", reason=reason)
+            yield self._suggestion("is_non_negative", reason=reason)
         if categories or low == high:
             return
         margin = RANGE_MARGIN * (high - low)
@@ -200,16 +211,18 @@ class ColumnProfile:
             f" distance, {format_number(margin, 6)}."
         )
         if low < 0:
-            yield self._made("has_min", (lower, None), reason=between).of_range()
-        yield self._made("has_max", (None, upper), reason=between).of_range()
+            yield self._suggestion("has_min", (lower, None), reason=between).of_range()
+        yield self._suggestion("has_max", (None, upper), reason=between).of_range()
         mean, spread = self.value(Mean(c)), self.value(StandardDeviation(c))
         if mean is None or not spread or not (isfinite(mean) and isfinite(spread)):
             return
-        about = f"The mean of {self.values} numbers is {format_number(mean, 6)}, their standard deviation {format_number(spread, 6)}"
-        reason = f"{about}; the mean may change by one standard deviation."
-        yield self._made("has_mean", widen(mean, mean, spread), reason=reason)
-        reason = f"{about}; from half to double of it is allowed."
-        yield self._made("has_standard_deviation", widen(spread / 2, 2 * spread, 0), reason=reason)
+        mean_text = f"The mean of {self.values} numbers is {format_number(mean, 6)}, their standard deviation {format_number(spread, 6)}"
+        reason = f"{mean_text}; the mean may change by one standard deviation."
+        yield self._suggestion("has_mean", widen(mean, mean, spread), reason=reason)
+        reason = f"{mean_text}; from half to double of it is allowed."
+        yield self._suggestion(
+            "has_standard_deviation", widen(spread / 2, 2 * spread, 0), reason=reason
+        )
 
     def _texts(self, *, categories: bool) -> Iterator[Suggestion]:
         c = self.column
@@ -217,57 +230,61 @@ class ColumnProfile:
             pattern = PatternMatch(c, name, "ignore")
             share = self.value(pattern) or 0.0
             if share >= MOSTLY:
-                least = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
+                min_share = 1.0 if share == 1 else floor2(wilson(share, self.values)[0])
                 reason = f"{round(share * self.values)} of {self.values} texts match {name}."
-                yield self._made("has", pattern, Between(least), reason=reason)
+                yield self._suggestion("has", pattern, Between(min_share), reason=reason)
         yield from self._kind()
         short, long = self.value(MinLength(c)), self.value(MaxLength(c))
         if categories or short is None:
             return
         if short == long:
             reason = f"All {self.values} texts have {short:.0f} characters."
-            yield self._made("has_min_length", (short, None), reason=reason)
-            yield self._made("has_max_length", (None, long), reason=reason)
+            yield self._suggestion("has_min_length", (short, None), reason=reason)
+            yield self._suggestion("has_max_length", (None, long), reason=reason)
         else:
             reason = f"The longest of {self.values} texts has {long:.0f} characters; half as many more are allowed."
-            most = float(round(1.5 * long))
-            yield self._made("has_max_length", (None, most), reason=reason).of_range()
+            max_length = float(round(1.5 * long))
+            yield self._suggestion("has_max_length", (None, max_length), reason=reason).of_range()
 
     def _kind(self) -> Iterator[Suggestion]:
-        found = self.value(DataType(self.column))
-        if found is None:
+        distribution = self.value(DataType(self.column))
+        if distribution is None:
             return
-        counts = {kind: entry.absolute for kind, entry in found.values.items()}
+        counts = {kind: entry.absolute for kind, entry in distribution.values.items()}
         for kind in ("Boolean", "Integral", "Numeric"):
-            share = sum(counts[one] for one in DATA_TYPE_GROUPS[kind]) / self.values
+            share = sum(counts[group] for group in DATA_TYPE_GROUPS[kind]) / self.values
             if share >= MOSTLY:
-                least = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
+                options = {} if share == 1 else {"at_least": floor2(wilson(share, self.values)[0])}
                 reason = f"{round(share * self.values)} of {self.values} texts read as {kind}."
-                yield self._made("has_data_type", kind, reason=reason, **least)
+                yield self._suggestion("has_data_type", kind, reason=reason, **options)
                 return
 
 
 def suggest_from_data(sample: TableSample) -> tuple[list[Suggestion], dict[str, str]]:
-    """Return suggestions from sampled rows, and rejected ones with reasons.
+    """Return suggestions from sampled rows, and rejected suggestions with reasons.
 
-    The rows are read two or three times: to find candidates, to count the values of categories, and
-    to evaluate the constraints that neither pass covers.
+    The rows are read two or three times: to find candidates, to count the values of categories, and to
+    evaluate constraints that these two scans do not cover.
     """
-    asked = [
+    analyzers = [
         a
         for column, kind in sample.columns
-        for a in (*sample_analyzers(column, kind), *_more(column, kind))
+        for a in (*sample_analyzers(column, kind), *_extra_analyzers(column, kind))
     ]
-    metrics = sample.measure([Size(), *asked])
+    metrics = sample.measure([Size(), *analyzers])
     rows = int(metrics[Size()].value)
     columns = [
         ColumnProfile(column, kind, rows, sample.whole, metrics) for column, kind in sample.columns
     ]
-    columns = [seen for seen in columns if seen.kind not in {"array", "map", "variant", "struct"}]
-    few = [category_histogram(seen.column) for seen in columns if seen.may_be_category]
-    counted = sample.measure(few) if few else {}
-    found = [one for seen in columns for one in seen.suggestions(counted)]
-    return _proved(sample, {**metrics, **counted}, found)
+    columns = [
+        profile for profile in columns if profile.kind not in {"array", "map", "variant", "struct"}
+    ]
+    histograms = [
+        category_histogram(profile.column) for profile in columns if profile.may_be_category
+    ]
+    counted = sample.measure(histograms) if histograms else {}
+    drafts = [draft for profile in columns for draft in profile.suggestions(counted)]
+    return _keep_valid(sample, {**metrics, **counted}, drafts)
 
 
 def category_histogram(column: str) -> Histogram:
@@ -275,40 +292,40 @@ def category_histogram(column: str) -> Histogram:
     return Histogram(column, CATEGORIES + 1)
 
 
-def _more(column: str, kind: str) -> Iterable[AnyAnalyzer]:
+def _extra_analyzers(column: str, kind: str) -> Iterable[AnyAnalyzer]:
     if kind in NUMERIC:
         return Mean(column), StandardDeviation(column)
     return (MinLength(column), MaxLength(column)) if kind in TEXT else ()
 
 
-def _proved(
+def _keep_valid(
     sample: TableSample, metrics: Metrics, drafts: list[Suggestion]
 ) -> tuple[list[Suggestion], dict[str, str]]:
     check = Check("suggested", constraints=[draft.constraint for draft in drafts])
-    lacking = [analyzer for analyzer in check.analyzers if analyzer not in metrics]
-    known = {**metrics, **(sample.measure(lacking) if lacking else {})}
-    kept, refused = [], {}
-    for draft, result in zip(drafts, check.evaluate(Measurements(known)), strict=True):
+    missing = [analyzer for analyzer in check.analyzers if analyzer not in metrics]
+    all_metrics = {**metrics, **(sample.measure(missing) if missing else {})}
+    valid, rejected = [], {}
+    for draft, result in zip(drafts, check.evaluate(Measurements(all_metrics)), strict=True):
         if result.passed:
-            kept.append(draft)
+            valid.append(draft)
         else:
-            refused[draft.constraint.description] = f"it does not hold: {result.message}"
-    return kept, refused
+            rejected[draft.constraint.description] = f"it does not hold: {result.message}"
+    return valid, rejected
 
 
 MIN_PARTITIONS = 20
 """Minimum number of partitions for suggesting limits."""
 MIN_PARTITIONS_DETECTOR = 28
 """Minimum number of dated partitions for suggesting a detector: four of each weekday."""
-RARE = 0.01
-"""Lower quantile behind limits; the upper one is 1 minus it."""
+TAIL_QUANTILE = 0.01
+"""Lower quantile for limits; the upper quantile is 1 minus it."""
 QUANTILE_MARGIN = 0.5
-"""Margin of limits beyond those quantiles, as a share of their distance."""
+"""Margin of limits beyond the quantiles, as a share of their distance."""
 MAY_FAIL = 0.05
-"""Largest share of partitions in which a suggestion may fail."""
+"""Largest share of partitions in which a suggestion is allowed to fail."""
 LARGEST_DROP = 0.25
 """Largest 99 % quantile of weekly drops for which a week-over-week limit is suggested."""
-WEEK = timedelta(days=7)
+ONE_WEEK = timedelta(days=7)
 GOOD_SHARES = (Completeness, Compliance, PatternMatch)
 """Shares for which only low values are bad."""
 VERIFY_BATCH_SIZE = 200
@@ -323,6 +340,7 @@ class MetricHistory:
     Attributes
     ----------
     analyzer : Analyzer
+        The analyzer of the metric.
     values, weights : sequence of float
         A weight is the number of rows behind a value; NaN if unknown.
     times : sequence of (str, datetime or None)
@@ -340,7 +358,7 @@ class MetricHistory:
         return int(sum(weight for weight in self.weights if not isnan(weight)))
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of the values that is one of them."""
+        """Return the quantile of the values, without interpolation."""
         return sample_quantile(self.values, share)
 
     def suggestions(self) -> Iterator[Suggestion]:
@@ -358,7 +376,7 @@ class MetricHistory:
             yield self._range(scale)
         yield from self._usual()
 
-    def _made(self, method: str, *values: Any, reason: str, **named: Any) -> Suggestion:
+    def _suggestion(self, method: str, *values: Any, reason: str, **options: Any) -> Suggestion:
         rows, partitions = self.rows, len(self.values)
         return make_suggestion(
             method,
@@ -367,7 +385,7 @@ class MetricHistory:
             source="history",
             rows=rows,
             partitions=partitions,
-            **named,
+            **options,
         )
 
     def _constant(self, scale: Scale) -> Iterator[Suggestion]:
@@ -381,38 +399,38 @@ class MetricHistory:
             Scale.FLAG,
             Scale.COUNT,
         }:  # other scales are equal only by rounding
-            yield self._made("has", self.analyzer, Between(value, value), reason=always)
+            yield self._suggestion("has", self.analyzer, Between(value, value), reason=always)
 
     def _share(self) -> Iterator[Suggestion]:
-        low, high = self.quantile(RARE), self.quantile(1 - RARE)
+        low, high = self.quantile(TAIL_QUANTILE), self.quantile(1 - TAIL_QUANTILE)
         rows = sample_quantile([weight for weight in self.weights if weight > 0], 0.5)
-        least = floor2(wilson(low, rows)[0])
-        behind = f"the uncertainty of {rows:.0f} rows"
+        min_share = floor2(wilson(low, rows)[0])
+        uncertainty = f"the uncertainty of {rows:.0f} rows"
         if isinstance(self.analyzer, GOOD_SHARES):
-            if least > 0:
+            if min_share > 0:
                 reason = (
-                    f"It was below {low:.4g} in 1 % of {len(self.values)} partitions; less {behind} that is"
-                    f" {format_number(least)}."
+                    f"It was below {low:.4g} in 1 % of {len(self.values)} partitions; less {uncertainty} that is"
+                    f" {format_number(min_share)}."
                 )
-                yield self._least(least, reason)
+                yield self._least(min_share, reason)
             return
-        most = ceil2(wilson(high, rows)[1])
-        if least > 0 or most < 1:
+        max_share = ceil2(wilson(high, rows)[1])
+        if min_share > 0 or max_share < 1:
             reason = (
                 f"98 % of {len(self.values)} partitions were between {low:.4g} and {high:.4g}, widened by"
-                f" {behind}."
+                f" {uncertainty}."
             )
-            wanted = Between(least or None, most if most < 1 else None)
-            yield self._made("has", self.analyzer, wanted, reason=reason)
+            bounds = Between(min_share or None, max_share if max_share < 1 else None)
+            yield self._suggestion("has", self.analyzer, bounds, reason=reason)
 
-    def _least(self, least: float, reason: str) -> Suggestion:
+    def _least(self, min_share: float, reason: str) -> Suggestion:
         if isinstance(self.analyzer, Completeness) and self.analyzer.where is None:
-            named = {} if least == 1 else {"at_least": least}
-            return self._made("is_complete", self.analyzer.column, reason=reason, **named)
-        return self._made("has", self.analyzer, Between(least), reason=reason)
+            options = {} if min_share == 1 else {"at_least": min_share}
+            return self._suggestion("is_complete", self.analyzer.column, reason=reason, **options)
+        return self._suggestion("has", self.analyzer, Between(min_share), reason=reason)
 
     def _range(self, scale: Scale) -> Suggestion:
-        low, high = self.quantile(RARE), self.quantile(1 - RARE)
+        low, high = self.quantile(TAIL_QUANTILE), self.quantile(1 - TAIL_QUANTILE)
         margin = QUANTILE_MARGIN * (high - low)
         lower, upper = widen(low, high, margin)
         reason = (
@@ -420,30 +438,30 @@ class MetricHistory:
             f" their distance, {margin:.4g}."
         )
         if scale is not Scale.SIGNED and lower <= 0:
-            wanted: tuple[float | None, float] = (None, upper)
+            bounds: tuple[float | None, float] = (None, upper)
         else:
-            wanted = (lower, upper)
+            bounds = (lower, upper)
         if self.analyzer == Size():
-            return self._made("has_size", wanted, reason=reason)
-        return self._made("has", self.analyzer, wanted, reason=reason)
+            return self._suggestion("has_size", bounds, reason=reason)
+        return self._suggestion("has", self.analyzer, bounds, reason=reason)
 
     def _week(self) -> Iterator[Suggestion]:
         by_time = dict(zip(self.times, self.values, strict=True))
         drops = [
-            max(0.0, by_time[where, time - WEEK] - value)
-            for (where, time), value in by_time.items()
-            if time is not None and (where, time - WEEK) in by_time
+            max(0.0, by_time[segment, time - ONE_WEEK] - value)
+            for (segment, time), value in by_time.items()
+            if time is not None and (segment, time - ONE_WEEK) in by_time
         ]
         if len(drops) < MIN_PARTITIONS or not isinstance(self.analyzer, GOOD_SHARES):
             return
-        rare = sample_quantile(drops, 1 - RARE)
-        by = ceil2(rare)
-        if 0 < by <= LARGEST_DROP:
+        rare = sample_quantile(drops, 1 - TAIL_QUANTILE)
+        allowed_drop = ceil2(rare)
+        if 0 < allowed_drop <= LARGEST_DROP:
             reason = (
                 f"From one week to the next it fell by more than {rare:.4g} in 1 % of {len(drops)} pairs;"
-                f" rounded up that is {format_number(by)}."
+                f" rounded up that is {format_number(allowed_drop)}."
             )
-            yield self._made("not_below", self.analyzer, "7d", by=by, reason=reason)
+            yield self._suggestion("not_below", self.analyzer, "7d", by=allowed_drop, reason=reason)
 
     def _usual(self) -> Iterator[Suggestion]:
         if sum(time is not None for _, time in self.times) < MIN_PARTITIONS_DETECTOR:
@@ -457,38 +475,38 @@ class MetricHistory:
             f"The history of {len(self.values)} partitions, between {low:.4g} and {high:.4g}, is long enough for the seasonal"
             " detector."
         )
-        yield self._made("is_usual", self.analyzer, reason=reason)
+        yield self._suggestion("is_usual", self.analyzer, reason=reason)
 
 
 def suggest_from_history(
     repository: Repository, dataset: str, segment: str = ""
 ) -> tuple[list[Suggestion], dict[str, str]]:
-    """Return suggestions from a dataset's history, and rejected ones with reasons.
+    """Return suggestions from a dataset's history, and rejected suggestions with reasons.
 
-    Those on dataset metrics come first. Each suggestion was evaluated in all stored partitions: it
-    holds in the newest, and in all but 5 % of them, as its reason states.
+    Suggestions on metrics of the dataset come first. Each suggestion was evaluated in all stored partitions:
+    it holds in the newest partition and in at least 95 % of all partitions, as its reason states.
     """
     drafts, left_out = [], {}
-    for text, past in _histories(repository, dataset, segment):
+    for name, past in _histories(repository, dataset, segment):
         if isinstance(past, str):
-            left_out[text] = past
+            left_out[name] = past
             continue
-        found = list(past.suggestions())
-        drafts += found
-        if not found:
-            left_out[text] = _why_not(past)
-    kept = []
+        suggestions = list(past.suggestions())
+        drafts += suggestions
+        if not suggestions:
+            left_out[name] = _rejection_reason(past)
+    valid = []
     for start in range(0, len(drafts), VERIFY_BATCH_SIZE):
-        some, refused = _verified(
+        batch, rejected = _verify_history(
             repository, dataset, segment, drafts[start : start + VERIFY_BATCH_SIZE]
         )
-        kept += some
-        left_out |= refused
-    kept.sort(key=lambda one: one.constraint.analyzer.entity is not Entity.DATASET)
-    return kept, left_out
+        valid += batch
+        left_out |= rejected
+    valid.sort(key=lambda suggestion: suggestion.constraint.analyzer.entity is not Entity.DATASET)
+    return valid, left_out
 
 
-def _why_not(past: MetricHistory) -> str:
+def _rejection_reason(past: MetricHistory) -> str:
     if len(past.values) < MIN_PARTITIONS:
         return f"{len(past.values)} partitions are too few; {MIN_PARTITIONS} would do"
     if past.analyzer.scale_of(past.analyzer.name) in SCALES_WITHOUT_LIMITS:
@@ -497,79 +515,96 @@ def _why_not(past: MetricHistory) -> str:
         return (
             f"it was {format_number(past.values[0])} in all partitions, which limits nothing else"
         )
-    return "it varies too much for a limit that says anything"
+    return "it varies too much for a useful limit"
 
 
 def _histories(
     repository: Repository, dataset: str, segment: str
 ) -> Iterator[tuple[str, MetricHistory | str]]:
-    """Yield each analyzer's text with its history, or the reason why it has none."""
+    """Yield each analyzer in string form with its history, or the reason why it has no history."""
     targets = View(repository.database, repository.artifacts, dataset).targets("all", segment)
-    wanted = {(target.partition, target.segment) for target in targets}
+    selected = {(target.partition, target.segment) for target in targets}
     frame = repository.metrics(dataset)
-    there = [pair in wanted for pair in zip(frame["partition"], frame["segment"], strict=True)]
-    for text, rows in frame[there].groupby("analyzer", sort=False):
+    is_selected = [
+        pair in selected for pair in zip(frame["partition"], frame["segment"], strict=True)
+    ]
+    for name, rows in frame[is_selected].groupby("analyzer", sort=False):
         try:
-            analyzer = ANALYZERS.parse(str(text))
+            analyzer = ANALYZERS.parse(str(name))
         except (SuiteError, IllegalAnalyzerParameterError) as error:
-            yield str(text), f"it cannot be read: {error}"
+            yield str(name), f"it cannot be read: {error}"
             continue
-        own = rows[(rows["name"] == analyzer.name) & (rows["status"] == "finite")]
-        if own.empty:
-            several = (rows["status"] == "finite").any()
-            yield str(text), "it is several numbers" if several else "it never had a value"
+        finite_rows = rows[(rows["name"] == analyzer.name) & (rows["status"] == "finite")]
+        if finite_rows.empty:
+            has_values = (rows["status"] == "finite").any()
+            yield str(name), "it is several numbers" if has_values else "it never had a value"
             continue
         times = [
-            time.to_pydatetime() if known else None
-            for time, known in zip(own["time"], own["time"].notna(), strict=True)
+            time.to_pydatetime() if has_time else None
+            for time, has_time in zip(finite_rows["time"], finite_rows["time"].notna(), strict=True)
         ]
-        places = list(zip(own["segment"].tolist(), times, strict=True))
+        segments_and_times = list(zip(finite_rows["segment"].tolist(), times, strict=True))
         yield (
-            str(text),
-            MetricHistory(analyzer, own["value"].tolist(), own["weight"].tolist(), places),
+            str(name),
+            MetricHistory(
+                analyzer,
+                finite_rows["value"].tolist(),
+                finite_rows["weight"].tolist(),
+                segments_and_times,
+            ),
         )
 
 
-def _verified(
+def _verify_history(
     repository: Repository, dataset: str, segment: str, drafts: Sequence[Suggestion]
 ) -> tuple[list[Suggestion], Mapping[str, str]]:
-    """Evaluate suggestions in all partitions; return those that hold, and why others do not."""
+    """Evaluate suggestions in all partitions; return valid suggestions, and the reasons against the others."""
     if not drafts:
         return [], {}
     check = Check("suggested", constraints=[draft.constraint for draft in drafts])
-    found = verify(repository, check, dataset=dataset, partitions="all", segment=segment)
-    by_place: dict[int, list[PartitionResult]] = {place: [] for place in range(len(drafts))}
-    for one in found.judged:  # in the order of time
-        if one.result.status is not ConstraintStatus.NO_HISTORY:
-            by_place[one.place].append(one)
-    newest = max((one.time for one in found.judged if one.time is not None), default=None)
-    kept: list[Suggestion] = []
-    refused: dict[str, str] = {}
-    for place, asked in by_place.items():
-        what = drafts[place].constraint.description
-        failed = [one for one in asked if not one.result.passed]
-        last = next((one for one in failed if one.time is not None and one.time == newest), None)
-        if last is not None:
-            refused[what] = f"it does not hold in the newest partition: {last.result.message}"
-        elif len(failed) > MAY_FAIL * len(asked) or not asked:
-            refused[what] = f"it does not hold in {len(failed)} of {len(asked)} partitions"
+    verification = verify(repository, check, dataset=dataset, partitions="all", segment=segment)
+    results_by_draft: dict[int, list[PartitionResult]] = {index: [] for index in range(len(drafts))}
+    for result in verification.judged:  # in the order of time
+        if result.result.status is not ConstraintStatus.NO_HISTORY:
+            results_by_draft[result.place].append(result)
+    newest = max(
+        (result.time for result in verification.judged if result.time is not None), default=None
+    )
+    valid: list[Suggestion] = []
+    rejected: dict[str, str] = {}
+    for index, results in results_by_draft.items():
+        description = drafts[index].constraint.description
+        failed = [result for result in results if not result.result.passed]
+        newest_failure = next(
+            (result for result in failed if result.time is not None and result.time == newest), None
+        )
+        if newest_failure is not None:
+            rejected[description] = (
+                f"it does not hold in the newest partition: {newest_failure.result.message}"
+            )
+        elif len(failed) > MAY_FAIL * len(results) or not results:
+            rejected[description] = (
+                f"it does not hold in {len(failed)} of {len(results)} partitions"
+            )
         else:
-            held = len(asked) - len(failed)
-            among = f"{held} of {len(asked)}" if failed else f"all {held}"
-            kept.append(drafts[place].because(f"It holds in {among} partitions that can be asked."))
-    return kept, refused
+            holding_count = len(results) - len(failed)
+            holding = f"{holding_count} of {len(results)}" if failed else f"all {holding_count}"
+            valid.append(
+                drafts[index].because(f"It holds in {holding} partitions that can be asked.")
+            )
+    return valid, rejected
 
 
 def sample_quantile(values: Sequence[float], share: float) -> float:
-    """Return the quantile of some values that is one of them, nearest by rank; 0 for no values.
+    """Return the quantile of values by the nearest rank, without interpolation; 0 for no values.
 
     Examples
     --------
     >>> sample_quantile([3.0, 1.0, 2.0], 0.5), sample_quantile([1.0, 2.0, 3.0, 4.0], 0.01), sample_quantile([], 0.5)
     (2.0, 1.0, 0.0)
     """
-    some = sorted(values)
-    return some[round(share * (len(some) - 1))] if some else 0.0
+    ordered = sorted(values)
+    return ordered[round(share * (len(ordered) - 1))] if ordered else 0.0
 
 
 def suggest(
@@ -586,28 +621,28 @@ def suggest(
 ) -> Suggestions:
     """Propose checks from a table's rows, from its history in a repository, or from both.
 
-    Rows give constraints on nulls, keys, categories, patterns, types and ranges. History gives
-    limits: the 1 % and the 99 % quantile with half their distance as a margin; for shares, a
-    minimum at their 1 % quantile less the sampling uncertainty of its rows (Wilson, rounded down to
-    two decimals), and a largest drop against the week before, the 99 % quantile of weekly drops;
-    and the normal range of the seasonal detector. Limits need 20 partitions, the detector 28. If
-    history limits a metric, rows do not limit it again.
+    Rows give constraints on nulls, keys, categories, patterns, types and ranges. History gives limits at the
+    1 % and the 99 % quantile, with half their distance as a margin. For shares it gives a minimum at the 1 %
+    quantile less the sampling uncertainty of its rows (Wilson, rounded down to two decimals), and a largest
+    drop against the previous week at the 99 % quantile of weekly drops. It also gives the normal range of the
+    seasonal detector. Limits need 20 partitions, the detector needs 28. If history limits a metric, rows do not
+    limit it again.
 
-    Every suggestion was verified: on the rows read, where it holds; or in all partitions, where it
-    holds in the newest and in at least 95 %, as its reason states. Rejected ones are in
-    `Suggestions.left_out`.
+    Every suggestion was verified: a suggestion from rows holds for the rows read. A suggestion from history
+    holds in the newest partition and in at least 95 % of all partitions, as its reason states. Rejected
+    suggestions are in `Suggestions.left_out`.
 
     Parameters
     ----------
     table : str or DataFrame, optional
-        As for `analyze`; without it nothing is scanned, and Spark is not needed.
+        As for `analyze`. Without a table nothing is scanned, and Spark is not needed.
     repository : Repository or str, optional
-        Repository, or its URL, that holds the history of the dataset, if any.
+        Repository, or its URL, with the history of the dataset.
     dataset : str, optional
-        The table's name without its database if not given; without a table, the only dataset of the
-        repository.
+        Name of the dataset (default: the table's name without its database; without a table, the only
+        dataset of the repository).
     segment : str
-        Segment whose history is used instead of that of whole partitions: ``origin=EWR``.
+        Segment whose history is used instead of the history of whole partitions, such as ``origin=EWR``.
     partition_by : sequence of str, optional
         As for `Suite`; nothing is suggested for these columns.
     sample_rows : int
@@ -622,9 +657,9 @@ def suggest(
     Raises
     ------
     SuiteError
-        If there is neither a table nor a repository.
+        If neither a table nor a repository is given.
     UnknownDatasetError
-        If there is no table, and the repository has no such dataset.
+        If no table is given, and the dataset does not exist in the repository.
     SourceError
         If the table cannot be read.
 
@@ -632,34 +667,38 @@ def suggest(
     --------
     >>> import tidegauge as tg
     >>> orders = tg.spark_session().range(1000).selectExpr("id", "id % 7 AS amount")  # doctest: +SKIP
-    >>> found = tg.suggest(orders, dataset="orders")  # doctest: +SKIP
-    >>> any(one.code == ".is_complete('id')" for one in found)  # doctest: +SKIP
+    >>> suggestions = tg.suggest(orders, dataset="orders")  # doctest: +SKIP
+    >>> any(item.code == ".is_complete('id')" for item in suggestions)  # doctest: +SKIP
     True
-    >>> tg.verify(orders, found.check()).passed  # doctest: +SKIP
+    >>> tg.verify(orders, suggestions.check()).passed  # doctest: +SKIP
     True
     """
     repository = as_repository(repository)
     if table is None and repository is None:
         msg = "suggest takes a table, a repository with its history, or both"
         raise SuiteError(msg)
-    past: list[Suggestion] = []
+    from_history: list[Suggestion] = []
     left_out: dict[str, str] = {}
     if table is not None:
         dataset = dataset or name_of(table)
     if repository is not None and (table is None or dataset in repository.datasets()):
         dataset = resolve_dataset(repository, dataset)
-        past, left_out = suggest_from_history(repository, dataset, segment)
+        from_history, left_out = suggest_from_history(repository, dataset, segment)
     assert dataset is not None
     if table is None:
-        return Suggestions(dataset, tuple(past), left_out)
+        return Suggestions(dataset, tuple(from_history), left_out)
 
     suite = Suite(dataset, [Size()], partition_by=partition_by)
     source = open_source(table, suite, spark, format, options)
     with explained_read_errors(), sample_table(source, sample_rows) as sample:
-        seen, refused = suggest_from_data(sample)
-    limited = {one.constraint.analyzer for one in past if _limits(one.constraint)}
-    new = [one for one in seen if one.constraint.analyzer not in limited]
-    return Suggestions(dataset, (*past, *new), {**left_out, **refused})
+        from_rows, rejected = suggest_from_data(sample)
+    limited = {
+        suggestion.constraint.analyzer
+        for suggestion in from_history
+        if _limits(suggestion.constraint)
+    }
+    new = [suggestion for suggestion in from_rows if suggestion.constraint.analyzer not in limited]
+    return Suggestions(dataset, (*from_history, *new), {**left_out, **rejected})
 
 
 def _limits(constraint: Constraint) -> bool:

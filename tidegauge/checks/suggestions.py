@@ -1,7 +1,7 @@
 """Suggested checks, each with its reason, and their limits.
 
-Limits come from confidence intervals, margins and rounding. Suggestions are written as Python, and those
-on rows as record rules of a rules file.
+Limits come from confidence intervals, margins and rounding. Suggestions are written as Python; suggestions on
+rows are also written as record rules of a rules file.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 TWO_DIGITS = Decimal("0.01")
-CERTAIN = 1.959963984540054
+NORMAL_QUANTILE_95 = 1.959963984540054
 """Two-sided 95 % quantile of the standard normal distribution."""
-DIGITS = 3
-"""Significant digits of bounds."""
+SIGNIFICANT_DIGITS = 3
+"""Few digits, because bounds include a margin anyway."""
 
 
 def wilson(share: float, rows: float) -> tuple[float, float]:
@@ -46,9 +46,9 @@ def wilson(share: float, rows: float) -> tuple[float, float]:
     Parameters
     ----------
     share : float
-        Between 0 and 1.
+        The observed share, between 0 and 1.
     rows : float
-        Number of rows behind it; 0 or NaN gives (0, 1).
+        Number of observed rows; 0 or NaN gives (0, 1).
 
     Examples
     --------
@@ -58,9 +58,11 @@ def wilson(share: float, rows: float) -> tuple[float, float]:
     """
     if not rows > 0:
         return 0.0, 1.0
-    square = CERTAIN**2 / rows
+    square = NORMAL_QUANTILE_95**2 / rows
     middle = (share + square / 2) / (1 + square)
-    half = CERTAIN * sqrt(share * (1 - share) / rows + square / (4 * rows)) / (1 + square)
+    half = (
+        NORMAL_QUANTILE_95 * sqrt(share * (1 - share) / rows + square / (4 * rows)) / (1 + square)
+    )
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
@@ -97,19 +99,19 @@ def widen(low: float, high: float, margin: float) -> tuple[float, float]:
     return _rounded(low - margin, ROUND_FLOOR), _rounded(high + margin, ROUND_CEILING)
 
 
-def _rounded(number: float, way: str) -> float:
+def _rounded(number: float, rounding: str) -> float:
     if not isfinite(number) or number == 0:
         return number
     exact = Decimal(repr(number))
-    place = Decimal(1).scaleb(exact.adjusted() - DIGITS + 1)
-    return float(exact.quantize(place, way))
+    last_digit = Decimal(1).scaleb(exact.adjusted() - SIGNIFICANT_DIGITS + 1)
+    return float(exact.quantize(last_digit, rounding))
 
 
 Rule = tuple[str, dict[str, Any]]
 
 
 def rule_of(constraint: Constraint) -> Rule | None:
-    """Return the record rule that rejects the rows by which a constraint fails.
+    """Return the record rule that rejects the rows that violate a constraint.
 
     A minimum share of good rows becomes a policy.
 
@@ -131,44 +133,53 @@ def rule_of(constraint: Constraint) -> Rule | None:
     ('UniqueRule', {'columns': ['id'], 'policy': 'FailAny'})
     None
     """
-    wanted = constraint.assertion
+    bounds = constraint.assertion
     if not isinstance(constraint, MetricConstraint) or constraint.part is not None:
         return None
-    if not isinstance(wanted, Between) or wanted.closed != "both":
+    if not isinstance(bounds, Between) or bounds.closed != "both":
         return None
-    rule = _rule(constraint.analyzer, wanted)
+    rule = _rule(constraint.analyzer, bounds)
     if rule is None:
         return None
     kind, options = rule
     where = constraint.analyzer.where
-    about = {"where": where} if where is not None else {}
+    filter_options = {"where": where} if where is not None else {}
     note = {"message": constraint.hint} if constraint.hint else {}
-    shares = isinstance(constraint.analyzer, Completeness | Compliance | PatternMatch | Uniqueness)
+    is_share = isinstance(
+        constraint.analyzer, Completeness | Compliance | PatternMatch | Uniqueness
+    )
     # A policy fails when its limit is reached, a check when it is exceeded.
-    bad = round(1 - (wanted.lower or 0.0) + 1e-9, 12) if shares and wanted.lower != 1 else 0.0
-    return kind, {**options, **about, **note, "policy": {"FailPercent": bad} if bad else "FailAny"}
+    max_bad_share = (
+        round(1 - (bounds.lower or 0.0) + 1e-9, 12) if is_share and bounds.lower != 1 else 0.0
+    )
+    return kind, {
+        **options,
+        **filter_options,
+        **note,
+        "policy": {"FailPercent": max_bad_share} if max_bad_share else "FailAny",
+    }
 
 
 @singledispatch
-def _rule(analyzer: Any, wanted: Between) -> Rule | None:
-    """Return the rule without policy and filter; None if there is none."""
+def _rule(analyzer: Any, bounds: Between) -> Rule | None:
+    """Return the rule without policy and filter; None without an equivalent rule."""
     return None
 
 
 @_rule.register
-def _(analyzer: Completeness, wanted: Between) -> Rule | None:
-    return ("NotNullRule", {"column": analyzer.column}) if wanted.lower else None
+def _(analyzer: Completeness, bounds: Between) -> Rule | None:
+    return ("NotNullRule", {"column": analyzer.column}) if bounds.lower else None
 
 
 @_rule.register
-def _(analyzer: Compliance, wanted: Between) -> Rule | None:
+def _(analyzer: Compliance, bounds: Between) -> Rule | None:
     options = {"expr": analyzer.predicate, "name": analyzer.instance}
-    return ("Rule", options) if wanted.lower else None
+    return ("Rule", options) if bounds.lower else None
 
 
 @_rule.register
-def _(analyzer: PatternMatch, wanted: Between) -> Rule | None:
-    if not wanted.lower or analyzer.null_behavior == "empty":
+def _(analyzer: PatternMatch, bounds: Between) -> Rule | None:
+    if not bounds.lower or analyzer.null_behavior == "empty":
         return None
     nulls = {"on_null": "pass"} if analyzer.null_behavior == "ignore" else {}
     pattern = PATTERNS.get(analyzer.pattern, analyzer.pattern)
@@ -176,44 +187,45 @@ def _(analyzer: PatternMatch, wanted: Between) -> Rule | None:
 
 
 @_rule.register
-def _(analyzer: Uniqueness, wanted: Between) -> Rule | None:
-    return ("UniqueRule", {"columns": list(analyzer.columns)}) if wanted.lower else None
+def _(analyzer: Uniqueness, bounds: Between) -> Rule | None:
+    return ("UniqueRule", {"columns": list(analyzer.columns)}) if bounds.lower else None
 
 
 @_rule.register(Minimum)
 @_rule.register(Maximum)
-def _(analyzer: Minimum | Maximum, wanted: Between) -> Rule | None:
+def _(analyzer: Minimum | Maximum, bounds: Between) -> Rule | None:
     side = "lower" if isinstance(analyzer, Minimum) else "upper"
-    bound = getattr(wanted, side)
+    bound = getattr(bounds, side)
     options = {"column": analyzer.column, side: bound, "closed": "both", "on_null": "pass"}
     return None if bound is None else ("BoundRule", options)
 
 
 @_rule.register(MinLength)
 @_rule.register(MaxLength)
-def _(analyzer: MinLength | MaxLength, wanted: Between) -> Rule | None:
+def _(analyzer: MinLength | MaxLength, bounds: Between) -> Rule | None:
     least = isinstance(analyzer, MinLength)
-    bound, sign = (wanted.lower, ">=") if least else (wanted.upper, "<=")
+    bound, sign = (bounds.lower, ">=") if least else (bounds.upper, "<=")
     text = f"length({column_sql(analyzer.column)}) {sign} {bound}"
     return None if bound is None else ("Rule", {"expr": text, "on_null": "pass"})
 
 
-def rules_yaml(dataset: str, table: str, found: Iterable[tuple[Constraint, str]]) -> str:
-    """Return a rules file with the rules of some constraints, each with a comment.
+def rules_yaml(dataset: str, table: str, constraints: Iterable[tuple[Constraint, str]]) -> str:
+    """Return a rules file with the rules for constraints, each with a comment.
 
     Parameters
     ----------
     dataset : str
+        Name of the dataset.
     table : str
         The table's name, or a folder.
-    found : iterable of (Constraint, str)
-        Constraints, and the comment on each. Those without a rule are named in comments at the end.
+    constraints : iterable of (Constraint, str)
+        Constraints with comments. Constraints without a rule are listed in comments at the end.
     """
-    place = "path" if is_folder(table) else "table"
-    lines = [f"dataset: {for_yaml(dataset)}", f"{place}: {for_yaml(table)}", "rules:"]
+    source_kind = "path" if is_folder(table) else "table"
+    lines = [f"dataset: {for_yaml(dataset)}", f"{source_kind}: {for_yaml(table)}", "rules:"]
     left_out: list[str] = []
     rules: dict[str, str] = {}
-    for constraint, comment in found:
+    for constraint, comment in constraints:
         rule = rule_of(constraint)
         if rule is None:
             left_out.append(f"# not of single rows: {one_line(constraint.description)}")
@@ -226,9 +238,9 @@ def rules_yaml(dataset: str, table: str, found: Iterable[tuple[Constraint, str]]
     return "\n".join([*lines, *left_out]) + "\n"
 
 
-COLUMNS = columns("constraint reason source rows:integer partitions analyzer code")
-MOST_LINES = 40
-"""Maximum number of printed suggestions."""
+FRAME_COLUMNS = columns("constraint reason source rows:integer partitions analyzer code")
+MAX_PRINTED_SUGGESTIONS = 40
+"""Limit on printed suggestions, so that they fit on a screen."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +250,7 @@ class Suggestion:
     Attributes
     ----------
     constraint : Constraint
+        The constraint.
     reason : str
         Explanation in a sentence or two, with the numbers.
     code : str
@@ -245,17 +258,17 @@ class Suggestion:
     source : str
         ``data`` or ``history``.
     rows : int
-        Number of rows behind it.
+        Number of rows that the suggestion is based on.
     partitions : int
-        Number of partitions behind it; 0 if it comes from data.
+        Number of partitions that the suggestion is based on; 0 if the source is ``data``.
     is_range : bool
-        Whether it is a bound beyond the least or greatest value seen. A check of it tells that values
-        have changed; a rule would reject the first larger one, so none is proposed.
+        Whether the constraint is a bound beyond the least or greatest observed value. A check with such a
+        bound reports that values have changed; a rule would reject new values, so no rule is proposed.
 
     Examples
     --------
-    >>> one = make_suggestion("has_size", (600, None), reason="Never fewer.", source="data", rows=900)
-    >>> one.code, one.reason, one.rows
+    >>> suggestion = make_suggestion("has_size", (600, None), reason="Never fewer.", source="data", rows=900)
+    >>> suggestion.code, suggestion.reason, suggestion.rows
     ('.has_size((600, None))', 'Never fewer.', 900)
     """
 
@@ -268,12 +281,12 @@ class Suggestion:
     is_range: bool = False
 
     def of_range(self) -> Suggestion:
-        """Return the suggestion as one of a bound beyond the values seen, which new rows may well exceed."""
+        """Mark the suggestion as a bound beyond the observed values, which new rows can exceed."""
         return replace(self, is_range=True)
 
-    def because(self, more: str) -> Suggestion:
+    def because(self, addition: str) -> Suggestion:
         """Return the suggestion with a sentence added to its reason."""
-        return replace(self, reason=f"{self.reason} {more}")
+        return replace(self, reason=f"{self.reason} {addition}")
 
 
 def make_suggestion(
@@ -283,20 +296,20 @@ def make_suggestion(
     source: str,
     rows: int,
     partitions: int = 0,
-    **named: Any,
+    **options: Any,
 ) -> Suggestion:
-    """Make a suggestion by calling a method of `Check`; its code is that very call.
+    """Make a suggestion by calling a method of `Check`; its code is this call.
 
     Examples
     --------
-    >>> one = make_suggestion("has_size", (600, None), reason="It was.", source="data", rows=9)
-    >>> one.code, one.constraint.description
+    >>> suggestion = make_suggestion("has_size", (600, None), reason="It was.", source="data", rows=9)
+    >>> suggestion.code, suggestion.constraint.description
     ('.has_size((600, None))', 'Size(): at least 600')
     """
-    constraint = getattr(Check("suggested"), method)(*values, **named).constraints[0]
+    constraint = getattr(Check("suggested"), method)(*values, **options).constraints[0]
     words = [
         *map(python_source, values),
-        *(f"{name}={python_source(of)}" for name, of in named.items()),
+        *(f"{name}={python_source(value)}" for name, value in options.items()),
     ]
     code = f".{method}({', '.join(words)})"
     return Suggestion(constraint, reason, code, source, rows, partitions)
@@ -315,7 +328,7 @@ def python_source(value: Any) -> str:
         built_in = module_of(type(value).__name__, ANALYZER_MODULES) is not None
         return (
             f"tg.{value!r}" if built_in else repr(repr(value))
-        )  # a plug-in's is read from its text
+        )  # a plug-in's analyzer is parsed from its string form
     if isinstance(value, Between):
         return f"tg.{value!r}"
     return repr(value)
@@ -328,17 +341,19 @@ class Suggestions:
     Attributes
     ----------
     dataset : str
+        Name of the dataset.
     items : sequence of Suggestion
+        The suggestions.
     left_out : mapping of str to str
         Candidates that do not hold or lack data, and the reasons.
 
     Examples
     --------
     >>> import tidegauge as tg
-    >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
-    >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
-    >>> found = Suggestions("orders", (one, two))
-    >>> check = found.check(only=[one for one in found if one.source == "history"])
+    >>> first = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+    >>> second = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+    >>> suggestions = Suggestions("orders", (first, second))
+    >>> check = suggestions.check(only=[item for item in suggestions if item.source == "history"])
     >>> [constraint.description for constraint in check.constraints]
     ['Size(): at least 600']
     """
@@ -353,9 +368,9 @@ class Suggestions:
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, place: int) -> Suggestion:
+    def __getitem__(self, index: int) -> Suggestion:
         """Return the suggestion at a position."""
-        return self.items[place]
+        return self.items[index]
 
     def check(
         self,
@@ -363,12 +378,12 @@ class Suggestions:
         level: str = Level.ERROR,
         only: Iterable[Suggestion | int] | None = None,
     ) -> Check:
-        """Return a check with all suggestions, or some.
+        """Return a check with all or selected suggestions.
 
         Parameters
         ----------
         name : str, optional
-            Name of the check; the dataset's if not given.
+            Name of the check (default: the name of the dataset).
         level : str
             ``error`` or ``warning``.
         only : iterable of Suggestion or int, optional
@@ -377,22 +392,22 @@ class Suggestions:
         Raises
         ------
         SuiteError
-            If there are no suggestions.
+            If no suggestion is selected.
 
         Examples
         --------
-        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
-        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
-        >>> found = Suggestions("orders", (one, two))
-        >>> found.check("new orders", "warning", only=[0])
+        >>> first = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> second = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> suggestions = Suggestions("orders", (first, second))
+        >>> suggestions.check("new orders", "warning", only=[0])
         Check('new orders', 'warning') of 1 constraint
         """
-        some = self._some(only)
+        selected = self._select(only)
         return Check(
             name or self.dataset,
             level,
             dataset=self.dataset,
-            constraints=[one.constraint for one in some],
+            constraints=[suggestion.constraint for suggestion in selected],
         )
 
     def to_python(
@@ -411,14 +426,14 @@ class Suggestions:
         Raises
         ------
         SuiteError
-            If there are no suggestions.
+            If no suggestion is selected.
 
         Examples
         --------
-        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
-        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
-        >>> found = Suggestions("orders", (one, two))
-        >>> print(found.to_python(only=[0]), end="")
+        >>> first = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> second = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> suggestions = Suggestions("orders", (first, second))
+        >>> print(suggestions.to_python(only=[0]), end="")
         import tidegauge as tg
         <BLANKLINE>
         check = (
@@ -427,34 +442,34 @@ class Suggestions:
             .is_complete('id')
         )
         """
-        grave = "" if level == Level.ERROR else f", {str(level)!r}"
-        lines = [f"tg.Check({name or self.dataset!r}{grave}, dataset={self.dataset!r})"]
-        for one in self._some(only):
-            lines += [f"# {one_line(one.reason)}", one.code]
+        level_argument = "" if level == Level.ERROR else f", {str(level)!r}"
+        lines = [f"tg.Check({name or self.dataset!r}{level_argument}, dataset={self.dataset!r})"]
+        for suggestion in self._select(only):
+            lines += [f"# {one_line(suggestion.reason)}", suggestion.code]
         body = indent("\n".join(lines), "    ")
         return f"import tidegauge as tg\n\ncheck = (\n{body}\n)\n"
 
     def to_rules(self, table: str, only: Iterable[Suggestion | int] | None = None) -> str:
-        """Return the text of a rules file that rejects the rows by which the same check would fail.
+        """Return a rules file that rejects the rows that would violate the same check.
 
         Parameters
         ----------
         table : str
             The table's name, or a folder.
         only
-            As for `check`. Suggestions that no single row violates are comments at the end.
+            As for `check`. Suggestions that do not apply to single rows are comments at the end.
 
         Raises
         ------
         SuiteError
-            If there are no suggestions.
+            If no suggestion is selected.
 
         Examples
         --------
-        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
-        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
-        >>> found = Suggestions("orders", (one, two))
-        >>> print(found.to_rules("shop.orders"), end="")
+        >>> first = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> second = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> suggestions = Suggestions("orders", (first, second))
+        >>> print(suggestions.to_rules("shop.orders"), end="")
         dataset: "orders"
         table: "shop.orders"
         rules:
@@ -462,12 +477,18 @@ class Suggestions:
           - NotNullRule: {"column": "id", "policy": "FailAny"}
         # not of single rows: Size(): at least 600
         """
-        some = self._some(only)
-        lasting = [(one.constraint, one.reason) for one in some if not one.is_range]
-        ranges = [one.constraint.description for one in some if one.is_range]
-        text = rules_yaml(self.dataset, table, lasting)
-        return text + "".join(
-            f"# a range of what was seen, for a check: {one_line(r)}\n" for r in ranges
+        selected = self._select(only)
+        lasting = [
+            (suggestion.constraint, suggestion.reason)
+            for suggestion in selected
+            if not suggestion.is_range
+        ]
+        ranges = [
+            suggestion.constraint.description for suggestion in selected if suggestion.is_range
+        ]
+        rules = rules_yaml(self.dataset, table, lasting)
+        return rules + "".join(
+            f"# a bound beyond the observed values, for a check: {one_line(r)}\n" for r in ranges
         )
 
     def frame(self) -> pd.DataFrame:
@@ -480,41 +501,47 @@ class Suggestions:
 
         Examples
         --------
-        >>> one = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
-        >>> two = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
-        >>> found = Suggestions("orders", (one, two))
-        >>> found.frame()[["constraint", "source", "rows"]].values.tolist()
+        >>> first = make_suggestion("is_complete", "id", reason="No null.", source="data", rows=9)
+        >>> second = make_suggestion("has_size", (600, None), reason="It was.", source="history", rows=0)
+        >>> suggestions = Suggestions("orders", (first, second))
+        >>> suggestions.frame()[["constraint", "source", "rows"]].values.tolist()
         [["Completeness('id'): at least 1", 'data', 9], ['Size(): at least 600', 'history', 0]]
         """
         rows = [
             {
-                "constraint": one.constraint.description,
-                "reason": one.reason,
-                "source": one.source,
-                "rows": one.rows,
-                "partitions": one.partitions,
-                "analyzer": repr(one.constraint.analyzer),
-                "code": one.code,
+                "constraint": suggestion.constraint.description,
+                "reason": suggestion.reason,
+                "source": suggestion.source,
+                "rows": suggestion.rows,
+                "partitions": suggestion.partitions,
+                "analyzer": repr(suggestion.constraint.analyzer),
+                "code": suggestion.code,
             }
-            for one in self.items
+            for suggestion in self.items
         ]
-        return frame_of(rows, COLUMNS)
+        return frame_of(rows, FRAME_COLUMNS)
 
-    def _some(self, only: Iterable[Suggestion | int] | None) -> list[Suggestion]:
-        chosen = self.items if only is None else only
-        some = [self.items[one] if isinstance(one, int) else one for one in chosen]
-        if not some:
-            msg = f"nothing is suggested for {self.dataset!r}; left_out says what was thought of"
-            raise SuiteError(msg if only is None else "only= holds no suggestion")
-        return some
+    def _select(self, only: Iterable[Suggestion | int] | None) -> list[Suggestion]:
+        candidates = self.items if only is None else only
+        selected = [
+            self.items[candidate] if isinstance(candidate, int) else candidate
+            for candidate in candidates
+        ]
+        if not selected:
+            msg = f"no suggestions for {self.dataset!r}; left_out has the rejected candidates"
+            raise SuiteError(msg if only is None else "only= selects no suggestion")
+        return selected
 
     def __str__(self) -> str:
-        """Return a text of the constraints and their reasons."""
+        """Return the constraints and their reasons, one per line."""
         lines = [f"{self.dataset}: {plural(len(self.items), 'suggestion')}"]
-        some = [f"{one.constraint.description}. {one.reason}" for one in self.items[:MOST_LINES]]
-        lines += ["  " + one_line(text) for text in some]
-        if len(self.items) > MOST_LINES:
-            lines.append(f"and {len(self.items) - MOST_LINES} more")
+        sentences = [
+            f"{suggestion.constraint.description}. {suggestion.reason}"
+            for suggestion in self.items[:MAX_PRINTED_SUGGESTIONS]
+        ]
+        lines += ["  " + one_line(line) for line in sentences]
+        if len(self.items) > MAX_PRINTED_SUGGESTIONS:
+            lines.append(f"and {len(self.items) - MAX_PRINTED_SUGGESTIONS} more")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -523,10 +550,13 @@ class Suggestions:
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Suggested checks for"), self.dataset)
-        lines = [(one.constraint.description, one.reason, one.code) for one in self.items]
-        yield table(["constraint", "reason", "code"], Rows.first_of(lines, most), 2 * width)
+        lines = [
+            (suggestion.constraint.description, suggestion.reason, suggestion.code)
+            for suggestion in self.items
+        ]
+        yield table(["constraint", "reason", "code"], Rows.first_of(lines, max_rows), 2 * width)
         if self.left_out:
             yield note(
                 f"left_out: {len(self.left_out)} rejected candidates, with reasons", width * 4

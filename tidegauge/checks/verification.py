@@ -1,4 +1,4 @@
-"""`verify`: evaluate checks on a DataFrame, a run or a repository, and the `Verification` that it returns.
+"""`verify` evaluates checks on a DataFrame, a run or a repository, and returns a `Verification`.
 
 Results are shown in notebooks, returned as frames and JSON, and exported as an OpenLineage facet.
 """
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.sources.sources import Source
 
 
-SEVERITIES = {"error": "error", "warning": "warn"}
+OPENLINEAGE_SEVERITIES = {"error": "error", "warning": "warn"}
 
 
 def assertions_facet_of(
@@ -68,29 +68,33 @@ def assertions_facet_of(
     segment: str | None,
 ) -> dict[str, Any]:
     """Return the OpenLineage facet of one partition; see `Verification.openlineage`."""
-    meant = [
-        one
-        for one in judged
-        if dataset in {None, one.dataset}
-        and partition in {None, one.partition}
-        and segment in {None, one.segment}
+    selected = [
+        result
+        for result in judged
+        if dataset in {None, result.dataset}
+        and partition in {None, result.partition}
+        and segment in {None, result.segment}
     ]
-    places = dict.fromkeys((one.dataset, one.partition, one.segment) for one in meant)
-    if len(places) != 1:
-        raise SuiteError(_which(list(places)))
-    return assertions_facet([_assertion(one, checks[one.check], names[one.check]) for one in meant])
+    partitions = dict.fromkeys(
+        (result.dataset, result.partition, result.segment) for result in selected
+    )
+    if len(partitions) != 1:
+        raise SuiteError(_selection_problem(list(partitions)))
+    return assertions_facet(
+        [_assertion(result, checks[result.check], names[result.check]) for result in selected]
+    )
 
 
-def _which(places: Sequence[tuple[str, ...]]) -> str:
-    if not places:
-        return "nothing that was verified is meant by dataset=, partition= and segment="
-    known = "; ".join(" ".join(filter(None, place)) for place in places[:5])
-    more = f" and {len(places) - 5} more" if len(places) > 5 else ""
-    return f"a facet is about one partition: say which, by dataset=, partition= or segment=: {known}{more}"
+def _selection_problem(partitions: Sequence[tuple[str, ...]]) -> str:
+    if not partitions:
+        return "no verified partition matches dataset=, partition= and segment="
+    names = "; ".join(" ".join(filter(None, partition)) for partition in partitions[:5])
+    and_more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    return f"a facet describes one partition; select it by dataset=, partition= or segment=: {names}{and_more}"
 
 
 def _expected(constraint: Constraint) -> str:
-    """Return the assertion on the value as text."""
+    """Return the assertion on the value as a string."""
     if isinstance(constraint, MetricConstraint):
         return str(constraint.assertion)
     return constraint.description.rpartition(": ")[2]
@@ -100,32 +104,32 @@ def _level(check: Check, result: ConstraintResult) -> str:
     return "warning" if result.warned else str(check.level)
 
 
-def _assertion(one: PartitionResult, check: Check, name: str) -> dict[str, Any]:
-    result = one.result
+def _assertion(judged: PartitionResult, check: Check, name: str) -> dict[str, Any]:
+    result = judged.result
     constraint = result.constraint
     analyzer = constraint.analyzer
-    told: dict[str, Any] = {
+    assertion: dict[str, Any] = {
         "assertion": type(analyzer).__name__,
         "name": f"{name}: {constraint.description}",
         "success": result.passed,
-        "severity": SEVERITIES[_level(check, result)],
+        "severity": OPENLINEAGE_SEVERITIES[_level(check, result)],
         "expected": _expected(constraint),
     }
     if analyzer.entity is Entity.COLUMN and hasattr(analyzer, "column"):
-        told["column"] = analyzer.column
+        assertion["column"] = analyzer.column
     if result.value is not None and isfinite(result.value):
-        told["actual"] = f"{result.value:.6g}"
+        assertion["actual"] = f"{result.value:.6g}"
     if result.message:
-        told["description"] = result.message
-    return told
+        assertion["description"] = result.message
+    return assertion
 
 
-COLUMNS = columns(
+FRAME_COLUMNS = columns(
     "check level dataset segment partition time:time constraint status value:number"
     " message hint analyzer"
 )
-MOST_LINES = 20
-"""Maximum number of printed failures."""
+MAX_PRINTED_FAILURES = 20
+"""Limit on printed failures, so that a log stays readable."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +139,9 @@ class Verification:
     Attributes
     ----------
     checks : sequence of Check
+        The verified checks.
     judged : sequence of PartitionResult
+        The result of each constraint in each partition.
     data : DataFrame or None
         The verified data, if the source was a DataFrame.
 
@@ -144,10 +150,10 @@ class Verification:
     >>> import tidegauge as tg
     >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
     >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
-    >>> found = tg.verify(people, check)  # doctest: +SKIP
-    >>> found.passed, found.status, found.frame()["status"].tolist()  # doctest: +SKIP
+    >>> result = tg.verify(people, check)  # doctest: +SKIP
+    >>> result.passed, result.status, result.frame()["status"].tolist()  # doctest: +SKIP
     (False, 'error', ['failure', 'success'])
-    >>> found.rows("people").count()  # doctest: +SKIP
+    >>> result.rows("people").count()  # doctest: +SKIP
     1
     """
 
@@ -162,10 +168,10 @@ class Verification:
 
     @property
     def status(self) -> str:
-        """The most severe level of a failed check, ``error`` or ``warning``; else ``success``."""
-        found = {self.status_of(place) for place in range(len(self.checks))}
+        """The most severe level of a failed check, ``error`` or ``warning``; otherwise ``success``."""
+        statuses = {self.status_of(index) for index in range(len(self.checks))}
         return next(
-            (str(level) for level in (Level.ERROR, Level.WARNING) if level in found), "success"
+            (str(level) for level in (Level.ERROR, Level.WARNING) if level in statuses), "success"
         )
 
     @property
@@ -184,20 +190,20 @@ class Verification:
         Raises
         ------
         UnknownNameError
-            If it is not one of the verified checks.
+            If the check was not verified.
 
         Examples
         --------
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people").is_complete("email")
-        >>> found = tg.verify(people, [check, tg.Check("size").has_size((2, 2))])  # doctest: +SKIP
-        >>> found.status_of("people"), found.status_of("size")  # doctest: +SKIP
+        >>> result = tg.verify(people, [check, tg.Check("size").has_size((2, 2))])  # doctest: +SKIP
+        >>> result.status_of("people"), result.status_of("size")  # doctest: +SKIP
         ('error', 'success')
         """
-        place = self._place(check)
-        results = [one.result for one in self.judged if one.check == place]
-        return status_of(self.checks[place].level, results)
+        index = self._check_index(check)
+        results = [judged.result for judged in self.judged if judged.check == index]
+        return status_of(self.checks[index].level, results)
 
     def frame(self) -> pd.DataFrame:
         """Return a tidy frame, one row per constraint and partition.
@@ -206,16 +212,16 @@ class Verification:
         -------
         pandas.DataFrame
             With the columns check, level, dataset, segment, partition, time, constraint, status
-            (``success``, ``failure``, ``warning``, ``no data`` if there was no row or value,
-            ``no history`` if there was no earlier value), value (NaN if it is not a number), message, hint, analyzer.
+            (``success``, ``failure``, ``warning``, ``no data`` without a row or value,
+            ``no history`` without an earlier value), value (NaN if it is not a number), message, hint, analyzer.
 
         Examples
         --------
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
-        >>> found = tg.verify(people, check)  # doctest: +SKIP
-        >>> found.frame()[["constraint", "status", "value"]].values.tolist()  # doctest: +SKIP
+        >>> result = tg.verify(people, check)  # doctest: +SKIP
+        >>> result.frame()[["constraint", "status", "value"]].values.tolist()  # doctest: +SKIP
         [["Completeness('email'): at least 1", 'failure', 0.5], ['Size(): exactly 2', 'success', 2.0]]
         """
         return self._frame(self.judged)
@@ -231,20 +237,20 @@ class Verification:
         Parameters
         ----------
         level : str
-            ``error``, or ``warning`` to include checks of that level.
+            ``error``, or ``warning`` to include checks of the level ``warning``.
 
         Raises
         ------
         CheckFailedError
-            Carries this object.
+            If a check failed; the error has this object as ``result``.
 
         Examples
         --------
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
-        >>> found = tg.verify(people, check)  # doctest: +SKIP
-        >>> found.raise_if_failed()  # doctest: +SKIP
+        >>> result = tg.verify(people, check)  # doctest: +SKIP
+        >>> result.raise_if_failed()  # doctest: +SKIP
         Traceback (most recent call last):
         tidegauge.analyzers.core.errors.CheckFailedError: ...
         """
@@ -264,20 +270,20 @@ class Verification:
         """Return the rows that violate a check, with a column of the violated constraints.
 
         Covers constraints on completeness, conditions, patterns and uniqueness, and bounds of
-        minimum and maximum values and lengths. Rows excluded by a filter violate nothing. A
+        minimum and maximum values and lengths. Rows excluded by a filter do not violate a constraint. A
         constraint with ``at_least`` lists every failing row, even if the share is reached. A
-        constraint that cannot be evaluated is left out, with a warning.
+        constraint that cannot be evaluated is omitted with a warning.
 
         Parameters
         ----------
         check : Check, str or int
             The check, its name as in `names`, or its index.
         data : DataFrame, optional
-            The verified DataFrame if not given.
+            The data (default: the verified DataFrame).
         limit : int, optional
             Maximum number of rows; Spark chooses which.
         column : str
-            Name of the new column, an array of text.
+            Name of the new column, an array of strings.
 
         Raises
         ------
@@ -290,8 +296,8 @@ class Verification:
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
-        >>> found = tg.verify(people, check)  # doctest: +SKIP
-        >>> found.rows("people").collect()  # doctest: +SKIP
+        >>> result = tg.verify(people, check)  # doctest: +SKIP
+        >>> result.rows("people").collect()  # doctest: +SKIP
         [Row(email=None, broken=["Completeness('email'): at least 1"])]
         """
         failed = self._not_evaluated(check) if data is None else {}
@@ -309,8 +315,8 @@ class Verification:
         -------
         DataFrame
             The new columns are named by the constraints' descriptions, with a number if two are
-            equal. Constraints that do not apply to single rows have none, nor have those that cannot
-            be evaluated, of which a warning tells.
+            equal. Constraints that do not apply to single rows are omitted, and so are constraints that
+            cannot be evaluated, with a warning.
 
         Raises
         ------
@@ -322,8 +328,8 @@ class Verification:
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
-        >>> found = tg.verify(people, check)  # doctest: +SKIP
-        >>> found.row_level("people").where("email IS NULL").first()  # doctest: +SKIP
+        >>> result = tg.verify(people, check)  # doctest: +SKIP
+        >>> result.row_level("people").where("email IS NULL").first()  # doctest: +SKIP
         Row(email=None, Completeness('email'): at least 1=False)
         """
         failed = self._not_evaluated(check) if data is None else {}
@@ -337,14 +343,14 @@ class Verification:
         Parameters
         ----------
         dataset, partition, segment : str, optional
-            Selection if several were verified; a facet describes one partition.
+            The partition, if several were verified; a facet describes one partition.
 
         Returns
         -------
         dict
             ``{"dataQualityAssertions": facet}``, to be put among the facets of an input or output
             dataset of an event. Each assertion has the analyzer as ``assertion``, the ``column`` if
-            it is about one, ``success``, ``severity``, ``name``, and, if known, ``expected``,
+            it has one, ``success``, ``severity``, ``name``, and, if known, ``expected``,
             ``actual`` and ``description``, which is the message.
 
         Raises
@@ -357,9 +363,9 @@ class Verification:
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people").is_complete("email").has_size((2, 2))
-        >>> found = tg.verify(people, check)  # doctest: +SKIP
-        >>> facet = found.openlineage()["dataQualityAssertions"]  # doctest: +SKIP
-        >>> [(one["assertion"], one["success"]) for one in facet["assertions"]]  # doctest: +SKIP
+        >>> result = tg.verify(people, check)  # doctest: +SKIP
+        >>> facet = result.openlineage()["dataQualityAssertions"]  # doctest: +SKIP
+        >>> [(item["assertion"], item["success"]) for item in facet["assertions"]]  # doctest: +SKIP
         [('Completeness', False), ('Size', True)]
         """
         return assertions_facet_of(
@@ -367,25 +373,29 @@ class Verification:
         )
 
     def _not_evaluated(self, check: Check | str | int) -> dict[int, str]:
-        """Return why constraints could not be evaluated on the verified data, by place."""
-        place = self._place(check)
-        results = ((one.place, one.result.metric) for one in self.judged if one.check == place)
+        """Return the errors of constraints that could not be evaluated on the verified data, by index."""
+        index = self._check_index(check)
+        results = (
+            (judged.place, judged.result.metric) for judged in self.judged if judged.check == index
+        )
         return {
-            at: str(metric.outcome.error)
-            for at, metric in results
+            constraint_index: str(metric.outcome.error)
+            for constraint_index, metric in results
             if metric and isinstance(metric.outcome, Failure) and not metric.empty
         }
 
     def _check(self, check: Check | str | int) -> Check:
-        return self.checks[self._place(check)]
+        return self.checks[self._check_index(check)]
 
-    def _place(self, check: Check | str | int) -> int:
+    def _check_index(self, check: Check | str | int) -> int:
         names = self.names
         if isinstance(check, Check):
-            same = [n for n, one in enumerate(self.checks) if one is check]
-            found = same or [n for n, one in enumerate(self.checks) if one == check]
-            if found:
-                return found[0]
+            identical = [n for n, candidate in enumerate(self.checks) if candidate is check]
+            indices = identical or [
+                n for n, candidate in enumerate(self.checks) if candidate == check
+            ]
+            if indices:
+                return indices[0]
         elif isinstance(check, str) and check in names:
             return names.index(check)
         elif isinstance(check, int) and 0 <= check < len(names):
@@ -393,44 +403,46 @@ class Verification:
         raise UnknownNameError("check", getattr(check, "name", str(check)), names)
 
     def _data(self, data: DataFrame | None) -> DataFrame:
-        found = self.data if data is None else data
-        if found is None:
-            msg = "nothing was scanned, so there are no rows; give them as data="
+        frame = self.data if data is None else data
+        if frame is None:
+            msg = "no data was scanned, so there are no rows; pass the rows as data="
             raise SuiteError(msg)
-        return found
+        return frame
 
     def _failed(self) -> list[PartitionResult]:
-        return [one for one in self.judged if not one.result.passed]
+        return [judged for judged in self.judged if not judged.result.passed]
 
-    def level_of(self, one: PartitionResult) -> str:
-        """Return the level of a result: the check's, or ``warning`` if the constraint only warns.
+    def level_of(self, result: PartitionResult) -> str:
+        """Return the level of a result: the level of its check, or ``warning`` if the constraint only warns.
 
         Examples
         --------
         >>> import tidegauge as tg
         >>> people = tg.spark_session().sql("SELECT explode(array('a@x.org', NULL)) AS email")  # doctest: +SKIP
         >>> check = tg.Check("people", "warning").is_complete("email").has_size((2, 2))
-        >>> found = tg.verify(people, check)  # doctest: +SKIP
-        >>> [found.level_of(one) for one in found.judged]  # doctest: +SKIP
+        >>> result = tg.verify(people, check)  # doctest: +SKIP
+        >>> [result.level_of(judged) for judged in result.judged]  # doctest: +SKIP
         ['warning', 'warning']
         """
-        if one.result.warned:
+        if result.result.warned:
             return str(Level.WARNING)
-        return str(self.checks[one.check].level)
+        return str(self.checks[result.check].level)
 
     def _frame(self, judged: Sequence[PartitionResult]) -> pd.DataFrame:
         names = self.names
-        return frame_of([self._row(one, names[one.check]) for one in judged], COLUMNS)
+        return frame_of(
+            [self._row(result, names[result.check]) for result in judged], FRAME_COLUMNS
+        )
 
-    def _row(self, one: PartitionResult, name: str) -> dict[str, Any]:
-        result = one.result
+    def _row(self, judged: PartitionResult, name: str) -> dict[str, Any]:
+        result = judged.result
         return {
             "check": name,
-            "level": self.level_of(one),
-            "dataset": one.dataset,
-            "segment": one.segment,
-            "partition": one.partition,
-            "time": one.time,
+            "level": self.level_of(judged),
+            "dataset": judged.dataset,
+            "segment": judged.segment,
+            "partition": judged.partition,
+            "time": judged.time,
             "constraint": result.constraint.description,
             "status": str(result.status),
             "value": nan if result.value is None else result.value,
@@ -441,31 +453,40 @@ class Verification:
 
     def _summary(self) -> str:
         failed = self._failed()
-        places = {(one.dataset, one.partition, one.segment) for one in self.judged}
-        bad = {(one.dataset, one.partition, one.segment) for one in failed}
+        partitions = {(judged.dataset, judged.partition, judged.segment) for judged in self.judged}
+        failed_partitions = {
+            (judged.dataset, judged.partition, judged.segment) for judged in failed
+        }
         if not self.judged:
             return "nothing to verify"
-        no_data = sum(one.result.status is ConstraintStatus.NO_DATA for one in self.judged)
-        by_value = sum(one.result.status is not ConstraintStatus.NO_DATA for one in failed)
-        told = f"{by_value} of {plural(len(self.judged), 'constraint')} failed"
-        told += f", {no_data} had {NO_DATA}" if no_data else ""
-        untold = sum(one.result.status is ConstraintStatus.NO_HISTORY for one in self.judged)
-        told += f", {untold} had no history to compare with" if untold else ""
-        if len(places) > 1:
-            return f"{told}, in {len(bad)} of {plural(len(places), 'partition')}"
-        (place,) = places
-        return " in ".join(filter(None, (told, place[1])))
+        no_data = sum(judged.result.status is ConstraintStatus.NO_DATA for judged in self.judged)
+        by_value = sum(judged.result.status is not ConstraintStatus.NO_DATA for judged in failed)
+        summary = f"{by_value} of {plural(len(self.judged), 'constraint')} failed"
+        summary += f", {no_data} had {NO_DATA}" if no_data else ""
+        without_history = sum(
+            judged.result.status is ConstraintStatus.NO_HISTORY for judged in self.judged
+        )
+        summary += f", {without_history} had no history to compare with" if without_history else ""
+        if len(partitions) > 1:
+            return (
+                f"{summary}, in {len(failed_partitions)} of {plural(len(partitions), 'partition')}"
+            )
+        (partition,) = partitions
+        return " in ".join(filter(None, (summary, partition[1])))
 
     def __str__(self) -> str:
-        """Return a text for logs: the failures and their messages."""
+        """Return the failures and their messages, for logs."""
         names, failed = self.names, self._failed()
         lines = [f"{self.status}: {self._summary()}"]
-        for one in failed[:MOST_LINES]:
-            where = " ".join(filter(None, (one.dataset, one.partition, one.segment)))
-            of = f"{names[one.check]} ({self.level_of(one)})"
-            lines.append("  " + one_line(f"{of}{where and f', {where}'}: {one.result.sentence}"))
-        if len(failed) > MOST_LINES:
-            lines.append(f"and {len(failed) - MOST_LINES} more")
+        for judged in failed[:MAX_PRINTED_FAILURES]:
+            subject = " ".join(filter(None, (judged.dataset, judged.partition, judged.segment)))
+            check_name = f"{names[judged.check]} ({self.level_of(judged)})"
+            lines.append(
+                "  "
+                + one_line(f"{check_name}{subject and f', {subject}'}: {judged.result.sentence}")
+            )
+        if len(failed) > MAX_PRINTED_FAILURES:
+            lines.append(f"and {len(failed) - MAX_PRINTED_FAILURES} more")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -474,25 +495,25 @@ class Verification:
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         yield heading(Markup("Verification"), marked(self.status), self._summary())
         names, failed = self.names, self._failed()
-        shown = failed or [one for one in self.judged if one.result.message]
+        rows = failed or [judged for judged in self.judged if judged.result.message]
         lines = (
             (
-                names[one.check],
-                Markup() if one.result.passed else marked(self.level_of(one)),
-                one.partition,
-                one.result.constraint.description,
-                marked(str(one.result.status)),
-                one.result.value,
-                sentence(one.result.message, 4 * width) if one.result.message else None,
+                names[judged.check],
+                Markup() if judged.result.passed else marked(self.level_of(judged)),
+                judged.partition,
+                judged.result.constraint.description,
+                marked(str(judged.result.status)),
+                judged.result.value,
+                sentence(judged.result.message, 4 * width) if judged.result.message else None,
             )
-            for one in shown
+            for judged in rows
         )
         columns = ["check", "level", "partition", "constraint", "status", "value", "message"]
-        if shown:
-            yield table(columns, Rows.first_of(lines, most // 2, len(shown)), width)
+        if rows:
+            yield table(columns, Rows.first_of(lines, max_rows // 2, len(rows)), width)
         yield note(
             "frame(): all constraints; failures: failed constraints; rows(check): violating rows",
             width * 4,
@@ -516,42 +537,42 @@ def verify(
 ) -> Verification:
     """Evaluate checks on a DataFrame, a run or a repository.
 
-    A DataFrame is scanned once for all checks; if constraints fail, a second pass over their columns
-    finds some bad values for the messages. A run or a repository is not scanned: stored numbers
-    are read as they are, all others are computed from stored states.
+    A DataFrame is scanned once for all checks; if constraints fail, a second scan of their columns
+    finds some bad values for the messages. A run or a repository needs no scan: stored numbers are
+    read, and other numbers are computed from stored states.
 
     Parameters
     ----------
     source : DataFrame, Run or Repository
-        Of a run, the partitions it measured, as it left them.
+        For a run, the partitions that it measured are verified in the state after the run.
     checks : Check or iterable of Check
+        The checks to evaluate.
     dataset : str, optional
-        With a repository: the dataset; the check's own if not given, or the only one stored.
+        With a repository: the dataset (default: the dataset of the check, or the only stored dataset).
     partitions : str or sequence of str, optional
-        With a repository or run: ``all``, conditions on partition keys, or names. With a repository
-        the newest if not given.
+        With a repository or run: ``all``, conditions on partition keys, or names (default for a
+        repository: the newest partition).
     segment : str
-        A segment instead of whole partitions: ``origin=EWR``. With a DataFrame, the segment whose
-        history it is compared with.
+        A segment instead of whole partitions, such as ``origin=EWR``. With a DataFrame, the segment
+        with whose history it is compared.
     as_of : str, date, datetime or int, optional
         Read the repository as of this time or run.
     repository : Repository or str, optional
-        With a DataFrame: the repository, or its URL, with the history of ``dataset`` that constraints compare
-        with. A dataset that it does not know yet has no history, with a warning if it knows one of a
-        similar name.
+        With a DataFrame: the repository, or its URL, with the history of ``dataset`` for comparisons. An
+        unknown dataset has no history; if a known dataset has a similar name, there is a warning.
     partition : str
-        With a DataFrame: the partition it holds, ``ds=2013-02-08``.
+        With a DataFrame: the partition that it contains, such as ``ds=2013-02-08``.
     time : str, date or datetime, optional
         With a DataFrame: the partition's time, if its name does not contain it.
     examples : bool
         With a DataFrame: whether messages name bad values.
     private : collection of str
-        With a DataFrame: patterns of columns whose values stand in no message, such as ``*email*``,
-        besides those of the configuration file.
+        With a DataFrame: patterns of columns whose values are never shown in messages, such as
+        ``*email*``, in addition to the private columns of the configuration file.
     on_empty : str, optional
-        ``pass``, ``warn`` or ``fail``: what a constraint without data counts as, unless it says so
-        itself (`Check.on_empty`). By default it fails; it only warns in a partition in which its
-        filter matches no row, if it matches rows of another one.
+        ``pass``, ``warn`` or ``fail``: the outcome of a constraint without data that does not set it
+        (`Check.on_empty`). By default it fails. If its filter matches no row of the partition but rows
+        of another partition, it only warns.
 
     Returns
     -------
@@ -560,9 +581,9 @@ def verify(
     Raises
     ------
     SuiteError
-        If there is no check, or an argument does not apply to the source.
+        If no check is given, or an argument does not apply to the source.
     UnknownDatasetError, PartitionSelectionError
-        If the repository has no such dataset or partition.
+        If the dataset or partition does not exist.
 
     Examples
     --------
@@ -574,58 +595,67 @@ def verify(
     (False, ['dep_time is 91 % complete, at least 95 % needed: 54 of 600 rows'])
     """
     repository = as_repository(repository)
-    several = (checks,) if isinstance(checks, Check) else tuple(checks)
-    _validate_checks(several)
+    check_list = (checks,) if isinstance(checks, Check) else tuple(checks)
+    _validate_checks(check_list)
     default = None if on_empty is None else as_on_empty(on_empty)
     if isinstance(source, Run | Repository):
         if repository is not None or partition or time is not None:
-            msg = "repository=, partition= and time= say whose history a DataFrame is compared with"
+            msg = "repository=, partition= and time= apply only to a DataFrame"
             raise SuiteError(msg)
         if isinstance(source, Run):
             dataset = source.dataset if dataset is None else dataset
             partitions = tuple(source.changes) if partitions is None else partitions
             as_of = source.id if as_of is None else as_of
             source = source.repository
-        stored = verify_stored(source, several, dataset, partitions, segment, as_of)
-        return Verification(several, resolve_no_data(stored, default))
+        stored = verify_stored(source, check_list, dataset, partitions, segment, as_of)
+        return Verification(check_list, resolve_no_data(stored, default))
     if not is_frame(source):
         msg = f"verify takes a DataFrame of Spark, a run or a repository, not {kind_of(source)}"
         raise SuiteError(msg)
     if partitions is not None:
-        msg = "partitions= is of a run or a repository; partition= says which one a DataFrame is"
+        msg = "partitions= applies only to a run or a repository; for a DataFrame, use partition="
         raise SuiteError(msg)
     from tidegauge.calculation import calculate
 
-    wanted = list(dict.fromkeys(a for check in several for a in check.analyzers))
-    metrics = dict(zip(wanted, calculate(source, wanted), strict=True)) if wanted else {}
-    of = CheckTarget(UNSTORED_ID, partition, Window.between(time, None).since, segment=segment)
-    known = _privacy(private, (dataset, *(check.dataset for check in several)))
-    if known.columns_of(Schema.from_frame(source)):
-        metrics = {of: _without_values(metric, known) for of, metric in metrics.items()}
-    comparer = Comparer(repository, lambda _: source, segment, as_of, known, examples)
-    found: list[PartitionResult] = []
-    for place, check in enumerate(several):
-        name, target = dataset or check.dataset or "", of
+    analyzers = list(dict.fromkeys(a for check in check_list for a in check.analyzers))
+    metrics = dict(zip(analyzers, calculate(source, analyzers), strict=True)) if analyzers else {}
+    given_target = CheckTarget(
+        UNSTORED_ID, partition, Window.between(time, None).since, segment=segment
+    )
+    privacy = _privacy(private, (dataset, *(check.dataset for check in check_list)))
+    if privacy.columns_of(Schema.from_frame(source)):
+        metrics = {
+            given_target: _without_values(metric, privacy)
+            for given_target, metric in metrics.items()
+        }
+    comparer = Comparer(repository, lambda _: source, segment, as_of, privacy, examples)
+    results: list[PartitionResult] = []
+    for index, check in enumerate(check_list):
+        name, check_target = dataset or check.dataset or "", given_target
         evidence: Evidence = Measurements(metrics)
         if repository is not None and _looks_back(check):
             name = resolve_dataset(repository, name or None)
-            evidence, target = _with_history(repository, name, as_of, check, of, metrics)
-        compared = comparer.find(check.constraints, name, [target])[target.partition]
-        found += _judged(place, check, name, target, ComparedEvidence(evidence, compared))
+            evidence, check_target = _with_history(
+                repository, name, as_of, check, given_target, metrics
+            )
+        compared = comparer.find(check.constraints, name, [check_target])[check_target.partition]
+        results += _judge_partition(
+            index, check, name, check_target, ComparedEvidence(evidence, compared)
+        )
     if examples:
-        found = with_examples(found, source, known)
-    return Verification(several, resolve_no_data(found, default), source)
+        results = with_examples(results, source, privacy)
+    return Verification(check_list, resolve_no_data(results, default), source)
 
 
 def _without_values(metric: Metric[Any], private: Privacy) -> Metric[Any]:
-    """Return a metric; one that failed on the data with an error that quotes no values."""
+    """Return a metric; if it failed on the data, its error does not quote values."""
     if not isinstance(metric.outcome, Failure) or metric.empty:
         return metric
     return replace(metric, outcome=Failure(private.without_values(metric.outcome.error)))
 
 
 def _privacy(columns: Collection[str], names: Iterable[str | None]) -> Privacy:
-    """Return the private columns of a DataFrame: the given and the configured ones."""
+    """Return the private columns of a DataFrame: given columns and configured columns."""
     configured = privacy_settings()
     return replace(configured, columns=(*configured.columns, *columns)).of(*names)
 
@@ -636,37 +666,47 @@ def with_examples(
     private: Privacy | None = None,
     source: Source | None = None,
 ) -> list[PartitionResult]:
-    """Return results whose messages name some bad values, as far as values explain them.
+    """Return results whose messages include some bad values, if values explain the failure.
 
     Parameters
     ----------
     judged : sequence of PartitionResult
+        The results.
     data : DataFrame
+        The verified data.
     private : Privacy, optional
         Columns whose values are not shown.
     source : Source, optional
-        The partitioned table that the data were read from; otherwise they are one partition.
+        The partitioned table of the data (default: the data is one partition).
     """
-    asked = [_not_held(one.result) for one in judged]
-    failed = [constraint for constraint in asked if constraint is not None]
+    violated = [_violated(judged_result.result) for judged_result in judged]
+    failed = [constraint for constraint in violated if constraint is not None]
     if not failed:
         return list(judged)
-    found: dict[tuple[str, Constraint], BadRows] = {}
+    bad_rows: dict[tuple[str, Constraint], BadRows] = {}
     groups = Groups(source.keys if source else ())
-    for (key, constraint), bad in examples_of(data, failed, private, groups).items():
+    for (key, constraint), rows in examples_of(data, failed, private, groups).items():
         partition = source.partition_of(key) if source else None
-        found[partition.name if partition else "", constraint] = bad
+        bad_rows[partition.name if partition else "", constraint] = rows
     explained = []
-    for one, not_held in zip(judged, asked, strict=True):
-        place = one.partition if source else ""
-        known = None if not_held is None else found.get((place, not_held))
-        result = one.result.with_examples(known.values, known.rows) if known else one.result
-        explained.append(replace(one, result=result))
+    for judged_result, violated_constraint in zip(judged, violated, strict=True):
+        partition_name = judged_result.partition if source else ""
+        examples = (
+            None
+            if violated_constraint is None
+            else bad_rows.get((partition_name, violated_constraint))
+        )
+        result = (
+            judged_result.result.with_examples(examples.values, examples.rows)
+            if examples
+            else judged_result.result
+        )
+        explained.append(replace(judged_result, result=result))
     return explained
 
 
-def _not_held(result: ConstraintResult) -> MetricConstraint | None:
-    """Return the constraint with the assertion that a value does not hold: its own, or that of its warning."""
+def _violated(result: ConstraintResult) -> MetricConstraint | None:
+    """Return the constraint with the violated assertion, which is its own or its warning's; None if it holds."""
     constraint = result.constraint
     if not result.failed_by_value or not isinstance(constraint, MetricConstraint):
         return None
@@ -676,7 +716,7 @@ def _not_held(result: ConstraintResult) -> MetricConstraint | None:
 
 
 def _validate_checks(checks: Sequence[Check]) -> None:
-    """Validate the checks before anything is read."""
+    """Validate the checks before data is read."""
     if not checks or not all(isinstance(check, Check) for check in checks):
         msg = "verify takes at least one check, such as tg.Check('flights').has_size(600)"
         raise SuiteError(msg)
@@ -699,65 +739,68 @@ def verify_stored(
     read: Callable[[str], DataFrame] | None = None,
     private: Privacy = PUBLIC,
 ) -> tuple[PartitionResult, ...]:
-    """Evaluate checks on a repository, those of one dataset together.
+    """Evaluate checks on a repository; checks of one dataset are evaluated together.
 
     Parameters
     ----------
     repository, checks, dataset, partitions, segment, as_of
         As for `verify`.
     read : callable, optional
-        Returns the data of a partition by its name, for comparisons with what the repository does not
-        know.
+        Returns the data of a partition by its name, for comparisons that the repository cannot answer.
     private : Privacy
-        Columns whose values stand in no message.
+        Columns whose values are not shown in messages.
     """
     comparer = Comparer(repository, read, segment, as_of, private)
-    of_dataset: dict[str, list[int]] = {}
-    for place, check in enumerate(checks):
+    indices_by_dataset: dict[str, list[int]] = {}
+    for index, check in enumerate(checks):
         name = resolve_dataset(repository, dataset or check.dataset)
-        of_dataset.setdefault(name, []).append(place)
-    found: dict[int, list[PartitionResult]] = {place: [] for place in range(len(checks))}
-    for name, places in of_dataset.items():
+        indices_by_dataset.setdefault(name, []).append(index)
+    results_by_check: dict[int, list[PartitionResult]] = {index: [] for index in range(len(checks))}
+    for name, indices in indices_by_dataset.items():
         view = View(repository.database, repository.artifacts, name, as_of)
         targets = view.targets(partitions, segment)
-        some = [checks[place] for place in places]
-        analyzers = list(dict.fromkeys(a for check in some for a in check.analyzers))
-        known = load_evidence(view, targets, analyzers, _history_analyzers(some))
-        constraints = [constraint for check in some for constraint in check.constraints]
+        dataset_checks = [checks[index] for index in indices]
+        analyzers = list(dict.fromkeys(a for check in dataset_checks for a in check.analyzers))
+        loaded = load_evidence(view, targets, analyzers, _history_analyzers(dataset_checks))
+        constraints = [constraint for check in dataset_checks for constraint in check.constraints]
         compared = comparer.find(constraints, name, targets)
         for target in targets:
-            evidence = ComparedEvidence(known.of(target), compared[target.partition])
-            for place in places:
-                found[place] += _judged(place, checks[place], name, target, evidence)
-    return tuple(one for place in sorted(found) for one in found[place])
+            evidence = ComparedEvidence(loaded.of(target), compared[target.partition])
+            for index in indices:
+                results_by_check[index] += _judge_partition(
+                    index, checks[index], name, target, evidence
+                )
+    return tuple(result for index in sorted(results_by_check) for result in results_by_check[index])
 
 
-def _judged(
-    place: int, check: Check, dataset: str, of: CheckTarget, evidence: Evidence
+def _judge_partition(
+    index: int, check: Check, dataset: str, target: CheckTarget, evidence: Evidence
 ) -> list[PartitionResult]:
     return [
-        PartitionResult(place, number, dataset, of.partition, of.time, of.segment, result)
-        for number, result in enumerate(check.evaluate(evidence))
+        PartitionResult(
+            index, constraint_index, dataset, target.partition, target.time, target.segment, result
+        )
+        for constraint_index, result in enumerate(check.evaluate(evidence))
     ]
 
 
-def resolve_dataset(repository: Repository, named: str | None) -> str:
+def resolve_dataset(repository: Repository, dataset: str | None) -> str:
     """Return the named dataset, or the only one in the repository."""
-    if named is not None:
-        return named
-    there = repository.datasets()
-    if len(there) == 1:
-        return there[0]
-    known = ", ".join(map(repr, there)) or "none"
-    msg = f"say which dataset is meant, by dataset= or in the check; there are: {known}"
+    if dataset is not None:
+        return dataset
+    datasets = repository.datasets()
+    if len(datasets) == 1:
+        return datasets[0]
+    names = ", ".join(map(repr, datasets)) or "none"
+    msg = f"the dataset is ambiguous; set dataset= here or in the check. Datasets: {names}"
     raise SuiteError(msg)
 
 
 def _history_analyzers(checks: Iterable[Check]) -> tuple[AnyAnalyzer, ...]:
     """Return the analyzers that are compared with history."""
     kinds = HistoryConstraint | AnomalyConstraint
-    found = (c.analyzer for check in checks for c in check.constraints if isinstance(c, kinds))
-    return tuple(dict.fromkeys(found))
+    analyzers = (c.analyzer for check in checks for c in check.constraints if isinstance(c, kinds))
+    return tuple(dict.fromkeys(analyzers))
 
 
 def _looks_back(check: Check) -> bool:
@@ -771,27 +814,27 @@ def _with_history(
     dataset: str,
     as_of: AsOf,
     check: Check,
-    of: CheckTarget,
+    given_target: CheckTarget,
     metrics: Mapping[AnyAnalyzer, Metric[Any]],
 ) -> tuple[Evidence, CheckTarget]:
     """Return a DataFrame's metrics with the history to compare with, and its partition and time.
 
-    A dataset that was never measured has no history: the first run is judged like the others.
+    A dataset that was never measured has no history.
     """
-    there = repository.datasets()
+    datasets = repository.datasets()
     view = View(repository.database, repository.artifacts, dataset, as_of)
-    target = view.placed(of) if dataset in there else placed_by_name(of)
+    target = view.placed(given_target) if dataset in datasets else placed_by_name(given_target)
     if target.time is None:
         msg = (
-            f"check {check.name!r} compares with history: say which partition the data are, as in"
-            " partition='ds=2013-02-08', or time='2013-02-08'"
+            f"check {check.name!r} compares with history, so the partition or time of the data is needed:"
+            " pass partition='ds=2013-02-08' or time='2013-02-08', for example"
         )
         raise SuiteError(msg)
-    if dataset not in there:
-        if nearest(dataset, there):
-            told = f"{UnknownDatasetError(dataset, there)} Its checks have no history."
-            warnings.warn(told, RepositoryWarning, stacklevel=3)
+    if dataset not in datasets:
+        if nearest(dataset, datasets):
+            warning = f"{UnknownDatasetError(dataset, datasets)} Its checks have no history."
+            warnings.warn(warning, RepositoryWarning, stacklevel=3)
         return Measurements(metrics), target
-    own = {analyzer: metrics[analyzer] for analyzer in check.analyzers}
-    known = load_evidence(view, [target], check.analyzers, _history_analyzers([check]), own)
-    return known.of(target), target
+    measured = {analyzer: metrics[analyzer] for analyzer in check.analyzers}
+    loaded = load_evidence(view, [target], check.analyzers, _history_analyzers([check]), measured)
+    return loaded.of(target), target

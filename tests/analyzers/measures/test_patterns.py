@@ -27,12 +27,12 @@ def test_patterns_that_java_compiles_pass(pattern):
 
 @pytest.mark.parametrize("pattern", BAD)
 def test_bad_patterns_are_refused_where_they_are_written(pattern):
-    said = f"is no regular expression: {BAD[pattern]}"
+    problem = f"invalid regular expression {pattern!r}: {BAD[pattern]}"
     assert pattern_problem(pattern) == BAD[pattern]
     for whole in (False, True):
         with pytest.raises(tg.RuleError) as caught:
             tg.FormatRule("s", pattern, whole=whole)
-        assert str(caught.value).endswith(said)
+        assert str(caught.value).endswith(problem)
         with pytest.raises(tg.SuiteError) as caught:
             tg.Check("c").has_pattern("s", pattern, whole=whole)
-        assert str(caught.value) == f"has_pattern: {pattern!r} {said}"
+        assert str(caught.value) == f"has_pattern: {problem}"

@@ -71,18 +71,21 @@ def test_queries_need_data(repo):
     (message,) = tg.verify(repo, check).frame()["message"]
     assert (
         message.partition(": ")[2]
-        == "queries are run on data: verify a DataFrame, or use tidegauge check"
+        == "queries need data: verify a DataFrame, or use tidegauge check"
     )
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda c: c.has_size_of("t", within=-0.1), "within is the allowed difference"),
-        (lambda c: c.has_size_of("t", within=float("nan")), "within is the allowed difference"),
-        (lambda c: c.has_size_of(" "), "other is a text"),
+        (lambda c: c.has_size_of("t", within=-0.1), "within must be the allowed difference"),
+        (
+            lambda c: c.has_size_of("t", within=float("nan")),
+            "within must be the allowed difference",
+        ),
+        (lambda c: c.has_size_of(" "), "other must be a string"),
         (lambda c: c.has_same("Sice", "t"), "Size"),
-        (lambda c: c.has_same_result("SELECT 1", None), "other is a text"),
+        (lambda c: c.has_same_result("SELECT 1", None), "other must be a string"),
         (lambda c: c.has_same_result("a", "b").where("x"), "a query has its own WHERE"),
         (lambda c: c.has_size_of("t").warn(3), "warn"),
     ],

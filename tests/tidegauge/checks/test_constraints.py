@@ -21,7 +21,7 @@ from tidegauge.analyzers.measures.extremes import FreshnessState, MinState, Time
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.analyzers.measures.moments import StandardDeviationState
 from tidegauge.analyzers.measures.texts import DataTypeState
-from tidegauge.checks.assertions import ASSERTIONS, FunctionAssertion, as_assertion
+from tidegauge.checks.assertions import ASSERTION_REGISTRY, FunctionAssertion, as_assertion
 from tidegauge.checks.check import status_of
 from tidegauge.checks.constraints import (
     ConstraintResult,
@@ -75,7 +75,7 @@ def test_what_may_be_wanted(given, text, inside, outside):
     assert str(wanted) == text
     assert all(map(wanted.holds, inside))
     assert not any(map(wanted.holds, outside))
-    assert ASSERTIONS.parse(repr(wanted)) == wanted
+    assert ASSERTION_REGISTRY.parse(repr(wanted)) == wanted
 
 
 @pytest.mark.parametrize("given", [True, "0.9", None, (1, 2, 3), object()])
@@ -134,7 +134,7 @@ def test_a_check_is_made_step_by_step_and_never_changed():
 def test_where_is_about_the_constraint_before():
     check = CHECK.is_complete("a").has_min("b", 0).where("b IS NOT NULL")
     assert check.analyzers == (tg.Completeness("a"), tg.Minimum("b", where="b IS NOT NULL"))
-    with pytest.raises(tg.SuiteError, match="there is none"):
+    with pytest.raises(tg.SuiteError, match="add a constraint first"):
         CHECK.where("a")
     with pytest.raises(tg.SuiteError, match="has a filter already"):
         check.where("b > 1")
@@ -425,7 +425,7 @@ def test_what_no_data_counts_as(check, on_empty, statuses, expected):
 
 
 def test_on_empty_is_of_a_constraint_and_one_of_three():
-    with pytest.raises(tg.SuiteError, match="there is none"):
+    with pytest.raises(tg.SuiteError, match="add a constraint first"):
         CHECK.on_empty("pass")
     with pytest.raises(tg.SuiteError, match="unknown on_empty 'wran'; did you mean 'warn'"):
         FILTERED.on_empty("wran")
@@ -631,7 +631,7 @@ def test_columns_that_differ_from_another_table_are_named():
         "75 % of the values of a column are equal, at least 100 % needed: amount 0.75"
     )
     (whole,) = CHECK.has(analyzer, 1).constraints
-    assert "a dict is no number" in whole.evaluate(Measurements({analyzer: metric})).message
+    assert "a dict is not a number" in whole.evaluate(Measurements({analyzer: metric})).message
 
 
 def test_a_time_of_the_future_is_not_fresh():

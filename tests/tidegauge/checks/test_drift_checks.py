@@ -85,11 +85,11 @@ def test_what_is_not_stored_is_told(repo):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda c: c.has_not_drifted("x", "mean of 28d"), "no time before"),
+        (lambda c: c.has_not_drifted("x", "mean of 28d"), "invalid baseline"),
         (lambda c: c.has_not_drifted("x", distance="kss"), "did you mean 'ks'"),
-        (lambda c: c.has_not_drifted("x", categorical=True), "ks compares numbers"),
+        (lambda c: c.has_not_drifted("x", categorical=True), "ks compares only numbers"),
         (lambda c: c.has_not_drifted("x", missing="skip"), "'skip'"),
-        (lambda c: c.has_not_drifted(" "), "column is a text"),
+        (lambda c: c.has_not_drifted(" "), "column must be a string"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, says):

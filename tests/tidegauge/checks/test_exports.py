@@ -238,13 +238,16 @@ def test_a_constraint_becomes_expectations(check, expected):
         (c().has_entropy("a", 1), "measures Entropy"),
         (c().has_number_of_distinct_values("a", 1), "distinct values"),
         (c().has_distinctness(["a", "b"], 1), "of several columns"),
-        (c().has_completeness("a", (0.1, 0.5)), "mostly= is a least share"),
-        (c().has_completeness("a", tg.Between(0.5, closed="neither")), "mostly= is a least share"),
-        (c().is_complete("address.zip"), "no column of its own"),
-        (c().has_min_length("a", (2, 2)), "length of each text"),
-        (c().has_max_length("a", 2), "length of each text"),
+        (c().has_completeness("a", (0.1, 0.5)), "mostly= is an inclusive minimum share"),
+        (
+            c().has_completeness("a", tg.Between(0.5, closed="neither")),
+            "mostly= is an inclusive minimum share",
+        ),
+        (c().is_complete("address.zip"), "is not a top-level column"),
+        (c().has_min_length("a", (2, 2)), "length of each non-null string"),
+        (c().has_max_length("a", 2), "length of each non-null string"),
         (c().has_exact_quantile("a", 0.5, tg.Between(1, closed="neither")), "always belong"),
-        (c().has(tg.ColumnExists("a"), (0, 0)), "not to be there"),
+        (c().has(tg.ColumnExists("a"), (0, 0)), "a column to be absent"),
         (c().has_mean("a", tg.Between()), "its assertion has no bounds"),
     ],
 )
@@ -298,10 +301,10 @@ def test_rules_become_expectations():
     ]
     assert [(one["constraint"], one["reason"]) for one in found["meta"]["left_out"]] == [
         ("some", "its policy FailPercent(0.5) counts the records that are charged with it"),
-        ("BoundRule(age, 1, 99)", "it is about what fixes leave"),
+        ("BoundRule(age, 1, 99)", "it applies to repaired values"),
         ("made", "it is made of Columns or functions of Python, not of SQL"),
-        ("no negative age", "a fix repairs, and expects nothing"),
-        ("FailTotalRuleCountPolicy(30)", "it is about all rules and fixes together"),
+        ("no negative age", "a fix repairs values and has no expectation"),
+        ("FailTotalRuleCountPolicy(30)", "it applies to all rules and fixes together"),
         (repr(tg.Monitor()), "it compares with the past, which an expectation does not know"),
     ]
 
@@ -363,9 +366,9 @@ def test_a_facet_tells_each_assertion_of_a_partition(repo):
 def test_a_facet_is_about_one_partition(repo):
     commit(repo, *(day(n, rows=n) for n in range(1, 4)))
     found = tg.verify(repo, tg.Check("d").has_size(2), partitions="all")
-    with pytest.raises(tg.SuiteError, match="say which, .*: d ds=2013-01-01; d ds=2013-01-02;"):
+    with pytest.raises(tg.SuiteError, match="select it by .*: d ds=2013-01-01; d ds=2013-01-02;"):
         found.openlineage()
-    with pytest.raises(tg.SuiteError, match="nothing that was verified is meant"):
+    with pytest.raises(tg.SuiteError, match="no verified partition matches"):
         found.openlineage(partition="ds=2014-01-01")
     facet = found.openlineage("d", "ds=2013-01-01")["dataQualityAssertions"]
     assert [one["success"] for one in facet["assertions"]] == [False]

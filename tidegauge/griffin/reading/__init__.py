@@ -93,7 +93,7 @@ def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
       $: unknown key 'process.typ'; did you mean 'process.type'?
     """
     return _read(
-        source,
+        what,
         "dq.json",
         lambda keys: parse_job(
             MappingReader(upgrade_legacy_job(keys.value, keys.log), "$", keys.log)
