@@ -29,7 +29,7 @@ from tidegauge.installation import require_array_packages
 from tidegauge.repository.detection.detect import store_holidays
 from tidegauge.repository.repository import as_repository
 from tidegauge.rules.judging import judge_run
-from tidegauge.rules.tally import SAMPLES, sample_partitions
+from tidegauge.rules.tally import DEFAULT_SAMPLES, sample_partitions
 from tidegauge.rules.verdicts import CheckResult
 from tidegauge.suite import privacy_of
 
@@ -207,7 +207,7 @@ def analyze(
     resegment: bool = False,
     progress: Progress | None = None,
     wait: float = WAIT_SECONDS,
-    samples: int = SAMPLES,
+    samples: int = DEFAULT_SAMPLES,
     on_empty: str = OnEmpty.PASS,
 ) -> Run:
     """Measure the new and changed partitions of a table and store the metrics in a repository.

@@ -30,7 +30,7 @@ from tidegauge.repository.store.config import dashboard_url
 from tidegauge.repository.store.frames import records
 from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow, Record
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import failure_messages
 from tidegauge.widgets.script import dataset_address, incident_address
 
@@ -187,7 +187,7 @@ def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) 
         Only those on partitions of this time or later.
     """
     window = Window.between(since, None)
-    return [one for one in standing_failures(repository, dataset) if window.holds(one["time"])]
+    return [one for one in current_failures(repository, dataset) if window.holds(one["time"])]
 
 
 def contents_of(

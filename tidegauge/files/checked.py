@@ -1,4 +1,4 @@
-"""Judge the checks of a suite file on a measured table, and keep the verdicts."""
+"""Judge the checks of a suite file on a measured table, and store the verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegauge.checks.constraints import (
     resolve_no_data,
 )
 from tidegauge.checks.verification import Verification, verify_stored, with_examples
-from tidegauge.files.suite_files import CHECKS, SuiteFile
+from tidegauge.files.suite_files import CHECKS_NAME, SuiteFile
 from tidegauge.outcome import Cause, Gate, JUnitCase, Outcome, Problem
 from tidegauge.rules.judging import (
     close_verdicts,
@@ -50,10 +50,12 @@ class CheckedTable:
     Attributes
     ----------
     file : SuiteFile
+        The suite file.
     run : Run
+        The run that measured the table.
     verification : Verification
-        On the partitions that were judged: those that are new or changed, or that failed before. Of
-        a table without partitions, on the table.
+        Results for the judged partitions, which are new or changed or failed before; for a table without
+        partitions, results for the table.
     known : KnownFailures
         The failures that do not fail the run.
     """
@@ -63,77 +65,89 @@ class CheckedTable:
     verification: Verification
     known: KnownFailures
 
-    def place(self, one: PartitionResult) -> str:
+    def location(self, result: PartitionResult) -> str:
         """Return the file and line of a result's constraint."""
-        line = self.file.check_lines.get(one.result.constraint.identity)
+        line = self.file.check_lines.get(result.result.constraint.identity)
         return f"{self.file.path}{f':{line}' if line else ''}"
 
     def heading(self) -> str:
         """Return how many constraints failed, in one line."""
         if not self.verification.judged:
-            return f"{self.file.name}: nothing new to check; what was checked before passed"
+            return f"{self.file.name}: no new partitions to check; all earlier checks passed"
         return f"{self.file.name}: {str(self.verification).splitlines()[0]}"
 
     def failures(self) -> Iterator[str]:
-        """Yield a line for each failure, with its file and line; one for all partitions with the same message.
+        """Yield a line for each failure, with its file and line; partitions with the same message share a line.
 
         Known failures come last.
         """
-        found = self.verification
-        alike: dict[tuple[bool, str, str, str], list[str]] = {}
-        for one in found.judged:
-            if not one.result.passed:
-                told = one.result.sentence
-                failure = (self.is_known(one), self.place(one), str(found.level_of(one)), told)
-                alike.setdefault(failure, []).append(one.partition or one.dataset)
-        for (is_known, place, level, told), partitions in sorted(
-            alike.items(), key=lambda pair: pair[0][0]
+        verification = self.verification
+        partitions_by_failure: dict[tuple[bool, str, str, str], list[str]] = {}
+        for judged in verification.judged:
+            if not judged.result.passed:
+                sentence = judged.result.sentence
+                failure = (
+                    self.is_known(judged),
+                    self.location(judged),
+                    str(verification.level_of(judged)),
+                    sentence,
+                )
+                partitions_by_failure.setdefault(failure, []).append(
+                    judged.partition or judged.dataset
+                )
+        for (is_known, location, level, sentence), partitions in sorted(
+            partitions_by_failure.items(), key=lambda pair: pair[0][0]
         ):
-            others = len(partitions) - 1
-            more = f" and {plural(others, 'other partition')}" if others else ""
-            known = "known " if is_known else ""
-            yield f"  {place}: {known}{level}: {partitions[-1]}{more}: {told}"
+            other_count = len(partitions) - 1
+            and_others = f" and {plural(other_count, 'other partition')}" if other_count else ""
+            known_prefix = "known " if is_known else ""
+            yield f"  {location}: {known_prefix}{level}: {partitions[-1]}{and_others}: {sentence}"
 
     def failing_partitions(self) -> set[str]:
-        """Return the partitions in which a check fails, known failures among them."""
-        return {one.partition for one in self.verification.judged if is_error(self, one)}
+        """Return the partitions in which a check fails, including known failures."""
+        return {result.partition for result in self.verification.judged if is_error(self, result)}
 
-    def is_known(self, one: PartitionResult) -> bool:
+    def is_known(self, result: PartitionResult) -> bool:
         """Return whether a result is a failure that does not fail the run."""
-        return not one.result.passed and self.known.has_verdict(self.file.name, one.partition)
+        return not result.result.passed and self.known.has_verdict(self.file.name, result.partition)
 
-    def problem(self, one: PartitionResult) -> Problem | None:
-        """Return the problem that a result is; None if it passed."""
-        if one.result.passed:
+    def problem(self, result: PartitionResult) -> Problem | None:
+        """Return a failed result as a problem; None if it passed."""
+        if result.result.passed:
             return None
-        is_warning = not is_error(self, one)
-        return Problem(Cause.CHECK, one.dataset, is_warning, self.is_known(one))
+        is_warning = not is_error(self, result)
+        return Problem(Cause.CHECK, result.dataset, is_warning, self.is_known(result))
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems that the results are."""
+        """Yield the failed results as problems."""
         yield from filter(None, map(self.problem, self.verification.judged))
 
     def cases(self, gate: Gate) -> Iterator[JUnitCase]:
         """Yield a JUnit case for each constraint and partition; known failures are skipped."""
-        for one in self.verification.judged:
-            of, result = ".".join(filter(None, (one.dataset, one.partition))), one.result
+        for judged in self.verification.judged:
+            subject, result = (
+                ".".join(filter(None, (judged.dataset, judged.partition))),
+                judged.result,
+            )
             name, no_data = result.constraint.description, result.status is ConstraintStatus.NO_DATA
-            problem = self.problem(one)
+            problem = self.problem(judged)
             if problem is not None and gate.judge(problem) is Outcome.FAILED:
                 status = str(result.status) if no_data else ""
-                yield JUnitCase(of, name, "failure", result.text, self.place(one), type=status)
+                yield JUnitCase(
+                    subject, name, "failure", result.text, self.location(judged), type=status
+                )
             elif no_data or (problem is not None and problem.is_known):
-                yield JUnitCase(of, name, "skipped", result.text, self.place(one))
+                yield JUnitCase(subject, name, "skipped", result.text, self.location(judged))
             else:
-                told = f"{result.status}: {result.message}" if result.message else ""
-                yield JUnitCase(of, name, message=told)
+                message = f"{result.status}: {result.message}" if result.message else ""
+                yield JUnitCase(subject, name, message=message)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield each result as JSON values."""
         rows = self.verification.frame().to_json(orient="records", date_format="iso")
-        for one, row in zip(self.verification.judged, json.loads(rows), strict=True):
-            told = {"passed": one.result.passed, "known": self.is_known(one)}
-            yield {"place": self.place(one), **row, **told}
+        for result, row in zip(self.verification.judged, json.loads(rows), strict=True):
+            status = {"passed": result.result.passed, "known": self.is_known(result)}
+            yield {"place": self.location(result), **row, **status}
 
 
 def open_file(file: SuiteFile, spark: SparkSession) -> Source:
@@ -148,66 +162,72 @@ def check_table(
     partitions: Any = "new",
     tags: Mapping[str, str] | None = None,
 ) -> CheckedTable:
-    """Judge the partitions of a measured table that need it, and keep the verdicts.
+    """Judge the new, changed and failing partitions of a measured table, and store the verdicts.
 
-    A partition that passed is judged again only if it, or the checks, changed; one that failed is
-    judged each time, and so is one that passed without data only because ``--allow-empty`` was given
-    and is not given now. Messages on partitions that were scanned name some bad values, by one more
-    pass over these; later they are told again as they were kept.
+    A partition that passed is judged again only if the partition or the checks changed. A partition that
+    failed is judged each time, and so is a partition that passed only because of an earlier
+    ``--allow-empty``. For partitions that this run scanned, another scan adds examples of bad values to the
+    messages. Later runs report the stored messages.
 
     Parameters
     ----------
     file : SuiteFile
+        The suite file.
     run : Run
+        The run that measured the table.
     source : Source
         The table.
     partitions : str or sequence of str
-        What the run was asked to measure; other than ``new`` and ``all``, these are judged.
+        The partitions that the run measured. Partitions named explicitly are judged in any case.
     tags : mapping of str to str, optional
-        Tags of the run, by which tables may be private.
+        Tags of the run, which can make a table private.
     """
     repository = run.repository
-    told = [
+    constraints = [
         [str(check.level), c.identity, *filter(None, [c.on_empty or file.on_empty])]
         for check in file.checks
         for c in check.constraints
     ]
-    specification = key_of(canonical_json(told))
-    allowing = key_of(canonical_json([*told, "allow empty"]))
-    prints = fingerprints(repository, run.dataset)
-    if not prints:
+    specification = key_of(canonical_json(constraints))
+    allowing = key_of(canonical_json([*constraints, "allow empty"]))
+    fingerprint_by_partition = fingerprints(repository, run.dataset)
+    if not fingerprint_by_partition:
         return _without_partitions(file, run, allowing if file.allow_empty else specification)
     close_without_partitions(repository, run.dataset, file.name)
-    known = kept_verdicts(repository, run.dataset, file.name, specification)
+    stored_verdicts = kept_verdicts(repository, run.dataset, file.name, specification)
     if file.allow_empty:
-        known |= kept_verdicts(repository, run.dataset, file.name, allowing)
-    accepted = {name for name, verdict in known.items() if verdict.is_accepted}
-    passed = {name for name, verdict in known.items() if verdict.passed}
-    chosen = chosen_by(partitions)
-    if chosen is None:
-        due = sorted(prints.keys() - (passed - run.changes.keys()) - accepted)
+        stored_verdicts |= kept_verdicts(repository, run.dataset, file.name, allowing)
+    accepted = {name for name, verdict in stored_verdicts.items() if verdict.is_accepted}
+    passed = {name for name, verdict in stored_verdicts.items() if verdict.passed}
+    is_requested = chosen_by(partitions)
+    if is_requested is None:
+        to_judge = sorted(
+            fingerprint_by_partition.keys() - (passed - run.changes.keys()) - accepted
+        )
     else:
-        due = sorted(name for name in prints.keys() - accepted if chosen(name))
-    found: Sequence[PartitionResult] = ()
-    if due:
+        to_judge = sorted(
+            name for name in fingerprint_by_partition.keys() - accepted if is_requested(name)
+        )
+    explained: Sequence[PartitionResult] = ()
+    if to_judge:
         private = privacy_of(file.suite, source.name, {**file.suite.tags, **(tags or {})})
         stored = verify_stored(
             repository,
             file.checks,
             run.dataset,
-            due,
+            to_judge,
             read=partial(_read, source),
             private=private,
         )
-        found = _explained(stored, run, source, private)
-    judged = _told_again(found, run, known)
+        explained = _add_examples(stored, run, source, private)
+    judged = _with_stored_messages(explained, run, stored_verdicts)
     resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
     checked = CheckedTable(
         file, run, Verification(file.checks, resolved), KnownFailures(run.dataset)
     )
     by_partition: dict[str, list[PartitionResult]] = {}
-    for one in checked.verification.judged:
-        by_partition.setdefault(one.partition, []).append(one)
+    for result in checked.verification.judged:
+        by_partition.setdefault(result.partition, []).append(result)
     for name, results in by_partition.items():
         verdict = _verdict(checked, results)
         allowed = file.allow_empty and verdict.no_data
@@ -215,22 +235,24 @@ def check_table(
             run.dataset,
             name=file.name,
             specification=allowing if allowed else specification,
-            fingerprint=prints[name],
+            fingerprint=fingerprint_by_partition[name],
             passed=verdict.passed,
             result=verdict.to_json(),
             partition=name,
             run=run.id,
         )
-    close_verdicts(repository, run.dataset, CHECKS, specification, file.name)
+    close_verdicts(repository, run.dataset, CHECKS_NAME, specification, file.name)
     return replace(checked, known=KnownFailures.of_run(run, partitions))
 
 
 def _without_partitions(file: SuiteFile, run: Run, specification: str) -> CheckedTable:
-    """Judge a table that has no partition: no constraint has data."""
+    """Judge a table that has no partition, in which no constraint has data."""
     judged = [
-        PartitionResult(check, place, run.dataset, "", None, "", _of_no_partition(constraint))
-        for check, one in enumerate(file.checks)
-        for place, constraint in enumerate(one.constraints)
+        PartitionResult(
+            check_index, position, run.dataset, "", None, "", _no_partition_result(constraint)
+        )
+        for check_index, one in enumerate(file.checks)
+        for position, constraint in enumerate(one.constraints)
     ]
     resolved = resolve_no_data(judged, file.on_empty, allow_empty=file.allow_empty)
     known = KnownFailures(run.dataset)
@@ -242,85 +264,92 @@ def _without_partitions(file: SuiteFile, run: Run, specification: str) -> Checke
     return checked
 
 
-def _of_no_partition(constraint: Constraint) -> ConstraintResult:
+def _no_partition_result(constraint: Constraint) -> ConstraintResult:
     return constraint.no_data(reason="the table has no partition")
 
 
 def _read(source: Source, partition: str) -> DataFrame:
-    """Return the data of one partition; of a table without keys, all of it."""
+    """Return the data of one partition, or of the whole table if it has no keys."""
     return source.read([Partition.from_name(partition, source.keys)] if source.keys else None)
 
 
-def _explained(
+def _add_examples(
     judged: Sequence[PartitionResult], run: Run, source: Source, private: Privacy
 ) -> list[PartitionResult]:
-    """Put bad values into the messages on partitions that the run scanned, by one more pass."""
-    failed = {one.partition for one in judged if one.result.failed_by_value} & run.changes.keys()
+    """Add bad values to the messages on partitions that the run scanned; this scans them once more."""
+    failed = {
+        result.partition for result in judged if result.result.failed_by_value
+    } & run.changes.keys()
     if not failed:
         return list(judged)
     partitions = [Partition.from_name(name, source.keys) for name in failed]
     data = source.read(partitions if source.keys else None)
-    of = [one for one in judged if one.partition in failed]
-    found = iter(with_examples(of, data, private, source))
-    return [next(found) if one.partition in failed else one for one in judged]
+    failed_results = [result for result in judged if result.partition in failed]
+    results_with_examples = iter(with_examples(failed_results, data, private, source))
+    return [
+        next(results_with_examples) if result.partition in failed else result for result in judged
+    ]
 
 
-def _told_again(
-    judged: Sequence[PartitionResult], run: Run, known: Mapping[str, CheckResult]
+def _with_stored_messages(
+    judged: Sequence[PartitionResult], run: Run, verdicts: Mapping[str, CheckResult]
 ) -> list[PartitionResult]:
-    """Give results on partitions that were not scanned the messages that were kept.
+    """Restore the stored messages of results on partitions that were not scanned.
 
-    Comparisons were made anew, and of constraints with one description none is known to be the kept one.
+    Comparisons keep their messages, because they were repeated. So do constraints that share a description,
+    because their stored messages cannot be told apart.
     """
-    found = []
-    alike = Counter((one.partition, _named(one)) for one in judged)
-    for one in judged:
-        anew = one.partition in run.changes or isinstance(
-            one.result.constraint, ComparisonConstraint
+    results = []
+    name_counts = Counter((original.partition, _constraint_name(original)) for original in judged)
+    for original in judged:
+        is_fresh = original.partition in run.changes or isinstance(
+            original.result.constraint, ComparisonConstraint
         )
-        verdict = None if anew else known.get(one.partition)
-        told = {} if verdict is None else dict(verdict.error_messages + verdict.warnings)
-        alone = alike[one.partition, _named(one)] == 1
-        no_data = one.result.status is ConstraintStatus.NO_DATA
-        kept = told.get(_named(one)) if alone and not no_data else None
-        if kept and not kept.startswith(one.result.message_start):
-            kept = None  # kept by an older release, in other words
-        result = replace(one.result, message=kept) if kept else one.result
-        found.append(replace(one, result=result))
-    return found
+        verdict = None if is_fresh else verdicts.get(original.partition)
+        message_by_name = {} if verdict is None else dict(verdict.error_messages + verdict.warnings)
+        is_unique = name_counts[original.partition, _constraint_name(original)] == 1
+        no_data = original.result.status is ConstraintStatus.NO_DATA
+        message = (
+            message_by_name.get(_constraint_name(original)) if is_unique and not no_data else None
+        )
+        if message and not message.startswith(original.result.message_start):
+            message = None  # stored by an older release with another wording
+        result = replace(original.result, message=message) if message else original.result
+        results.append(replace(original, result=result))
+    return results
 
 
 def _verdict(checked: CheckedTable, results: Sequence[PartitionResult]) -> CheckResult:
-    """Return the verdict on one partition, which passes if it only warns."""
-    errors = [one for one in results if is_error(checked, one)]
-    warnings = [one for one in results if not one.result.passed and one not in errors]
+    """Return the verdict on one partition, which passes if there are only warnings."""
+    errors = [result for result in results if is_error(checked, result)]
+    warnings = [result for result in results if not result.result.passed and result not in errors]
     return CheckResult(
         passed=not errors,
-        error_messages=tuple((_named(one), one.result.text) for one in errors),
+        error_messages=tuple((_constraint_name(result), result.result.text) for result in errors),
         check_log=tuple(
-            f"{_log_status(one, errors)}: {_named(one)}: {one.result.message}"
-            for one in results
-            if one.result.message
+            f"{_log_status(result, errors)}: {_constraint_name(result)}: {result.result.message}"
+            for result in results
+            if result.result.message
         ),
-        outcomes=tuple((_named(one), one not in errors) for one in results),
-        warnings=tuple((_named(one), one.result.text) for one in warnings),
+        outcomes=tuple((_constraint_name(result), result not in errors) for result in results),
+        warnings=tuple((_constraint_name(result), result.result.text) for result in warnings),
         no_data=tuple(
-            (_named(one), one.result.message)
-            for one in results
-            if one.result.status is ConstraintStatus.NO_DATA
+            (_constraint_name(result), result.result.message)
+            for result in results
+            if result.result.status is ConstraintStatus.NO_DATA
         ),
     )
 
 
-def _log_status(one: PartitionResult, errors: Sequence[PartitionResult]) -> str:
-    no_data = one.result.status is ConstraintStatus.NO_DATA
-    return "failed" if one in errors and not no_data else str(one.result.status)
+def _log_status(result: PartitionResult, errors: Sequence[PartitionResult]) -> str:
+    no_data = result.result.status is ConstraintStatus.NO_DATA
+    return "failed" if result in errors and not no_data else str(result.result.status)
 
 
-def _named(one: PartitionResult) -> str:
-    return one.result.constraint.description
+def _constraint_name(result: PartitionResult) -> str:
+    return result.result.constraint.description
 
 
-def is_error(checked: CheckedTable, one: PartitionResult) -> bool:
+def is_error(checked: CheckedTable, result: PartitionResult) -> bool:
     """Return whether a result fails a check of level ``error``."""
-    return one.result.failed and checked.verification.level_of(one) == Level.ERROR
+    return result.result.failed and checked.verification.level_of(result) == Level.ERROR

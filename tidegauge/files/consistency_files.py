@@ -24,9 +24,9 @@ from tidegauge.consistency.configuration import (
 from tidegauge.consistency.log.query import GROUP_BY, JOIN
 from tidegauge.consistency.log.schemas import LogSchema
 from tidegauge.files.models import (
-    LIST,
-    MAPPING,
-    SCALAR,
+    LIST_TAG,
+    MAPPING_TAG,
+    SCALAR_TAG,
     Document,
     MonitorFields,
     Names,
@@ -101,11 +101,11 @@ class ConsistencyFields(Document):
     dataset : str
         Name of the dataset; by the namespace and the name if not given.
     keys : list of str
-        Columns by which rows belong together.
+        Columns that identify a query; rows with the same values are compared.
     time : str
         Column with the time of a query.
     payload : list of str
-        Logged columns that are no features.
+        Logged columns that are not features.
     schemas : list
         Avro schemas of versions that the log does not hold.
     backfill : dict
@@ -133,7 +133,7 @@ class ConsistencyFields(Document):
     longest : int
         Arrays whose lengths multiply to more than its square are not compared by their edits.
     variables : dict
-        Variables and their defaults; ``${name}`` in a text stands for the value.
+        Variables and their defaults; ``${name}`` in a string is replaced by the value.
     """
 
     model_config = ConfigDict(
@@ -152,14 +152,14 @@ class ConsistencyFields(Document):
     group_bys: dict[
         str,
         Annotated[
-            Annotated[list[str], LIST] | Annotated[_GroupBy, MAPPING],
+            Annotated[list[str], LIST_TAG] | Annotated[_GroupBy, MAPPING_TAG],
             forms("a list of features or a mapping"),
         ],
     ] = {}
     tolerance: dict[
         str,
         Annotated[
-            Annotated[float, SCALAR] | Annotated[_Tolerance, MAPPING],
+            Annotated[float, SCALAR_TAG] | Annotated[_Tolerance, MAPPING_TAG],
             forms("a number or a mapping of abs and rel"),
         ],
     ] = {}
@@ -214,7 +214,7 @@ def load_configuration(
     fields = file.fields(ConsistencyFields)
     if (fields.join is None) == (fields.group_by is None):
         raise file.error(file.node, "a configuration names either a join or a group_by")
-    named, name = (
+    kind, name = (
         (JOIN, fields.join) if fields.join is not None else (GROUP_BY, fields.group_by or "")
     )
     if fields.group_by is not None and fields.type not in {None, GROUP_BY}:
@@ -226,13 +226,20 @@ def load_configuration(
             name=name,
             time=fields.time,
             payload=_names(fields.payload),
-            schemas=tuple(_schema(one, name, file.path) for one in fields.schemas),
+            schemas=tuple(
+                _schema(schema_fields, name, file.path) for schema_fields in fields.schemas
+            ),
             dataset=fields.dataset,
             keys=tuple(fields.keys),
             backfill=_backfill(fields.backfill, file.path),
-            group_bys={name: _group_by(one, file.path) for name, one in fields.group_bys.items()},
-            type=fields.type or named,
-            tolerance={name: _tolerance(one) for name, one in fields.tolerance.items()},
+            group_bys={
+                name: _group_by(schema_fields, file.path)
+                for name, schema_fields in fields.group_bys.items()
+            },
+            type=fields.type or kind,
+            tolerance={
+                name: _tolerance(schema_fields) for name, schema_fields in fields.tolerance.items()
+            },
             logged_as=fields.logged_as,
             bucket_minutes=fields.bucket_minutes,
             sample_percent=fields.sample_percent,
@@ -247,50 +254,50 @@ def load_configuration(
         raise file.about(error) from error
 
 
-def _names(given: list[str] | str) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _names(names: list[str] | str) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _schema(given: _Schema, name: str, path: Path) -> LogSchema:
-    key, value = (_json(text, path) for text in (given.key, given.value))
-    return LogSchema.from_schemas(name, key, value, given.hash)
+def _schema(fields: _Schema, name: str, path: Path) -> LogSchema:
+    key, value = (_json(schema, path) for schema in (fields.key, fields.value))
+    return LogSchema.from_schemas(name, key, value, fields.hash)
 
 
-def _json(given: str, path: Path) -> str:
-    """Return JSON text as is, else the content of that file, relative to the configuration.
+def _json(source: str, path: Path) -> str:
+    """Return a JSON string, or the content of the file that it names, relative to the configuration.
 
     Raises
     ------
     SuiteError
         If the file cannot be read.
     """
-    if given.lstrip().startswith("{"):
-        return given
+    if source.lstrip().startswith("{"):
+        return source
     try:
-        return (path.parent / given).read_text("utf-8")
+        return (path.parent / source).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(f"cannot read the Avro schema {given!r}: {error}") from error
+        raise SuiteError(f"cannot read the Avro schema {source!r}: {error}") from error
 
 
-def _tolerance(given: float | _Tolerance) -> Tolerance:
-    return Tolerance.from_value(given.model_dump() if isinstance(given, _Tolerance) else given)
+def _tolerance(value: float | _Tolerance) -> Tolerance:
+    return Tolerance.from_value(value.model_dump() if isinstance(value, _Tolerance) else value)
 
 
-def _group_by(given: _GroupBy | list[str], path: Path) -> GroupBy:
-    if isinstance(given, list):
-        return GroupBy(tuple(given))
+def _group_by(fields: _GroupBy | list[str], path: Path) -> GroupBy:
+    if isinstance(fields, list):
+        return GroupBy(tuple(fields))
     try:
-        lag = milliseconds(given.lag_ms)
+        lag = milliseconds(fields.lag_ms)
     except ValueError as error:
         raise SuiteError(f"group_bys: lag_ms: {error}") from error
-    return GroupBy(tuple(given.features), lag, _backfill(given.backfill, path))
+    return GroupBy(tuple(fields.features), lag, _backfill(fields.backfill, path))
 
 
-def _backfill(given: _Backfill | None, path: Path) -> Backfill | None:
-    if given is None:
+def _backfill(fields: _Backfill | None, path: Path) -> Backfill | None:
+    if fields is None:
         return None
-    told = given.model_dump(exclude_none=True)
-    match told:
+    options = fields.model_dump(exclude_none=True)
+    match options:
         case {"table": table, **others} if not others:
             return TableBackfill(table)
         case {"query": query, **others} if not others:
@@ -306,13 +313,15 @@ def _function(name: str) -> Any:
     Raises
     ------
     SuiteError
-        If there is no such function.
+        If the function does not exist.
     """
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute or "-", None)
+        function = getattr(importlib.import_module(module), attribute or "-", None)
     except (ImportError, ValueError) as error:
         raise SuiteError(f"callable {name!r}: {error}") from error
-    if not callable(found):
-        raise SuiteError(f"callable {name!r} names no function as in 'features.offline:backfill'")
-    return found
+    if not callable(function):
+        raise SuiteError(
+            f"callable {name!r} is not a function; write 'module:function', such as 'features.offline:backfill'"
+        )
+    return function

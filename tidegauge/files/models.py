@@ -1,8 +1,8 @@
 """Models of YAML files: fields, values, and objects that a file names with their options.
 
-Files are read as text (`YamlFile.plain`), which fields convert by their types. What a file names (analyzers,
-checks, rules, ...) is a registered class or a method; a `Catalogue` derives the options with their types and
-defaults from the signature. The same models give the JSON Schema of a file, see `tidegauge.files.schema`.
+Files are read as strings (`YamlFile.plain`), which fields convert by their types. Analyzers, checks, rules and
+other named items are registered classes or methods; a `Catalogue` derives their options, with types and
+defaults, from the signature. `tidegauge.files.schema` makes the JSON Schema of a file from the same models.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
 
 VARIABLE_PATTERN = r"\$\{"
-"""Pattern of texts with a variable, whose value is known only when the file is read."""
+"""Pattern of strings that contain a variable, whose value is unknown to an editor."""
 _PARAMETER_DOC = re.compile(r"^(\w+(?:, \w+)*) : .*((?:\n    .*)+)", re.MULTILINE)
 
 
-def problem(text: object) -> PydanticCustomError:
-    """Return an error of a value with a message of ours."""
-    return PydanticCustomError("tidegauge", "{problem}", {"problem": str(text)})
+def problem(message: object) -> PydanticCustomError:
+    """Return an error whose message pydantic does not change."""
+    return PydanticCustomError("tidegauge", "{problem}", {"problem": str(message)})
 
 
-def first_sentence(text: str | None) -> str:
+def first_sentence(docstring: str | None) -> str:
     """Return the first sentence of a docstring, without markup.
 
     Examples
@@ -65,12 +65,12 @@ def first_sentence(text: str | None) -> str:
     >>> first_sentence("The ``where`` of `Size`. By default none.")
     'The where of Size.'
     """
-    paragraph = " ".join((text or "").strip().partition("\n\n")[0].split())
+    paragraph = " ".join((docstring or "").strip().partition("\n\n")[0].split())
     return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].replace("`", "")
 
 
-def described(properties: JsonSchemaValue, sources: Iterable[Any]) -> JsonSchemaValue:
-    """Return JSON Schemas of fields with the descriptions of docstrings' sections of parameters."""
+def add_descriptions(properties: JsonSchemaValue, sources: Iterable[Any]) -> JsonSchemaValue:
+    """Add descriptions to JSON Schemas of fields, from the parameter sections of docstrings."""
     docs = {
         name: first_sentence(text)
         for source in sources
@@ -83,35 +83,39 @@ def described(properties: JsonSchemaValue, sources: Iterable[Any]) -> JsonSchema
     }
 
 
-def check_names(given: Iterable[str], known: Collection[str], unknown: str, *place: str) -> None:
+def check_names(keys: Iterable[str], allowed: Collection[str], unknown: str, *path: str) -> None:
     """Check that all names are known.
 
     Raises
     ------
     ValidationError
-        At the first unknown name; it names the nearest, or all.
+        At the first unknown name, with the nearest known name, or all.
     """
-    for name in given:
-        if name not in known:
-            hint = nearest(name, known)
-            names = f"did you mean {hint!r}?" if hint else f"there are: {', '.join(known)}"
-            raise located_error(problem(f"{unknown} {name!r}; {names}"), (*place, name), name)
+    for name in keys:
+        if name not in allowed:
+            hint = nearest(name, allowed)
+            hint_or_names = (
+                f"did you mean {hint!r}?" if hint else f"there are: {', '.join(allowed)}"
+            )
+            raise located_error(
+                problem(f"{unknown} {name!r}; {hint_or_names}"), (*path, name), name
+            )
 
 
 def located_error(
-    error: PydanticCustomError | ValidationError, place: tuple[str | int, ...], given: Any
+    error: PydanticCustomError | ValidationError, path: tuple[str | int, ...], value: Any
 ) -> ValidationError:
-    """Return an error with the place of the value in what is validated."""
+    """Return an error with the path of the value in the validated document."""
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        place, given = (*place, *first["loc"]), first["input"]
-        error = PydanticCustomError(first["type"], "{text}", {"text": first["msg"]})
-    details = InitErrorDetails(type=error, loc=place, input=given)
+        first_error = error.errors()[0]
+        path, value = (*path, *first_error["loc"]), first_error["input"]
+        error = PydanticCustomError(first_error["type"], "{text}", {"text": first_error["msg"]})
+    details = InitErrorDetails(type=error, loc=path, input=value)
     return ValidationError.from_exception_data("", [details])
 
 
 class Document(BaseModel):
-    """A mapping of fields; an unknown one is an error that names the nearest.
+    """A mapping of fields; an unknown field is an error that names the nearest field.
 
     Class attributes
     ----------------
@@ -124,13 +128,13 @@ class Document(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_names(cls, given: Any) -> Any:
+    def _check_names(cls, value: Any) -> Any:
         names = [field.alias or name for name, field in cls.model_fields.items()]
-        check_names(given if isinstance(given, dict) else (), names, cls.unknown)
-        return given
+        check_names(value if isinstance(value, dict) else (), names, cls.unknown)
+        return value
 
-    def given(self) -> dict[str, Any]:
-        """Return the values of the fields that the file sets."""
+    def set_fields(self) -> dict[str, Any]:
+        """Return the fields that the file sets, with their values."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
     @classmethod
@@ -141,7 +145,9 @@ class Document(BaseModel):
         written = handler(schema)
         resolved = handler.resolve_ref_schema(written)
         resolved["description"] = first_sentence(cls.__doc__)
-        resolved["properties"] = described(resolved["properties"], reversed(cls.__mro__[:-2]))
+        resolved["properties"] = add_descriptions(
+            resolved["properties"], reversed(cls.__mro__[:-2])
+        )
         return written
 
 
@@ -153,7 +159,7 @@ def _shape(value: Any) -> str:
     return shapes.get(type(value), "\0scalar")
 
 
-SCALAR, LIST, MAPPING = Tag("\0scalar"), Tag("\0list"), Tag("\0mapping")
+SCALAR_TAG, LIST_TAG, MAPPING_TAG = Tag("\0scalar"), Tag("\0list"), Tag("\0mapping")
 """Forms of a field that takes several."""
 
 
@@ -165,19 +171,19 @@ def forms(expected: str) -> Discriminator:
 
 
 def one_of(names: type[StrEnum]) -> WithJsonSchema:
-    """Return the JSON Schema of a name; what takes the name checks it."""
+    """Return the JSON Schema of a name, which is validated by the object that takes it."""
     return WithJsonSchema({"enum": [str(name) for name in names]})
 
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][+-]?\d+)?")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
-_CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
-_FLAGS = {"true": True, "false": False}
+_NUMBER_PATTERN = re.compile(r"-?(0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<power>[eE][+-]?\d+)?")
+_DAY_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME_PATTERN = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_CONSTANT_VALUES = {"true": True, "false": False, "null": None, "~": None, "": None}
+_FLAG_VALUES = {"true": True, "false": False}
 
 
-def typed_value(given: Any) -> Any:
-    """Convert a text without quotes to a number, constant, date or time, if it is one.
+def typed_value(value: Any) -> Any:
+    """Convert an unquoted scalar that is a number, constant, date or time.
 
     Examples
     --------
@@ -186,28 +192,28 @@ def typed_value(given: Any) -> Any:
     >>> typed_value("1"), typed_value(PlainText("2013-02-08")), typed_value(PlainText("2013-02-08 06:30"))
     ('1', datetime.date(2013, 2, 8), datetime.datetime(2013, 2, 8, 6, 30))
     """
-    if isinstance(given, list | dict):
+    if isinstance(value, list | dict):
         raise PydanticCustomError("value", "Input should be a single value")
-    if not isinstance(given, PlainText):
-        return given
-    text = str(given)
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    number = _NUMBER.fullmatch(text)
+    if not isinstance(value, PlainText):
+        return value
+    string = str(value)
+    if string in _CONSTANT_VALUES:
+        return _CONSTANT_VALUES[string]
+    number = _NUMBER_PATTERN.fullmatch(string)
     if number:
-        return float(text) if number["fraction"] or number["power"] else int(text)
+        return float(string) if number["fraction"] or number["power"] else int(string)
     try:
-        if _DAY.fullmatch(text):
-            return dt.date.fromisoformat(text)
-        return dt.datetime.fromisoformat(text) if _TIME.fullmatch(text) else text
-    except ValueError:  # an invalid date such as 31 February is text
-        return text
+        if _DAY_PATTERN.fullmatch(string):
+            return dt.date.fromisoformat(string)
+        return dt.datetime.fromisoformat(string) if _TIME_PATTERN.fullmatch(string) else string
+    except ValueError:  # an invalid date such as 31 February stays a string
+        return string
 
 
-def _read_flag(given: Any) -> bool:
-    if not isinstance(given, str) or given.casefold() not in _FLAGS:
+def _read_flag(value: Any) -> bool:
+    if not isinstance(value, str) or value.casefold() not in _FLAG_VALUES:
         raise PydanticCustomError("flag", "Input should be true or false")
-    return _FLAGS[given.casefold()]
+    return _FLAG_VALUES[value.casefold()]
 
 
 Value = Annotated[
@@ -226,7 +232,7 @@ Flag = Annotated[
     ),
 ]
 Names = Annotated[
-    Annotated[str, SCALAR] | Annotated[list[str], LIST], forms("a name or a list of names")
+    Annotated[str, SCALAR_TAG] | Annotated[list[str], LIST_TAG], forms("a name or a list of names")
 ]
 SomeNames = Annotated[list[str], Field(min_length=1)]
 
@@ -234,22 +240,23 @@ SomeNames = Annotated[list[str], Field(min_length=1)]
 # Objects that files name.
 
 Options = dict[str, tuple[TypeAdapter[Any], Any]]
-"""Types and defaults of options; a needed one has the default ``...``."""
-TEXT: TypeAdapter[Any] = TypeAdapter(str)
+"""Types and defaults of options; a required option has the default ``...``."""
+STRING_TYPE: TypeAdapter[Any] = TypeAdapter(str)
 
 
 def options_of(source: Any, types: Mapping[str, TypeAdapter[Any]]) -> Options:
-    """Return the options that a class or method has as parameters.
+    """Return the parameters of a class or method as options.
 
     Parameters
     ----------
     source : type or function
+        The class or method.
     types : mapping of str to TypeAdapter
-        Types by the text of annotations; all others are texts.
+        Types by annotation; an option with another annotation is a string.
     """
     return {
         name: (
-            types.get(_annotation(p), TEXT),
+            types.get(_annotation(p), STRING_TYPE),
             ... if p.default is p.empty else p.default,
         )
         for name, p in inspect.signature(source).parameters.items()
@@ -258,21 +265,21 @@ def options_of(source: Any, types: Mapping[str, TypeAdapter[Any]]) -> Options:
 
 
 def _annotation(parameter: inspect.Parameter) -> str:
-    """Return an annotation as text, which it is already in a module that postpones annotations."""
-    given = parameter.annotation
-    is_class = isinstance(given, type) and not hasattr(given, "__args__")
-    return given.__name__ if is_class else str(given)
+    """Return an annotation as a string, as modules with postponed annotations have it."""
+    annotation = parameter.annotation
+    is_class = isinstance(annotation, type) and not hasattr(annotation, "__args__")
+    return annotation.__name__ if is_class else str(annotation)
 
 
 class Catalogue:
     """Classes or methods that a file names: ``Name``, ``Name: option`` or ``Name: {option: value}``.
 
-    A catalogue annotates a field, whose values become pairs of a name and the options that are given.
+    A catalogue annotates a field, whose values become pairs of a name and its options.
 
     Parameters
     ----------
     kind : str
-        Such as ``rule``, for messages.
+        Kind of item for messages, such as ``rule``.
     example : str
         An item, for messages.
     entries : mapping of str to object, or Registry
@@ -280,11 +287,11 @@ class Catalogue:
     options : callable
         Returns the options of a class or method.
     replaced_by : mapping of str to tuple of str
-        Options each of which replaces a needed one.
+        Alternatives of a required option.
     """
 
     takes_first_option = True
-    """Whether the first option may be given without its name."""
+    """Whether the name of the first option can be omitted."""
 
     def __init__(
         self,
@@ -299,25 +306,25 @@ class Catalogue:
         self._replaced_by = replaced_by or {}
 
     def needs(self, name: str) -> list[tuple[str, ...]]:
-        """Return the needed options, each with the options that replace it."""
+        """Return the required options, each with its alternatives."""
         needed = (option for option, (_, default) in self.options(name).items() if default is ...)
         return [(option, *self._replaced_by.get(option, ())) for option in needed]
 
-    def item(self, given: Any) -> tuple[str, Any]:
-        """Return the name of an item, and what stands behind it: an argument or options."""
-        if isinstance(given, str) and given:
-            given = {str(given): {}}
-        if not isinstance(given, dict) or len(given) != 1:
+    def item(self, item: Any) -> tuple[str, Any]:
+        """Return the name of an item and its argument or options."""
+        if isinstance(item, str) and item:
+            item = {str(item): {}}
+        if not isinstance(item, dict) or len(item) != 1:
             example = f"such as {self.example}"
             raise problem(f"a {self.kind} is one name with its options, {example}")
-        ((name, values),) = given.items()
+        ((name, values),) = item.items()
         if name not in self.entries:
             raise problem(UnknownNameError(self.kind, name, sorted(self.entries)))
         return name, values
 
-    def read(self, given: Any) -> Any:
-        """Return what a file names; the errors are pydantic's, with the place in the item."""
-        name, values = self.item(given)
+    def read(self, item: Any) -> Any:
+        """Return the item of a file; errors are raised as pydantic's, with the path in the item."""
+        name, values = self.item(item)
         options = self.options(name)
         if not isinstance(values, dict):
             values = {next(iter(options)): values}
@@ -338,7 +345,7 @@ class Catalogue:
         return name, converted
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        """Return the schema by which pydantic validates."""
+        """Return pydantic's schema for validation."""
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(
@@ -346,7 +353,7 @@ class Catalogue:
     ) -> JsonSchemaValue:
         """Return the forms of an item: a name that needs no options, or one name with its options."""
         names = sorted(self.entries)
-        named = {
+        with_options = {
             "type": "object",
             "minProperties": 1,
             "maxProperties": 1,
@@ -360,12 +367,12 @@ class Catalogue:
             },
         }
         alone = [name for name in names if not self.needs(name)]
-        return {"title": self.title, "anyOf": [*self.text_schemas(alone), named]}
+        return {"title": self.title, "anyOf": [*self.text_schemas(alone), with_options]}
 
     def argument_schemas(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
-        """Return the JSON Schemas of what stands behind a name: the first option, or all by name."""
+        """Return the JSON Schemas of a name's value: its first option, or a mapping of its options."""
         options, needs = self.options(name), self.needs(name)
-        # As items of a list: pydantic applies annotations within a schema, not those of its root.
+        # As items of a list: pydantic applies annotations within a schema, but not at its root.
         written = {
             n: handler(core_schema.list_schema(kind.core_schema))
             for n, (kind, _) in options.items()
@@ -374,7 +381,7 @@ class Catalogue:
         by_name: JsonSchemaValue = {
             "type": "object",
             "additionalProperties": False,
-            "properties": described(properties, [self.entries[name]]),
+            "properties": add_descriptions(properties, [self.entries[name]]),
         }
         by_name["required"] = [names[0] for names in needs if len(names) == 1]
         if alternatives := [names for names in needs if len(names) > 1]:
@@ -389,7 +396,7 @@ class Catalogue:
         return [{**properties[first], "not": {"type": "object"}}, by_name]  # a mapping is options
 
     def text_schemas(self, alone: list[str]) -> list[JsonSchemaValue]:
-        """Return the JSON Schemas of items that are texts, given the names that need no options."""
+        """Return the JSON Schemas of items that are strings, given the names without required options."""
         return [{"enum": alone}] if alone else []
 
 
@@ -408,27 +415,29 @@ REGISTERED_TYPES: Mapping[str, TypeAdapter[Any]] = {
 
 
 class Registered(Catalogue):
-    """Classes of a registry; the values of the field are their objects.
+    """Classes of a registry; the field's values are their instances.
 
     Parameters
     ----------
     registry : Registry
+        The classes by name.
     takes_first_option : bool
+        Whether the name of the first option can be omitted.
     """
 
     def __init__(self, registry: Registry[Any], *, takes_first_option: bool = True) -> None:
         self.registry, self.takes_first_option = registry, takes_first_option
         super().__init__(registry.kind, "", registry, partial(options_of, types=REGISTERED_TYPES))
 
-    def read(self, given: Any) -> Any:
-        """Return the object that a file describes, as text or by a name with options."""
+    def read(self, item: Any) -> Any:
+        """Return the object that a file describes by a call such as ``Size()`` or by a name with options."""
         name, options = None, None
-        if isinstance(given, dict) and len(given) == 1:
-            ((name, options),) = _exact(given).items()
+        if isinstance(item, dict) and len(item) == 1:
+            ((name, options),) = _exact(item).items()
         is_first = options not in (None, "") and not isinstance(options, dict)
         try:
-            if isinstance(given, str):
-                return self.registry.parse(str(given))
+            if isinstance(item, str):
+                return self.registry.parse(str(item))
             if name is not None and (not is_first or self.takes_first_option):
                 by_name, first = ({}, [options]) if is_first else (options or {}, [])
                 return self.registry.build(name, by_name, first)
@@ -439,7 +448,7 @@ class Registered(Catalogue):
         raise problem(f"{article} {self.kind} is a name, or a name with its {column}options")
 
     def argument_schemas(self, name: str, handler: GetJsonSchemaHandler) -> list[JsonSchemaValue]:
-        """Return the JSON Schemas of what stands behind a name; nothing if it needs no options."""
+        """Return the JSON Schemas of a name's value, which can be empty if no option is required."""
         nothing = [] if self.needs(name) else [{"enum": [None, ""]}]
         return [*super().argument_schemas(name, handler), *nothing]
 
@@ -450,7 +459,7 @@ class Registered(Catalogue):
 
 
 def _exact(tree: Any) -> Any:
-    """Return a tree with texts of the type str, which can be stored."""
+    """Convert the strings of a tree to the type str, which can be stored."""
     if isinstance(tree, dict):
         return {key: _exact(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -459,7 +468,7 @@ def _exact(tree: Any) -> Any:
 
 
 AnalyzerItem = Annotated[Any, Registered(ANALYZERS)]
-_DETECTORS = Registered(DETECTORS, takes_first_option=False)
+_DETECTOR_CATALOGUE = Registered(DETECTORS, takes_first_option=False)
 _DECISION_RULES = Registered(RULES, takes_first_option=False)
 _DECISION_RULES.title = "decision rule"  # records have rules, too
 
@@ -471,7 +480,7 @@ class MonitorFields(Document):
     series: Annotated[
         dict[str, str], Field(json_schema_extra={"propertyNames": {"enum": [*SELECTORS]}})
     ] = {}
-    detector: Annotated[Any, _DETECTORS] = "Seasonal()"
+    detector: Annotated[Any, _DETECTOR_CATALOGUE] = "Seasonal()"
     severity: Annotated[str, one_of(Severity)] | None = None
     rule: Annotated[Any, _DECISION_RULES] | None = None
     direction: Annotated[str, one_of(Direction)] = Direction.BOTH
@@ -482,7 +491,7 @@ class MonitorFields(Document):
 MonitorFields.__doc__ = Monitor.__doc__  # which describes the options, for the JSON Schema
 
 
-def read_monitors(file: YamlFile, given: Sequence[MonitorFields]) -> list[Monitor]:
+def read_monitors(file: YamlFile, monitor_fields: Sequence[MonitorFields]) -> list[Monitor]:
     """Return the monitors of a file.
 
     Raises
@@ -491,9 +500,9 @@ def read_monitors(file: YamlFile, given: Sequence[MonitorFields]) -> list[Monito
         With the line and the problem.
     """
     monitors = []
-    for fields, node in file.located(given, "monitors"):
+    for fields, node in file.located(monitor_fields, "monitors"):
         with file.errors_at(node):
-            monitors.append(Monitor(**fields.given()))
+            monitors.append(Monitor(**fields.set_fields()))
     return monitors
 
 
@@ -510,7 +519,7 @@ class TimeFields(Document):
     key : str
         The partition key that holds the time.
     keys : list of str
-        The partition keys that hold it together.
+        The partition keys that together hold the time.
     """
 
     format: str
@@ -524,11 +533,11 @@ class TableFields(Document):
     Attributes
     ----------
     dataset : str
-        Name under which the table is known.
+        Name of the dataset.
     name : str
-        Name under which the verdicts are kept; by the file's name if not given.
+        Name of the stored verdicts (default: derived from the file's name).
     table, path : str
-        The table, or the folder or file; one of them.
+        The table, or the folder or file; exactly one is required.
     format : str
         Format of the files of a folder.
     options : dict
@@ -542,9 +551,9 @@ class TableFields(Document):
     notify : list of str
         Destinations of notifications, see the guide.
     private : list of str
-        Private columns: no values of theirs are stored or shown.
+        Columns whose values are neither stored nor shown.
     variables : dict
-        Variables and their defaults; ``${name}`` in a text stands for the value.
+        Variables and their defaults; ``${name}`` in a string is replaced by the value.
     """
 
     model_config = ConfigDict(

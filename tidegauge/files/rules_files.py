@@ -1,9 +1,9 @@
 """Rules files: YAML with a table's rules, fixes, policies, and quarantine and publish targets.
 
-Rules, fixes and policies are read with the line of each; suite files have them, too. Text arguments
-(columns, conditions, names, options) are always read as text. Values, which data is compared with or repaired
-by, have the types of JSON: a plain ``1``, ``0.5``, ``true`` or ``null`` has its type, and so has a date or time
-in ISO format; everything else and everything in quotes is text, so ``"01"`` and ``NO`` are.
+The line of each rule, fix and policy is stored for messages; suite files also contain them. Columns, conditions,
+names and options are always strings. Values to compare data with, or to repair data by, have the types of JSON:
+an unquoted ``1``, ``0.5``, ``true`` or ``null`` has its type, and so has a date or time in ISO format. Everything
+else, and everything in quotes, is a string, such as ``"01"`` and ``NO``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tidegauge.rules.columns import (
     SetRule,
     UniqueRule,
 )
-from tidegauge.rules.definition import BROKEN
+from tidegauge.rules.definition import BROKEN_RULES_COLUMN
 from tidegauge.rules.dqm import DQM
 from tidegauge.rules.policies import DQMPolicy, FailParserCountPolicy
 from tidegauge.rules.tasks import DQMRule, Fix, Rule
@@ -68,30 +68,30 @@ if TYPE_CHECKING:
 
 
 DQM_NAME = "dqm"
-"""Name of the verdicts of rules, unless a file or its name say otherwise."""
-_VALUE: TypeAdapter[Any] = TypeAdapter(Value)
+"""Default name of the verdicts of rules, for a file that is named like its dataset."""
+_VALUE_TYPE: TypeAdapter[Any] = TypeAdapter(Value)
 _SOME_NAMES: TypeAdapter[Any] = TypeAdapter(SomeNames)
 _OPTIONAL_TEXT: TypeAdapter[Any] = TypeAdapter(str | None)
-_KEY: TypeAdapter[Any] = TypeAdapter(Names)
+_KEY_TYPE: TypeAdapter[Any] = TypeAdapter(Names)
 _TASK_TYPES: Mapping[str, TypeAdapter[Any]] = {
-    "Any": _VALUE,
+    "Any": _VALUE_TYPE,
     "bool": TypeAdapter(Flag),
     "str | None": _OPTIONAL_TEXT,
     "ExpressionInput | None": _OPTIONAL_TEXT,
     "Sequence[Any]": TypeAdapter(list[Value]),
     "Sequence[str]": _SOME_NAMES,
-    "str | Sequence[str]": _KEY,
-    "str | Sequence[str] | None": _KEY,
+    "str | Sequence[str]": _KEY_TYPE,
+    "str | Sequence[str] | None": _KEY_TYPE,
     "int": TypeAdapter(int),
     "float": TypeAdapter(float),
 }
-"""Types of the parameters of rules, fixes and policies, by their annotations; all others are texts.
+"""Types of the parameters of rules, fixes and policies by annotation; others are strings.
 
-A text as the ``value`` of a `Fix` is SQL, as in Python."""
-_RULES = (Rule, BoundRule, SetRule, FormatRule, NotNullRule, ForeignKeyRule, UniqueRule)
-_FIXES = (Fix, BoundFix, SetFix, FormatFix, NotNullFix)
+A string as the ``value`` of a `Fix` is SQL, as in Python."""
+_RULE_CLASSES = (Rule, BoundRule, SetRule, FormatRule, NotNullRule, ForeignKeyRule, UniqueRule)
+_FIX_CLASSES = (Fix, BoundFix, SetFix, FormatFix, NotNullFix)
 _TASK_POLICIES = (policies.FailNone, policies.FailAny, policies.FailCount, policies.FailPercent)
-_POLICIES = (
+_DATA_POLICIES = (
     policies.FailTotalRuleCountPolicy,
     policies.FailTotalRulePercentPolicy,
     policies.FailTotalFixCountPolicy,
@@ -101,15 +101,15 @@ _POLICIES = (
 
 
 class _Policies(Catalogue):
-    """Policies: a name, or a name with its limit. The values of the field are their objects."""
+    """Policies: a name, or a name with its limit. The field's values are their instances."""
 
     def __init__(self, kind: str, example: str, classes: Sequence[type]) -> None:
-        entries = {made.__name__: made for made in classes}
+        entries = {policy.__name__: policy for policy in classes}
         super().__init__(kind, example, entries, partial(options_of, types=_TASK_TYPES))
 
-    def read(self, given: Any) -> Any:
+    def read(self, item: Any) -> Any:
         """Return the policy that a file names."""
-        name, limit = self.item(given)
+        name, limit = self.item(item)
         limit = None if limit == {} else limit
         if not self.needs(name):
             if limit is not None:
@@ -122,44 +122,44 @@ class _Policies(Catalogue):
             raise problem(error) from error
         except ValidationError:
             is_count = kind is _TASK_TYPES["int"]
-            wanted = "a whole number" if is_count else "a share such as 0.05"
-            shown = "nothing" if limit is None else repr(limit)
+            expected = "a whole number" if is_count else "a share such as 0.05"
+            shown_limit = "nothing" if limit is None else repr(limit)
             example = f"{{{name}: {10 if is_count else 0.05}}}"
-            raise problem(f"{name} takes {wanted}, not {shown}: {example}") from None
+            raise problem(f"{name} takes {expected}, not {shown_limit}: {example}") from None
 
     def argument_schemas(self, name: str, handler: Any) -> list[Any]:
-        """Return the JSON Schema of the limit, or of nothing."""
+        """Return the JSON Schema of the limit, or of null for a policy without limit."""
         return (
             super().argument_schemas(name, handler)[:1] if self.needs(name) else [{"type": "null"}]
         )
 
 
 _TASK_POLICY = _Policies("task policy", "{FailCount: 10}", _TASK_POLICIES)
-_DATA_POLICY = _Policies("policy", "FailTotalRuleCountPolicy: 30", _POLICIES)
+_DATA_POLICY = _Policies("policy", "FailTotalRuleCountPolicy: 30", _DATA_POLICIES)
 _TASK_POLICY_TYPE: TypeAdapter[Any] = TypeAdapter(Annotated[Any, _TASK_POLICY])
 
 
 def _task_options(source: Any) -> Options:
-    """Return the options of a rule or fix: its own, those of all rules, and those that only files have."""
+    """Return the options of a rule or fix: its own, the options of all rules, and options for files only."""
     options = options_of(source, _TASK_TYPES)
     if issubclass(source, DQMRule):
         shared = options_of(DQMRule, _TASK_TYPES)
         del shared["expr"]
         options |= {name: option for name, option in shared.items() if name not in options}
-    for bound in {"lower", "upper"} & options.keys():  # a file may leave one out
-        options[bound] = (_VALUE, None)
+    for bound in {"lower", "upper"} & options.keys():  # a file can omit one of them
+        options[bound] = (_VALUE_TYPE, None)
     if "column" in options:
         options["columns"] = (_SOME_NAMES, None)
     return options | {"policy": (_TASK_POLICY_TYPE, None)}
 
 
 def _tasks(kind: str, example: str, classes: Sequence[type]) -> Catalogue:
-    entries = {made.__name__: made for made in classes}
+    entries = {task.__name__: task for task in classes}
     return Catalogue(kind, example, entries, _task_options, {"column": ("columns",)})
 
 
-RULES = _tasks("rule", "BoundRule: {column: age, lower: 1, upper: 150}", _RULES)
-FIXES = _tasks("fix", "NotNullFix: {column: carrier, default: unknown}", _FIXES)
+RULE_CATALOGUE = _tasks("rule", "BoundRule: {column: age, lower: 1, upper: 150}", _RULE_CLASSES)
+FIX_CATALOGUE = _tasks("fix", "NotNullFix: {column: carrier, default: unknown}", _FIX_CLASSES)
 
 
 class TaskFields(Document):
@@ -175,8 +175,8 @@ class TaskFields(Document):
         Limits on the numbers of rejected records and repaired values.
     """
 
-    rules: list[Annotated[Any, RULES]] = []
-    fixes: list[Annotated[Any, FIXES]] = []
+    rules: list[Annotated[Any, RULE_CATALOGUE]] = []
+    fixes: list[Annotated[Any, FIX_CATALOGUE]] = []
     policies: list[Annotated[Any, _DATA_POLICY]] = []
 
 
@@ -189,24 +189,26 @@ class ReadDQM:
     dqm : DQM
     lines : mapping of str to int
         Line of each rule, fix and policy, by its name.
-    of_parser : tuple of DQMPolicy
+    parser_policies : tuple of DQMPolicy
         Policies on parsing errors, to be passed to the parser.
     """
 
     dqm: DQM
     lines: Mapping[str, int] = field(default_factory=dict)
-    of_parser: tuple[DQMPolicy, ...] = ()
+    parser_policies: tuple[DQMPolicy, ...] = ()
 
 
-def read_dqm(file: YamlFile, fields: TaskFields, *place: str, name: str = DQM_NAME) -> ReadDQM:
+def read_dqm(file: YamlFile, fields: TaskFields, *path: str, name: str = DQM_NAME) -> ReadDQM:
     """Build the rules, fixes and policies of a file.
 
     Parameters
     ----------
     file : YamlFile
+        The file, for the lines.
     fields : TaskFields
-    place : str
-        Path of the fields that contain the lists; none for the top level.
+        The lists of rules, fixes and policies.
+    path : str
+        Path of the fields that contain the lists; empty for the top level.
     name : str
         Name of the `DQM`.
 
@@ -218,41 +220,47 @@ def read_dqm(file: YamlFile, fields: TaskFields, *place: str, name: str = DQM_NA
     with file.errors_at(file.node):
         dqm = DQM(name)
     lines: dict[str, int] = {}
-    of_parser: list[DQMPolicy] = []
-    for catalogue, given, key in ((RULES, fields.rules, "rules"), (FIXES, fields.fixes, "fixes")):
-        for (kind, options), node in file.located(given, *place, key):
+    parser_policies: list[DQMPolicy] = []
+    for catalogue, tasks, key in (
+        (RULE_CATALOGUE, fields.rules, "rules"),
+        (FIX_CATALOGUE, fields.fixes, "fixes"),
+    ):
+        for (kind, options), node in file.located(tasks, *path, key):
             policy = options.pop("policy", None)
             with file.errors_at(node):
-                for task in _made(catalogue.entries[kind], options):
+                for task in _make_tasks(catalogue.entries[kind], options):
                     dqm = dqm.add(task, policy)
                     lines[task.name] = line_of(node)
-    for policy, node in file.located(fields.policies, *place, "policies"):
+    for policy, node in file.located(fields.policies, *path, "policies"):
         if isinstance(policy, FailParserCountPolicy):
-            of_parser.append(policy)
+            parser_policies.append(policy)
         else:
             with file.errors_at(node):
                 dqm = dqm.add(policy)
         lines[policy.name] = line_of(node)
-    return ReadDQM(dqm, lines, tuple(of_parser))
+    return ReadDQM(dqm, lines, tuple(parser_policies))
 
 
-def _made(task: Any, options: dict[str, Any]) -> list[Any]:
-    """Return a rule or fix, or one for each of several columns; its name then has the column, too."""
-    known = inspect.signature(task).parameters
-    options = {bound: None for bound in ("lower", "upper") if bound in known} | options
-    if "column" not in known or "columns" not in options:
+def _make_tasks(task: Any, options: dict[str, Any]) -> list[Any]:
+    """Return a rule or fix, or one for each of several columns, with the column added to its name."""
+    parameters = inspect.signature(task).parameters
+    options = {bound: None for bound in ("lower", "upper") if bound in parameters} | options
+    if "column" not in parameters or "columns" not in options:
         return [task(**options)]
     if "column" in options:
         msg = "give column or columns, not both"
         raise RuleError(msg)
-    several = [{**options, "column": column} for column in options.pop("columns")]
+    options_by_column = [{**options, "column": column} for column in options.pop("columns")]
     if "name" in options:
-        several = [{**one, "name": f"{one['name']} ({one['column']})"} for one in several]
-    return [task(**one) for one in several]
+        options_by_column = [
+            {**column_options, "name": f"{column_options['name']} ({column_options['column']})"}
+            for column_options in options_by_column
+        ]
+    return [task(**column_options) for column_options in options_by_column]
 
 
-_OF_PARSER = ("date_format", "timestamp_format", "lenient_dates", "fail_at_parsing_error")
-"""Fields that apply only to files parsed by a schema."""
+_PARSER_FIELDS = ("date_format", "timestamp_format", "lenient_dates", "fail_at_parsing_error")
+"""Fields that apply only to files parsed with a schema."""
 
 
 class RulesFields(TableFields, TaskFields):
@@ -269,9 +277,9 @@ class RulesFields(TableFields, TaskFields):
     broken_rules : str
         Name of the column of rejected records that lists the rules they break.
     reasons : str
-        Name of one more column of them, with messages, the run and the time.
+        Name of another column of rejected records, with messages, the run and the time.
     schema : str
-        Columns and types by which a file of text is parsed.
+        Columns and types for parsing a CSV or JSON file.
     date_format : str
         Format of dates in a parsed file.
     timestamp_format : str
@@ -279,14 +287,14 @@ class RulesFields(TableFields, TaskFields):
     fail_at_parsing_error : bool
         Whether one unreadable record fails the file.
     lenient_dates : bool
-        Whether dates in other formats are read, too.
+        Whether dates in other formats are also read.
     on_empty : str
-        What a partition without records counts as.
+        Outcome of a partition without records.
     """
 
     keys: list[str] = []
     quarantine: str | None = None
-    broken_rules: str = BROKEN
+    broken_rules: str = BROKEN_RULES_COLUMN
     reasons: str | None = None
     publish: str | None = None
     schema_: str | None = Field(None, alias="schema")
@@ -315,15 +323,15 @@ class RulesFile:
     quarantine, publish : str or None
         Tables or folders for rejected records and for the remaining ones.
     parsed : mapping of str to object, or None
-        Arguments of `ParserValidation`, if a file is parsed by a schema.
+        Arguments of `ParserValidation`; None if the file is not parsed with a schema.
     lines : mapping of str to int
         Line of each rule, fix and policy, by its name.
     broken_rules : str
-        Name of the column of rejected records that tells the rules they break.
+        Name of the column of rejected records that lists the rules they break.
     reasons : str or None
-        Name of one more column of them, with messages, the run and the time.
+        Name of another column of rejected records, with messages, the run and the time.
     on_empty : OnEmpty
-        What a partition without records counts as, and a table without partitions.
+        Outcome of a partition without records, or of a table without partitions.
 
     Examples
     --------
@@ -332,8 +340,8 @@ class RulesFile:
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder) / "people.yml"
     ...     _ = file.write_text(text)
-    ...     found = load_rules(file)
-    >>> found.table, found.suite.dataset, found.dqm
+    ...     rules_file = load_rules(file)
+    >>> rules_file.table, rules_file.suite.dataset, rules_file.dqm
     ('/in/people', 'people', DQM(1 rule, 0 fixes, 0 policies))
     """
 
@@ -347,7 +355,7 @@ class RulesFile:
     publish: str | None
     parsed: Mapping[str, Any] | None = field(repr=False)
     lines: Mapping[str, int]
-    broken_rules: str = BROKEN
+    broken_rules: str = BROKEN_RULES_COLUMN
     reasons: str | None = None
     on_empty: OnEmpty = OnEmpty.FAIL
 
@@ -368,29 +376,34 @@ class RulesFile:
         Parameters
         ----------
         spark : SparkSession, optional
-            Resolves the current database and the folders of tables. Without it names are compared,
-            and the database is ``default``.
+            Resolves the current database and the folders of tables. Without a session, names are compared
+            and the current database is ``default``.
 
         Raises
         ------
         SuiteError
+            If two of them are the same or overlap.
         """
-        read = "path" if is_folder(self.table) else "table"
-        places = {read: self.table, "publish": self.publish, "quarantine": self.quarantine}
+        source_kind = "path" if is_folder(self.table) else "table"
+        locations = {
+            source_kind: self.table,
+            "publish": self.publish,
+            "quarantine": self.quarantine,
+        }
         try:
-            check_disjoint_locations(places, spark)
+            check_disjoint_locations(locations, spark)
         except SuiteError as error:
             msg = f"{self.path}: {error}"
             raise SuiteError(msg) from error
 
     def parser(self, spark: SparkSession) -> ParserValidation | None:
-        """Return the parser of the file; None if it is not parsed by a schema."""
+        """Return the parser of the file; None if it is not parsed with a schema."""
         if self.parsed is None:
             return None
         from tidegauge.rules.file_parser import ParserValidation
 
-        made = ParserValidation(self.table, **self.parsed, spark=spark)
-        return made.hiding(privacy_of(self.suite, self.table))
+        parser = ParserValidation(self.table, **self.parsed, spark=spark)
+        return parser.hiding(privacy_of(self.suite, self.table))
 
 
 def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> RulesFile:
@@ -424,11 +437,11 @@ def load_rules(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     if name is None:
         name = verdict_name(file.path, fields.dataset, "rules", DQM_NAME)
     read = read_dqm(file, fields, name=name)
-    parsed = _parsed(file, fields, read)
+    parsed = _parser_arguments(file, fields, read)
     dqm = read.dqm
     if not dqm.needs_action:
         if parsed is None:
-            raise file.error(file.node, "a rules file has a rule or a fix at least")
+            raise file.error(file.node, "a rules file needs at least one rule or fix")
         dqm = dqm.add_action()
     try:
         suite = Suite(
@@ -468,7 +481,7 @@ def find_rules(patterns: Sequence[str]) -> list[Path]:
     Raises
     ------
     SuiteError
-        If one matches nothing.
+        If a pattern matches no file.
     """
     return find_files(patterns, "rules file")
 
@@ -481,12 +494,12 @@ def _target(name: str | None, file: Path) -> str | None:
 def load_all_rules(
     patterns: Sequence[str], variables: Mapping[str, str] | None = None
 ) -> tuple[list[RulesFile], list[str]]:
-    """Read the rules files that paths, folders and globs select; return the errors of broken ones, too.
+    """Read the rules files that paths, folders and globs select, and return them with the errors of invalid files.
 
     Raises
     ------
     SuiteError
-        If none can be read, or two write to one place or keep verdicts under one name.
+        If no file is valid, or two files write to one location or store verdicts under one name.
     """
     files, errors = load_each(find_rules(patterns), lambda path: load_rules(path, variables))
     check_verdict_names((file.path, file.suite.dataset, file.dqm.name) for file in files)
@@ -495,21 +508,22 @@ def load_all_rules(
 
 
 def check_shared_targets(files: Sequence[RulesFile], spark: SparkSession | None = None) -> None:
-    """Check that no two rules files write to one place: each would replace the other's partitions.
+    """Check that no two rules files write to one location, where they would replace each other's partitions.
 
     Raises
     ------
     SuiteError
+        If two targets are the same or overlap.
     """
-    places = {
-        f"{file.path}: {what}": table
+    locations = {
+        f"{file.path}: {target_kind}": table
         for file in files
-        for what, table in (("quarantine", file.quarantine), ("publish", file.publish))
+        for target_kind, table in (("quarantine", file.quarantine), ("publish", file.publish))
     }
-    check_disjoint_locations(places, spark)
+    check_disjoint_locations(locations, spark)
 
 
-def _parsed(file: YamlFile, fields: RulesFields, read: ReadDQM) -> dict[str, Any] | None:
+def _parser_arguments(file: YamlFile, fields: RulesFields, read: ReadDQM) -> dict[str, Any] | None:
     """Return the arguments of the parser; None without a schema.
 
     Raises
@@ -517,44 +531,46 @@ def _parsed(file: YamlFile, fields: RulesFields, read: ReadDQM) -> dict[str, Any
     SuiteError
         If there are parser options but no schema, or they are invalid.
     """
-    told = [name for name in _OF_PARSER if name in fields.model_fields_set]
-    told += [policy.name for policy in read.of_parser]
+    parser_options = [name for name in _PARSER_FIELDS if name in fields.model_fields_set]
+    parser_options += [policy.name for policy in read.parser_policies]
     if fields.schema_ is None:
-        if told:
-            raise file.error(file.node, f"{told[0]} is about files that are parsed: give schema:")
+        if parser_options:
+            raise file.error(
+                file.node, f"{parser_options[0]} applies only to parsed files: add schema:"
+            )
         return None
     if fields.path is None or fields.format not in {"csv", "json"}:
-        raise file.error(file.node, "schema is for a path: of format: csv or json")
+        raise file.error(file.node, "schema needs a path: with format: csv or json")
     if fields.partition_by:
         raise file.error(
-            file.node, "files that are parsed by a schema are one partition; leave partition_by out"
+            file.node, "a file parsed with a schema is one partition; remove partition_by"
         )
-    parsed: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "schema": fields.schema_,
         "format": fields.format,
         "options": fields.options,
         "date_format": fields.date_format,
         "timestamp_format": fields.timestamp_format,
-        "fail_at_parsing_error": _fails_at_any(fields, read),
+        "fail_at_parsing_error": _fails_at_any_error(fields, read),
         "lenient_dates": fields.lenient_dates,
-        "policies": read.of_parser,
+        "policies": read.parser_policies,
     }
     if read.dqm.name != DQM_NAME:
-        parsed["name"] = f"parser of {fields.path}, {read.dqm.name}"
+        arguments["name"] = f"parser of {fields.path}, {read.dqm.name}"
     from tidegauge.rules.file_parser import ParserValidation
 
     try:
-        ParserValidation(str(fields.path), **parsed)
+        ParserValidation(str(fields.path), **arguments)
     except RuleError as error:
         raise file.error(file.node, error) from error
-    return parsed
+    return arguments
 
 
-def _fails_at_any(fields: RulesFields, read: Any) -> bool:
+def _fails_at_any_error(fields: RulesFields, read: Any) -> bool:
     """Return whether a single unreadable record fails the file.
 
-    As ``fail_at_parsing_error`` says; if it is not set, a parser policy replaces it.
+    If ``fail_at_parsing_error`` is not set, parser policies decide instead.
     """
-    if "fail_at_parsing_error" in fields.model_fields_set or not read.of_parser:
+    if "fail_at_parsing_error" in fields.model_fields_set or not read.parser_policies:
         return fields.fail_at_parsing_error
     return False

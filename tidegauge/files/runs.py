@@ -531,7 +531,7 @@ def _standing(repository: Repository, dataset: str, scanned: Collection[str]) ->
 
 def _title(table: SuiteFile) -> str:
     """Return the name of a suite file; of one whose table is a pattern, with the table's name."""
-    return f"{table.path}, {table.table}" if table.of_pattern else str(table.path)
+    return f"{table.path}, {table.table}" if table.is_from_pattern else str(table.path)
 
 
 def _dashboard() -> str | None:
@@ -563,7 +563,7 @@ def tables_of(spark: SparkSession, file: SuiteFile) -> list[SuiteFile]:
         replace(
             file,
             table=table,
-            of_pattern=True,
+            is_from_pattern=True,
             suite=replace(file.suite, dataset=f"{file.suite.dataset}.{name}"),
         )
         for name, table in matching_tables(spark, file.table)

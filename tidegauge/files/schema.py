@@ -1,6 +1,6 @@
-"""JSON Schemas of the files that users write, made of the models that read them.
+"""JSON Schemas of the files that users write, made from the models that read them.
 
-Editors read YAML 1.2, so a text may look like a number or a constant to them, and a number may be a variable.
+Editors read YAML 1.2, in which a string can look like a number or a constant. A number can be a variable.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidegauge.files.suite_files import SuiteFields
 from tidegauge.repository.store.config import Settings
 
 FILE_KINDS = ("suite", "rules", "consistency", "settings")
-_DIGITS = r"\d+(_\d+)*"
-_INTEGER = rf"^\s*[-+]?{_DIGITS}(\.0*)?\s*$|{VARIABLE_PATTERN}"
-_NUMBER = (
-    rf"^\s*[-+]?({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][-+]?{_DIGITS})?\s*$"
+_DIGITS_PATTERN = r"\d+(_\d+)*"
+_INTEGER_PATTERN = rf"^\s*[-+]?{_DIGITS_PATTERN}(\.0*)?\s*$|{VARIABLE_PATTERN}"
+_NUMBER_PATTERN = (
+    rf"^\s*[-+]?({_DIGITS_PATTERN}\.?({_DIGITS_PATTERN})?|\.{_DIGITS_PATTERN})([eE][-+]?{_DIGITS_PATTERN})?\s*$"
     rf"|^\s*[-+]?([Ii][Nn][Ff]([Ii][Nn][Ii][Tt][Yy])?|[Nn][Aa][Nn])\s*$|{VARIABLE_PATTERN}"
 )
 _FLAG_TEXTS = ("y", "yes", "n", "no", "t", "true", "f", "false", "on", "off", "0", "1")
-_FLAG = "|".join(
+_FLAG_PATTERN = "|".join(
     "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else letter for letter in text)
     for text in _FLAG_TEXTS
 )
@@ -57,21 +57,21 @@ class _YamlSchema(_TomlSchema):
     """Schemas of scalars as editors read them, before they are text."""
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        least = {"minLength": schema["min_length"]} if "min_length" in schema else {}
-        return {"type": ["string", "number", "boolean"], **least}
+        length_limit = {"minLength": schema["min_length"]} if "min_length" in schema else {}
+        return {"type": ["string", "number", "boolean"], **length_limit}
 
     def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
-        return {"type": ["integer", "string"], "pattern": _INTEGER}
+        return {"type": ["integer", "string"], "pattern": _INTEGER_PATTERN}
 
     def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
-        return {"type": ["number", "string"], "pattern": _NUMBER}
+        return {"type": ["number", "string"], "pattern": _NUMBER_PATTERN}
 
     def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
         return {
             "anyOf": [
                 {"type": "boolean"},
                 {"enum": [0, 1]},
-                {"type": "string", "pattern": f"^({_FLAG})$|{VARIABLE_PATTERN}"},
+                {"type": "string", "pattern": f"^({_FLAG_PATTERN})$|{VARIABLE_PATTERN}"},
             ]
         }
 
@@ -87,6 +87,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     Raises
     ------
     UnknownNameError
+        If the kind is unknown.
 
     Examples
     --------
@@ -121,7 +122,7 @@ def _settings() -> type[Document]:
 
 
 def _with_variables(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Return a schema in which a variable may stand for a name, and what has a title is defined once."""
+    """Return a schema that allows variables as names, and defines schemas with a title only once."""
     if isinstance(schema, list):
         return [_with_variables(part, definitions) for part in schema]
     if not isinstance(schema, dict):

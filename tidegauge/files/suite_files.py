@@ -1,11 +1,11 @@
 """Suite files: YAML that defines what to measure and check, read with line numbers for errors.
 
-Every scalar is read as text and typed by its field, so ``hr: 07`` and ``NO`` are not converted.
+Every scalar is read as a string and converted by the type of its field, so ``hr: 07`` and ``NO`` stay strings.
 
-Checks are lists of constraints by the names and arguments of `Check`'s methods. An assertion is given by
-``at_least``, ``at_most``, ``more_than``, ``less_than`` or ``exactly``, by a number, which is the least value, or
-by a list of two bounds. ``warn`` takes a stricter one of the same form, ``where`` a filter, ``level: warning``
-makes a failure less grave, and ``on_empty`` says what no data counts as.
+Checks are lists of constraints with the names and arguments of `Check`'s methods. An assertion is a limit
+(``at_least``, ``at_most``, ``more_than``, ``less_than`` or ``exactly``), a number, which is the minimum, or a list
+of two bounds. ``warn`` takes a stricter assertion of the same form, ``where`` a filter. ``level: warning`` turns
+a failure into a warning, and ``on_empty`` sets the outcome without data.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tidegauge.checks.check import Check, Level, MetricMethods, RowMethods
 from tidegauge.checks.comparisons import ComparisonMethods
 from tidegauge.checks.history_constraints import AnomalyConstraint, HistoryMethods
 from tidegauge.files.models import (
-    LIST,
-    MAPPING,
-    SCALAR,
-    TEXT,
+    LIST_TAG,
+    MAPPING_TAG,
+    SCALAR_TAG,
+    STRING_TYPE,
     AnalyzerItem,
     Catalogue,
     Document,
@@ -59,7 +59,7 @@ from tidegauge.repository.detectors.monitor import Sensitivity
 from tidegauge.rules.dqm import DQM
 from tidegauge.suite import Suite
 
-LIMITS = ("at_least", "at_most", "more_than", "less_than", "exactly")
+LIMIT_NAMES = ("at_least", "at_most", "more_than", "less_than", "exactly")
 
 
 class _Limits(Document):
@@ -73,41 +73,42 @@ class _Limits(Document):
     exactly: float | None = None
 
 
-_BOUNDS = 2
+_BOUND_COUNT = 2
 _Pair = Annotated[
-    list[float | None], Field(json_schema_extra={"minItems": _BOUNDS, "maxItems": _BOUNDS})
+    list[float | None],
+    Field(json_schema_extra={"minItems": _BOUND_COUNT, "maxItems": _BOUND_COUNT}),
 ]
-_NUMBER: TypeAdapter[Any] = TypeAdapter(float)
-_ASSERTION: TypeAdapter[Any] = TypeAdapter(
+_NUMBER_TYPE: TypeAdapter[Any] = TypeAdapter(float)
+_ASSERTION_TYPE: TypeAdapter[Any] = TypeAdapter(
     Annotated[
-        Annotated[float, SCALAR] | Annotated[_Pair, LIST] | Annotated[_Limits, MAPPING],
+        Annotated[float, SCALAR_TAG] | Annotated[_Pair, LIST_TAG] | Annotated[_Limits, MAPPING_TAG],
         forms("a number, two bounds [1, null] or limits {at_least: 1}"),
     ]
 )
-_VALUES: TypeAdapter[Any] = TypeAdapter(list[Value])
-_SHARED: Options = {
-    "where": (TEXT, None),
-    "warn": (_ASSERTION, None),
+_VALUES_TYPE: TypeAdapter[Any] = TypeAdapter(list[Value])
+_SHARED_OPTIONS: Options = {
+    "where": (STRING_TYPE, None),
+    "warn": (_ASSERTION_TYPE, None),
     "level": (TypeAdapter(Annotated[str, one_of(Level)]), Level.ERROR),
     "on_empty": (TypeAdapter(Annotated[str, one_of(OnEmpty)]), None),
 }
 """Options that all checks have."""
 _CHECK_TYPES: Mapping[str, TypeAdapter[Any]] = {
-    "float": _NUMBER,
+    "float": _NUMBER_TYPE,
     "bool": TypeAdapter(Flag),
     "AnyAnalyzer | str": TypeAdapter(AnalyzerItem),
-    "AssertionLike": _ASSERTION,
-    "AssertionLike | None": _ASSERTION,
+    "AssertionLike": _ASSERTION_TYPE,
+    "AssertionLike | None": _ASSERTION_TYPE,
     "Columns": TypeAdapter(Names),
-    "Iterable[Any]": _VALUES,
-    "Iterable[Any] | None": _VALUES,
+    "Iterable[Any]": _VALUES_TYPE,
+    "Iterable[Any] | None": _VALUES_TYPE,
     "Any": TypeAdapter(Value),
 }
-"""Types of the parameters of methods of `Check`, by their annotations; all others are texts."""
+"""Types of the parameters of methods of `Check` by annotation; others are strings."""
 
 
 def _methods() -> dict[str, Any]:
-    """Return the methods of `Check` that a file can call: all but the one that takes a function only."""
+    """Return the methods of `Check` that a file can call, which excludes the method that takes only a function."""
     classes = (RowMethods, MetricMethods, HistoryMethods, ComparisonMethods)
     methods = {name: method for kind in classes for name, method in vars(kind).items()}
     del methods["has_histogram_values"]
@@ -116,8 +117,8 @@ def _methods() -> dict[str, Any]:
 
 def _check_options(method: Any) -> Options:
     options = options_of(method, _CHECK_TYPES)
-    limits = LIMITS if "assertion" in options else ()
-    return options | dict.fromkeys(limits, (_NUMBER, None)) | _SHARED
+    limits = LIMIT_NAMES if "assertion" in options else ()
+    return options | dict.fromkeys(limits, (_NUMBER_TYPE, None)) | _SHARED_OPTIONS
 
 
 CHECK_METHODS = Catalogue(
@@ -125,7 +126,7 @@ CHECK_METHODS = Catalogue(
     "is_complete: {column: email, at_least: 0.95}",
     _methods(),
     _check_options,
-    {"assertion": LIMITS},
+    {"assertion": LIMIT_NAMES},
 )
 
 
@@ -136,7 +137,7 @@ class ReadChecks:
     Attributes
     ----------
     checks : tuple of Check
-        One of level ``error`` and one of level ``warning``, as far as they have constraints.
+        At most one of level ``error`` and one of level ``warning``; checks without constraints are omitted.
     lines : mapping of str to int
         Line of each constraint, by its `identity`.
     """
@@ -146,14 +147,15 @@ class ReadChecks:
 
 
 def read_checks(
-    file: YamlFile, given: Sequence[tuple[str, dict[str, Any]]], name: str
+    file: YamlFile, calls: Sequence[tuple[str, dict[str, Any]]], name: str
 ) -> ReadChecks:
     """Build the checks of a file.
 
     Parameters
     ----------
     file : YamlFile
-    given : sequence of (str, dict)
+        The file, for the lines.
+    calls : sequence of (str, dict)
         Methods and their options.
     name : str
         Name of the checks.
@@ -165,57 +167,61 @@ def read_checks(
     """
     checks = {level: Check(name, level) for level in (Level.ERROR, Level.WARNING)}
     lines: dict[str, int] = {}
-    for (method, options), node in file.located(given, "checks"):
+    for (method, options), node in file.located(calls, "checks"):
         with file.errors_at(node):
-            made = _with_constraint(Check(name, options.get("level", Level.ERROR)), method, options)
-        (constraint,) = made.constraints
-        checks[Level(made.level)] = checks[Level(made.level)].with_constraint(constraint)
+            single_check = _with_constraint(
+                Check(name, options.get("level", Level.ERROR)), method, options
+            )
+        (constraint,) = single_check.constraints
+        checks[Level(single_check.level)] = checks[Level(single_check.level)].with_constraint(
+            constraint
+        )
         lines[constraint.identity] = line_of(node)
     return ReadChecks(tuple(check for check in checks.values() if check.constraints), lines)
 
 
 def _with_constraint(check: Check, method: str, options: dict[str, Any]) -> Check:
     """Return a check with one more constraint."""
-    known = inspect.signature(getattr(check, method)).parameters
-    arguments = {name: value for name, value in options.items() if name in known}
-    limits = {n: v for n, v in options.items() if n in LIMITS and n not in known}
+    parameters = inspect.signature(getattr(check, method)).parameters
+    arguments = {name: value for name, value in options.items() if name in parameters}
+    limits = {n: v for n, v in options.items() if n in LIMIT_NAMES and n not in parameters}
     if limits:
         arguments["assertion"] = _between(limits)
     elif "assertion" in arguments:
         arguments["assertion"] = _as_between(arguments["assertion"])
-    made: Check = getattr(check, method)(**arguments)
-    if isinstance(constraint := made.constraints[-1], AnomalyConstraint):
-        # A misspelt detector is an error of its line.
+    extended: Check = getattr(check, method)(**arguments)
+    if isinstance(constraint := extended.constraints[-1], AnomalyConstraint):
+        # Raise an error about a misspelt detector here, so that it has the line of the check.
         monitor_of(constraint.usual, constraint.analyzer)
     if "where" in options:
-        made = made.where(options["where"])
+        extended = extended.where(options["where"])
     if "warn" in options:
-        made = made.warn(_as_between(options["warn"]))
+        extended = extended.warn(_as_between(options["warn"]))
     if "on_empty" in options:
-        made = made.on_empty(options["on_empty"])
-    return made
+        extended = extended.on_empty(options["on_empty"])
+    return extended
 
 
 def _as_between(assertion: _Limits | list[float | None] | float) -> Between:
-    """Return the bounds of an assertion: limits by name, two bounds, or the least value."""
+    """Return the bounds of an assertion: named limits, two bounds, or a minimum."""
     if isinstance(assertion, _Limits):
         return _between(assertion.model_dump(exclude_none=True))
-    if isinstance(assertion, list) and len(assertion) != _BOUNDS:
-        msg = f"an assertion has two bounds such as [1, null], not {assertion}"
+    if isinstance(assertion, list) and len(assertion) != _BOUND_COUNT:
+        msg = f"invalid assertion {assertion}; write two bounds, such as [1, null]"
         raise SuiteError(msg)
     low, high = assertion if isinstance(assertion, list) else (assertion, None)
     return Between(low, high)
 
 
 def _between(limits: Mapping[str, float]) -> Between:
-    """Return the bounds that named limits are."""
+    """Return the bounds for named limits."""
     for inclusive, exclusive in (("at_least", "more_than"), ("at_most", "less_than")):
         if inclusive in limits and exclusive in limits:
             msg = f"give {inclusive} or {exclusive}, not both"
             raise SuiteError(msg)
     if "exactly" in limits:
         if len(limits) > 1:
-            msg = "exactly stands alone"
+            msg = "exactly cannot be combined with other limits"
             raise SuiteError(msg)
         return Between(limits["exactly"], limits["exactly"])
     lower, upper = "more_than" not in limits, "less_than" not in limits
@@ -239,25 +245,25 @@ class SuiteFields(TableFields):
     Attributes
     ----------
     segments : list of list of str
-        Sets of columns by whose values partitions are measured, too.
+        Sets of columns whose values divide partitions into segments, which are also measured.
     analyzers : list
         The analyzers to measure.
     monitors : list
         Detectors and the series that they watch.
     sensitivity : str
-        How little evidence makes an anomaly.
+        Sensitivity of anomaly detection.
     windows : list of str
         Windows that are rolled up, such as ``7d``, ``month`` and ``total``.
     max_segments : int
-        Number of segments of a partition from which on it fails.
+        Number of segments at which a partition fails.
     holidays : str or dict
-        A calendar such as ``US``, or names of holidays by their days.
+        A calendar such as ``US``, or names of holidays by day.
     dqm : dict
         Rules, fixes and policies.
     checks : list
         Constraints on the metrics.
     on_empty : str
-        What no data counts as.
+        Outcome of constraints without data.
     """
 
     segments: list[list[str]] = []
@@ -268,7 +274,7 @@ class SuiteFields(TableFields):
     max_segments: int = MAX_SEGMENTS
     holidays: (
         Annotated[
-            Annotated[str, SCALAR] | Annotated[dict[str, str], MAPPING],
+            Annotated[str, SCALAR_TAG] | Annotated[dict[str, str], MAPPING_TAG],
             forms("a calendar or names by days"),
         ]
         | None
@@ -278,8 +284,8 @@ class SuiteFields(TableFields):
     on_empty: OnEmpty | None = None
 
 
-CHECKS = "checks"
-"""Name of the verdicts of a file's checks, unless the file says otherwise."""
+CHECKS_NAME = "checks"
+"""Default name of the verdicts of a file's checks."""
 
 
 @dataclass(frozen=True)
@@ -296,18 +302,18 @@ class SuiteFile:
     options : mapping of str to str
     lines : mapping of Analyzer to int
     checks : tuple of Check
-        What the metrics are wanted to be; the suite measures what they need.
+        Constraints on the metrics; the suite measures the metrics that they need.
     check_lines : mapping of str to int
         Line of each constraint, by its description.
     name : str
-        Name under which the verdicts of the checks are kept.
+        Name of the stored verdicts of the checks.
     on_empty : OnEmpty or None
-        What a partition without data counts as for constraints that do not say so; None for the
-        default of `resolve_no_data`.
+        Outcome without data of constraints that do not set it; None for the default of
+        `resolve_no_data`.
     allow_empty : bool
-        Whether all of them pass without data, whatever they say.
-    of_pattern : bool
-        Whether the table is one of those that the file names by a pattern.
+        Whether all constraints pass without data, whatever their ``on_empty``.
+    is_from_pattern : bool
+        Whether the file selects the table by a pattern.
     """
 
     path: Path
@@ -318,8 +324,8 @@ class SuiteFile:
     lines: Mapping[AnyAnalyzer, int]
     checks: tuple[Check, ...] = ()
     check_lines: Mapping[str, int] = field(default_factory=dict)
-    name: str = CHECKS
-    of_pattern: bool = False
+    name: str = CHECKS_NAME
+    is_from_pattern: bool = False
     on_empty: OnEmpty | None = None
     allow_empty: bool = False
 
@@ -330,7 +336,7 @@ class SuiteFile:
 
     def explain(self, analyzer: AnyAnalyzer, error: TidegaugeError) -> str:
         """Describe an analyzer's failure, with its file and line."""
-        line = self.lines.get(analyzer)  # none for analyzers of the rules
+        line = self.lines.get(analyzer)  # None for analyzers of the rules
         return f"{self.path}{f':{line}' if line else ''}: {analyzer!r}: {error}"
 
 
@@ -363,7 +369,9 @@ def load_suite(path: str | Path, variables: Mapping[str, str] | None = None) -> 
     lines: dict[AnyAnalyzer, int] = {}
     for analyzer, node in file.located(fields.analyzers, "analyzers"):
         lines.setdefault(analyzer, line_of(node))
-    name = verdict_name(file.path, fields.dataset, CHECKS) if fields.name is None else fields.name
+    name = (
+        verdict_name(file.path, fields.dataset, CHECKS_NAME) if fields.name is None else fields.name
+    )
     if not name.strip():
         raise file.error(file.node, "name: the checks need a name that is not empty")
     read = read_checks(file, fields.checks, name)
@@ -411,8 +419,8 @@ def _rules(file: YamlFile, fields: _DQM, dataset: str) -> DQM:
     if name is None:
         name = verdict_name(file.path, dataset, "rules", DQM_NAME)
     read = read_dqm(file, fields, "dqm", name=name)
-    for policy in read.of_parser:
-        msg = f"{policy.name} is about files that are parsed, which rules files do"
+    for policy in read.parser_policies:
+        msg = f"{policy.name} applies only to parsed files, which need a rules file"
         raise SuiteError(f"{file.path}:{read.lines[policy.name]}: {msg}")
     return read.dqm
 
@@ -423,26 +431,27 @@ def load_suites(
     *,
     allow_empty: bool = False,
 ) -> tuple[list[SuiteFile], list[str]]:
-    """Read the suite files that paths, folders and globs select; return the errors of broken ones, too.
+    """Read the suite files that paths, folders and globs select, and return them with the errors of invalid files.
 
     Parameters
     ----------
     patterns : sequence of str
+        Paths, folders and globs.
     variables : mapping of str to str, optional
         As for `load_suite`.
     allow_empty : bool
-        Whether what has no data passes, whatever the files say.
+        Whether constraints and rules without data pass, whatever the files set.
 
     Raises
     ------
     SuiteError
-        If none can be read, or two keep verdicts of a dataset under one name.
+        If no file is valid, or two store verdicts of a dataset under one name.
     """
     files, errors = load_each(find_suites(patterns), lambda path: load_suite(path, variables))
     files = [replace(file, allow_empty=allow_empty) for file in files]
-    named = [(file, file.name) for file in files if file.checks]
-    named += [(file, file.suite.dqm.name) for file in files if file.suite.dqm is not None]
-    check_verdict_names((file.path, file.suite.dataset, name) for file, name in named)
+    files_and_names = [(file, file.name) for file in files if file.checks]
+    files_and_names += [(file, file.suite.dqm.name) for file in files if file.suite.dqm is not None]
+    check_verdict_names((file.path, file.suite.dataset, name) for file, name in files_and_names)
     return files, errors
 
 
@@ -452,6 +461,6 @@ def find_suites(patterns: Sequence[str]) -> list[Path]:
     Raises
     ------
     SuiteError
-        If one matches nothing.
+        If a pattern matches no file.
     """
     return find_files(patterns, "suite file")

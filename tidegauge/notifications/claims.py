@@ -49,7 +49,7 @@ from tidegauge.repository.store.listing import retirements
 from tidegauge.repository.store.queries import Window, dataset_id
 from tidegauge.repository.store.rows import Severity
 from tidegauge.repository.store.verdicts import standing_verdicts
-from tidegauge.rules.verdicts import WARNINGS, CheckResult, failure_text
+from tidegauge.rules.verdicts import WARNINGS_KEY, CheckResult, failure_sentence
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -464,9 +464,9 @@ class _CurrentVerdict:
 
     def messages(self, severity: Severity) -> list[str]:
         """Return the messages of failing and warning constraints."""
-        messages = [failure_text(name, message) for name, message in self.errors]
+        messages = [failure_sentence(name, message) for name, message in self.errors]
         if severity is not Severity.ERROR:
-            messages += [f"warning: {failure_text(*warning)}" for warning in self.warnings]
+            messages += [f"warning: {failure_sentence(*warning)}" for warning in self.warnings]
         return messages
 
 
@@ -625,7 +625,7 @@ def _standing(
     verdict = standing.c
     failed = verdict.passed == 0
     if severity is not Severity.ERROR:
-        failed |= verdict.result.contains(f'"{WARNINGS}": [', autoescape=True)
+        failed |= verdict.result.contains(f'"{WARNINGS_KEY}": [', autoescape=True)
     result = sa.case((failed, verdict.result), else_="")
     query = (
         sa.select(

@@ -1,9 +1,8 @@
 """Built-in rules and fixes of columns.
 
 The rules test ranges, sets, formats, completeness, references and uniqueness. `BoundRule`, `SetRule`,
-`FormatRule` and `NotNullRule` reject what the fixes of the same names repair: clamp to a range, or replace
-what is not in a set, has another format or is null. The functions at the start write their conditions on
-one column as pieces of SQL, for rules and fixes.
+`FormatRule` and `NotNullRule` reject invalid values; the fixes of the same names clamp or replace them. The
+functions at the start write conditions on one column as pieces of SQL, for rules and fixes.
 """
 
 from __future__ import annotations
@@ -33,14 +32,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-CLOSED = {"left": (">=", "<"), "right": (">", "<="), "both": (">=", "<="), "neither": (">", "<")}
+RANGE_OPERATORS = {
+    "left": (">=", "<"),
+    "right": (">", "<="),
+    "both": (">=", "<="),
+    "neither": (">", "<"),
+}
 
 
 def in_range(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
     """Return the SQL pieces of a range condition on a column."""
     kind = type(task).__name__
-    if closed not in CLOSED:
-        msg = f"{kind}: closed is one of {', '.join(map(repr, CLOSED))}, not {closed!r}"
+    if closed not in RANGE_OPERATORS:
+        msg = (
+            f"{kind}: closed must be one of {', '.join(map(repr, RANGE_OPERATORS))}, not {closed!r}"
+        )
         raise RuleError(msg)
     if lower is None and upper is None:
         msg = f"{kind} needs a lower or an upper bound"
@@ -53,7 +59,7 @@ def in_range(task: DQMTask, lower: Any, upper: Any, closed: str) -> list[Any]:
     if crossed:
         msg = f"{kind}: the lower bound {lower!r} is not below the upper bound {upper!r}"
         raise RuleError(msg)
-    above, below = CLOSED[closed]
+    above, below = RANGE_OPERATORS[closed]
     sides = [(above, lower), (below, upper)]
     pieces: list[Any] = []
     for mark, bound in sides:
@@ -67,54 +73,54 @@ def check_range_not_empty(task: DQMTask, lower: Any, upper: Any, closed: str) ->
     """Raise a `RuleError` for an empty range."""
     if lower is not None and lower == upper and closed != "both":
         kind = type(task).__name__
-        msg = f"{kind}: nothing lies between {lower!r} and {upper!r}; for this one value give closed='both'"
+        msg = f"{kind}: the range from {lower!r} to {upper!r} is empty; to allow this value, pass closed='both'"
         raise RuleError(msg)
 
 
 def checked_values(task: DQMTask, values: Iterable[Any]) -> list[Any]:
     """Return the values of a set as a list, which must not be empty."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        msg = f"{type(task).__name__}: values is a list, ['M', 'F'], not {values!r}"
+        msg = f"{type(task).__name__}: values must be a list such as ['M', 'F'], not {values!r}"
         raise RuleError(msg)
-    found = list(values)
-    if not found:
-        msg = f"{type(task).__name__}: values is a list of at least one value"
+    items = list(values)
+    if not items:
+        msg = f"{type(task).__name__}: values must have at least one value"
         raise RuleError(msg)
-    return found
+    return items
 
 
 def is_among(values: Sequence[Any]) -> list[Any]:
     """Return the SQL pieces of a set membership condition on a column."""
-    known = [value_sql(value) for value in values if value is not None]
-    pieces: list[Any] = [COLUMN_PLACEHOLDER, f" IN ({', '.join(known)})"] if known else []
-    if len(known) < len(values):
-        pieces = [COLUMN_PLACEHOLDER, " IS NULL", *([" OR "] if known else []), *pieces]
+    literals = [value_sql(value) for value in values if value is not None]
+    pieces: list[Any] = [COLUMN_PLACEHOLDER, f" IN ({', '.join(literals)})"] if literals else []
+    if len(literals) < len(values):
+        pieces = [COLUMN_PLACEHOLDER, " IS NULL", *([" OR "] if literals else []), *pieces]
     return pieces
 
 
 def format_name(task: DQMTask, column: Any, pattern: str, whole: bool) -> str:  # noqa: FBT001
     """Return the default name of a rule or fix of a pattern."""
-    also = "" if whole is True else f", whole={whole}"
-    return f"{type(task).__name__}({shown_text(column)}, {pattern}{also})"
+    suffix = "" if whole is True else f", whole={whole}"
+    return f"{type(task).__name__}({shown_text(column)}, {pattern}{suffix})"
 
 
 def matches(task: DQMTask, pattern: str, whole: bool) -> list[Any]:  # noqa: FBT001
-    """Return the SQL pieces of a match of a text with a pattern, in full or anywhere."""
+    """Return the SQL pieces of a match of a string with a pattern, in full or anywhere."""
     if not isinstance(pattern, str):
-        msg = f"{type(task).__name__}: the pattern is the text of a regular expression, not {pattern!r}"
+        msg = f"{type(task).__name__}: the pattern must be a regular expression as a string, not {pattern!r}"
         raise RuleError(msg)
     if problem := pattern_problem(pattern):
-        msg = f"{type(task).__name__}: {pattern!r} is no regular expression: {problem}"
+        msg = f"{type(task).__name__}: invalid regular expression {pattern!r}: {problem}"
         raise RuleError(msg)
     if not isinstance(whole, bool):
-        msg = f"{type(task).__name__}: whole is True or False, not {whole!r}"
+        msg = f"{type(task).__name__}: whole must be True or False, not {whole!r}"
         raise RuleError(msg)
-    text = rf"\A(?:{pattern})\z" if whole else pattern
-    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(text)}"]
+    anchored = rf"\A(?:{pattern})\z" if whole else pattern
+    return [COLUMN_PLACEHOLDER, f" RLIKE {literal(anchored)}"]
 
 
 def display(value: Any) -> str:
-    """Return a value as default names have it."""
+    """Return a value as it appears in default names."""
     return value if isinstance(value, str) else shown_text(value)
 
 
@@ -126,10 +132,10 @@ class _ColumnRule(DQMRule):
         column: str | Column,
         pieces: Sequence[Any],
         name: str | None,
-        told: str,
+        default_name: str,
         options: dict[str, Any],
     ) -> None:
-        known = {
+        defaults = {
             "on_null": "fail",
             "severity": "error",
             "stage": "before",
@@ -138,29 +144,32 @@ class _ColumnRule(DQMRule):
             "description": "",
             "tags": (),
         }
-        for option in options.keys() - known.keys():
+        for option in options.keys() - defaults.keys():
             kind = f"option of {type(self).__name__}"
-            raise UnknownNameError(kind, option, known)
-        options = known | options
+            raise UnknownNameError(kind, option, defaults)
+        options = defaults | options
         where = options["where"]
         if name is None and where is not None:
-            told = f"{told} where {Expression.from_input(where, type(self).__name__).shown}"
-        self._set(Expression.from_column_pieces(column, pieces), name or told, **options)
+            default_name = (
+                f"{default_name} where {Expression.from_input(where, type(self).__name__).shown}"
+            )
+        self._set(Expression.from_column_pieces(column, pieces), name or default_name, **options)
 
 
 class BoundRule(_ColumnRule):
-    """Range rule: the column lies between two bounds.
+    """Range rule: the column is between two bounds.
 
-    A column of text is compared with numbers, dates and times by what it shows: '5.9' is above 5, and
-    a text that shows no number breaks the rule.
+    Strings are converted to compare them with numbers, dates and times: '5.9' is above 5, and a string that
+    is not a number breaks the rule.
 
     Parameters
     ----------
     column : str or Column
-    lower, upper : number, date, time or text
-        None for no bound on that side.
+        The column.
+    lower, upper : number, date, time or str
+        The bounds; None for no bound on that side.
     closed : str
-        The bounds that are themselves allowed: ``left`` (the lower one), ``right``, ``both``,
+        The bounds that are allowed values: ``left`` (the lower bound), ``right``, ``both`` or
         ``neither``.
     name, on_null, severity, stage, where, message, description, tags
         As for `DQMRule`. NaN is above every number, as in Spark.
@@ -185,8 +194,8 @@ class BoundRule(_ColumnRule):
         inside = in_range(self, lower, upper, closed)
         check_range_not_empty(self, lower, upper, closed)
         sides = f"{shown_text(column)}, {display(lower)}, {display(upper)}"
-        also = "" if closed == "left" else f", closed={closed}"
-        super().__init__(column, inside, name, f"{type(self).__name__}({sides}{also})", options)
+        suffix = "" if closed == "left" else f", closed={closed}"
+        super().__init__(column, inside, name, f"{type(self).__name__}({sides}{suffix})", options)
 
 
 class SetRule(_ColumnRule):
@@ -195,6 +204,7 @@ class SetRule(_ColumnRule):
     Parameters
     ----------
     column : str or Column
+        The column.
     values : sequence
         Strings, numbers, dates ...; None among them allows null.
     name, on_null, severity, stage, where, message, description, tags
@@ -210,21 +220,23 @@ class SetRule(_ColumnRule):
         self, column: str | Column, values: Sequence[Any], name: str | None = None, **options: Any
     ) -> None:
         values = checked_values(self, values)
-        told = f"SetRule({shown_text(column)}, {', '.join(map(display, values))})"
-        super().__init__(column, is_among(values), name, told, options)
+        default_name = f"SetRule({shown_text(column)}, {', '.join(map(display, values))})"
+        super().__init__(column, is_among(values), name, default_name, options)
 
 
 class FormatRule(_ColumnRule):
-    r"""Format rule: a text column matches a Java regular expression, by default as a whole.
+    r"""Format rule: a string column matches a Java regular expression, by default in full.
 
     `Check.has_pattern` matches anywhere by default, as Deequ does; both take ``whole``.
 
     Parameters
     ----------
     column : str or Column
+        The column.
     pattern : str
+        The regular expression.
     whole : bool
-        Whether the pattern must match the whole text; otherwise a match anywhere in it suffices.
+        Whether the pattern must match the whole string; otherwise a match anywhere suffices.
     name, on_null, severity, stage, where, message, description, tags
         As for `DQMRule`.
 
@@ -245,8 +257,8 @@ class FormatRule(_ColumnRule):
         whole: bool = True,
         **options: Any,
     ) -> None:
-        told = format_name(self, column, pattern, whole)
-        super().__init__(column, matches(self, pattern, whole), name, told, options)
+        default_name = format_name(self, column, pattern, whole)
+        super().__init__(column, matches(self, pattern, whole), name, default_name, options)
 
 
 class NotNullRule(_ColumnRule):
@@ -259,28 +271,28 @@ class NotNullRule(_ColumnRule):
     """
 
     def __init__(self, column: str | Column, name: str | None = None, **options: Any) -> None:
-        told = f"NotNullRule({shown_text(column)})"
-        super().__init__(column, [COLUMN_PLACEHOLDER, " IS NOT NULL"], name, told, options)
+        default_name = f"NotNullRule({shown_text(column)})"
+        super().__init__(column, [COLUMN_PLACEHOLDER, " IS NOT NULL"], name, default_name, options)
 
 
 class ForeignKeyRule(_ColumnRule):
     """Reference rule: the key of a record is in another table.
 
-    It is found by a join with the other table's distinct keys, so no record is doubled. In runs that count
-    only what is new, a change of the other table counts all partitions anew.
+    The key is looked up by a join with the other table's distinct keys, so no record is duplicated. In runs
+    that count only new partitions, a change of the other table causes all partitions to be counted again.
 
     Parameters
     ----------
     columns : str or sequence of str
-        The key; where one of its columns is null, the record refers to nothing and is unknown.
+        The key; if one of its columns is null, the record has no reference and is unknown.
     table : str
         The other table or view.
     reference_columns : str or sequence of str, optional
-        Its key, in the same order; the same names if not given.
+        Key columns of the other table, in the same order (default: the same names).
     name, severity, stage, where, message, description, tags
         As for `DQMRule`.
     on_null : str
-        As for `DQMRule`, but ``unknown`` by default: a record that refers to nothing is kept.
+        As for `DQMRule`, but ``unknown`` by default: a record without reference is kept.
 
     Examples
     --------
@@ -296,47 +308,47 @@ class ForeignKeyRule(_ColumnRule):
         name: str | None = None,
         **options: Any,
     ) -> None:
-        own = _key_columns("columns", columns, self)
-        others = (
-            own
+        key = _key_columns("columns", columns, self)
+        reference_key = (
+            key
             if reference_columns is None
             else _key_columns("reference_columns", reference_columns, self)
         )
-        if len(own) != len(others):
-            msg = f"{type(self).__name__}: {len(own)} columns and {len(others)} to compare with"
+        if len(key) != len(reference_key):
+            msg = f"{type(self).__name__}: {len(key)} columns cannot be compared with {len(reference_key)} reference columns"
             raise RuleError(msg)
         if not isinstance(table, str) or not table.strip():  # type: ignore[redundant-expr]  # users err
-            msg = f"{type(self).__name__}: table names another table or view, not {table!r}"
+            msg = f"{type(self).__name__}: table must be the name of another table or view, not {table!r}"
             raise RuleError(msg)
         lookup = KeyLookup(
-            tuple(map(column_sql, own)), table.strip(), tuple(map(column_sql, others))
+            tuple(map(column_sql, key)), table.strip(), tuple(map(column_sql, reference_key))
         )
-        told = f"{', '.join(own)}, {table.strip()}.{', '.join(others)}"
-        self._reason = f"not in {table.strip()}: {', '.join(own)}"
+        arguments = f"{', '.join(key)}, {table.strip()}.{', '.join(reference_key)}"
+        self._reason = f"not in {table.strip()}: {', '.join(key)}"
         super().__init__(
-            own[0],
+            key[0],
             [lookup],
             name,
-            f"{type(self).__name__}({told})",
+            f"{type(self).__name__}({arguments})",
             {"on_null": "unknown"} | options,
         )
 
     @property
     def reason(self) -> str:
-        """The message; without one, that the other table lacks the key."""
+        """The message, by default that the other table lacks the key."""
         return self.message or self._reason
 
 
 class UniqueRule(_ColumnRule):
-    """Uniqueness rule: no other record has the same key; all records that share one break it.
+    """Uniqueness rule: no other record has the same key; all records with a shared key break the rule.
 
-    Records are compared within their partition where partitions are counted as they come, else within
-    the whole frame.
+    Records are compared within their partition if new partitions are counted one after another, and otherwise
+    within the whole frame.
 
     Parameters
     ----------
     columns : str or sequence of str
-        The key; where one of its columns is null, the record is unknown.
+        The key; if one of its columns is null, the record is unknown.
     where : str, optional
         Spark SQL: only these records are compared with each other.
     name, severity, stage, message, description, tags
@@ -358,50 +370,60 @@ class UniqueRule(_ColumnRule):
         where: str | None = None,
         **options: Any,
     ) -> None:
-        own = _key_columns("columns", columns, self)
+        key_columns = _key_columns("columns", columns, self)
         if where is not None and not isinstance(where, str):
-            msg = f"{type(self).__name__}: where is Spark SQL, not {where!r}"
+            msg = f"{type(self).__name__}: where must be Spark SQL as a string, not {where!r}"
             raise RuleError(msg)
-        among = None if where is None else Expression.from_input(where, type(self).__name__).text
-        key = UniqueKey(tuple(map(column_sql, own)), among)
-        told = f"{type(self).__name__}({', '.join(own)})"
-        self._reason = f"not unique: {', '.join(own)}"
+        condition = (
+            None if where is None else Expression.from_input(where, type(self).__name__).text
+        )
+        key = UniqueKey(tuple(map(column_sql, key_columns)), condition)
+        default_name = f"{type(self).__name__}({', '.join(key_columns)})"
+        self._reason = f"not unique: {', '.join(key_columns)}"
         super().__init__(
-            own[0], [key], name, told, {"on_null": "unknown", "where": where} | options
+            key_columns[0],
+            [key],
+            name,
+            default_name,
+            {"on_null": "unknown", "where": where} | options,
         )
 
     @property
     def reason(self) -> str:
-        """The message; without one, that another record has the key."""
+        """The message, by default that another record has the key."""
         return self.message or self._reason
 
 
-def _key_columns(what: str, given: Any, owner: DQMTask) -> list[str]:
-    found = (
-        [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else []
+def _key_columns(option: str, columns: Any, owner: DQMTask) -> list[str]:
+    names = (
+        [columns]
+        if isinstance(columns, str)
+        else list(columns)
+        if isinstance(columns, Sequence)
+        else []
     )
-    if not found or not all(isinstance(column, str) and column.strip() for column in found):
-        msg = f"{type(owner).__name__}: {what} names a column, or several, not {given!r}"
+    if not names or not all(isinstance(column, str) and column.strip() for column in names):
+        msg = f"{type(owner).__name__}: {option} must be one or several names of columns, not {columns!r}"
         raise RuleError(msg)
-    return found
+    return names
 
 
 class _ColumnFix(DQMFix):
     """Fix with a condition on its own column and a constant replacement."""
 
     def __init__(
-        self, column: str, pieces: Sequence[Any], default: Any, name: str | None, told: str
+        self, column: str, pieces: Sequence[Any], default: Any, name: str | None, default_name: str
     ) -> None:
         value = Expression((default if is_column(default) else value_sql(default),))
         self._set(
             column,
-            name or told,
+            name or default_name,
             lambda: [Arm("", Expression.from_column_pieces(column, pieces), value)],
         )
 
 
 class BoundFix(DQMFix):
-    """Clamp values to two bounds, or replace values outside of them by a default.
+    """Clamp values to two bounds, or replace values outside the bounds by a default.
 
     Values below and above are counted separately, as ``<name>.low`` and ``<name>.high``. Null stays
     null.
@@ -409,14 +431,16 @@ class BoundFix(DQMFix):
     Parameters
     ----------
     column : str
+        The column to repair.
     lower, upper : number, date or time
-        None for no bound on that side.
+        The bounds; None for no bound on that side.
     default : optional
-        Replacement of every value outside; default: the nearer bound.
+        Replacement of every value outside the bounds (default: the nearer bound).
     closed : str
-        The bounds that are themselves allowed, if a default is given. Without a default, a value
+        The bounds that are allowed values, if a default is given. Without a default, a value
         that equals a bound is kept, and so is NaN, which counts as neither low nor high.
     name : str, optional
+        Name of the counts.
 
     Examples
     --------
@@ -437,14 +461,16 @@ class BoundFix(DQMFix):
         in_range(self, lower, upper, closed)
         if default is not None:
             check_range_not_empty(self, lower, upper, closed)
-        told = f"BoundFix({column}, {display(lower)}, {display(upper)})"
+        default_name = f"BoundFix({column}, {display(lower)}, {display(upper)})"
         self._set(
-            column, name or told, lambda: list(_clamps(column, lower, upper, default, closed))
+            column,
+            name or default_name,
+            lambda: list(_clamps(column, lower, upper, default, closed)),
         )
 
 
 class SetFix(_ColumnFix):
-    """Replace values outside a set by a default. Null is neither in nor out, and stays.
+    """Replace values outside a set by a default. Null is kept.
 
     Examples
     --------
@@ -456,14 +482,14 @@ class SetFix(_ColumnFix):
         self, column: str, values: Sequence[Any], default: Any, name: str | None = None
     ) -> None:
         values = checked_values(self, values)
-        told = f"SetFix({shown_text(column)}, {', '.join(map(display, values))})"
-        super().__init__(column, ["NOT (", *is_among(values), ")"], default, name, told)
+        default_name = f"SetFix({shown_text(column)}, {', '.join(map(display, values))})"
+        super().__init__(column, ["NOT (", *is_among(values), ")"], default, name, default_name)
 
 
 class FormatFix(_ColumnFix):
-    """Replace text that does not match a regular expression by a default. Null stays.
+    """Replace strings that do not match a regular expression by a default. Null is kept.
 
-    The pattern must match the whole text, unless ``whole=False``.
+    The pattern must match the whole string, unless ``whole=False``.
 
     Examples
     --------
@@ -480,9 +506,9 @@ class FormatFix(_ColumnFix):
         *,
         whole: bool = True,
     ) -> None:
-        told = format_name(self, column, pattern, whole)
+        default_name = format_name(self, column, pattern, whole)
         pieces = ["NOT (", *matches(self, pattern, whole), ")"]
-        super().__init__(column, pieces, default, name, told)
+        super().__init__(column, pieces, default, name, default_name)
 
 
 class NotNullFix(_ColumnFix):
@@ -506,8 +532,11 @@ class NotNullFix(_ColumnFix):
 
 def _clamps(column: str, lower: Any, upper: Any, default: Any, closed: str) -> Iterator[Arm]:
     """Yield the arms of a `BoundFix`."""
-    above, below = CLOSED[closed]
-    for label, bound, mark, inside in (("low", lower, "<", above), ("high", upper, ">", below)):
+    lower_operator, upper_operator = RANGE_OPERATORS[closed]
+    for label, bound, mark, inside in (
+        ("low", lower, "<", lower_operator),
+        ("high", upper, ">", upper_operator),
+    ):
         if bound is None:
             continue
         sql = value_sql(bound)

@@ -1,6 +1,6 @@
 """The definition of a `DQM`, and the result of applying one to a frame.
 
-A `DQMDefinition` holds rules, fixes and policies, their identity, and the verdict on counts. `Applied` has the
+A `DQMDefinition` holds rules, fixes and policies, their identity, and judges counts. `Applied` has the
 kept records, rejects, verdict and metrics of one frame.
 """
 
@@ -41,9 +41,9 @@ from tidegauge.rules.policies import (
     as_task_policy,
 )
 from tidegauge.rules.record_counts import DQMState, RecordCounts, Tally, Tasks
-from tidegauge.rules.tally import SAMPLES, Tallies, sample_charged, tally
+from tidegauge.rules.tally import DEFAULT_SAMPLES, Tallies, sample_charged, tally
 from tidegauge.rules.tasks import DQMFix, DQMRule, DQMTask
-from tidegauge.rules.verdicts import RECORDS, CheckResult, ValidationTask
+from tidegauge.rules.verdicts import RECORDS_OUTCOME, CheckResult, ValidationTask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ class DQMDefinition(ValidationTask):
 
     def __init__(self, name: str = "dqm") -> None:
         if not isinstance(name, str) or not name.strip():  # type: ignore[redundant-expr]  # users err
-            msg = f"the name of a DQM is a text that is not empty, not {name!r}"
+            msg = f"invalid name of a DQM {name!r}; use a string that is not empty"
             raise RuleError(msg)
         self.name = name
         self.tasks = Tasks()
@@ -77,31 +77,33 @@ class DQMDefinition(ValidationTask):
         what : DQMRule, DQMFix, DQMPolicy or callable
             A function is a policy with the name of the function.
         policy : DQMTaskPolicy, optional
-            Threshold on the count of the rule or fix; default: no limit.
+            Threshold on the count of the rule or fix (default: no limit).
 
         Raises
         ------
         RuleError
-            If ``what`` is none of these, a name is taken, or a policy is given a task policy.
+            If ``what`` has another type, a name is taken, or a policy is given a task policy.
         """
         if isinstance(what, DQMRule | DQMFix):
             return self._with_task(what, as_task_policy(FailNone if policy is None else policy))
-        made = what if isinstance(what, DQMPolicy) or not callable(what) else DQMPolicy(what)
-        if not isinstance(made, DQMPolicy):
+        data_policy = what if isinstance(what, DQMPolicy) or not callable(what) else DQMPolicy(what)
+        if not isinstance(data_policy, DQMPolicy):
             msg = f"add() takes a rule, a fix or a policy, not {what!r}"
             if isinstance(what, DQMTaskPolicy):
-                msg += "; a task policy goes with its rule: add(rule, policy)"
+                msg += "; pass a task policy with its rule: add(rule, policy)"
             raise RuleError(msg)
         if policy is not None:
-            msg = f"{made!r} is a policy of all data, and has none of its own"
+            msg = (
+                f"{data_policy!r} applies to all data and cannot have a task policy; remove policy="
+            )
             raise RuleError(msg)
-        if made.name in {p.name for p in self.policies} | self._names():
-            msg = f"the name {made.name!r} is taken; give the policy another"
+        if data_policy.name in {p.name for p in self.policies} | self._names():
+            msg = f"the name {data_policy.name!r} is taken; use another name for the policy"
             raise RuleError(msg)
-        return self._copy(policies=(*self.policies, made))
+        return self._copy(policies=(*self.policies, data_policy))
 
     def named(self, name: str) -> Self:
-        """Return a copy of another name."""
+        """Return a copy with another name."""
         return self._copy(name=name)
 
     def add_action(self) -> Self:
@@ -109,10 +111,10 @@ class DQMDefinition(ValidationTask):
         return self._copy(_action=True)
 
     def _with_task(self, task: DQMRule | DQMFix, policy: DQMTaskPolicy) -> Self:
-        own = {task.name, *(task.counters() if isinstance(task, DQMFix) else ())}
-        taken = self._names() | {p.name for p in self.policies}
-        if own & taken:
-            msg = f"the name {min(own & taken)!r} is taken; give the {'rule' if isinstance(task, DQMRule) else 'fix'} another: name="
+        new_names = {task.name, *(task.counters() if isinstance(task, DQMFix) else ())}
+        used_names = self._names() | {p.name for p in self.policies}
+        if new_names & used_names:
+            msg = f"the name {min(new_names & used_names)!r} is taken; use another name= for the {'rule' if isinstance(task, DQMRule) else 'fix'}"
             raise RuleError(msg)
         rules, fixes = self.tasks.rules, self.tasks.fixes
         tasks = (
@@ -127,15 +129,15 @@ class DQMDefinition(ValidationTask):
         return {task.name for task, _ in self.task_policies} | set(arms)
 
     def _copy(self, **changes: Any) -> Self:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, **changes)
-        return made
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy
 
     @property
     def needs_action(self) -> bool:
-        """Return whether data must be read to be judged: for a rule, a fix or a user's policy."""
-        asked = any(policy.needs_action for policy in self.policies)
-        return self._action or bool(self.task_policies) or asked
+        """Return whether a rule, a fix or a user's policy needs the data to be read."""
+        is_needed_by_policy = any(policy.needs_action for policy in self.policies)
+        return self._action or bool(self.task_policies) or is_needed_by_policy
 
     def identity(self) -> dict[str, Any]:
         """Return rules, fixes and policies as JSON values."""
@@ -147,8 +149,8 @@ class DQMDefinition(ValidationTask):
         }
 
     @classmethod
-    def from_identity(cls, kept: Mapping[str, Any]) -> Self:
-        """Return what an `identity` tells, less the code of users' functions.
+    def from_identity(cls, identity: Mapping[str, Any]) -> Self:
+        """Return a definition with an `identity`, without the code of users' functions.
 
         Examples
         --------
@@ -158,17 +160,17 @@ class DQMDefinition(ValidationTask):
         True
         """
         try:
-            made = cls(kept["dqm"])
-            policies = {name: task_policy_of(minded) for name, minded in kept["minded"]}
-            for one in kept["tasks"]:
-                task = task_of(one)
-                made = made.add(task, policies[task.name])
-            for one in kept["policies"]:
-                made = made.add(policy_of(one))
+            definition = cls(identity["dqm"])
+            policies = {name: task_policy_of(minded) for name, minded in identity["minded"]}
+            for item in identity["tasks"]:
+                task = task_of(item)
+                definition = definition.add(task, policies[task.name])
+            for item in identity["policies"]:
+                definition = definition.add(policy_of(item))
         except (KeyError, TypeError, ValueError) as error:
-            msg = f"not the identity of a DQM: {str(kept)[:80]!r}"
+            msg = f"not the identity of a DQM: {str(identity)[:80]!r}"
             raise RuleError(msg) from error
-        return made
+        return definition
 
     def __eq__(self, other: object) -> bool:
         """Compare by identity."""
@@ -188,12 +190,12 @@ class DQMDefinition(ValidationTask):
         return key_of(canonical_json(self.identity()))
 
     def count(self, data: DataFrame) -> DQMState:
-        """Return the counts of a frame, not final yet; one pass, none if no task needs it."""
-        whole = self.tally(data)
-        return self.tasks.state(whole.counts, whole.failures)
+        """Return the counts of a frame, not final yet, in one scan; if no task needs it, without a scan."""
+        counted = self.tally(data)
+        return self.tasks.state(counted.counts, counted.failures)
 
     def tally(self, data: DataFrame) -> Tally:
-        """Return the mergeable counts of a frame; one pass, none if no task needs it.
+        """Return the mergeable counts of a frame in one scan; if no task needs it, without a scan.
 
         Raises
         ------
@@ -207,38 +209,41 @@ class DQMDefinition(ValidationTask):
             return total(tally(data, self.tasks).values())
 
     def validate(self, data: DataFrame) -> CheckResult:
-        """Judge a frame that rules and fixes were not applied to yet.
+        """Judge a frame to which rules and fixes have not been applied.
 
-        One pass counts; if records break rules, a second pass over these takes the samples in the
-        verdict's log.
+        One scan counts. If records break rules, a second scan takes the samples in the verdict's log.
         """
-        whole = self.tally(data)
-        masked = mask(data, self.tasks, whole.failures)
-        return self.judge(self.final_state(whole, masked), masked.kept)
+        counted = self.tally(data)
+        masked = mask(data, self.tasks, counted.failures)
+        return self.judge(self.final_state(counted, masked), masked.kept_records)
 
-    def final_state(self, whole: Tally, masked: Masked, samples: int = SAMPLES) -> DQMState:
+    def final_state(
+        self, counted: Tally, masked: Masked, samples: int = DEFAULT_SAMPLES
+    ) -> DQMState:
         """Return counts as a final state, with samples of the masked frame."""
-        state = self.tasks.state(whole.counts, whole.failures)
-        for sample in sample_charged(masked, whole.counts, samples):
+        state = self.tasks.state(counted.counts, counted.failures)
+        for sample in sample_charged(masked, counted.counts, samples):
             state.add_sample(sample)
         state.snapshot()
         return state
 
     def validate_written(self, data: DataFrame) -> CheckResult:
-        """Raise a `RuleError`: the kept records do not show what was rejected.
+        """Raise a `RuleError`, because written data no longer contains the rejected records.
 
         Raises
         ------
         RuleError
+            Always.
         """
         msg = (
-            f"{self.name!r} cannot judge by what its own rules left: attach it before the data is written,"
-            " attached = dqm.attach(df), write attached.data, and validate with the task attached"
+            f"{self.name!r} cannot judge written data, from which its rules removed records: attach it before"
+            " the data is written (attached = dqm.attach(df)), write attached.data, and validate with the task"
+            " attached"
         )
         raise RuleError(msg)
 
     def judge(self, state: DQMState, data: DataFrame | None = None) -> CheckResult:
-        """Return the verdict on counts that are final.
+        """Return the verdict on final counts.
 
         Parameters
         ----------
@@ -250,7 +255,7 @@ class DQMDefinition(ValidationTask):
         Raises
         ------
         RuleError
-            If a policy needs the data and none is given.
+            If a policy needs the data and ``data`` is None.
         """
         verdicts: list[tuple[str, str | None]] = []
         warnings: list[tuple[str, str]] = []
@@ -278,7 +283,7 @@ class DQMDefinition(ValidationTask):
             check_log=(*state.log(), *self._unparsed(state)),
             outcomes=tuple((name, reason is None) for name, reason in verdicts),
             warnings=tuple(warnings),
-            no_data=() if judged else ((RECORDS, "there is no record to judge"),),
+            no_data=() if judged else ((RECORDS_OUTCOME, "there are no records to judge"),),
         )
 
     @property
@@ -296,7 +301,7 @@ class DQMDefinition(ValidationTask):
         """Yield a log line for each parser policy if nothing was parsed."""
         for policy in self.parser_policies:
             if not state.lines:
-                yield f"policy {policy.name}: no file was parsed here, so it has nothing to count"
+                yield f"policy {policy.name}: no file was parsed, so there are no parsing errors to count"
 
     def __repr__(self) -> str:
         """Return the numbers of rules, fixes and policies."""
@@ -305,21 +310,21 @@ class DQMDefinition(ValidationTask):
 
 
 def _warning(rule: DQMRule, state: DQMState) -> str:
-    """Return the warning of a rule that does not reject, and has no policy; empty if all satisfy it."""
+    """Return the warning of a rule that does not reject; empty if the rule rejects or all records satisfy it."""
     count = 0 if rule.rejects else state.rule_count(rule.name)
-    told = f"{count} of {state.rule_records(rule.name)} records break it" if count else ""
-    return f"{rule.message}: {told}" if told and rule.message else told
+    summary = f"{count} of {state.rule_records(rule.name)} records break it" if count else ""
+    return f"{rule.message}: {summary}" if summary and rule.message else summary
 
 
 def total(groups: Iterable[Tally]) -> Tally:
-    """Return the counts and failures of all groups together."""
+    """Return the sum of the counts and the failures of all groups."""
     groups = list(groups)
     counts = RecordCounts.merge([group.counts for group in groups])
     failures = {name: error for group in groups for name, error in group.failures.items()}
     return Tally(counts, failures)
 
 
-BROKEN = "broken_rules"
+BROKEN_RULES_COLUMN = "broken_rules"
 
 
 @dataclass(frozen=True, repr=False)
@@ -329,11 +334,13 @@ class Applied:
     Attributes
     ----------
     dqm : DQM
+        The rules, fixes and policies.
     masked : Masked
         The frame with the bit words of rules and fixes.
     state : DQMState
-        The counts of the whole frame, final.
+        The final counts of the whole frame.
     check : CheckResult
+        The verdict.
     by : tuple of str
         The partition columns.
     tallies : mapping of tuple of str to Tally
@@ -366,32 +373,33 @@ class Applied:
     def data(self) -> DataFrame:
         """The records that no rule rejects, repaired, with the original columns.
 
-        Warns about rules and fixes that could not be evaluated; they are ignored.
+        Rules and fixes that could not be evaluated are ignored, with a warning.
         """
         self._warn()
-        return self.masked.kept
+        return self.masked.kept_records
 
     @property
     def rejects(self) -> DataFrame:
         """The rejected records, with original values and the names of the rules they break.
 
-        The last column, ``broken_rules``, is an array of strings; `rejects_as` names it otherwise.
+        The last column, ``broken_rules``, is an array of strings; `rejects_as` gives it another name.
 
         Raises
         ------
         RuleError
             If the data has a column of that name.
         """
-        return self.rejects_as(BROKEN)
+        return self.rejects_as(BROKEN_RULES_COLUMN)
 
     def rejects_as(self, column: str, reasons: str | None = None) -> DataFrame:
-        """Return the rejected records, as `rejects`, with a name of one's own for the last column.
+        """Return the rejected records as `rejects` does, with another name for the last column.
 
         Parameters
         ----------
         column : str
+            Name of the last column.
         reasons : str, optional
-            Name of one more column; see `flagged`.
+            Name of an additional column with reasons; see `flagged`.
 
         Raises
         ------
@@ -410,7 +418,7 @@ class Applied:
         self._warn()
         return self.masked.rejected(*flags)
 
-    def flagged(self, column: str = BROKEN, reasons: str | None = None) -> DataFrame:
+    def flagged(self, column: str = BROKEN_RULES_COLUMN, reasons: str | None = None) -> DataFrame:
         """Return all records, repaired, with the names of the rules they break, warnings included.
 
         Parameters
@@ -418,7 +426,7 @@ class Applied:
         column : str
             Name of the last column, an array of strings, which is empty for a good record.
         reasons : str, optional
-            Name of one more column, an array of structs, one for each broken rule: ``rule``,
+            Name of an additional column, an array with a struct for each broken rule: ``rule``,
             ``message`` (the rule's own, or the condition that is not true), ``severity``, ``tags``,
             ``run`` (id of the run that recorded the counts, or null) and ``time`` (of reading).
 
@@ -440,27 +448,27 @@ class Applied:
         return self.masked.frame.selectExpr(*map(quote, self.masked.columns), *flags)
 
     def _flags(self, column: str, reasons: str | None) -> list[str]:
-        """Return SQL for the columns of broken rules: their names, and the reasons if asked for."""
-        taken = {name.casefold() for name in self.masked.columns}
-        if column.casefold() in taken:
+        """Return SQL for the columns with the names of broken rules and, optionally, the reasons."""
+        used_names = {name.casefold() for name in self.masked.columns}
+        if column.casefold() in used_names:
             msg = (
-                f"the data has a column {column!r}, which the broken rules would be told in; give"
-                " them another: rejects_as(column), flagged(column), quarantine(column=), in a rules"
-                " file broken_rules:"
+                f"the data already has a column {column!r}; choose another name for the column of broken"
+                " rules: rejects_as(column), flagged(column), quarantine(column=), or broken_rules: in a"
+                " rules file"
             )
             raise RuleError(msg)
         flags = [f"{self.masked.broken()} AS {quote(column)}"]
         if reasons is None:
             return flags
-        if reasons.casefold() in {*taken, column.casefold()}:
-            msg = f"there is a column {reasons!r} already; give the reasons another: reasons="
+        if reasons.casefold() in {*used_names, column.casefold()}:
+            msg = f"the data already has a column {reasons!r}; use another name for the reasons: reasons="
             raise RuleError(msg)
         return [*flags, f"{self.masked.reasons(self.run)} AS {quote(reasons)}"]
 
     def _warn(self) -> None:
         if self.state.errors:
             names = ", ".join(map(repr, self.state.errors))
-            msg = f"as if {names} were not there, which could not be evaluated; see check"
+            msg = f"ignored {names}, which could not be evaluated; see check"
             warnings.warn(msg, VerdictWarning, stacklevel=3)
 
     def quarantine(
@@ -468,30 +476,31 @@ class Applied:
         table: str,
         mode: str = "append",
         partitions: Collection[Values] = (),
-        column: str = BROKEN,
+        column: str = BROKEN_RULES_COLUMN,
         reasons: str | None = None,
     ) -> None:
-        """Write the rejects to a table or folder, partitioned as the counts are.
+        """Write the rejected records to a table or folder with the partitions of the counts.
 
         Parameters
         ----------
         table : str
             A table's name, or a folder (anything with a slash); created if missing.
         mode : str
-            ``append``; ``overwrite``; or ``partitions``, which replaces the partitions that the
-            data has records of, so that running the same data twice does not duplicate them.
+            ``append``; ``overwrite``; or ``partitions``, which replaces the partitions of the data, so
+            that running the same data twice does not duplicate records.
         partitions : collection of tuple of str
-            Partitions that are replaced by ``partitions`` even if the data has no records of them.
+            Partitions that the mode ``partitions`` replaces even if the data has no records in them.
         column : str
-            Name of the column that tells the broken rules.
+            Name of the column with the names of broken rules.
         reasons : str, optional
-            Name of one more column, with messages, the run and the time; see `flagged`.
+            Name of an additional column with messages, the run and the time; see `flagged`.
 
         Raises
         ------
         SourceError
             If the rejects do not fit the table.
         RuleError
+            If the data has a column of one of these names, or the mode is invalid.
 
         Examples
         --------
@@ -510,7 +519,7 @@ class Applied:
     @property
     def counts(self) -> RecordCounts:
         """The counts of the whole frame, as a mergeable state."""
-        return RecordCounts.merge([found.counts for found in self.tallies.values()])
+        return RecordCounts.merge([group.counts for group in self.tallies.values()])
 
     def partitions(self) -> dict[str, RecordCounts]:
         """Return the counts of each partition by name, as mergeable states.
@@ -524,8 +533,8 @@ class Applied:
         ['ds=mon', 'ds=tue']
         """
         return {
-            Partition(self.by, values).name: found.counts
-            for values, found in sorted(self.tallies.items())
+            Partition(self.by, values).name: group.counts
+            for values, group in sorted(self.tallies.items())
         }
 
     def metrics(self) -> pd.DataFrame:
@@ -541,8 +550,8 @@ class Applied:
         >>> import tidegauge as tg
         >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
         >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
-        >>> found = ages.apply(rides, partition_by=["ds"]).metrics()  # doctest: +SKIP
-        >>> found[found["name"] == "RuleViolations"][["partition", "instance", "value"]].values.tolist()  # doctest: +SKIP
+        >>> metrics = ages.apply(rides, partition_by=["ds"]).metrics()  # doctest: +SKIP
+        >>> metrics[metrics["name"] == "RuleViolations"][["partition", "instance", "value"]].values.tolist()  # doctest: +SKIP
         [['ds=mon', 'plausible', 1.0], ['ds=tue', 'plausible', 1.0]]
         """
         return _metrics_frame(self)
@@ -559,22 +568,22 @@ class Applied:
         Raises
         ------
         RuleError
-            If there were more than 4,096 combinations, so that only sums were kept.
+            If there were more than 4,096 combinations, for which only sums are stored.
 
         Examples
         --------
         >>> import tidegauge as tg
         >>> rides = tg.spark_session().sql("SELECT * FROM VALUES (34, 'mon'), (-1, 'mon'), (210, 'tue') AS (age, ds)")  # doctest: +SKIP
         >>> ages = tg.DQM("ages").add(tg.BoundRule("age", 1, 150, name="plausible"))
-        >>> found = ages.apply(rides).combinations()  # doctest: +SKIP
-        >>> found[["records", "violated"]].values.tolist()  # doctest: +SKIP
+        >>> combinations = ages.apply(rides).combinations()  # doctest: +SKIP
+        >>> combinations[["records", "violated"]].values.tolist()  # doctest: +SKIP
         [[2, ('plausible',)], [1, ()]]
         """
         import pandas as pd
 
         masks = self.counts.masks
         if masks is None:
-            msg = "there were too many combinations; only the sums were kept"
+            msg = "there were too many combinations; only their sums were stored"
             raise RuleError(msg)
         ordered = sorted(masks.items(), key=lambda item: (-item[1], item[0]))
         rows = [{"records": n, **self.dqm.tasks.read(m)} for m, n in ordered]
@@ -588,12 +597,12 @@ class Applied:
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         passed = "complete" if self.check.passed else "failed"
         yield heading(Markup("Records of"), self.dqm.name, Markup(marked(passed)))
         counts = [("records", self.state.records), ("rejected", self.state.rejects)]
         yield pairs([*counts, ("values fixed", self.state.total_fix_count)], width)
-        yield from self.check._pieces(most, width)  # noqa: SLF001 - same package
+        yield from self.check._pieces(max_rows, width)  # noqa: SLF001 - same package
         yield note(".data: kept records; .rejects: rejected records; .metrics(): counts")
 
 
@@ -603,44 +612,44 @@ def split(
     tallies: Tallies,
     by: Sequence[str] = (),
     keys: Sequence[str] = (),
-    samples: int = SAMPLES,
+    samples: int = DEFAULT_SAMPLES,
     parser: ParserValidation | None = None,
     private: Privacy | None = None,
 ) -> Applied:
     """Judge and split a masked frame that was already counted.
 
-    Neither samples nor errors show values of private columns, which are those of the configuration file
-    if not given; of data that is private as a whole there are no samples.
+    Neither samples nor errors show values of private columns (default: the private columns of the
+    configuration file). If all columns are private, no samples are taken.
     """
-    known = privacy_settings() if private is None else private
+    privacy = privacy_settings() if private is None else private
     failures = masked.failures
-    if known.columns_of(Schema.from_frame(masked.frame)):
-        samples = 0 if known.covers_all else samples
-        tallies = {key: one.without_values(known) for key, one in tallies.items()}
-        failures = {name: known.without_values(error) for name, error in failures.items()}
-    groups = {key: found for (key, segment), found in tallies.items() if not segment}
-    whole = total(groups.values())
-    state = dqm.tasks.state(whole.counts, {**failures, **whole.failures})
-    for sample in sample_charged(masked, whole.counts, samples, keys, by, known):
+    if privacy.columns_of(Schema.from_frame(masked.frame)):
+        samples = 0 if privacy.covers_all else samples
+        tallies = {key: group.without_values(privacy) for key, group in tallies.items()}
+        failures = {name: privacy.without_values(error) for name, error in failures.items()}
+    groups = {key: group for (key, segment), group in tallies.items() if not segment}
+    counted = total(groups.values())
+    state = dqm.tasks.state(counted.counts, {**failures, **counted.failures})
+    for sample in sample_charged(masked, counted.counts, samples, keys, by, privacy):
         state.add_sample(sample)
-    parsed = None if parser is None else parser.hiding(known).count()
+    parsed = None if parser is None else parser.hiding(privacy).count()
     if parsed is not None:
         parsed.fill(state)
     state.snapshot()
-    check = dqm.judge(state, masked.kept)
+    check = dqm.judge(state, masked.kept_records)
     if parser is not None:
-        check = parser.judge(state, masked.kept) + check
+        check = parser.judge(state, masked.kept_records) + check
     return Applied(dqm, masked, state, check, tuple(by), groups, parsed)
 
 
-def metrics_of(found: Tally, tasks: Tasks) -> Iterator[Metric[float]]:
+def metrics_of(group: Tally, tasks: Tasks) -> Iterator[Metric[float]]:
     """Yield the counts of one group as flat metrics."""
-    for one in analyzers_of(tasks):
-        outcome = attempt(partial(one.fold, [found]))
+    for analyzer in analyzers_of(tasks):
+        outcome = attempt(partial(analyzer.fold, [group]))
         yield from flatten(
-            one.to_failure_metric(outcome.error)
+            analyzer.to_failure_metric(outcome.error)
             if isinstance(outcome, Failure)
-            else one.compute_metric_from(outcome.value)
+            else analyzer.compute_metric_from(outcome.value)
         )
 
 
@@ -651,19 +660,27 @@ def _metrics_frame(applied: Applied) -> pd.DataFrame:
     columns = "partition", "entity", "name", "instance", "value", "weight", "status", "error"
     rows = []
     groups: list[tuple[str, Iterable[Metric[float]]]] = [
-        (Partition(applied.by, values).name, metrics_of(found, applied.dqm.tasks))
-        for values, found in sorted(applied.tallies.items())
+        (Partition(applied.by, values).name, metrics_of(group, applied.dqm.tasks))
+        for values, group in sorted(applied.tallies.items())
     ]
     if applied.parsed is not None:
-        of = parser_analyzers(applied.parsed)
-        groups.append(("", (one.compute_metric_from(one.fold([applied.parsed])) for one in of)))
+        analyzers = parser_analyzers(applied.parsed)
+        groups.append(
+            (
+                "",
+                (
+                    analyzer.compute_metric_from(analyzer.fold([applied.parsed]))
+                    for analyzer in analyzers
+                ),
+            )
+        )
     for name, metrics in groups:
         for metric in metrics:
             status = "empty" if metric.empty else "failed" if metric.failed else "finite"
             value = float("nan") if metric.failed else metric.value
             error = str(metric.outcome.error) if metric.failed else None  # type: ignore[union-attr]
-            about = (str(metric.entity), metric.name, metric.instance)
-            rows.append((name, *about, value, metric.weight, status, error))
+            series = (str(metric.entity), metric.name, metric.instance)
+            rows.append((name, *series, value, metric.weight, status, error))
     return pd.DataFrame(rows, columns=list(columns))
 
 
@@ -672,35 +689,35 @@ def quarantine(
     target: WriteTarget,
     mode: str,
     partitions: Collection[Values] = (),
-    column: str = BROKEN,
+    column: str = BROKEN_RULES_COLUMN,
     reasons: str | None = None,
     before_delete: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the rejected records to a table of their own; see `Applied.quarantine`.
+    """Write the rejected records to a separate table; see `Applied.quarantine`.
 
-    ``before_delete`` is called before Spark deletes what is there, if it does so before it writes.
+    If Spark deletes existing data before it writes, ``before_delete`` is called first.
     """
     rejects = applied.rejects_as(column, reasons)
     keys_for(target, rejects.schema, applied.by)
     check_mode(mode, applied.by)
-    held = partitions_with(applied, "rejected")
+    rejected_partitions = partitions_with(applied, "rejected")
     judged = {*applied.tallies, *partitions}
-    replace_records(target, rejects, mode, applied.by, held, judged, before_delete)
+    replace_records(target, rejects, mode, applied.by, rejected_partitions, judged, before_delete)
 
 
 def with_broken_rules(schema: StructType) -> StructType:
-    """Return the schema of what is rejected."""
+    """Return the schema of rejected records."""
     from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-    return StructType([*schema.fields, StructField(BROKEN, ArrayType(StringType()))])
+    return StructType([*schema.fields, StructField(BROKEN_RULES_COLUMN, ArrayType(StringType()))])
 
 
-def partitions_with(applied: Applied, what: str) -> list[Values]:
-    """Return the partitions that hold records that were kept, or rejected."""
-    found = []
-    for values, one in applied.tallies.items():
-        counts = applied.dqm.tasks.of(one.counts)
-        kept, records = counts["kept", ""], counts["records", ""]
-        if (kept if what == "kept" else records - kept) > 0:
-            found.append(values)
-    return found
+def partitions_with(applied: Applied, kind: str) -> list[Values]:
+    """Return the partitions with kept, or with rejected, records."""
+    partitions = []
+    for values, group in applied.tallies.items():
+        counts = applied.dqm.tasks.counts_by_task(group.counts)
+        kept_count, records = counts["kept", ""], counts["records", ""]
+        if (kept_count if kind == "kept" else records - kept_count) > 0:
+            partitions.append(values)
+    return partitions

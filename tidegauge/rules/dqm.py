@@ -1,10 +1,10 @@
 """`DQM`: record rules, fixes and policies, applied to DataFrames.
 
-`DQM.attach` defers validation: it attaches rules and fixes to a frame, runs an action on it, then judges it.
-Spark's `Observation` counts while the caller's own action runs, so no additional pass is needed. It
-sees only the records that the action reads, so it is used only if it saw all of them.
+`DQM.attach` defers validation: rules and fixes are attached to a frame, the caller runs an action, and then the
+frame is judged. Spark's `Observation` counts during the caller's action, so no additional scan is needed. It
+counts only the records that the action reads, so it is used only if the action read all of them.
 
-A `Dataset` is a function returning a frame that is validated before it is handed out.
+A `Dataset` is a function whose frame is validated before it is returned.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tidegauge.repository.repository import Repository, as_repository
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.definition import Applied, DQMDefinition, split, total
 from tidegauge.rules.file_parser import ParserValidation
-from tidegauge.rules.masks import OWN, mask
+from tidegauge.rules.masks import HIDDEN_PREFIX, mask
 from tidegauge.rules.publish import Publication, Published, as_recorder, record
 from tidegauge.rules.record_counts import DQMState, RecordCounts, Tally
-from tidegauge.rules.tally import SAMPLES, resolve_columns, tally
+from tidegauge.rules.tally import DEFAULT_SAMPLES, resolve_columns, tally
 from tidegauge.rules.tasks import source_hash
 from tidegauge.rules.verdicts import (
     CheckResult,
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from tidegauge.rules.policies import DQMPolicy
 
 
-TRACKED = 10_000
+SKETCH_CAPACITY = 10_000
 """Capacity of the observation's sketch, in combinations of broken rules; exact up to three quarters of it."""
-PATIENCE = 2.0
-"""Seconds to wait for an observation after the action; Spark delivers it from a thread of its own."""
+OBSERVATION_WAIT_SECONDS = 2.0
+"""Spark delivers an observation from another thread, shortly after the action."""
 
 
 class Attached(ValidationTask):
@@ -88,27 +88,27 @@ class Attached(ValidationTask):
         self.original = original
         self._masked = mask(original, dqm.tasks)
         self._observation: Any = None
-        self._waiting: Future[dict[str, Any]] | None = None
+        self._pending: Future[dict[str, Any]] | None = None
         self._result: CheckResult | None = None
         self._state: DQMState | None = None
         native = capabilities(original.sparkSession).sketches
         if dqm.needs_action and not original.isStreaming and "frequent" in native:
             self._observe()
-        self.data = self._masked.kept
+        self.data = self._masked.kept_records
 
     def _observe(self) -> None:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        # Spark interprets observed expressions one by one: a count for each rule and fix costs many times
+        # Spark interprets observed expressions one by one: a count for each rule and fix would cost many times
         # more than the rules. One sketch of the bit words is exact while it evicts nothing, and reports that.
         words = self._masked.words
-        marked = " OR ".join(f"{word} != 0L" for word in words) or "false"
+        has_outcome = " OR ".join(f"{word} != 0L" for word in words) or "false"
         joined = ", ".join(words) or "''"
-        bits = f"CASE WHEN {marked} THEN concat_ws('.', {joined}) END"
+        bits = f"CASE WHEN {has_outcome} THEN concat_ws('.', {joined}) END"
         cells = [
-            F.expr("count(1)").alias(f"{OWN}n"),
-            F.expr(Sketch("frequent", bits, TRACKED).text).alias(f"{OWN}s"),
+            F.expr("count(1)").alias(f"{HIDDEN_PREFIX}n"),
+            F.expr(Sketch("frequent", bits, SKETCH_CAPACITY).text).alias(f"{HIDDEN_PREFIX}s"),
         ]
         self._observation = Observation()
         observed = self._masked.frame.observe(self._observation, *cells)
@@ -116,7 +116,7 @@ class Attached(ValidationTask):
 
     @property
     def needs_action(self) -> bool:
-        """Return whether data must be read to be judged."""
+        """Return whether the data must be read to judge it."""
         return self.dqm.needs_action
 
     def identity(self) -> Any:
@@ -130,9 +130,9 @@ class Attached(ValidationTask):
 
     def without_parser_policies(self) -> Attached:
         """Return a copy without the parser policies."""
-        made = copy(self)
-        made.dqm = self.dqm.without_parser_policies()
-        return made
+        attached = copy(self)
+        attached.dqm = self.dqm.without_parser_policies()
+        return attached
 
     @property
     def state(self) -> DQMState:
@@ -144,7 +144,7 @@ class Attached(ValidationTask):
             If `check` was not called yet.
         """
         if self._state is None:
-            msg = "the frame was not checked yet: call check()"
+            msg = "the frame has not been checked; call check() first"
             raise RuleError(msg)
         return self._state
 
@@ -156,48 +156,48 @@ class Attached(ValidationTask):
         Parameters
         ----------
         rows : int, optional
-            Number of records of the original frame, if the caller knows it and has had all of them
-            read. The observed counts are then used. Without it, or if nothing was observed, one
-            pass over the original frame counts.
+            Number of records of the original frame, if the caller's action read all of them. The
+            observed counts are then used. Without it, or if nothing was observed, the original frame
+            is scanned once.
         kept : int, optional
-            Number of records kept and written, if that is what the caller knows. If another number
-            was observed, one pass over the original frame counts.
+            Number of records kept and written, as an alternative to ``rows``. If another number was
+            observed, the original frame is scanned once.
         samples : int
-            Number of sample records for each rule in the verdict's log, taken in a pass over the
-            original frame if records break rules; none by default, as observing needs no pass.
+            Number of sample records for each rule in the verdict's log (default: none). If records
+            break rules, samples need a scan of the original frame.
 
         Raises
         ------
         RuleError
-            If another number of records than ``rows`` was observed or counted: the action did not
-            read all of them. If the frame is a stream.
+            If the observed or counted number of records differs from ``rows``, or if the frame is a
+            stream.
         """
         if self._result is None:
             if self.needs_action and self.original.isStreaming:
-                msg = "a stream has no end at which to judge it; judge each batch: foreachBatch and dqm.apply"
+                msg = "a stream cannot be judged as a whole; judge each batch with foreachBatch and dqm.apply"
                 raise RuleError(msg)
             observed = None if rows is None and kept is None else self._observed()
             if observed is not None and rows is not None and observed.counts[0] != rows:
                 msg = (
                     f"{observed.counts[0]} records were observed, not {rows}: the action did not read"
-                    " all of them; check() without rows= counts in a pass of its own"
+                    " all of them; call check() without rows= to count in another scan"
                 )
                 raise RuleError(msg)
             if observed is not None and kept is not None:
-                left = self.dqm.tasks.of(observed)["kept", ""]
-                observed = observed if left == kept else None
-            whole = (
+                kept_count = self.dqm.tasks.counts_by_task(observed)["kept", ""]
+                observed = observed if kept_count == kept else None
+            counted = (
                 self.dqm.tally(self.original)
                 if observed is None
                 else Tally(observed, self._masked.failures)
             )
-            masked = mask(self.original, self.dqm.tasks, whole.failures)
-            state = self.dqm.final_state(whole, masked, samples)
+            masked = mask(self.original, self.dqm.tasks, counted.failures)
+            state = self.dqm.final_state(counted, masked, samples)
             if rows is not None and self.needs_action and state.records != rows:
-                msg = f"the frame holds {state.records} records, not {rows}"
+                msg = f"the frame has {state.records} records, not {rows}"
                 raise RuleError(msg)
             self._state = state
-            self._result = self.dqm.judge(state, masked.kept)
+            self._result = self.dqm.judge(state, masked.kept_records)
         return self._result
 
     def validate(self, data: DataFrame) -> CheckResult:
@@ -205,63 +205,65 @@ class Attached(ValidationTask):
         return self.check()
 
     def validate_written(self, data: DataFrame) -> CheckResult:
-        """Judge by the counts observed while the kept records were written."""
+        """Judge the counts that were observed while the kept records were written."""
         if self._result is None and self.needs_action:
             return self.check(kept=data.count())
         return self.check()
 
     def _observed(self) -> RecordCounts | None:
-        """Return the observed counts, or None; waits for delivery a little, never for an action."""
+        """Return the observed counts, or None; wait briefly for delivery, but never for an action."""
         if self._observation is None:
             return None
-        if self._waiting is None:
+        if self._pending is None:
             waiting: Future[dict[str, Any]] = Future()
-            self._waiting = waiting
+            self._pending = waiting
 
             def wait() -> None:
                 try:
                     waiting.set_result(self._observation.get)
-                except Exception as error:  # noqa: BLE001 - passed on by the future
+                except Exception as error:  # noqa: BLE001 - the future raises it again
                     waiting.set_exception(error)
 
             Thread(target=wait, name="tidegauge-observation", daemon=True).start()
         try:
-            found = self._waiting.result(PATIENCE)
+            observed = self._pending.result(OBSERVATION_WAIT_SECONDS)
         except NotYetError:
             return None
         except Exception:  # noqa: BLE001 - the caller's action failed and raised there
             return None
-        return self._counted(found) if found else None
+        return self._counts_from_sketch(observed) if observed else None
 
-    def _counted(self, found: Mapping[str, Any]) -> RecordCounts | None:
+    def _counts_from_sketch(self, observed: Mapping[str, Any]) -> RecordCounts | None:
         """Return the observed counts as a state; None if the sketch evicted anything."""
         import numpy as np
 
-        sketch = FrequentItemsState.from_sketches([found[f"{OWN}s"]])
-        marked = sketch.top()
-        records = int(found[f"{OWN}n"])
-        clean = records - sum(value.estimate for value in marked.values())
-        exact = all(value.lower == value.upper for value in marked.values())
-        if not exact or clean != records - sketch.count:
+        sketch = FrequentItemsState.from_sketches([observed[f"{HIDDEN_PREFIX}s"]])
+        estimates = sketch.top()
+        records = int(observed[f"{HIDDEN_PREFIX}n"])
+        unaffected = records - sum(value.estimate for value in estimates.values())
+        exact = all(value.lower == value.upper for value in estimates.values())
+        if not exact or unaffected != records - sketch.count:
             return None
         width = self.dqm.tasks.words
-        rows = [[int(word) for word in bits.split(".")] for bits in marked]
+        rows = [[int(word) for word in bits.split(".")] for bits in estimates]
         words = np.array([*rows, [0] * width], dtype=np.int64).reshape(len(rows) + 1, width)
-        counts = np.array([*(value.estimate for value in marked.values()), clean], dtype=np.int64)
+        counts = np.array(
+            [*(value.estimate for value in estimates.values()), unaffected], dtype=np.int64
+        )
         return self.dqm.tasks.fold(list(words.T), counts)
 
     def __repr__(self) -> str:
-        """Return the `DQM` and the verdict, if there is one."""
-        found = "not checked yet" if self._result is None else str(self._result)
-        return f"Attached({self.dqm!r}, {found})"
+        """Return the `DQM` and the verdict, if any."""
+        status = "not checked yet" if self._result is None else str(self._result)
+        return f"Attached({self.dqm!r}, {status})"
 
 
 class DQM(DQMDefinition):
-    """Rules, fixes and policies; immutable, `add` returns a new one.
+    """Rules, fixes and policies. A `DQM` is immutable; `add` returns a new one.
 
-    Rules see original values, and a record is charged to the first rule it breaks. Fixes repair the
-    remaining records, in the order in which they were added, each seeing the result of the last.
-    Rules of the stage ``after`` see repaired values. Policies judge the counts.
+    Rules are applied to original values, and a record is charged to the first rule it breaks. Fixes repair
+    the remaining records in the order in which they were added; each is applied to the result of the previous
+    fix. Rules of the stage ``after`` are applied to repaired values. Policies judge the counts.
 
     Parameters
     ----------
@@ -291,19 +293,19 @@ class DQM(DQMDefinition):
         *,
         partition_by: Sequence[str] = (),
         keys: Sequence[str] = (),
-        samples: int = SAMPLES,
+        samples: int = DEFAULT_SAMPLES,
         repository: Recorder | str | Path | None = None,
         dataset: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Applied:
         """Count, judge, and split a frame into kept and rejected records.
 
-        One pass counts; if records break rules, a second pass over these takes samples.
+        One scan counts. If records break rules, a second scan of these takes samples.
 
         Parameters
         ----------
         data : DataFrame or ParserValidation
-            A frame, or the parser of a file, whose unreadable records are counted and judged too.
+            A frame, or the parser of a file, whose unreadable records are also counted and judged.
         partition_by : sequence of str
             Columns to group the counts by.
         keys : sequence of str
@@ -311,8 +313,8 @@ class DQM(DQMDefinition):
         samples : int
             Number of sample records for each rule; 0 for none.
         repository : Repository or str, optional
-            Or its URL. Stores the counts as the metrics of a run, and the verdicts, without another pass over
-            the data.
+            A repository or its URL, which stores the counts as metrics of a run, and the verdicts. This
+            needs no additional scan.
         dataset : str, optional
             Name of the dataset in the repository; required with a repository.
         tags : mapping, optional
@@ -326,6 +328,7 @@ class DQM(DQMDefinition):
         Raises
         ------
         NoSuchColumnError
+            If a column of ``partition_by`` or ``keys`` does not exist.
         RuleError
             If only one of ``repository`` and ``dataset`` is given.
         SourceError
@@ -345,16 +348,18 @@ class DQM(DQMDefinition):
             parser, data = data, data.read().data
         check_frame(data)
         repository = as_recorder(repository)
-        _both(repository, dataset)
-        by = resolve_columns(data, partition_by)
-        named = resolve_columns(data, keys)
+        _check_repository_and_dataset(repository, dataset)
+        partition_columns = resolve_columns(data, partition_by)
+        key_columns = resolve_columns(data, keys)
         private = privacy_settings().of(dataset, tags=tags)
         if repository is not None:
-            private.refuse_names(by, PARTITIONS, Schema.from_frame(data))
+            private.refuse_names(partition_columns, PARTITIONS, Schema.from_frame(data))
         with explained_read_errors():
-            tallies = tally(data, self.tasks, Groups(tuple(by)))
+            tallies = tally(data, self.tasks, Groups(tuple(partition_columns)))
         masked = mask(data, self.tasks, total(tallies.values()).failures)
-        applied = split(self, masked, tallies, by, named, samples, parser, private)
+        applied = split(
+            self, masked, tallies, partition_columns, key_columns, samples, parser, private
+        )
         if repository is None or dataset is None:
             return applied
         case = ValidationSet([self], fingerprint=frame_fingerprint(data)).case
@@ -370,54 +375,53 @@ class DQM(DQMDefinition):
         mode: str = "overwrite",
         quarantine: str | None = None,
         keys: Sequence[str] = (),
-        samples: int = SAMPLES,
+        samples: int = DEFAULT_SAMPLES,
         verdicts: Verdicts | None = None,
         repository: Recorder | str | Path | None = None,
         dataset: str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> Published:
-        """Write the kept records of a frame to a table if all policies hold; else leave it as is.
+        """Write the kept records of a frame to a table if all policies hold; otherwise leave the table unchanged.
 
-        All records are staged beside the table once, with the outcome of rules and fixes for each,
-        and are counted, sampled and judged there: the frame is computed once, and may read the
-        table. The staging area is named ``_tidegauge_staging_...``; it is removed at the end, and a
-        leftover of a killed run is replaced by the next run. Run only one publication of a table at
-        a time.
+        All records are staged next to the table, with the outcome of rules and fixes for each, and are
+        counted, sampled and judged there. So the frame is computed only once, and can read the table. The
+        staging area is named ``_tidegauge_staging_...`` and is removed at the end; a leftover of a killed run
+        is replaced by the next run. Run only one publication of a table at a time.
 
-        A folder that is overwritten is written anew beside the old one and renamed, where its file
-        system renames folders in one step (local disks, HDFS; no links, no mount points). Elsewhere,
-        and in tables without a transaction log, Spark deletes all files before it writes: if that
-        fails, the staging area is kept, and the error tells where. The other modes delete nothing
-        before all is written.
+        To overwrite a folder, a new folder is written next to it and renamed, if the file system renames
+        folders in one step (local disks and HDFS, without links or mount points). On other file systems, and
+        for tables without a transaction log, Spark deletes all files before it writes. If that fails, the
+        staging area is kept, and the error has its location. The other modes do not delete anything before
+        all records are written.
 
-        Spark replaces the files of a table without isolating readers. A concurrent reader may see
-        the table empty or in part, or get an error that a file is gone, as with any overwrite by
-        Spark; so does a reader after a run was killed in this last step, until the next run. Tables
-        with a transaction log (Delta Lake, Apache Iceberg) show either state.
+        Spark replaces the files of a table without isolating readers. During this last step, or after a run
+        was killed in it, a reader can see an empty or incomplete table, or get an error about a missing
+        file. Tables with a transaction log (Delta Lake, Apache Iceberg) always show the old or the new state.
 
         Parameters
         ----------
         data : DataFrame
+            The records.
         table : str
-            A table's name, or a folder of Parquet files (anything with a slash). It is created if
-            missing; otherwise its columns must be those of the data, in any order.
+            A table's name, or a folder of Parquet files (anything with a slash). A missing table is
+            created; an existing table must have the same columns as the data, in any order.
         partition_by : sequence of str, optional
-            Partition columns of a new table; an existing one keeps its own. Counts are also grouped
-            by them.
+            Partition columns of a new table; an existing table keeps its partition columns. Counts are
+            also grouped by them.
         mode : str
             ``overwrite`` replaces everything, ``append`` adds, ``partitions`` replaces the
-            partitions that the data has records of, including those whose records are all rejected.
+            partitions of the data, including partitions whose records are all rejected.
         quarantine : str, optional
-            Table or folder for the rejected records, written in the same mode whatever the verdict.
+            Table or folder for the rejected records, written in the same mode and for every verdict.
         keys, samples
             As for `apply`.
         verdicts : Verdicts, optional
             Store of the verdict by the data's fingerprint: `VerdictFiles`, or `RepositoryVerdicts`.
-            Default: the repository; without one, a file ``<name>.<hash>.check`` beside the folder,
-            or among the tables of its database. A stored failure is raised again without reading
-            anything.
+            Default: the repository; without a repository, a file ``<name>.<hash>.check`` next to the
+            folder, or in the folder of the table's database. A stored failure is raised again without
+            reading the data.
         repository, dataset, tags
-            As for `apply`; the counts are stored whatever the verdict.
+            As for `apply`; the counts are stored for every verdict.
 
         Returns
         -------
@@ -430,8 +434,9 @@ class DQM(DQMDefinition):
         SourceError
             If the data does not fit the table.
         SinkError
-            If overwriting failed when Spark had begun to delete what was there.
+            If overwriting failed after Spark had begun to delete the old files.
         RuleError
+            If an argument is invalid.
 
         Examples
         --------
@@ -444,14 +449,14 @@ class DQM(DQMDefinition):
         """
         check_frame(data)
         repository = as_recorder(repository)
-        _both(repository, dataset)
+        _check_repository_and_dataset(repository, dataset)
         if verdicts is None and repository is not None and dataset is not None:
             verdicts = RepositoryVerdicts(repository, dataset)
         elif verdicts is None:
             folder = parent_location(data.sparkSession, table)
             verdicts = None if folder is None else VerdictFiles(folder)
-        print_ = None if verdicts is None else frame_fingerprint(data)
-        tests = ValidationSet([self], verdicts=verdicts, fingerprint=print_)
+        fingerprint = None if verdicts is None else frame_fingerprint(data)
+        tests = ValidationSet([self], verdicts=verdicts, fingerprint=fingerprint)
         return Publication(
             table,
             tests,
@@ -481,9 +486,9 @@ class DQM(DQMDefinition):
         return Attached(self, data)
 
 
-def _both(repository: Recorder | None, dataset: str | None) -> None:
+def _check_repository_and_dataset(repository: Recorder | None, dataset: str | None) -> None:
     if (repository is None) != (dataset is None):
-        msg = "counts are stored under a name: give repository= and dataset= together"
+        msg = "repository= and dataset= must be given together"
         raise RuleError(msg)
 
 
@@ -505,46 +510,45 @@ def dataset(
 ) -> Callable[[FrameFunction], Dataset]:
     """Decorate a function that returns a frame, so that its data is validated and published.
 
-    A dataset has the signature of the function. Calling it returns the data that its rules leave,
-    or raises. A persisted dataset is staged, judged, and published to its table or folder, which is
-    then read; if it fails, the table is left as it was. While files, rules, policies and the
-    function are unchanged and the table holds what was published, nothing is recomputed: passed
-    data is read, and a stored failure is raised again.
+    A dataset has the signature of the function. Calling it returns the kept records or raises an error. A
+    persisted dataset is staged, judged, and published to its table or folder, which is then read; if it
+    fails, the table is unchanged. While files, rules, policies, function and published table are unchanged,
+    nothing is recomputed: passed data is read, and a stored failure is raised again.
 
-    This requires that the function reads files (see `frame_fingerprint`); otherwise the data is
-    computed and judged at each call. A change of the function's source, or of the helpers it uses
-    in its own module, counts as a change.
+    This requires that the function reads files (see `frame_fingerprint`); otherwise the data is computed and
+    judged at each call. The function also counts as changed if its source changes, or the source of helpers
+    in the same module.
 
     Parameters
     ----------
     dqm : DQM, optional
-        Rules, fixes and policies; none if not given.
+        Rules, fixes and policies (default: none).
     table, path : str, optional
-        Where the data is published: a catalog table, or a folder. Exactly one is required, unless
+        Destination of the data: a catalog table, or a folder. Exactly one is required, unless
         the dataset is ephemeral.
     repository : Repository or str, optional
-        Or its URL. Stores the verdicts and records the counts, under the dataset's name.
+        A repository or its URL, which stores the verdicts and counts under the dataset's name.
     name : str, optional
-        Name of the dataset; default: the function's name.
+        Name of the dataset (default: the function's name).
     parser : ValidationTask or callable, optional
         The parser of the file that the function reads, or a function that returns it, called with
-        the same arguments. Its verdict is combined with that of the rules.
+        the same arguments. Its verdict is combined with the verdict of the rules.
     partition_by : sequence of str, optional
         Partition columns of a new table; counts are also grouped by them.
     quarantine : str, optional
         A table or folder for the rejected records.
     ephemeral : bool
-        Persist nothing: data is judged in a separate pass, once for the same files, and the
-        returned frame is computed lazily.
+        Whether to persist nothing. The data is judged in a separate scan, once for the same files, and
+        the returned frame is computed lazily.
     folder : str, optional
-        Where verdicts are stored without a repository, as ``<name>.<hash>.check``. Default: beside
-        the folder or the table; an ephemeral dataset then stores none.
+        Folder for verdicts without a repository, as files ``<name>.<hash>.check`` (default: next to the
+        folder or the table; an ephemeral dataset then stores no verdicts).
 
     Raises
     ------
     RuleError
-        If the place for data is missing, or a place for data or verdicts is given twice; if an
-        ephemeral dataset is given ``partition_by`` or ``quarantine``.
+        If the destination of the data is missing, if a destination of data or verdicts is given twice,
+        or if an ephemeral dataset is given ``partition_by`` or ``quarantine``.
 
     Examples
     --------
@@ -556,7 +560,7 @@ def dataset(
     >>> departures
     Dataset('departures')
 
-    One that writes nothing:
+    A dataset that writes nothing:
 
     >>> @tg.dataset(good, ephemeral=True)
     ... def carriers(spark):
@@ -565,19 +569,19 @@ def dataset(
     2
     """
     if (table is not None) + (path is not None) + ephemeral != 1:
-        msg = "a dataset goes to one place: give table= or path=, or ephemeral=True"
+        msg = "a dataset needs exactly one of table=, path= and ephemeral=True"
         raise RuleError(msg)
     if ephemeral and (partition_by is not None or quarantine is not None):
-        msg = "an ephemeral dataset writes nothing: leave partition_by= and quarantine= out"
+        msg = "an ephemeral dataset writes nothing; remove partition_by= and quarantine="
         raise RuleError(msg)
     if repository is not None and folder is not None:
-        msg = "verdicts are kept in one place: give repository= or folder=, not both"
+        msg = "give repository= or folder=, not both"
         raise RuleError(msg)
     if path is not None and "/" not in path:
         path = f"./{path}"
     repository = as_repository(repository)
 
-    def made(function: FrameFunction) -> Dataset:
+    def decorate(function: FrameFunction) -> Dataset:
         return Dataset(
             function,
             DQM() if dqm is None else dqm,
@@ -590,17 +594,19 @@ def dataset(
             folder,
         )
 
-    return made
+    return decorate
 
 
 @dataclass(eq=False, repr=False)
 class Dataset:
-    """A function whose frame is validated before it is returned; see `dataset` for each part.
+    """A function whose frame is validated before it is returned; see `dataset` for the parameters.
 
     Attributes
     ----------
     name : str
+        Name of the dataset.
     dqm : DQM
+        The rules, fixes and policies.
 
     Examples
     --------
@@ -634,41 +640,41 @@ class Dataset:
         DQMError
             If the data failed, now or when the stored verdict was made.
         """
-        made = self.function(*args, **options)
+        data = self.function(*args, **options)
         parser = self._parser
         if parser is not None and not isinstance(parser, ValidationTask):
-            parser = self._made_parser(parser(*args, **options))
-        tests = self._tests(made, parser)
+            parser = self._check_parser(parser(*args, **options))
+        tests = self._tests(data, parser)
         if self._table is None:
-            return self._ephemeral(made, tests)
-        return self._persisted(made, tests, open_target(made.sparkSession, self._table))
+            return self._ephemeral(data, tests)
+        return self._persisted(data, tests, open_target(data.sparkSession, self._table))
 
-    def _made_parser(self, parser: object) -> ValidationTask:
+    def _check_parser(self, parser: object) -> ValidationTask:
         """Return the parser that the user's function made."""
         if isinstance(parser, ValidationTask):
             return parser
         msg = (
-            f"dataset {self.name!r}: parser= is a parser such as tg.ParserValidation(...), or a function"
+            f"dataset {self.name!r}: parser= must be a parser such as tg.ParserValidation(...), or a function"
             f" that returns one, not {parser!r}"
         )
         raise RuleError(msg)
 
-    def _tests(self, made: DataFrame, parser: ValidationTask | None) -> ValidationSet:
+    def _tests(self, data: DataFrame, parser: ValidationTask | None) -> ValidationSet:
         tasks = [self.dqm] if parser is None else [self.dqm, parser]
-        verdicts = self._verdicts(made.sparkSession)
+        verdicts = self._verdicts(data.sparkSession)
         return ValidationSet(
-            tasks, name=self.name, verdicts=verdicts, fingerprint=self._fingerprint(made, parser)
+            tasks, name=self.name, verdicts=verdicts, fingerprint=self._fingerprint(data, parser)
         )
 
-    def _fingerprint(self, made: DataFrame, parser: ValidationTask | None) -> str | None:
-        """Return a fingerprint of the function and the files it reads; None if there is none."""
-        read = getattr(parser, "fingerprint", None)
-        print_ = frame_fingerprint(made, options_known=read is not None)
-        of_parser = read() if callable(read) else ""
-        if print_ is None or of_parser is None:
+    def _fingerprint(self, data: DataFrame, parser: ValidationTask | None) -> str | None:
+        """Return a fingerprint of the function and the files it reads; None if a file has no fingerprint."""
+        read_fingerprint = getattr(parser, "fingerprint", None)
+        data_fingerprint = frame_fingerprint(data, options_known=read_fingerprint is not None)
+        parser_fingerprint = read_fingerprint() if callable(read_fingerprint) else ""
+        if data_fingerprint is None or parser_fingerprint is None:
             return None
-        of = [print_, of_parser, source_hash(self.function)]
-        return "dataset/1:" + key_of(canonical_json(of))
+        parts = [data_fingerprint, parser_fingerprint, source_hash(self.function)]
+        return "dataset/1:" + key_of(canonical_json(parts))
 
     def _verdicts(self, spark: SparkSession) -> Verdicts | None:
         if self._repository is not None:
@@ -678,28 +684,28 @@ class Dataset:
             folder = parent_location(spark, self._table)
         return None if folder is None else VerdictFiles(folder)
 
-    def _ephemeral(self, made: DataFrame, tests: ValidationSet) -> DataFrame:
-        kept = tests.kept()
-        if kept is not None:
-            kept.terminate_at_error()
+    def _ephemeral(self, data: DataFrame, tests: ValidationSet) -> DataFrame:
+        stored = tests.kept()
+        if stored is not None:
+            stored.terminate_at_error()
         elif self._repository is None:
-            tests.validate(made)
+            tests.validate(data)
         else:
-            dqm = cast("DQM", tests.tasks[0])  # without policies on parsing, which are the parser's
-            applied = dqm.apply(made, repository=self._repository, dataset=self.name)
+            dqm = cast("DQM", tests.tasks[0])  # without policies on parsing, which the parser has
+            applied = dqm.apply(data, repository=self._repository, dataset=self.name)
             private = privacy_settings().of(self.name)
-            others = [task.hiding(private) for task in tests.tasks[1:]]
-            check = applied.check + ValidationSet(others).judge(made)
+            other_tasks = [task.hiding(private) for task in tests.tasks[1:]]
+            check = applied.check + ValidationSet(other_tasks).judge(data)
             tests.keep(check)
             check.terminate_at_error()
-        return mask(made, self.dqm.tasks).kept
+        return mask(data, self.dqm.tasks).kept_records
 
-    def _persisted(self, made: DataFrame, tests: ValidationSet, target: WriteTarget) -> DataFrame:
-        kept = tests.kept()
-        if kept is not None:
-            kept.terminate_at_error()
-        if kept is not None and target.exists() and self._holds(tests, target):
-            return target.read(made.schema)
+    def _persisted(self, data: DataFrame, tests: ValidationSet, target: WriteTarget) -> DataFrame:
+        stored = tests.kept()
+        if stored is not None:
+            stored.terminate_at_error()
+        if stored is not None and target.exists() and self._is_published(tests, target):
+            return target.read(data.schema)
         published = Publication(
             target.name,
             tests,
@@ -707,21 +713,23 @@ class Dataset:
             quarantine=self._quarantine,
             repository=self._repository,
             dataset=None if self._repository is None else self.name,
-        ).run(made)
-        holding = self._holding(tests, target)
-        verdicts = self._verdicts(made.sparkSession)
-        if holding is not None and verdicts is not None:
-            verdicts.keep(holding, published.check)
+        ).run(data)
+        published_case = self._published_case(tests, target)
+        verdicts = self._verdicts(data.sparkSession)
+        if published_case is not None and verdicts is not None:
+            verdicts.keep(published_case, published.check)
         return published.data
 
-    def _holds(self, tests: ValidationSet, target: WriteTarget) -> bool:
-        """Return whether the target's files are those published from this data."""
-        holding = self._holding(tests, target)
+    def _is_published(self, tests: ValidationSet, target: WriteTarget) -> bool:
+        """Return whether the target's files were published from this data."""
+        published_case = self._published_case(tests, target)
         verdicts = self._verdicts(target.spark)
-        found = None if holding is None or verdicts is None else verdicts.find(holding)
-        return found is not None and found.passed
+        verdict = (
+            None if published_case is None or verdicts is None else verdicts.find(published_case)
+        )
+        return verdict is not None and verdict.passed
 
-    def _holding(self, tests: ValidationSet, target: WriteTarget) -> Case | None:
+    def _published_case(self, tests: ValidationSet, target: WriteTarget) -> Case | None:
         """Return the case of the data in its published form: fingerprint of data and target files."""
         case, files = tests.case, target.fingerprint()
         if case is None or files is None:

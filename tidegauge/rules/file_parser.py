@@ -1,7 +1,7 @@
 """File parser as a validation task: counts unreadable records by kind, with samples.
 
-Records are split and typed by Spark expressions and counted by one aggregate, so a count is the
-same however often, and in however many tasks, the file is read.
+Records are split and typed by Spark expressions and counted by one aggregate. So the counts do not depend on
+how often, or by how many Spark tasks, the file is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegauge.analyzers.sources.sources import fingerprint, list_files
 from tidegauge.repository.store.config import privacy_settings
 from tidegauge.rules.parsed_records import (
     ENCODING,
-    KINDS,
+    ERROR_KINDS,
     STRUCTURE,
     SchemaColumn,
     check_pattern,
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_LONGEST, _SHOWN = 10_000, 200
-_MOST_SAMPLES = 1000
-_POLICY = "spark.sql.legacy.timeParserPolicy"
+_MAX_RECORD_LENGTH, _MAX_SHOWN_LENGTH = 10_000, 200
+_MAX_SAMPLES = 1000
+_TIME_PARSER_OPTION = "spark.sql.legacy.timeParserPolicy"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Parsed:
     data : DataFrame
         The records that could be read, with the columns and types of the schema.
     rejects : DataFrame
-        The other records: ``record`` (the first 10,000 characters of the text), ``kind``,
+        The other records: ``record`` (its first 10,000 characters), ``kind``,
         ``column`` (null if the whole record is at fault) and ``file``.
 
     Examples
@@ -87,14 +87,14 @@ class ParserCounts:
     lines : int
         Number of records, readable or not. Headers, comments and blank lines do not count.
     rejects : mapping of str to int
-        Number of records that could not be read, by kind; kinds without any are omitted.
+        Number of records that could not be read, by kind; kinds without records are omitted.
     samples : tuple of Sample
         Sample records of each kind.
 
     Examples
     --------
-    >>> found = ParserCounts(lines=100, rejects={"number": 2, "date": 1})
-    >>> found.lines - sum(found.rejects.values())
+    >>> counts = ParserCounts(lines=100, rejects={"number": 2, "date": 1})
+    >>> counts.lines - sum(counts.rejects.values())
     97
     """
 
@@ -110,9 +110,9 @@ class ParserCounts:
 
 
 class ParserValidation(ValidationTask):
-    r"""Parse a CSV or JSON file, and judge how many of its records could not be read.
+    r"""Parse a CSV or JSON file, and judge the number of unreadable records.
 
-    A record that cannot be read is dropped as a whole and counted once, under the first of these
+    An unreadable record is dropped as a whole and counted once, under the first of these
     kinds:
 
     ============= ==========================================================================================
@@ -125,7 +125,7 @@ class ParserValidation(ValidationTask):
     ``nested``    ... of structs, arrays or maps (JSON)
     ============= ==========================================================================================
 
-    Blank lines are skipped, as Spark skips them.
+    Blank lines are skipped, as in Spark.
 
     Parameters
     ----------
@@ -138,11 +138,11 @@ class ParserValidation(ValidationTask):
     options : mapping, optional
         Options of Spark's reader: for CSV ``sep``, ``quote``, ``escape``, ``header``, ``encoding``,
         ``comment``, ``nullValue``, ``emptyValue``, ``multiLine``, ``lineSep``; for JSON
-        ``encoding``, ``lineSep`` and those that begin with ``allow``; for both ``pathGlobFilter``
+        ``encoding``, ``lineSep`` and the options that begin with ``allow``; for both ``pathGlobFilter``
         and ``recursiveFileLookup``.
     date_format, timestamp_format : str, optional
-        Spark date patterns. Default: ISO, that is dates ``2013-01-09`` and times
-        ``2013-01-09 13:06:19`` or with a T between, with up to six fractional digits and a zone.
+        Spark date patterns (default: ISO). ISO dates are ``2013-01-09``, ISO times
+        ``2013-01-09 13:06:19`` or with a T in between, with up to six fractional digits and a zone.
     formats : mapping, optional
         Patterns of single columns.
     fail_at_parsing_error : bool
@@ -150,19 +150,19 @@ class ParserValidation(ValidationTask):
         counted in any case.
     lenient_dates : bool
         Whether out-of-range date fields roll over, as in Java's lenient ``SimpleDateFormat``:
-        ``20133109`` with ``yyyyMMdd`` is month 31 of 2013, and so the 9th of July 2015. A field
-        directly before another takes as many digits as it has letters, every other all that follow.
-        The whole text must match; two-digit years are of this century; ``SSS`` are milliseconds.
-        Only for numeric patterns.
+        ``20133109`` with ``yyyyMMdd`` is month 31 of 2013, that is 9 July 2015. A field directly before
+        another field takes one digit for each of its letters, every other field takes all digits that
+        follow. The whole string must match, two-digit years are in this century, and ``SSS`` are
+        milliseconds. Only for numeric patterns.
     samples : int
-        Number of sample records of each kind, from 0 to 1000. The selection depends on the records
-        alone.
+        Number of sample records of each kind, from 0 to 1000. The selection depends only on the
+        records.
     policies : sequence of DQMPolicy
         Additional policies on the counts, such as ``FailParserCountPolicy(10)``.
     name : str, optional
-        Default: ``parser of <path>``.
+        Name of the verdicts (default: ``parser of <path>``).
     spark : SparkSession, optional
-        Default: the active session.
+        The session (default: the active session).
 
     Raises
     ------
@@ -171,18 +171,18 @@ class ParserValidation(ValidationTask):
 
     Notes
     -----
-    An empty CSV cell is null, and so is ``nullValue``; numeric cells are trimmed of spaces first,
-    other cells are not. A float is written in digits, or as NaN or infinity by name; one too large
-    for its type is bad. Decimals are rounded to their scale. JSON values must be of the column's
-    type, as in Spark's reader: ``"1"`` is no number. A missing key is null, a key that is not in
-    the schema is ignored; a string column takes any value as text.
+    An empty CSV cell is null, and so is ``nullValue``. Spaces around numbers are removed, but not around other
+    values. A float is written in digits, or as NaN or infinity by name; a float that is too large for its type
+    is invalid. Decimals are rounded to their scale. JSON values must have the column's type, as in Spark's
+    reader: ``"1"`` is not a number. A missing key is null, and a key that is not in the schema is ignored. A
+    string column accepts any value as a string.
 
-    With ``multiLine`` Spark's reader splits the records. An unclosed quote extends to the end of
-    the file, which is a bad structure only if the number of fields is then wrong; more than 20,480
-    fields raise Spark's own error; and the text of a record with bad cells is re-serialized.
+    With ``multiLine``, Spark's reader splits the records. An unclosed quote extends to the end of the file,
+    which is an invalid structure only if the number of fields is then wrong. More than 20,480 fields raise
+    Spark's error. Records with invalid cells are re-serialized.
 
-    A time without zone (``timestamp_ntz``) is what the text shows, whatever the session's time zone.
-    Only a pattern with a zone is converted: to the time that the clocks of the session's zone show.
+    A time without zone (``timestamp_ntz``) is read as written, independent of the session's time zone. Only a
+    pattern with a zone is converted, to the local time in the session's zone.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class ParserValidation(ValidationTask):
     >>> ParserValidation("trips.csv", "id INT", options={"seperator": ";"})
     Traceback (most recent call last):
         ...
-    tidegauge.analyzers.core.errors.RuleError: the option 'seperator' of csv is not understood; did you mean 'sep'?
+    tidegauge.analyzers.core.errors.RuleError: unknown option 'seperator' of csv; did you mean 'sep'?
     """
 
     is_parser = True
@@ -215,25 +215,29 @@ class ParserValidation(ValidationTask):
         spark: SparkSession | None = None,
     ) -> None:
         if not path or not str(path).strip():
-            raise RuleError(f"path is the path of a file or folder, not {path!r}")
-        if not 0 <= samples <= _MOST_SAMPLES:
-            raise RuleError(f"samples is a whole number from 0 to {_MOST_SAMPLES}, not {samples!r}")
+            raise RuleError(f"path must be the path of a file or folder, not {path!r}")
+        if not 0 <= samples <= _MAX_SAMPLES:
+            raise RuleError(
+                f"samples must be a whole number from 0 to {_MAX_SAMPLES}, not {samples!r}"
+            )
         if not schema or not (isinstance(schema, str) or hasattr(schema, "fields")):
             raise RuleError(
-                f"schema is text such as 'id INT, at DATE' or a StructType, not {schema!r}"
+                f"schema must be a string such as 'id INT, at DATE' or a StructType, not {schema!r}"
             )
         for policy in policies:
             if not isinstance(policy, DQMPolicy):
-                raise RuleError(f"policies are such as FailParserCountPolicy(10), not {policy!r}")
+                raise RuleError(
+                    f"policies must be policies such as FailParserCountPolicy(10), not {policy!r}"
+                )
         self.path, self.schema, self.format = path, schema, format
         self.options = checked_options(options, format)
         self.patterns = {"date": date_format, "timestamp": timestamp_format}
         self.formats = dict(formats or {})
         self.fail_at_parsing_error, self.lenient_dates = fail_at_parsing_error, lenient_dates
         self.samples = samples
-        first = [FailParserCountPolicy(1)] if fail_at_parsing_error else []
-        named = {policy.name: policy for policy in (*first, *policies)}
-        self.policies: tuple[DQMPolicy, ...] = tuple(named.values())
+        default_policies = [FailParserCountPolicy(1)] if fail_at_parsing_error else []
+        policy_by_name = {policy.name: policy for policy in (*default_policies, *policies)}
+        self.policies: tuple[DQMPolicy, ...] = tuple(policy_by_name.values())
         self.name = name or f"parser of {path}"
         self._spark = spark
         self._private: Privacy | None = None
@@ -252,16 +256,16 @@ class ParserValidation(ValidationTask):
             If the schema is invalid.
         """
         records, columns = self._records(self._session(spark))
-        row = [f"row.c{at} AS {quote(column.name)}" for at, column in enumerate(columns)]
+        row = [f"row.c{index} AS {quote(column.name)}" for index, column in enumerate(columns)]
         rejects = records.filter("bad IS NOT NULL")
-        record = f"left(line, {_LONGEST}) AS record"
+        record = f"left(line, {_MAX_RECORD_LENGTH}) AS record"
         return Parsed(
             records.filter("bad IS NULL").selectExpr(*row),
             rejects.selectExpr(record, "kind", "column", "file"),
         )
 
     def count(self, spark: SparkSession | None = None) -> ParserCounts:
-        """Count the records in one pass over the file.
+        """Count the records in one scan of the file.
 
         Raises
         ------
@@ -271,31 +275,41 @@ class ParserValidation(ValidationTask):
             If the schema is invalid.
         """
         records, columns = self._records(self._session(spark))
-        kinds = [k for k in KINDS if k in {ENCODING, STRUCTURE, *(c.kind for c in columns)}]
+        kinds = [k for k in ERROR_KINDS if k in {ENCODING, STRUCTURE, *(c.kind for c in columns)}]
         counts = [f"count_if(kind = '{kind}')" for kind in kinds]
-        known = privacy_settings().of(self.path) if self._private is None else self._private
-        tagged = not isinstance(self.schema, str) and known.columns_of(
+        privacy = privacy_settings().of(self.path) if self._private is None else self._private
+        tagged = not isinstance(self.schema, str) and privacy.columns_of(
             Schema.from_spark(self.schema)
         )
-        hidden = tagged or any(known.covers(quote(column.name)) for column in columns)
-        shown = f"'{HIDDEN}'" if hidden else f"left(line, {_SHOWN})"
-        example = f"struct({shown} AS line, column, file)"
-        by = f"struct(xxhash64(line), {shown}, file)"
+        hidden = tagged or any(privacy.covers(quote(column.name)) for column in columns)
+        shown_line = f"'{HIDDEN}'" if hidden else f"left(line, {_MAX_SHOWN_LENGTH})"
+        example = f"struct({shown_line} AS line, column, file)"
+        order = f"struct(xxhash64(line), {shown_line}, file)"
         one_pass = bool(self.samples) and capabilities(records.sparkSession).smallest_rows
-        least = f"min_by({example}, {by}, {self.samples})"
-        examples = [f"{least} FILTER (WHERE kind = '{kind}')" for kind in kinds if one_pass]
+        first_examples = f"min_by({example}, {order}, {self.samples})"
+        examples = [
+            f"{first_examples} FILTER (WHERE kind = '{kind}')" for kind in kinds if one_pass
+        ]
         row = records.selectExpr("count(1)", *counts, *examples).collect()[0]
         rejects = {k: n for k, n in zip(kinds, row[1 : len(kinds) + 1], strict=True) if n}
-        found = dict(zip(kinds, row[len(kinds) + 1 :], strict=False))
+        examples_by_kind = dict(zip(kinds, row[len(kinds) + 1 :], strict=False))
         if self.samples and rejects and not one_pass:
-            marked = records.where("kind IS NOT NULL")
-            marked = marked.selectExpr("kind", f"{example} AS example", f"{by} AS place")
-            found = dict(smallest(marked, "kind", "example", "place", self.samples).collect())
-        samples = (_sample(kind, example) for kind, many in found.items() for example in many or ())
+            rejects_with_examples = records.where("kind IS NOT NULL")
+            rejects_with_examples = rejects_with_examples.selectExpr(
+                "kind", f"{example} AS example", f"{order} AS place"
+            )
+            examples_by_kind = dict(
+                smallest(rejects_with_examples, "kind", "example", "place", self.samples).collect()
+            )
+        samples = (
+            _sample(kind, example)
+            for kind, kind_examples in examples_by_kind.items()
+            for example in kind_examples or ()
+        )
         return ParserCounts(row[0], rejects, tuple(samples))
 
     def fill(self, state: DQMState, spark: SparkSession | None = None) -> None:
-        """Count the records in one pass, and add counts and samples to a state."""
+        """Count the records in one scan, and add counts and samples to a state."""
         self.count(spark).fill(state)
 
     def validate(self, data: DataFrame | None = None) -> CheckResult:
@@ -304,37 +318,37 @@ class ParserValidation(ValidationTask):
         Parameters
         ----------
         data : DataFrame, optional
-            The frame for policies that need the data; default: the records that could be read.
+            The frame for policies that need the data (default: the records that could be read).
         """
         state = DQMState()
         self.fill(state)
         state.snapshot()
         if data is None and any(policy.needs_data for policy in self.policies):
             data = self.read().data
-        found = self.judge(state, data)
-        return replace(found, check_log=tuple(state.log()))
+        verdict = self.judge(state, data)
+        return replace(verdict, check_log=tuple(state.log()))
 
     def minding(self, policies: Sequence[DQMPolicy]) -> ParserValidation:
         """Return a parser with additional policies."""
-        made = copy(self)
-        named = {policy.name: policy for policy in (*self.policies, *policies)}
-        made.policies = tuple(named.values())
-        return made
+        parser = copy(self)
+        policy_by_name = {policy.name: policy for policy in (*self.policies, *policies)}
+        parser.policies = tuple(policy_by_name.values())
+        return parser
 
     def hiding(self, private: Privacy) -> ParserValidation:
         """Return a parser whose samples hide the lines of a file with private columns.
 
-        Without it these are the columns of the configuration file.
+        By default, the private columns of the configuration file are hidden.
         """
-        made = copy(self)
-        made._private = private  # noqa: SLF001 - of the same class
-        return made
+        parser = copy(self)
+        parser._private = private  # noqa: SLF001 - of the same class
+        return parser
 
     def judge(self, state: DQMState, data: DataFrame | None = None) -> CheckResult:
         """Return the verdict of the policies on final counts, without a log."""
-        asked = [(policy.name, policy.refusal(state, data)) for policy in self.policies]
-        messages = [(name, reason) for name, reason in asked if reason is not None]
-        outcomes = [(name, reason is None) for name, reason in asked]
+        refusals = [(policy.name, policy.refusal(state, data)) for policy in self.policies]
+        messages = [(name, reason) for name, reason in refusals if reason is not None]
+        outcomes = [(name, reason is None) for name, reason in refusals]
         return CheckResult(not messages, tuple(messages), (), tuple(outcomes))
 
     def identity(self) -> dict[str, Any]:
@@ -372,10 +386,10 @@ class ParserValidation(ValidationTask):
     def _session(self, spark: SparkSession | None) -> SparkSession:
         from pyspark.sql import SparkSession
 
-        found = spark or self._spark or SparkSession.getActiveSession()
-        if found is None:
+        session = spark or self._spark or SparkSession.getActiveSession()
+        if session is None:
             raise SourceError("no Spark session is active: pass one as spark=")
-        return found
+        return session
 
     def _records(self, spark: SparkSession) -> tuple[DataFrame, list[SchemaColumn]]:
         """Return the records with ``kind`` and ``column``, which are null for readable records."""
@@ -383,7 +397,7 @@ class ParserValidation(ValidationTask):
 
         columns = columns_of(self._schema(spark), self.patterns, self.formats, self.format)
         if any(column.pattern for column in columns):
-            _need_strict_dates(spark)
+            _check_time_parser(spark)
         try:
             records = read_records(
                 spark, self.path, columns, self.format, self.options, lenient=self.lenient_dates
@@ -392,14 +406,14 @@ class ParserValidation(ValidationTask):
         except AnalysisException as error:
             if condition_of(error) != "PATH_NOT_FOUND":
                 raise
-            raise NoSuchTableError(f"there is no file {self.path!r}") from error
+            raise NoSuchTableError(f"no file {self.path!r}") from error
         kinds = ", ".join(literal(c.kind) if c.kind else "NULL" for c in columns)
         names = ", ".join(literal(c.name) for c in columns)
         kind = f"CASE bad WHEN -2 THEN '{ENCODING}' WHEN -1 THEN '{STRUCTURE}' ELSE get(array({kinds}), bad) END"
-        told = records.selectExpr(
+        with_kinds = records.selectExpr(
             "*", f"{kind} AS kind", f"IF(bad >= 0, get(array({names}), bad), NULL) AS column"
         )
-        return told, columns
+        return with_kinds, columns
 
     def _schema(self, spark: SparkSession) -> StructType:
         if not isinstance(self.schema, str):
@@ -409,14 +423,14 @@ class ParserValidation(ValidationTask):
         try:
             return schema_from_ddl(spark, self.schema)
         except AnalysisException as error:
-            msg = f"{self.schema!r} is no schema, 'id INT, at DATE' is one: {describe(error)}"
+            msg = f"invalid schema {self.schema!r}; use a schema such as 'id INT, at DATE': {describe(error)}"
             raise RuleError(msg) from error
 
 
-def _need_strict_dates(spark: SparkSession) -> None:
-    found = spark.conf.get(_POLICY, "CORRECTED")
-    if str(found).upper() != "CORRECTED":
-        msg = f"{_POLICY} is {found}, which reads dates by other rules: set it to CORRECTED"
+def _check_time_parser(spark: SparkSession) -> None:
+    policy = spark.conf.get(_TIME_PARSER_OPTION, "CORRECTED")
+    if str(policy).upper() != "CORRECTED":
+        msg = f"{_TIME_PARSER_OPTION} is {policy}, which parses dates differently; set it to CORRECTED"
         raise RuleError(msg)
 
 

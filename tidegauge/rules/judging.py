@@ -38,15 +38,17 @@ def judge(
 ) -> dict[str, CheckResult]:
     """Judge each partition by the counts that were stored when it was measured.
 
-    Rules and fixes must be those that were measured; policies may differ, so limits can be
-    backtested. Samples are those of stored verdicts of the same name, unless ``as_of`` is given.
+    Rules and fixes must equal the measured ones. Policies can differ, so limits can be backtested. Unless
+    ``as_of`` is given, samples are taken from stored verdicts of the same name.
 
     Parameters
     ----------
     repository : Repository or str
         A repository, or its URL.
     dataset : str
+        Name of the dataset.
     dqm : DQM
+        Rules and fixes that were measured, with the policies to apply.
     since, until, as_of
         As for `Repository.metrics`.
 
@@ -75,22 +77,22 @@ def judge(
     if counted is None:
         msg = f"these rules and fixes were never measured on {dataset!r}; analyze with Suite(dqm=) first"
         raise HistoryError(msg)
-    found = _judged(repository, dataset, dqm, counted)
+    verdicts = _judge_counts(repository, dataset, dqm, counted)
     if as_of is None:
-        for partition, (_, kept) in _newest_verdicts(repository, dataset, dqm.name).items():
-            if partition in found:
-                found[partition] = found[partition].with_samples_of(kept)
-    return found
+        for partition, (_, stored) in _newest_verdicts(repository, dataset, dqm.name).items():
+            if partition in verdicts:
+                verdicts[partition] = verdicts[partition].with_samples_of(stored)
+    return verdicts
 
 
-def _judged(
+def _judge_counts(
     repository: Repository,
     dataset: str,
     dqm: DQM,
     counted: Mapping[str, RecordCounts | None],
     samples: Sequence[Sample] = (),
 ) -> dict[str, CheckResult]:
-    found = {}
+    verdicts = {}
     for partition, counts in counted.items():
         if counts is not None:
             state = dqm.tasks.state(counts)
@@ -98,9 +100,11 @@ def _judged(
                 if sample.partition == partition:
                     state.add_sample(replace(sample, partition=""))
             state.snapshot()
-            found[partition] = dqm.judge(state)
-    lacking = [partition for partition, counts in counted.items() if counts is None]
-    return found | (_failed(repository, dataset, dqm, lacking) if lacking else {})
+            verdicts[partition] = dqm.judge(state)
+    uncounted = [partition for partition, counts in counted.items() if counts is None]
+    return verdicts | (
+        _verdicts_on_failures(repository, dataset, dqm, uncounted) if uncounted else {}
+    )
 
 
 def counts_of(
@@ -112,9 +116,9 @@ def counts_of(
     until: Moment = None,
     as_of: AsOf = None,
 ) -> dict[str, RecordCounts | None] | None:
-    """Return the stored counts by partition, None where a task could not be evaluated.
+    """Return the stored counts by partition, or None for a partition in which a task could not be evaluated.
 
-    Returns None instead of a mapping if these rules and fixes were never measured.
+    The result is None if these rules and fixes were never measured.
     """
     analyzer = RecordRules(dqm.tasks.identity)
     states = repository.window_states(
@@ -124,28 +128,28 @@ def counts_of(
     if stored is None:
         return None
     return {
-        one.partition: None
-        if one.payload is None
-        else as_state(RecordCounts, states.total(analyzer, [one]))
-        for one in stored
+        row.partition: None
+        if row.payload is None
+        else as_state(RecordCounts, states.total(analyzer, [row]))
+        for row in stored
     }
 
 
-def _failed(
+def _verdicts_on_failures(
     repository: Repository, dataset: str, dqm: DQM, partitions: Collection[str]
 ) -> dict[str, CheckResult]:
     """Return the verdict on partitions in which a rule or fix could not be evaluated."""
     metrics = repository.metrics(dataset, analyzer=RecordRules(dqm.tasks.identity))
     failed = metrics[(metrics["status"] == "failed") & metrics["partition"].isin(list(partitions))]
-    found = {}
+    verdicts = {}
     for row in failed.itertuples():
         error = str(row.error)
         tasks = (*dqm.tasks.rules, *dqm.tasks.fixes)
         name = next((t.name for t in tasks if names_task(error, t.name)), dqm.name)
-        found[str(row.partition)] = CheckResult(
+        verdicts[str(row.partition)] = CheckResult(
             passed=False, error_messages=((name, error),), outcomes=((name, False),)
         )
-    return found
+    return verdicts
 
 
 def judge_run(
@@ -156,59 +160,68 @@ def judge_run(
     take_samples: Callable[[Mapping[str, RecordCounts]], Iterable[Sample]],
     on_empty: OnEmpty = OnEmpty.PASS,
 ) -> dict[str, CheckResult]:
-    """Judge and store verdicts on the partitions that a run scanned or that were not judged yet.
+    """Judge the partitions that a run scanned or that were never judged, and store the verdicts.
 
-    Failed verdicts of earlier runs on the other partitions are returned, too, while their content
-    stays as it is: failed data does not pass because something else was run. If nothing is new, the
-    stored verdicts on all partitions are returned.
+    Failed verdicts of earlier runs on other partitions are also returned while the content of these
+    partitions is unchanged. If there are no new partitions, the stored verdicts on all partitions are returned.
 
     Parameters
     ----------
     repository : Repository
+        The repository.
     dataset : str
+        Name of the dataset.
     dqm : DQM or None
+        The rules, fixes and policies.
     report : RunReport
+        The report of the run.
     take_samples : callable
-        Returns samples of the scanned partitions by their counts, which verdicts on them tell.
+        Returns samples of the scanned partitions, given their counts.
     on_empty : OnEmpty
-        What a partition without records counts as, and a table without partitions. Kept verdicts on
-        such partitions are resolved anew.
+        Outcome of a partition without records, or of a table without partitions. It is also applied to
+        stored verdicts on such partitions.
     """
     if dqm is None:
         return {}
-    prints = fingerprints(repository, dataset)
-    if not prints:
+    fingerprint_by_partition = fingerprints(repository, dataset)
+    if not fingerprint_by_partition:
         verdict = CheckResult.without_partitions(on_empty)
         keep_without_partitions(repository, dataset, dqm.name, dqm.specification, verdict, report)
         return {"": verdict}
     close_without_partitions(repository, dataset, dqm.name)
-    kept = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
-    known = {name: verdict.resolve_no_data(on_empty) for name, verdict in kept.items()}
-    resolved = {name: verdict for name, verdict in known.items() if verdict != kept[name]}
-    accepted = {name for name, verdict in known.items() if verdict.is_accepted}
-    fresh = (prints.keys() - known.keys()) | (report.changes.keys() & prints.keys() - accepted)
-    counted = counts_of(repository, dataset, dqm) if fresh else None
+    stored = kept_verdicts(repository, dataset, dqm.name, dqm.specification)
+    stored_resolved = {name: verdict.resolve_no_data(on_empty) for name, verdict in stored.items()}
+    resolved = {
+        name: verdict for name, verdict in stored_resolved.items() if verdict != stored[name]
+    }
+    accepted = {name for name, verdict in stored_resolved.items() if verdict.is_accepted}
+    to_judge = (fingerprint_by_partition.keys() - stored_resolved.keys()) | (
+        report.changes.keys() & fingerprint_by_partition.keys() - accepted
+    )
+    counted = counts_of(repository, dataset, dqm) if to_judge else None
     if counted is None:
-        _keep(repository, dataset, dqm, prints, resolved, report.run)
-        return known
-    of_fresh = {name: counts for name, counts in counted.items() if name in fresh}
+        _store_verdicts(repository, dataset, dqm, fingerprint_by_partition, resolved, report.run)
+        return stored_resolved
+    counts_to_judge = {name: counts for name, counts in counted.items() if name in to_judge}
     scanned = {
         name: counts
-        for name, counts in of_fresh.items()
+        for name, counts in counts_to_judge.items()
         if counts is not None and name in report.changes
     }
-    judged = _judged(repository, dataset, dqm, of_fresh, list(take_samples(scanned)))
-    found = {name: verdict.resolve_no_data(on_empty) for name, verdict in judged.items()}
-    _keep(repository, dataset, dqm, prints, {**resolved, **found}, report.run)
-    standing = {name: c for name, c in known.items() if not c.passed}
-    return {**standing, **found} if found else known
+    judged = _judge_counts(repository, dataset, dqm, counts_to_judge, list(take_samples(scanned)))
+    verdicts = {name: verdict.resolve_no_data(on_empty) for name, verdict in judged.items()}
+    _store_verdicts(
+        repository, dataset, dqm, fingerprint_by_partition, {**resolved, **verdicts}, report.run
+    )
+    failing = {name: c for name, c in stored_resolved.items() if not c.passed}
+    return {**failing, **verdicts} if verdicts else stored_resolved
 
 
-def _keep(
+def _store_verdicts(
     repository: Repository,
     dataset: str,
     dqm: DQM,
-    prints: Mapping[str, str],
+    fingerprint_by_partition: Mapping[str, str],
     verdicts: Mapping[str, CheckResult],
     run: int,
 ) -> None:
@@ -218,7 +231,7 @@ def _keep(
             dataset,
             name=dqm.name,
             specification=dqm.specification,
-            fingerprint=prints[partition],
+            fingerprint=fingerprint_by_partition[partition],
             passed=verdict.passed,
             result=verdict.to_json(),
             partition=partition,
@@ -227,7 +240,7 @@ def _keep(
 
 
 NO_PARTITIONS = "no partitions"
-"""Stands for the fingerprint in a verdict on a table that has no partition."""
+"""Fingerprint in a verdict on a table without partitions."""
 
 
 def keep_without_partitions(
@@ -251,17 +264,17 @@ def keep_without_partitions(
 
 
 def close_without_partitions(repository: Repository, dataset: str, name: str) -> None:
-    """Let a verdict pass that failed because the table had no partition, once it has some."""
+    """Store passing verdicts for verdicts that failed because the table had no partition."""
     with repository.database.read() as connection:
         rows = verdict_rows(connection, dataset, name, partition="", passed=False)
-    told = CheckResult(passed=True, check_log=("the table has partitions",))
+    verdict = CheckResult(passed=True, check_log=("the table has partitions",))
     for row in rows:
         if row["fingerprint"] == NO_PARTITIONS:
-            keep_without_partitions(repository, dataset, name, row["specification"], told)
+            keep_without_partitions(repository, dataset, name, row["specification"], verdict)
 
 
 def verdicts_named(repository: Repository, dataset: str, name: str) -> pd.DataFrame:
-    """Return the verdicts of a name, the newest first; none if nothing was judged under it yet."""
+    """Return the verdicts of a name, newest first; empty if the name has no verdicts."""
     with repository.database.read() as connection:
         return frame_of(verdict_rows(connection, dataset, name), VERDICT_COLUMNS)
 
@@ -269,40 +282,42 @@ def verdicts_named(repository: Repository, dataset: str, name: str) -> pd.DataFr
 def kept_verdicts(
     repository: Repository, dataset: str, name: str, specification: str
 ) -> dict[str, CheckResult]:
-    """Return the newest verdict on each current partition, if it is by this specification.
+    """Return the newest verdict on each current partition, if it was made with this specification.
 
-    One by which a later verdict stands is none: who goes back to an earlier text wants its verdicts
-    to be the newest again. Unreadable ones are warned about.
+    A verdict that a later verdict supersedes is skipped, so that reverting to earlier rules makes their
+    verdicts current again. Unreadable verdicts cause a warning.
     """
     newest = _newest_verdicts(repository, dataset, name)
     return {
-        partition: verdict for partition, (by, verdict) in newest.items() if by == specification
+        partition: verdict
+        for partition, (judged_with, verdict) in newest.items()
+        if judged_with == specification
     }
 
 
 def _newest_verdicts(
     repository: Repository, dataset: str, name: str
 ) -> dict[str, tuple[str, CheckResult]]:
-    """Return the newest verdict on each current partition, with the specification that it is by."""
-    prints = fingerprints(repository, dataset)
+    """Return the newest verdict on each current partition, with its specification."""
+    fingerprint_by_partition = fingerprints(repository, dataset)
     newest = verdicts_named(repository, dataset, name).drop_duplicates("partition")
-    found = {}
+    verdicts = {}
     for row in newest.itertuples():
         partition = str(row.partition)
-        if prints.get(partition) == row.fingerprint:
+        if fingerprint_by_partition.get(partition) == row.fingerprint:
             verdict = read_verdict(str(row.result), f"{name} of {dataset}, {partition}")
             if verdict is not None:
-                found[partition] = str(row.specification), verdict
-    return found
+                verdicts[partition] = str(row.specification), verdict
+    return verdicts
 
 
-def standing_failures(repository: Repository, dataset: str) -> list[dict[str, Any]]:
-    """Return the newest verdicts, of rules and of checks, by which the current data fails.
+def current_failures(repository: Repository, dataset: str) -> list[dict[str, Any]]:
+    """Return the newest failed verdicts of rules and checks on the current data.
 
     Returns
     -------
     list of dict
-        Rows of `Repository.verdicts` with ``is_known`` and ``is_labelled`` as in `failing_verdicts`, the newest first.
+        Rows of `Repository.verdicts` with ``is_known`` and ``is_labelled`` as in `failing_verdicts`, newest first.
     """
     with repository.database.read() as connection:
         v = failing_verdicts([dataset_id(connection, dataset)]).c
@@ -311,30 +326,32 @@ def standing_failures(repository: Repository, dataset: str) -> list[dict[str, An
         )
         query = query.order_by(v.commit_id.desc())
         rows = [row._asdict() for row in connection.execute(query)]
-    told = {"dataset": dataset, "passed": False}
+    constants = {"dataset": dataset, "passed": False}
     flags = ("is_known", "is_labelled")
-    return [{**row, **told, **{flag: bool(row[flag]) for flag in flags}} for row in rows]
+    return [{**row, **constants, **{flag: bool(row[flag]) for flag in flags}} for row in rows]
 
 
 def close_verdicts(
-    repository: Repository, dataset: str, name: str, specification: str, now: str
+    repository: Repository, dataset: str, name: str, specification: str, current_name: str
 ) -> None:
-    """Let failed verdicts pass that the same rules or checks kept under another name than now.
+    """Store passing verdicts for failed verdicts that the same rules or checks stored under a former name.
 
-    They would stand until their data changes, as nothing judges under that name any more.
+    Nothing is judged under the former name any more, so these verdicts would fail until their data changes.
     """
-    if name == now:
+    if name == current_name:
         return
-    told = CheckResult(passed=True, check_log=(f"judged as {now!r} from here on",)).to_json()
-    for row in standing_failures(repository, dataset):
+    result = CheckResult(
+        passed=True, check_log=(f"judged as {current_name!r} from now on",)
+    ).to_json()
+    for row in current_failures(repository, dataset):
         if (row["name"], row["specification"]) == (name, specification):
             repository.keep_verdict(
                 dataset,
                 name=name,
-                specification=f"now {now}",  # other than theirs, which a file of this name may judge by
+                specification=f"now {current_name}",  # differs from theirs, with which a file of this name can judge
                 fingerprint=row["fingerprint"],
                 passed=True,
-                result=told,
+                result=result,
                 partition=row["partition"],
             )
 
@@ -344,4 +361,4 @@ def fingerprints(repository: Repository, dataset: str) -> dict[str, str]:
     ledger = repository.partitions(dataset)
     ledger = ledger[ledger["gone_at"].isna()]
     rows = zip(ledger["partition"], ledger["fingerprint"], ledger["version"], strict=True)
-    return {name: print_ or f"version/1:{version}" for name, print_, version in rows}
+    return {name: fingerprint or f"version/1:{version}" for name, fingerprint, version in rows}

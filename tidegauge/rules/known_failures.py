@@ -1,4 +1,4 @@
-"""The problems of a run, the failures among them that are known, and accepting those."""
+"""Problems of a run, known failures, and their acceptance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegauge.repository.store.dimensions import visible
 from tidegauge.repository.store.listing import first_of_last_runs
 from tidegauge.repository.store.queries import dataset_id
 from tidegauge.repository.store.verdicts import standing_verdicts
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import CheckResult, failure_messages
 
 if TYPE_CHECKING:
@@ -37,18 +37,19 @@ if TYPE_CHECKING:
 class KnownFailures:
     """The failures of a dataset that do not fail a run.
 
-    A failed verdict is known if it was told before the last runs and a newer partition came since, or
-    if somebody has labelled the partition's time since. A run of chosen partitions is judged by these
-    alone, unless they were labelled.
+    A failed verdict is known if it was reported before the last runs and a newer partition arrived since, or if
+    the partition's time was labelled since. A run of selected partitions is judged only by these partitions,
+    unless they were labelled.
 
     Attributes
     ----------
     dataset : str
+        Name of the dataset.
     verdicts : frozenset of (str, str)
         Names of verdicts and partitions.
     past_errors : frozenset of str
-        Analyzers that fail by the data of past partitions alone, as canonical text: not in the newest
-        partition, nor when the last runs measured.
+        Analyzers that fail only on past partitions, in canonical form. They did not fail in the newest
+        partition or when the last runs measured.
     times : mapping of str to datetime or None
         Times of the partitions that have failed verdicts.
     """
@@ -60,32 +61,33 @@ class KnownFailures:
 
     @classmethod
     def of_run(cls, run: Run, partitions: str | Sequence[str] = "new") -> KnownFailures:
-        """Read them after a run and its verdicts are stored.
+        """Read the known failures after a run and its verdicts are stored.
 
         Parameters
         ----------
         run : Run
+            The run.
         partitions : str or sequence of str
-            What the run was asked to measure.
+            The partitions that the run was asked to measure.
         """
-        chosen = chosen_by(partitions)
-        failing = standing_failures(run.repository, run.dataset)
+        is_selected = chosen_by(partitions)
+        failing = current_failures(run.repository, run.dataset)
 
         def is_known(row: Mapping[str, Any]) -> bool:
             partition = row["partition"]
             if row["is_labelled"]:
                 return True
-            if chosen is not None:
-                return not chosen(partition)
+            if is_selected is not None:
+                return not is_selected(partition)
             return row["is_known"] and partition not in run.changes
 
         verdicts = {(row["name"], row["partition"]) for row in failing if is_known(row)}
         times = {row["partition"]: row["time"] for row in failing}
-        # An error of a past partition that the next run tries again is not settled.
+        # An error of a past partition that the next run retries is not settled.
         past = {
             analyzer.canonical()
             for analyzer, error in run.failed.items()
-            if isinstance(error, StandingError) and not error.is_retriable and chosen is None
+            if isinstance(error, StandingError) and not error.is_retriable and is_selected is None
         }
         if past:
             with run.repository.database.read() as connection:
@@ -97,31 +99,31 @@ class KnownFailures:
         return (name, partition) in self.verdicts
 
     def has_error(self, analyzer: AnyAnalyzer) -> bool:
-        """Return whether the failure of an analyzer is known; one that the next run tries again is not."""
+        """Return whether the failure of an analyzer is known; a failure that the next run retries is not."""
         return analyzer.canonical() in self.past_errors
 
     def advice(self, failing: Iterable[tuple[str, str]], options: str = "") -> list[str]:
-        """Return a line on how to settle the newest of some failures, of those that count if there are any.
+        """Return a line on how to settle the newest failure, preferring failures that are not known.
 
         Parameters
         ----------
         failing : iterable of (str, str)
             Names of verdicts and partitions.
         options : str
-            The end of the commands.
+            Options to add to the commands.
         """
         newest = max(((pair not in self.verdicts, pair[1]) for pair in failing), default=None)
         if newest is None:
             return []
         partition = newest[1]
         dataset, quoted = shlex.quote(self.dataset), shlex.quote(partition)
-        ways = ["repair the data"]
+        remedies = ["repair the data"]
         if (time := self.times.get(partition)) is not None:
-            at = f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix("T00:00:00")
-            label = f"tidegauge dataset label {dataset} bad --since {at} --until {at}{options}"
-            ways.append(f"label its time: {label}")
-        ways.append(f"accept it: tidegauge dataset accept {dataset} {quoted}{options}")
-        return [f"  to settle {partition or self.dataset}: {'; or '.join(ways)}"]
+            day = f"{time:%Y-%m-%dT%H:%M:%S}".removesuffix("T00:00:00")
+            label = f"tidegauge dataset label {dataset} bad --since {day} --until {day}{options}"
+            remedies.append(f"label its time: {label}")
+        remedies.append(f"accept it: tidegauge dataset accept {dataset} {quoted}{options}")
+        return [f"  to settle {partition or self.dataset}: {'; or '.join(remedies)}"]
 
 
 def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[Problem]:
@@ -130,9 +132,11 @@ def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[
     Parameters
     ----------
     run : Run
+        The run.
     known : KnownFailures
+        The failures that do not fail the run.
     name : str
-        The name under which verdicts of its policies are kept.
+        Name of the stored verdicts of its policies.
     """
     for analyzer in run.failed:
         is_known = known.has_error(analyzer)
@@ -145,7 +149,7 @@ def problems_of_run(run: Run, known: KnownFailures, name: str = "") -> Iterator[
 def problems_of_policies(
     run: Run, checks: Mapping[str, CheckResult], known: KnownFailures, name: str
 ) -> Iterator[Problem]:
-    """Yield the problems that verdicts of policies have; warnings of partitions that the run measured."""
+    """Yield failed verdicts of policies as problems, and warnings on partitions that the run measured."""
     for partition, check in checks.items():
         if not check.passed:
             is_known = known.has_verdict(name, partition)
@@ -155,7 +159,7 @@ def problems_of_policies(
 
 
 def chosen_by(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
-    """Return the condition of chosen partitions; None if a run takes what is new, or all."""
+    """Return the condition for selected partitions; None if a run measures new or all partitions."""
     if not isinstance(partitions, str):
         return set(partitions).__contains__
     if partitions in {"new", "all"}:
@@ -165,8 +169,8 @@ def chosen_by(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
     def selection(keys: tuple[str, ...]) -> Selection:
         return parse_selection(partitions, keys)
 
-    def chosen(name: str) -> bool:
-        partition = Partition.from_name(name)
+    def chosen(partition_name: str) -> bool:
+        partition = Partition.from_name(partition_name)
         return selection(partition.keys)(partition)
 
     return chosen
@@ -174,10 +178,10 @@ def chosen_by(partitions: str | Sequence[str]) -> Callable[[str], bool] | None:
 
 def _recent_errors(connection: Connection, dataset: str) -> frozenset[str]:
     """Return the analyzers that failed in the newest partition, or when the last runs measured."""
-    of = sa.literal(dataset_id(connection, dataset))
+    dataset_key = sa.literal(dataset_id(connection, dataset))
     m, p, a = s.metric.c, s.partition.c, s.analyzer.c
     newest = s.partition.alias("newest")
-    last_time = sa.select(sa.func.max(newest.c.time)).where(newest.c.dataset_id == of)
+    last_time = sa.select(sa.func.max(newest.c.time)).where(newest.c.dataset_id == dataset_key)
     query = (
         sa.select(a.canonical)
         .distinct()
@@ -185,9 +189,9 @@ def _recent_errors(connection: Connection, dataset: str) -> frozenset[str]:
         .join(s.series, s.series.c.id == m.series_id)
         .join(s.analyzer, a.id == s.series.c.analyzer_id)
         .join(s.commit, s.commit.c.id == m.commit_id)
-        .where(p.dataset_id == of, m.status == "failed", s.holds(s.metric))
+        .where(p.dataset_id == dataset_key, m.status == "failed", s.holds(s.metric))
         .where(
-            (s.commit.c.run_id >= first_of_last_runs(of))
+            (s.commit.c.run_id >= first_of_last_runs(dataset_key))
             | (p.time == last_time.scalar_subquery())
             | (p.name == "")
         )
@@ -205,34 +209,35 @@ def accept_failures(
     by: str | None = None,
     dry_run: bool = False,
 ) -> list[str]:
-    """Accept the failed checks and rules on a partition: they pass until its data or they change.
+    """Accept the failed checks and rules on a partition, so that they pass until the data or they change.
 
-    The failed verdicts can still be read ``as_of`` before.
+    The failed verdicts can still be read with ``as_of``.
 
     Parameters
     ----------
     repository : Repository or str
         A repository, or its URL.
     dataset : str
+        Name of the dataset.
     partition : str
-        Its name; empty for a table without partitions.
+        Name of the partition; empty for a table without partitions.
     name : str, optional
-        Only the verdict of this name, as in `Repository.verdicts`.
+        Name of the verdict to accept, as in `Repository.verdicts` (default: all verdicts).
     note, by : str, optional
-        The reason, and the author; stored with the verdict.
+        The reason and the author, stored with the verdict.
     dry_run : bool
-        Only return what would be accepted.
+        Whether to only return the failures that would be accepted.
 
     Returns
     -------
     list of str
-        The failures in words.
+        The messages of the failures.
 
     Raises
     ------
     UnknownDatasetError
     HistoryError
-        If nothing fails on the partition, or it was accepted already; the message says by whom and when,
+        If nothing fails on the partition, or it was already accepted. The message reports by whom and when,
         or names partitions on which something fails.
     ReadOnlyError
 
@@ -240,26 +245,30 @@ def accept_failures(
     --------
     >>> import tidegauge as tg
     >>> with tg.Repository("sqlite://") as repo:
-    ...     of = {"name": "prices", "specification": "5e1f", "fingerprint": "a93c"}
-    ...     _ = repo.keep_verdict("orders", **of, passed=False, result="{}", partition="ds=2026-01-01")
+    ...     case = {"name": "prices", "specification": "5e1f", "fingerprint": "a93c"}
+    ...     _ = repo.keep_verdict("orders", **case, passed=False, result="{}", partition="ds=2026-01-01")
     ...     tg.accept_failures(repo, "orders", "ds=2026-01-01", note="a test load", by="ann")
     ...     repo.verdicts("orders")["passed"].tolist()
     ['prices']
     [True]
     """
     repository = as_repository(repository)
-    failing = standing_failures(repository, dataset)
+    failing = current_failures(repository, dataset)
     rows = [
         row
         for row in failing
         if row["partition"] == partition and (name is None or row["name"] == name)
     ]
     if not rows:
-        there = sorted({row["partition"] for row in failing})
-        hint = f"; failing are {', '.join(map(repr, there[-3:]))}" if there else ""
+        failing_partitions = sorted({row["partition"] for row in failing})
+        hint = (
+            f"; failing are {', '.join(map(repr, failing_partitions[-3:]))}"
+            if failing_partitions
+            else ""
+        )
         hint = _acceptance(repository, dataset, partition, name) or hint
-        of_name = "" if name is None else f" under the name {name!r}"
-        msg = f"No check of {dataset!r} fails on {partition!r}{of_name}{hint}."
+        name_suffix = "" if name is None else f" under the name {name!r}"
+        msg = f"No check of {dataset!r} fails on {partition!r}{name_suffix}{hint}."
         raise HistoryError(msg)
     accepted = []
     for row in rows:
@@ -273,7 +282,7 @@ def accept_failures(
 def _acceptance(
     repository: Repository, dataset: str, partition: str, name: str | None
 ) -> str | None:
-    """Return who accepted failures on a partition, and when; None if nobody did."""
+    """Return the author and time of an acceptance of failures on a partition; None without acceptance."""
     with repository.database.read() as connection:
         v = standing_verdicts([dataset_id(connection, dataset)]).c
         query = sa.select(v.name, v.checked_at, v.result).where(v.partition == visible(partition))
@@ -284,7 +293,7 @@ def _acceptance(
     for row in rows:
         try:
             verdict = CheckResult.from_json(row.result)
-        except RuleError:  # of another program
+        except RuleError:  # a verdict of another program
             continue
         if verdict.is_accepted:
             return (
@@ -301,7 +310,7 @@ def _accept(
     note: str | None,
     by: str | None,
 ) -> None:
-    """Store a verdict that passes on the same content, and says who accepted what."""
+    """Store a passing verdict on the same content, with the author and the accepted failures."""
     repository.keep_verdict(
         dataset,
         name=row["name"],

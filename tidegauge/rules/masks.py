@@ -1,7 +1,7 @@
 """Evaluation of rules and fixes as native Spark expressions: bit masks and repaired columns.
 
-Evaluation is lazy, and every expression appears once in the plan: Spark generates one program for
-all of them.
+Evaluation is lazy. Every expression appears once in the plan, so that Spark generates one program for all of
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegauge.analyzers.scan.spark_errors import handled_errors
 from tidegauge.analyzers.scan.user_sql import unparsed
 from tidegauge.rules.record_counts import BitTest, Tasks, breaking_bits
 from tidegauge.rules.tasks import (
-    UNSTEADY,
+    NONDETERMINISTIC_PROBLEM,
     DQMFix,
     DQMRule,
     DQMTask,
@@ -40,12 +40,12 @@ from tidegauge.rules.tasks import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-OWN = "__tidegauge_"
-_BARRIER = "CAST(spark_partition_id() < 0 AS BIGINT)"
-"""Always 0, but nondeterministic to Spark, which therefore pushes no filters through it. A pushed filter
+HIDDEN_PREFIX = "__tidegauge_"
+_FILTER_BARRIER = "CAST(spark_partition_id() < 0 AS BIGINT)"
+"""Always 0, but nondeterministic to Spark, which therefore does not push filters through it. A pushed filter
 repeats the whole expression tree of a column, which triples with each fix that depends on another."""
 _OPEN_STEPS = 2
-"""Number of steps of fixes without a barrier, which filters may pass."""
+"""Number of steps of fixes without a barrier. Filters are pushed through so few steps at little cost."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,11 @@ class Masked:
     frame : DataFrame
         The columns of the data, with repaired values, and the hidden columns.
     tasks : Tasks
+        The rules and fixes.
     columns : tuple of str
         Columns of the data, without the hidden ones.
     originals : mapping of str to str
-        Hidden column with the original values of a repaired column; filled only if fixes and rules
+        Hidden column with the original values of each repaired column; empty unless fixes and rules
         of the stage ``after`` require it.
     repaired : tuple of str
         Columns that fixes write.
@@ -82,7 +83,7 @@ class Masked:
 
     @property
     def values(self) -> list[str]:
-        """SQL for the repaired values, cast to string where their type has no hash."""
+        """SQL for the repaired values, cast to string if their type cannot be hashed."""
         kinds = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
         unhashed = {name for name in self.repaired if re.search("map<|variant", kinds[name])}
         return [
@@ -91,20 +92,20 @@ class Masked:
         ]
 
     @property
-    def kept(self) -> DataFrame:
+    def kept_records(self) -> DataFrame:
         """The records that no rule rejects, repaired, with the columns of the data."""
         return self.frame.where(
-            conjunction_sql(self.tasks.kept(self.tasks.rules), self.words)
+            conjunction_sql(self.tasks.kept_tests(self.tasks.rules), self.words)
         ).selectExpr(*map(quote, self.columns))
 
-    def rejected(self, *more: str) -> DataFrame:
+    def rejected(self, *extra: str) -> DataFrame:
         """Return the rejected records with their original values and additional expressions."""
-        kept = conjunction_sql(self.tasks.kept(self.tasks.rules), self.words)
+        is_kept = conjunction_sql(self.tasks.kept_tests(self.tasks.rules), self.words)
         columns = [
             f"{self.originals[c]} AS {quote(c)}" if c in self.originals else quote(c)
             for c in self.columns
         ]
-        return self.frame.where(f"NOT ({kept})").selectExpr(*columns, *more)
+        return self.frame.where(f"NOT ({is_kept})").selectExpr(*columns, *extra)
 
     def broken(self) -> str:
         """Return SQL for the names of the rules that a record breaks, as an array of strings."""
@@ -114,19 +115,19 @@ class Masked:
         )
 
     def reasons(self, run: int | None) -> str:
-        """Return SQL for why a record breaks rules, as an array of structs; see `Applied.flagged`."""
-        told = (
+        """Return SQL for the reasons why a record breaks rules, as an array of structs; see `Applied.flagged`."""
+        cases = (
             f"CASE WHEN {self.breaks_sql(rule)} THEN named_struct('rule', {literal(rule.name)},"
             f" 'message', {literal(rule.reason)}, 'severity', {literal(rule.severity)},"
             f" 'tags', CAST(array({', '.join(map(literal, rule.tags))}) AS ARRAY<STRING>),"
             f" 'run', CAST({'NULL' if run is None else run} AS BIGINT), 'time', current_timestamp()) END"
             for rule in self.tasks.ordered
         )
-        listed = ", ".join(told)
-        return f"array_compact(array({listed}))" if listed else f"CAST(array() AS {REASONS})"
+        listed = ", ".join(cases)
+        return f"array_compact(array({listed}))" if listed else f"CAST(array() AS {REASONS_TYPE})"
 
     def charged_rules_sql(self) -> str:
-        """Return SQL for the names of the rules a record is charged to, as an array of strings.
+        """Return SQL for the names of the rules that a record is charged to, as an array of strings.
 
         These are the first rule that rejects it, and all rules that warn about it.
         """
@@ -145,15 +146,15 @@ class Masked:
 
     def breaks_sql(self, rule: DQMRule) -> str:
         """Return SQL that is true if a record breaks a rule."""
-        place = self.tasks.places[rule.name]
-        return BitTest(place.word, place.bits(breaking_bits(rule)), any=True).sql(self.words)
+        position = self.tasks.positions[rule.name]
+        return BitTest(position.word, position.bits(breaking_bits(rule)), any=True).sql(self.words)
 
 
-REASONS = (
+REASONS_TYPE = (
     "ARRAY<STRUCT<rule: STRING, message: STRING, severity: STRING, tags: ARRAY<STRING>,"
     " run: BIGINT, time: TIMESTAMP>>"
 )
-"""Type of the column that tells why a record breaks rules."""
+"""Type of the column with the reasons why a record breaks rules."""
 
 
 def _compact(names: Iterable[str]) -> str:
@@ -164,7 +165,7 @@ def _compact(names: Iterable[str]) -> str:
 
 def word_names(tasks: Tasks) -> list[str]:
     """Return the names of the columns that hold the bit words."""
-    return [f"{OWN}w{i}" for i in range(tasks.words)]
+    return [f"{HIDDEN_PREFIX}w{i}" for i in range(tasks.words)]
 
 
 def conjunction_sql(tests: Iterable[BitTest], names: Sequence[str]) -> str:
@@ -180,31 +181,38 @@ def mask(
     *,
     by: Sequence[str] | None = None,
 ) -> Masked:
-    """Apply rules and fixes to a frame, except those in ``skip``; lazy, no action is run.
+    """Apply rules and fixes to a frame lazily, without a Spark action.
 
-    Tasks that Spark cannot resolve on this frame, and those whose answer is not the record's own,
-    are skipped and reported in the result's ``failures``.
+    Tasks that Spark cannot resolve on this frame, and tasks whose result depends on other records, are
+    skipped and reported in the result's ``failures``.
 
     Parameters
     ----------
     data : DataFrame
+        The records.
     tasks : Tasks
+        The rules and fixes.
     skip : iterable of str
+        Names of rules and fixes to skip.
     by : sequence of str, optional
-        The partition columns, if only some partitions are read at a time: tasks that look beyond a
-        record's own partition are then refused.
+        The partition columns, if only some partitions are read at a time. Tasks that read other
+        partitions are then refused.
     """
     check_distinct_columns(data)
-    taken = [name for name in data.columns if re.fullmatch(rf"(?i){OWN}[cefopvw]\d+|{OWN}n", name)]
-    if taken:
-        msg = f"the data has a column {taken[0]!r}, a name that is needed for counting; rename it"
+    reserved = [
+        name
+        for name in data.columns
+        if re.fullmatch(rf"(?i){HIDDEN_PREFIX}[cefopvw]\d+|{HIDDEN_PREFIX}n", name)
+    ]
+    if reserved:
+        msg = f"the data has a column {reserved[0]!r}, a name reserved for counting; rename the column"
         raise RuleError(msg)
     builder = _Builder(data, tasks, dict.fromkeys(skip), by)
-    builder.ask(tasks.before, guarded=False)
+    builder.add_rules(tasks.before, guarded=False)
     if tasks.after and tasks.fixes:
         builder.keep_originals()
     builder.repair()
-    builder.ask(tasks.after, guarded=True)
+    builder.add_rules(tasks.after, guarded=True)
     failures = {name: error for name, error in builder.skipped.items() if error is not None}
     columns = tuple(data.columns)
     repaired = tuple(builder.repaired)
@@ -219,14 +227,14 @@ TypedExpression = tuple[Expression, str | None]
 class TaskSql:
     """Generated SQL of a task: expressions, Columns and lookups by hidden name, condition flags.
 
-    ``own`` is the SQL that the user wrote, without what surrounds it.
+    ``own`` is the SQL that the user wrote, without the generated SQL around it.
     """
 
     texts: list[str]
     hidden: dict[str, Column]
     lookups: dict[str, KeyLookup]
     conditions: list[bool]
-    own: list[str]
+    user_sql: list[str]
 
 
 @dataclass
@@ -241,58 +249,62 @@ class _Builder:
     repaired: dict[str, None] = field(default_factory=dict)
     hidden: int = 0
 
-    def ask(self, rules: Sequence[DQMRule], *, guarded: bool) -> None:
-        """Add the bit words of rules; if guarded, evaluate them only for records kept so far."""
-        found = self._resolved(rules, lambda rule: [(rule.expression, None)])
+    def add_rules(self, rules: Sequence[DQMRule], *, guarded: bool) -> None:
+        """Add the bit words of rules; if guarded, evaluate them only for records that no rule has rejected."""
+        sql_by_rule = self._resolve(rules, lambda rule: [(rule.expression, None)])
         terms: dict[int, list[str]] = {}
-        kept = conjunction_sql(self.tasks.kept(self.tasks.before), word_names(self.tasks))
+        is_kept = conjunction_sql(self.tasks.kept_tests(self.tasks.before), word_names(self.tasks))
         for rule in rules:
-            place = self.tasks.places[rule.name]
-            terms.setdefault(place.word, [])
-            if rule.name in found:
-                (text,) = found[rule.name]
+            position = self.tasks.positions[rule.name]
+            terms.setdefault(position.word, [])
+            if rule.name in sql_by_rule:
+                (condition,) = sql_by_rule[rule.name]
                 # Evaluates the condition once: 0 if true, 1 if false, 2 if null.
-                code = f"coalesce(CAST(NOT ({text}) AS BIGINT), 2L)"
-                code = f"CASE WHEN {kept} THEN {code} ELSE 0L END" if guarded else code
-                terms[place.word].append(f"shiftleft({code}, {place.shift})")
+                code = f"coalesce(CAST(NOT ({condition}) AS BIGINT), 2L)"
+                code = f"CASE WHEN {is_kept} THEN {code} ELSE 0L END" if guarded else code
+                terms[position.word].append(f"shiftleft({code}, {position.shift})")
         if guarded:
-            for some in terms.values():
-                some.append(_BARRIER)
+            for word_terms in terms.values():
+                word_terms.append(_FILTER_BARRIER)
         self._add_words(terms)
 
     def keep_originals(self) -> None:
         """Copy the columns that fixes will replace to hidden columns."""
-        named = {self._column_of(fix): f"{OWN}o{i}" for i, fix in enumerate(self.tasks.fixes)}
-        self.originals = {c: hidden for c, hidden in named.items() if c is not None}
+        hidden_by_column = {
+            self._column_of(fix): f"{HIDDEN_PREFIX}o{i}" for i, fix in enumerate(self.tasks.fixes)
+        }
+        self.originals = {c: hidden for c, hidden in hidden_by_column.items() if c is not None}
         self._select(*(f"{quote(c)} AS {hidden}" for c, hidden in self.originals.items()))
 
     def repair(self) -> None:
         """Apply the fixes in order, grouping independent fixes into one step."""
-        kept = conjunction_sql(self.tasks.kept(self.tasks.before), word_names(self.tasks))
-        left = [fix for fix in self.tasks.fixes if fix.name not in self.skipped]
+        is_kept = conjunction_sql(self.tasks.kept_tests(self.tasks.before), word_names(self.tasks))
+        remaining = [fix for fix in self.tasks.fixes if fix.name not in self.skipped]
         steps = 0
-        while left:
-            step = _independent(left)
-            left = left[len(step) :]
+        while remaining:
+            step = _independent(remaining)
+            remaining = remaining[len(step) :]
             steps += 1
-            barrier = f" | {_BARRIER}" if steps > _OPEN_STEPS else ""
+            barrier = f" | {_FILTER_BARRIER}" if steps > _OPEN_STEPS else ""
             types = {f.name: f.dataType.simpleString() for f in self.frame.schema.fields}
             targets = {fix.name: types.get(str(self._column_of(fix)), "STRING") for fix in step}
 
             def of_fix(fix: DQMFix, targets: Mapping[str, str] = targets) -> list[TypedExpression]:
                 kinds = (None, targets[fix.name])
-                return list(zip(_of_fix(fix), kinds * len(fix.arms), strict=True))
+                return list(zip(_fix_expressions(fix), kinds * len(fix.arms), strict=True))
 
-            found = self._resolved(step, of_fix)
+            sql_by_fix = self._resolve(step, of_fix)
             codes, values = [], {}
             for fix in step:
                 column = self._column_of(fix)
-                if fix.name not in found or column is None:
+                if fix.name not in sql_by_fix or column is None:
                     continue
-                code, whens = f"{OWN}f{self.tasks.fixes.index(fix)}", []
-                pairs = list(zip(found[fix.name][::2], found[fix.name][1::2], strict=True))
+                code, whens = f"{HIDDEN_PREFIX}f{self.tasks.fixes.index(fix)}", []
+                pairs = list(
+                    zip(sql_by_fix[fix.name][::2], sql_by_fix[fix.name][1::2], strict=True)
+                )
                 arms = " ".join(f"WHEN {when} THEN {1 << i}L" for i, (when, _) in enumerate(pairs))
-                arms = f"CASE WHEN {kept} THEN CASE {arms} ELSE 0L END ELSE 0L END"
+                arms = f"CASE WHEN {is_kept} THEN CASE {arms} ELSE 0L END ELSE 0L END"
                 codes.append(f"{arms}{barrier} AS {code}")
                 for i, (_, value) in enumerate(pairs):
                     whens.append(f"WHEN {code} = {1 << i}L THEN {value}")
@@ -303,23 +315,23 @@ class _Builder:
                 self.repaired.update(dict.fromkeys(values))
         terms: dict[int, list[str]] = {}
         for i, fix in enumerate(self.tasks.fixes):
-            place = self.tasks.places[fix.name]
-            terms.setdefault(place.word, [])
-            if f"{OWN}f{i}" in self.frame.columns:
-                terms[place.word].append(f"shiftleft({OWN}f{i}, {place.shift})")
+            position = self.tasks.positions[fix.name]
+            terms.setdefault(position.word, [])
+            if f"{HIDDEN_PREFIX}f{i}" in self.frame.columns:
+                terms[position.word].append(f"shiftleft({HIDDEN_PREFIX}f{i}, {position.shift})")
         self._add_words(terms)
 
     def _column_of(self, fix: DQMFix) -> str | None:
-        """Return a fix's column as the frame spells it; None, skipping the fix, if there is none."""
+        """Return a fix's column as the frame spells it; if it is missing, skip the fix and return None."""
         try:
-            found = Schema.from_frame(self.frame).field(fix.column)
+            column = Schema.from_frame(self.frame).field(fix.column)
         except MetricError as missing:
-            self.skipped.setdefault(fix.name, _named(fix, missing))
+            self.skipped.setdefault(fix.name, _task_error(fix, missing))
             return None
-        name = next((n for n in self.frame.columns if quote(n) == found.sql), None)
+        name = next((n for n in self.frame.columns if quote(n) == column.sql), None)
         if name is None:
             error = UnresolvedExpressionError(
-                f"fix {fix.name!r}: {fix.column!r} is inside a column; repair the whole column"
+                f"fix {fix.name!r}: {fix.column!r} is a field of a column; repair the whole column"
             )
             self.skipped.setdefault(fix.name, error)
         return name
@@ -327,12 +339,15 @@ class _Builder:
     def _add_words(self, terms: Mapping[int, Sequence[str]]) -> None:
         names = word_names(self.tasks)
         self._select(
-            *(f"{' | '.join(some) or '0L'} AS {names[word]}" for word, some in terms.items())
+            *(
+                f"{' | '.join(word_terms) or '0L'} AS {names[word]}"
+                for word, word_terms in terms.items()
+            )
         )
 
-    def _select(self, *more: str) -> None:
-        if more:
-            self.frame = self.frame.selectExpr("*", *more)
+    def _select(self, *extra: str) -> None:
+        if extra:
+            self.frame = self.frame.selectExpr("*", *extra)
 
     def _replace(self, values: Mapping[str, str]) -> None:
         self.frame = self.frame.selectExpr(
@@ -342,212 +357,222 @@ class _Builder:
             )
         )
 
-    def _resolved(
+    def _resolve(
         self,
-        some: Sequence[DQMTask],
+        tasks: Sequence[DQMTask],
         expressions: Callable[[Any], list[TypedExpression]],
     ) -> dict[str, list[str]]:
         """Return the SQL of the tasks that resolve, and add their hidden columns to the frame."""
-        made: dict[str, TaskSql] = {}
-        for task in some:
+        sql_by_task: dict[str, TaskSql] = {}
+        for task in tasks:
             if task.name in self.skipped:
                 continue
             try:
-                made[task.name] = self._written(expressions(task))
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                self.skipped[task.name] = _named(task, error)
-        by_name = {task.name: task for task in some}
-        if self._problem(made.values()) is not None:
-            for name, one in list(made.items()):
-                problem = self._problem([one])
+                sql_by_task[task.name] = self._generate_sql(expressions(task))
+            except Exception as error:  # noqa: BLE001 - a user's function can raise anything
+                self.skipped[task.name] = _task_error(task, error)
+        by_name = {task.name: task for task in tasks}
+        if self._problem(sql_by_task.values()) is not None:
+            for name, task_sql in list(sql_by_task.items()):
+                problem = self._problem([task_sql])
                 if problem is not None:
-                    self.skipped[name] = _named(by_name[name], problem)
-                    del made[name]
-        if self._refused_in_aggregate(made.values()):
-            for name, one in list(made.items()):
-                if _is_random(self._refused_in_aggregate([one])):
-                    self.skipped[name] = _named(by_name[name], UnresolvedExpressionError(UNSTEADY))
-                    del made[name]
-        self.frame = _with_hidden(self.frame, made.values())
+                    self.skipped[name] = _task_error(by_name[name], problem)
+                    del sql_by_task[name]
+        if self._refused_in_aggregate(sql_by_task.values()):
+            for name, task_sql in list(sql_by_task.items()):
+                if _is_random(self._refused_in_aggregate([task_sql])):
+                    self.skipped[name] = _task_error(
+                        by_name[name], UnresolvedExpressionError(NONDETERMINISTIC_PROBLEM)
+                    )
+                    del sql_by_task[name]
+        self.frame = _with_hidden(self.frame, sql_by_task.values())
         schema = Schema.from_frame(self.frame)
         return {
             name: [
-                compare_exactly(text, schema) if condition else text
-                for text, condition in zip(one.texts, one.conditions, strict=True)
+                compare_exactly(sql, schema) if condition else sql
+                for sql, condition in zip(task_sql.texts, task_sql.conditions, strict=True)
             ]
-            for name, one in made.items()
+            for name, task_sql in sql_by_task.items()
         }
 
-    def _written(self, expressions: Iterable[TypedExpression]) -> TaskSql:
+    def _generate_sql(self, expressions: Iterable[TypedExpression]) -> TaskSql:
         """Generate the SQL of expressions, with hidden columns in place of Columns."""
-        texts, conditions, own = [], [], []
+        statements, conditions, user_sql = [], [], []
         hidden: dict[str, Column] = {}
         lookups: dict[str, KeyLookup] = {}
         for expression, kind in expressions:
-            text = told = ""
+            sql = visible_sql = ""
             for piece in expression.pieces:
                 value = piece
                 if isinstance(piece, KeyLookup):
                     alias = self._alias()
                     lookups[alias] = piece
-                    known = " AND ".join(f"{column} IS NOT NULL" for column in piece.columns)
-                    text += f"CASE WHEN {known} THEN {alias} IS NOT NULL END"
+                    has_key = " AND ".join(f"{column} IS NOT NULL" for column in piece.columns)
+                    sql += f"CASE WHEN {has_key} THEN {alias} IS NOT NULL END"
                     continue
                 if isinstance(piece, UniqueKey):
-                    text += piece.within(list(map(quote, self.by or ())))
+                    sql += piece.within(list(map(quote, self.by or ())))
                     continue
                 if callable(piece) and not isinstance(piece, str) and not is_column(piece):
                     value = piece(self.frame)
                     value = f"(\n{value}\n)" if isinstance(value, str) else value
-                told += shown_text(value)
+                visible_sql += shown_text(value)
                 if is_column(value):
                     alias = self._alias()
                     hidden[alias] = value
                     value = alias
                 elif str(value).startswith("(\n"):
-                    own.append(str(value).removeprefix("(\n").removesuffix("\n)"))
-                text += str(value)
-            check_deterministic(told)
+                    user_sql.append(str(value).removeprefix("(\n").removesuffix("\n)"))
+                sql += str(value)
+            check_deterministic(visible_sql)
             if self.by is not None:
-                check_record_by_record(told, self.by)
-            texts.append(text if kind is None else f"CAST({text} AS {kind})")
+                check_record_by_record(visible_sql, self.by)
+            statements.append(sql if kind is None else f"CAST({sql} AS {kind})")
             conditions.append(kind is None)
-        return TaskSql(texts, hidden, lookups, conditions, own)
+        return TaskSql(statements, hidden, lookups, conditions, user_sql)
 
     def _alias(self) -> str:
         self.hidden += 1
-        return f"{OWN}e{self.hidden - 1}"
+        return f"{HIDDEN_PREFIX}e{self.hidden - 1}"
 
-    def _refused_in_aggregate(self, some: Iterable[TaskSql]) -> str:
-        """Return Spark's error if it takes an expression within no aggregate function; empty if it takes all.
+    def _refused_in_aggregate(self, task_sqls: Iterable[TaskSql]) -> str:
+        """Return Spark's error if it refuses an expression within an aggregate function, or an empty string.
 
-        So it refuses nondeterministic expressions, which nothing else tells of a user's function, and
-        windows.
+        Spark refuses windows and nondeterministic expressions there. For a user's function there is no other
+        way to detect a nondeterministic expression.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 
-        some = list(some)
-        columns = [column for one in some for column in one.hidden.values()]
-        columns += [F.expr(f"({text})") for one in some for text in one.texts]
+        task_sqls = list(task_sqls)
+        columns = [column for task_sql in task_sqls for column in task_sql.hidden.values()]
+        columns += [F.expr(f"({sql})") for task_sql in task_sqls for sql in task_sql.texts]
         if not columns:
             return ""
         try:
-            _ = _with_hidden(self.frame, some).agg(*(F.max(c.isNotNull()) for c in columns)).schema
+            _ = (
+                _with_hidden(self.frame, task_sqls)
+                .agg(*(F.max(c.isNotNull()) for c in columns))
+                .schema
+            )
         except PySparkException as error:
             return str(error)
         return ""
 
-    def _problem(self, some: Iterable[TaskSql]) -> Exception | None:
+    def _problem(self, task_sqls: Iterable[TaskSql]) -> Exception | None:
         """Return the error of expressions that do not resolve or are not boolean, or None."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 
-        some = list(some)
+        task_sqls = list(task_sqls)
         try:
-            frame = _with_hidden(self.frame, some)
-            texts = [text for one in some for text in one.texts]
-            error = unparsed(frame, [text for one in some for text in one.own])
+            frame = _with_hidden(self.frame, task_sqls)
+            statements = [sql for task_sql in task_sqls for sql in task_sql.texts]
+            error = unparsed(frame, [sql for task_sql in task_sqls for sql in task_sql.user_sql])
             if error is not None:
                 return error
-            # Nested in an expression beside the columns, as in the final plan: aggregates, generators and
+            # Nested in an expression next to the columns, as in the final plan: aggregates, generators and
             # aliases are refused here.
             cells = (
-                F.expr(f"CASE WHEN true THEN ({t}) END").alias(f"{OWN}p{i}")
-                for i, t in enumerate(texts)
+                F.expr(f"CASE WHEN true THEN ({t}) END").alias(f"{HIDDEN_PREFIX}p{i}")
+                for i, t in enumerate(statements)
             )
-            found = frame.select("*", *cells).schema.fields[len(frame.columns) :]
-            kinds = [f.dataType.simpleString() for f in found]
+            fields = frame.select("*", *cells).schema.fields[len(frame.columns) :]
+            kinds = [f.dataType.simpleString() for f in fields]
         except PySparkException as error:
             return error
-        conditions = [condition for one in some for condition in one.conditions]
-        wrong = next((i for i, c in enumerate(conditions) if c and kinds[i] != "boolean"), None)
-        if wrong is not None:
-            told = " ".join(texts[wrong].removeprefix("(\n").removesuffix("\n)").split())
-            for one in some:
-                for alias, column in one.hidden.items():
-                    told = told.replace(alias, shown_text(column))
-            return TypeError(f"{told} is of type {kinds[wrong]}, not a condition")
+        conditions = [condition for task_sql in task_sqls for condition in task_sql.conditions]
+        not_boolean = next(
+            (i for i, c in enumerate(conditions) if c and kinds[i] != "boolean"), None
+        )
+        if not_boolean is not None:
+            condition_sql = " ".join(
+                statements[not_boolean].removeprefix("(\n").removesuffix("\n)").split()
+            )
+            for task_sql in task_sqls:
+                for alias, column in task_sql.hidden.items():
+                    condition_sql = condition_sql.replace(alias, shown_text(column))
+            return TypeError(f"{condition_sql} is of type {kinds[not_boolean]}, not a condition")
         return None
 
 
 def _is_random(error: str) -> bool:
-    """Return whether an error is of a random expression; which file a record lies in stays as it is."""
+    """Return whether an error reports a random expression; the file of a record is nondeterministic but constant."""
     return "NONDETERMINISTIC" in error and "input_file_" not in error
 
 
-def _with_hidden(frame: DataFrame, some: Iterable[TaskSql]) -> DataFrame:
-    """Return a frame with the hidden columns that expressions read: Columns, and results of joins."""
-    some = list(some)
-    hidden = [c.alias(alias) for one in some for alias, c in one.hidden.items()]
+def _with_hidden(frame: DataFrame, task_sqls: Iterable[TaskSql]) -> DataFrame:
+    """Add the hidden columns that expressions read to a frame: Columns, and results of joins."""
+    task_sqls = list(task_sqls)
+    hidden = [c.alias(alias) for task_sql in task_sqls for alias, c in task_sql.hidden.items()]
     frame = frame.select("*", *hidden) if hidden else frame
-    for one in some:
-        for alias, lookup in one.lookups.items():
-            frame = _joined(frame, alias, lookup)
+    for task_sql in task_sqls:
+        for alias, lookup in task_sql.lookups.items():
+            frame = _join_lookup(frame, alias, lookup)
     return frame
 
 
-def _joined(frame: DataFrame, alias: str, lookup: KeyLookup) -> DataFrame:
-    """Return a frame with a column that is true where another table has the key, and null elsewhere.
+def _join_lookup(frame: DataFrame, alias: str, lookup: KeyLookup) -> DataFrame:
+    """Add a column to a frame that is true if another table has the record's key, and null if not.
 
-    Both sides are cast to their common type before the other's keys are made distinct: keys that are
-    equal only after a cast, such as 1 and 1.0, would double a record.
+    Both sides are cast to their common type before duplicate keys of the other table are removed. Otherwise
+    keys that are equal only after the cast, such as 1 and 1.0, would duplicate a record.
     """
     from pyspark.sql import functions as F
 
     other = frame.sparkSession.table(lookup.table)
     keys = [f"{alias}k{i}" for i in range(len(lookup.columns))]
     kinds = [
-        _common_type(frame.selectExpr(own), other.selectExpr(theirs))
-        for own, theirs in zip(lookup.columns, lookup.others, strict=True)
+        _common_type(frame.selectExpr(column), other.selectExpr(other_column))
+        for column, other_column in zip(lookup.columns, lookup.others, strict=True)
     ]
     cells = zip(lookup.others, kinds, keys, strict=True)
-    known = other.selectExpr(*(f"CAST({o} AS {kind}) AS {key}" for o, kind, key in cells))
-    known = known.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).distinct()
+    other_keys = other.selectExpr(*(f"CAST({o} AS {kind}) AS {key}" for o, kind, key in cells))
+    other_keys = other_keys.where(" AND ".join(f"{key} IS NOT NULL" for key in keys)).distinct()
     pairs = zip(lookup.columns, kinds, keys, strict=True)
-    equal = " AND ".join(f"CAST({own} AS {kind}) = {key}" for own, kind, key in pairs)
-    found = known.withColumn(alias, F.lit(True))  # noqa: FBT003 - a literal of Spark
-    return frame.join(found, F.expr(equal), "left").drop(*keys)
+    equal = " AND ".join(f"CAST({column} AS {kind}) = {key}" for column, kind, key in pairs)
+    flagged = other_keys.withColumn(alias, F.lit(True))  # noqa: FBT003 - a literal of Spark
+    return frame.join(flagged, F.expr(equal), "left").drop(*keys)
 
 
-def _common_type(one: DataFrame, other: DataFrame) -> str:
+def _common_type(left: DataFrame, right: DataFrame) -> str:
     """Return the type to which Spark casts both columns to compare them."""
-    kinds = [frame.schema.fields[0].dataType.simpleString() for frame in (one, other)]
+    kinds = [frame.schema.fields[0].dataType.simpleString() for frame in (left, right)]
     if kinds[0] == kinds[1]:
         return kinds[0]
     nulls = ", ".join(f"CAST(NULL AS {kind})" for kind in kinds)
     return (
-        one.sparkSession.sql(f"SELECT coalesce({nulls})").schema.fields[0].dataType.simpleString()
+        left.sparkSession.sql(f"SELECT coalesce({nulls})").schema.fields[0].dataType.simpleString()
     )
 
 
-def _of_fix(fix: DQMFix) -> list[Expression]:
+def _fix_expressions(fix: DQMFix) -> list[Expression]:
     return [expression for arm in fix.arms for expression in (arm.condition, arm.value)]
 
 
 def _independent(fixes: Sequence[DQMFix]) -> list[DQMFix]:
-    """Return the longest prefix of fixes that do not read or write each other's columns."""
+    """Return the longest prefix of fixes that neither read nor write each other's columns."""
     step: list[DQMFix] = []
-    written: set[str] = set()
+    written_columns: set[str] = set()
     for fix in fixes:
-        pieces = [piece for e in _of_fix(fix) for piece in e.pieces]
+        pieces = [piece for e in _fix_expressions(fix) for piece in e.pieces]
         # The columns read by a function, a Column or SQL with comments are unknown.
         plain = all(
             isinstance(piece, str) and "--" not in piece and "/*" not in piece for piece in pieces
         )
         target = str(parts(fix.column)[0]).casefold()
-        read = {target}
+        read_columns = {target}
         for piece in pieces:
             if isinstance(piece, str):
-                read |= words_in(piece)
-        if step and (not plain or read & written):
+                read_columns |= words_in(piece)
+        if step and (not plain or read_columns & written_columns):
             break
         step.append(fix)
-        written.add(target)
+        written_columns.add(target)
     return step
 
 
-def _named(task: DQMTask, error: Exception) -> MetricError:
+def _task_error(task: DQMTask, error: Exception) -> MetricError:
     kind = "fix" if isinstance(task, DQMFix) else "rule"
-    text = str(error) if isinstance(error, MetricError | TypeError) else describe(error)
-    return UnresolvedExpressionError(f"{kind} {task.name!r}: {text}")
+    message = str(error) if isinstance(error, MetricError | TypeError) else describe(error)
+    return UnresolvedExpressionError(f"{kind} {task.name!r}: {message}")

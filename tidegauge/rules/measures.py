@@ -1,12 +1,11 @@
 """Analyzers for rules, fixes and parser rejects: their counts and shares as ordinary metrics.
 
-They are measured with all other analyzers, stored, merged and monitored like them. Each has a small
-state of its own, so its history continues when another rule is added to the `DQM`. All analyzers of
-a `DQM` share one scan request. An analyzer whose count depends on earlier tasks identifies them by
-a hash and must be measured through its `DQM`. `ParserRejects` and `ParserRejectsRatio` count the records of a
-file that could not be read.
+These analyzers are measured, stored, merged and monitored like all others. Each has its own small state, so its
+history continues when another rule is added to the `DQM`. All analyzers of a `DQM` share one scan request. If a
+count depends on earlier tasks, its analyzer identifies them by a hash and must be measured through its `DQM`.
+`ParserRejects` and `ParserRejectsRatio` count the records of a file that could not be read.
 
-The JSON in which a repository stores the rules, fixes and policies of a `DQM` comes first.
+The first part of the module restores rules, fixes and policies from the JSON in a repository.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class KeptRule(DQMRule):
-    """A rule restored from a repository: its SQL text, without the code that made it."""
+    """A rule restored from a repository: its SQL, without the user's code."""
 
-    def __init__(self, kept: dict[str, Any]) -> None:
-        options = kept["on_null"], kept["severity"], kept["stage"]
-        self._set(Expression.from_identity(kept["expr"]), kept["rule"], *options)
-        self._kept = kept
+    def __init__(self, identity: dict[str, Any]) -> None:
+        options = identity["on_null"], identity["severity"], identity["stage"]
+        self._set(Expression.from_identity(identity["expr"]), identity["rule"], *options)
+        self._kept = identity
 
     def identity(self) -> dict[str, Any]:
         """Return the stored identity."""
@@ -50,15 +49,15 @@ class KeptRule(DQMRule):
 
 
 class KeptFix(DQMFix):
-    """A fix restored from a repository: its SQL text, without the code that made it."""
+    """A fix restored from a repository: its SQL, without the user's code."""
 
-    def __init__(self, kept: dict[str, Any]) -> None:
+    def __init__(self, identity: dict[str, Any]) -> None:
         arms = [
             Arm(label, Expression.from_identity(c), Expression.from_identity(v))
-            for label, c, v in kept["arms"]
+            for label, c, v in identity["arms"]
         ]
-        self._set(kept["column"], kept["fix"], lambda: arms)
-        self._kept = kept
+        self._set(identity["column"], identity["fix"], lambda: arms)
+        self._kept = identity
 
     def identity(self) -> dict[str, Any]:
         """Return the stored identity."""
@@ -71,7 +70,7 @@ def tasks_of(identity: str) -> Tasks:
     Raises
     ------
     RuleError
-        If the text is not such JSON.
+        If the string is not such JSON.
 
     Examples
     --------
@@ -81,27 +80,27 @@ def tasks_of(identity: str) -> Tasks:
     True
     """
     try:
-        kept = [task_of(one) for one in json.loads(identity)]
+        tasks = [task_of(task_identity) for task_identity in json.loads(identity)]
     except (ValueError, KeyError, TypeError) as error:
         msg = f"not the JSON of rules and fixes: {identity[:80]!r}"
         raise RuleError(msg) from error
-    rules = tuple(task for task in kept if isinstance(task, DQMRule))
-    return Tasks(rules, tuple(task for task in kept if isinstance(task, DQMFix)))
+    rules = tuple(task for task in tasks if isinstance(task, DQMRule))
+    return Tasks(rules, tuple(task for task in tasks if isinstance(task, DQMFix)))
 
 
-def task_of(kept: dict[str, Any]) -> DQMRule | DQMFix:
+def task_of(identity: dict[str, Any]) -> DQMRule | DQMFix:
     """Restore a rule or fix from its identity."""
-    return KeptRule(kept) if "rule" in kept else KeptFix(kept)
+    return KeptRule(identity) if "rule" in identity else KeptFix(identity)
 
 
 class KeptTaskPolicy(DQMTaskPolicy):
-    """A user's own task policy, or one of another version; it cannot be evaluated."""
+    """A task policy of a user's class or of another version, which cannot be evaluated."""
 
-    def __init__(self, kept: Sequence[Any]) -> None:
-        self._kept = list(kept)
+    def __init__(self, identity: Sequence[Any]) -> None:
+        self._kept = list(identity)
 
     def refuses(self, count: int, records: int) -> str | None:
-        """Raise a `RuleError`: the policy's code is not stored."""
+        """Raise a `RuleError`, because the policy's code is not stored."""
         raise RuleError(_not_restored(self._kept))
 
     def identity(self) -> list[Any]:
@@ -110,15 +109,15 @@ class KeptTaskPolicy(DQMTaskPolicy):
 
 
 class KeptPolicy(DQMPolicy):
-    """A policy of a user's function, or of another version; it cannot be evaluated."""
+    """A policy of a user's function or of another version, which cannot be evaluated."""
 
-    def __init__(self, kept: Sequence[Any]) -> None:
-        self._kept = list(kept)
-        self.name = str(kept[1])
+    def __init__(self, identity: Sequence[Any]) -> None:
+        self._kept = list(identity)
+        self.name = str(identity[1])
         self.needs_data = False
 
     def holds(self, state: DQMState, data: DataFrame | None = None) -> bool:
-        """Raise a `RuleError`: the policy's code is not stored."""
+        """Raise a `RuleError`, because the policy's code is not stored."""
         raise RuleError(_not_restored(self._kept))
 
     def identity(self) -> list[Any]:
@@ -126,60 +125,66 @@ class KeptPolicy(DQMPolicy):
         return self._kept
 
 
-def task_policy_of(kept: Sequence[Any]) -> DQMTaskPolicy:
+def task_policy_of(identity: Sequence[Any]) -> DQMTaskPolicy:
     """Restore a task policy from its identity."""
-    kind, options, *hashes = kept
-    found = getattr(policies, str(kind), None)
-    if hashes or not (isinstance(found, type) and issubclass(found, DQMTaskPolicy)):
-        return KeptTaskPolicy(kept)
-    made: DQMTaskPolicy = found(*(value for _, value in options))
-    return made
+    kind, options, *hashes = identity
+    policy_class = getattr(policies, str(kind), None)
+    if hashes or not (isinstance(policy_class, type) and issubclass(policy_class, DQMTaskPolicy)):
+        return KeptTaskPolicy(identity)
+    policy: DQMTaskPolicy = policy_class(*(value for _, value in options))
+    return policy
 
 
-def policy_of(kept: Sequence[Any]) -> DQMPolicy:
+def policy_of(identity: Sequence[Any]) -> DQMPolicy:
     """Restore a policy from its identity."""
-    found = getattr(policies, str(kept[0]), None)
-    if len(kept) != 2 or not (isinstance(found, type) and issubclass(found, DQMPolicy)):
-        return KeptPolicy(kept)
-    made: DQMPolicy = found(kept[1])
-    return made
+    policy_class = getattr(policies, str(identity[0]), None)
+    if len(identity) != 2 or not (
+        isinstance(policy_class, type) and issubclass(policy_class, DQMPolicy)
+    ):
+        return KeptPolicy(identity)
+    policy: DQMPolicy = policy_class(identity[1])
+    return policy
 
 
-def _not_restored(kept: Sequence[Any]) -> str:
-    """Return why a policy is not restored: it is a function, or of another version."""
-    if isinstance(kept[-1], str):  # the hash of a function
-        name = kept[1] if isinstance(kept[1], str) else kept[0]
-        return f"policy {name!r} is a function that a repository does not keep; judge with the DQM itself"
-    return f"this version does not know the policy {kept[0]!r}; judge with the DQM itself"
+def _not_restored(identity: Sequence[Any]) -> str:
+    """Return the reason why a policy is not restored: a function, or another version."""
+    if isinstance(identity[-1], str):  # the hash of a function
+        name = identity[1] if isinstance(identity[1], str) else identity[0]
+        return f"policy {name!r} is a function, which a repository does not store; judge with the original DQM"
+    return (
+        f"unknown policy {identity[0]!r}, probably of another version; judge with the original DQM"
+    )
 
 
-_HASH = 16
-"""Characters of the hash of the preceding tasks."""
+_HASH_LENGTH = 16
+"""64 bits of the hash of preceding tasks, so that collisions are unlikely in keys of moderate length."""
 
 
-def count_or_share(of: Analyzer[NumMatchesAndCount, float], state: NumMatchesAndCount) -> float:
+def count_or_share(
+    measured: Analyzer[NumMatchesAndCount, float], state: NumMatchesAndCount
+) -> float:
     """Return an analyzer's count, or the share of the records; a share is empty at zero records."""
-    if of.scale is not Scale.RATIO:
+    if measured.scale is not Scale.RATIO:
         return float(state.num_matches)
     if not state.count:
-        raise of.no_data()
+        raise measured.no_data()
     return state.metric_value()
 
 
 class _SharesCounts:
     """Mixin for the analyzers of a `DQM`, which request their counts together."""
 
-    company: ClassVar[Tasks | None] = None
+    dqm_tasks: ClassVar[Tasks | None] = None
     """All tasks of the `DQM`; set on the instance, not part of its identity."""
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The tables in which rules look up keys."""
-        return () if self.company is None else self.company.tables
+        return () if self.dqm_tasks is None else self.dqm_tasks.tables
 
     def among_tasks(self, tasks: Tasks) -> Self:
         """Return the same analyzer, to be measured together with all tasks of a `DQM`."""
-        object.__setattr__(self, "company", tasks)
+        object.__setattr__(self, "dqm_tasks", tasks)
         return self
 
 
@@ -194,17 +199,15 @@ class _TaskAnalyzer(_SharesCounts, Analyzer[NumMatchesAndCount, float]):
 
     @property
     def entity(self) -> Entity:
-        """Dataset: a rule may read many columns."""
+        """Dataset, because a rule can read many columns."""
         return Entity.DATASET
 
     def tasks(self) -> Tasks:
         """Return the tasks that are measured together."""
-        if self.company is None:
-            msg = (
-                f"{self!r} counts among the other tasks of a DQM; measure it with them: Suite(dqm=)"
-            )
+        if self.dqm_tasks is None:
+            msg = f"{self!r} depends on the other tasks of a DQM; measure it with them: Suite(dqm=)"
             raise IllegalAnalyzerParameterError(msg)
-        return self.company
+        return self.dqm_tasks
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the counts of all tasks."""
@@ -216,14 +219,14 @@ class _TaskAnalyzer(_SharesCounts, Analyzer[NumMatchesAndCount, float]):
 
     def fold(self, cells: Sequence[Any]) -> NumMatchesAndCount:
         """Extract this analyzer's counter from the shared counts."""
-        found = _tally(cells)
+        tallied = _tally(cells)
         for name in (*self.before(), self.instance):
-            if name in found.failures:
-                raise _evaluation_error(name, found.failures[name])
-        counts = self.tasks().of(found.counts)
-        return NumMatchesAndCount(counts[self.counted, self.instance], self.of(counts))
+            if name in tallied.failures:
+                raise _evaluation_error(name, tallied.failures[name])
+        counts = self.tasks().counts_by_task(tallied.counts)
+        return NumMatchesAndCount(counts[self.counted, self.instance], self.share_base(counts))
 
-    def of(self, counts: dict[tuple[str, str], int]) -> int:
+    def share_base(self, counts: dict[tuple[str, str], int]) -> int:
         """Return the number of records that the share is relative to."""
         return counts["records", ""]
 
@@ -244,18 +247,18 @@ class _RuleAnalyzer(_TaskAnalyzer):
         return self.rule
 
     def tasks(self) -> Tasks:
-        """Return the tasks of the `DQM`; a rule that depends on no other task can stand alone."""
-        if self.company is None and self.among is None:
+        """Return the tasks of the `DQM`, or only the rule if it depends on no other task."""
+        if self.dqm_tasks is None and self.among is None:
             return Tasks((Rule(self.predicate, self.rule),))
         return super().tasks()
 
     def statistic(self) -> str:
         """Return the state's key; the count and its share have the same state."""
-        of = {"rule": self.predicate, "among": self.among, "counted": self.counted}
-        return canonical_json({"state": "rule", **of})
+        identity = {"rule": self.predicate, "among": self.among, "counted": self.counted}
+        return canonical_json({"state": "rule", **identity})
 
     def before(self) -> Sequence[str]:
-        """Return the tasks that decide which records the rule sees."""
+        """Return the tasks that determine which records the rule is applied to."""
         if self.among is None:
             return ()
         return _earlier(self.tasks(), self.rule)
@@ -263,7 +266,7 @@ class _RuleAnalyzer(_TaskAnalyzer):
 
 @analyzer
 class RuleViolations(_RuleAnalyzer):
-    """Number of records for which a rule is false, whichever rule rejects them; null is not false.
+    """Number of records for which a rule is false, also if another rule rejects them; null is not false.
 
     Parameters
     ----------
@@ -272,7 +275,7 @@ class RuleViolations(_RuleAnalyzer):
     predicate : str
         The rule's condition as Spark SQL.
     among : str, optional
-        Hash of the tasks up to and including the rule, for rules that see repaired values.
+        Hash of the tasks up to and including the rule, for rules on repaired values.
 
     Examples
     --------
@@ -327,16 +330,16 @@ class RuleUnknownRatio(_RuleAnalyzer):
 class _ExcludesUnknown:
     """Mixin: exclude unknown records from the share of a rule with ``on_null="unknown"``."""
 
-    def of(self: Any, counts: dict[tuple[str, str], int]) -> int:
-        """Return the number of records, less the unknown ones if the rule excludes them."""
+    def share_base(self: Any, counts: dict[tuple[str, str], int]) -> int:
+        """Return the number of records, without unknown records if the rule excludes them."""
         rule = next(rule for rule in self.tasks().rules if rule.name == self.rule)
-        out = counts["unknown", rule.name] if rule.on_null == "unknown" else 0
-        return counts["records", ""] - out
+        excluded = counts["unknown", rule.name] if rule.on_null == "unknown" else 0
+        return counts["records", ""] - excluded
 
 
 @analyzer
 class RuleRejects(_ExcludesUnknown, _RuleAnalyzer):
-    """Records charged to a rule: those it is the first to reject, or those it warns about.
+    """Records charged to a rule: records that it is the first to reject, or that it warns about.
 
     Examples
     --------
@@ -378,10 +381,10 @@ class _FixAnalyzer(_TaskAnalyzer):
         return canonical_json({"state": "fix", "fix": self.fix, "among": self.among})
 
     def before(self) -> Sequence[str]:
-        """Return the tasks that decide which records the fix sees, and the fix itself."""
+        """Return the tasks that determine which records the fix is applied to, and the fix itself."""
         tasks = self.tasks()
-        of = next(f.name for f in tasks.fixes if self.fix in {f.name, *f.counters()})
-        return [*_earlier(tasks, of), of]
+        fix_name = next(f.name for f in tasks.fixes if self.fix in {f.name, *f.counters()})
+        return [*_earlier(tasks, fix_name), fix_name]
 
 
 @analyzer
@@ -453,8 +456,8 @@ class RecordRules(_SharesCounts, Analyzer[RecordCounts, RecordTotals]):
     --------
     >>> from tidegauge.rules.record_counts import Tasks
     >>> from tidegauge.analyzers.core.metric import flatten
-    >>> of = RecordRules(Tasks((Rule("age < 150", "age"),)).identity)
-    >>> metric = of.compute_metric_from(RecordCounts((8, 6, 2, 0, 2), {0: 6, 1: 2}))
+    >>> analyzer = RecordRules(Tasks((Rule("age < 150", "age"),)).identity)
+    >>> metric = analyzer.compute_metric_from(RecordCounts((8, 6, 2, 0, 2), {0: 6, 1: 2}))
     >>> [(m.name, m.value) for m in flatten(metric)][:2]
     [('RecordRules.rejected', 2.0), ('RecordRules.rejectedRatio', 0.25)]
     """
@@ -481,7 +484,7 @@ class RecordRules(_SharesCounts, Analyzer[RecordCounts, RecordTotals]):
 
     def all_tasks(self) -> Tasks:
         """Return the rules and fixes."""
-        return self.company or tasks_of(self.tasks)
+        return self.dqm_tasks or tasks_of(self.tasks)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
         """Request the counts of all tasks."""
@@ -489,14 +492,14 @@ class RecordRules(_SharesCounts, Analyzer[RecordCounts, RecordTotals]):
 
     def fold(self, cells: Sequence[Any]) -> RecordCounts:
         """Return all counts."""
-        found = _tally(cells)
-        for name, error in found.failures.items():
+        tallied = _tally(cells)
+        for name, error in tallied.failures.items():
             raise _evaluation_error(name, error)
-        return found.counts
+        return tallied.counts
 
     def measure(self, state: RecordCounts) -> RecordTotals:
         """Return the totals."""
-        counts = self.all_tasks().of(state)
+        counts = self.all_tasks().counts_by_task(state)
         if not counts["records", ""]:
             raise self.no_data()
         fixed = sum(count for (kind, _), count in counts.items() if kind == "fixed")
@@ -505,42 +508,45 @@ class RecordRules(_SharesCounts, Analyzer[RecordCounts, RecordTotals]):
 
     def weight(self, state: RecordCounts) -> float:
         """Return the number of records."""
-        return self.all_tasks().of(state)["records", ""]
+        return self.all_tasks().counts_by_task(state)["records", ""]
 
 
 def analyzers_of(tasks: Tasks) -> list[AnyAnalyzer]:
     """Return all analyzers for rules and fixes."""
-    found: list[Any] = [RecordRules(tasks.identity)]
+    analyzers: list[Any] = [RecordRules(tasks.identity)]
     for rule in tasks.rules:
-        text, among = rule.expression.predicate, _among(tasks, rule)
-        seen = among if rule.stage == "after" else None
+        predicate, hash_among = rule.expression.predicate, _hash_of_tasks(tasks, rule)
+        tasks_hash = hash_among if rule.stage == "after" else None
         kinds = (RuleViolations, RuleViolationsRatio, RuleUnknown, RuleUnknownRatio)
-        found += [kind(rule.name, text, seen) for kind in kinds]
-        found += [RuleRejects(rule.name, text, among), RuleRejectsRatio(rule.name, text, among)]
+        analyzers += [kind(rule.name, predicate, tasks_hash) for kind in kinds]
+        analyzers += [
+            RuleRejects(rule.name, predicate, hash_among),
+            RuleRejectsRatio(rule.name, predicate, hash_among),
+        ]
     for fix in tasks.fixes:
-        among = _among(tasks, fix)
+        hash_among = _hash_of_tasks(tasks, fix)
         for name in fix.counters():
-            found += [FixCount(name, among), FixCountRatio(name, among)]
-    return [one.among_tasks(tasks) for one in found]
+            analyzers += [FixCount(name, hash_among), FixCountRatio(name, hash_among)]
+    return [task_analyzer.among_tasks(tasks) for task_analyzer in analyzers]
 
 
 def _earlier(tasks: Tasks, name: str) -> list[str]:
-    """Return the names of the tasks before one, in order: rules, fixes, rules on repaired values."""
-    order = [*tasks.before, *tasks.fixes, *tasks.after]
-    names = [task.name for task in order]
+    """Return the names of the tasks before a task, in order: rules, fixes, rules on repaired values."""
+    ordered = [*tasks.before, *tasks.fixes, *tasks.after]
+    names = [task.name for task in ordered]
     return names[: names.index(name)]
 
 
-def _among(tasks: Tasks, task: DQMRule | DQMFix) -> str:
+def _hash_of_tasks(tasks: Tasks, task: DQMRule | DQMFix) -> str:
     """Return the hash of a task together with the tasks before it."""
     names = {*_earlier(tasks, task.name), task.name}
     rules = tuple(rule for rule in tasks.rules if rule.name in names)
     fixes = tuple(fix for fix in tasks.fixes if fix.name in names)
-    return key_of(Tasks(rules, fixes).identity)[:_HASH]
+    return key_of(Tasks(rules, fixes).identity)[:_HASH_LENGTH]
 
 
 def _tally(cells: Sequence[Any]) -> Tally:
-    """Return the tally; an empty one for a group without records."""
+    """Return the tally, which is empty for a group without records."""
     return cells[0] or Tally(RecordCounts())
 
 
@@ -549,7 +555,7 @@ def _evaluation_error(name: str, error: MetricError) -> MetricError:
 
 
 def names_task(error: str, name: str) -> bool:
-    """Return whether a stored error says that a task could not be evaluated."""
+    """Return whether a stored error reports that a task could not be evaluated."""
     return _unevaluated(name) in error
 
 
@@ -581,8 +587,8 @@ class _ParserAnalyzer(Analyzer[NumMatchesAndCount, float]):
         return canonical_json({"state": "parser", "kind": self.kind})
 
     def check_schema(self, schema: Schema) -> None:
-        """Raise an error: a table does not hold the records that could not be read."""
-        msg = f"{self!r} is counted while a file is read: ParserValidation, not a table"
+        """Raise an error, because a table does not contain unreadable records."""
+        msg = f"{self!r} can only be counted when a file is parsed; use ParserValidation instead of a table"
         raise IllegalAnalyzerParameterError(msg)
 
     def requests(self, schema: Schema) -> tuple[Request, ...]:
@@ -593,8 +599,8 @@ class _ParserAnalyzer(Analyzer[NumMatchesAndCount, float]):
         """Extract this analyzer's counter from the parser's counts."""
         counts: ParserCounts = cells[0]
         rejects = counts.rejects
-        found = sum(rejects.values()) if self.kind == "*" else rejects.get(self.kind, 0)
-        return NumMatchesAndCount(found, counts.lines)
+        rejected = sum(rejects.values()) if self.kind == "*" else rejects.get(self.kind, 0)
+        return NumMatchesAndCount(rejected, counts.lines)
 
     def measure(self, state: NumMatchesAndCount) -> float:
         """Return the count or share; a share is empty at zero records."""
@@ -631,6 +637,8 @@ class ParserRejectsRatio(_ParserAnalyzer):
 
 
 def parser_analyzers(counts: ParserCounts) -> list[Analyzer[Any, Any]]:
-    """Return the analyzers for a file: of all rejects, and of each kind that occurs."""
+    """Return the analyzers for a file: for all rejects, and for each kind that occurs."""
     kinds = ["*", *counts.rejects]
-    return [kind(of) for of in kinds for kind in (ParserRejects, ParserRejectsRatio)]
+    return [
+        kind(error_kind) for error_kind in kinds for kind in (ParserRejects, ParserRejectsRatio)
+    ]

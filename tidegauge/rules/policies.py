@@ -1,7 +1,7 @@
 """Policies: thresholds on the counts of rules and fixes.
 
 A task policy limits one rule or fix, a `DQMPolicy` the data as a whole. Policies are functions of
-counts, so they can be re-evaluated with other limits without the data. All of them fail when the
+counts, so they can be re-evaluated with other limits without the data. All policies fail when the
 limit is reached, not only when it is exceeded.
 """
 
@@ -49,16 +49,16 @@ class DQMTaskPolicy:
         return None
 
     def refusal(self, count: int, records: int) -> str | None:
-        """Return the reason for failing, or None; a policy that raises, or returns no text, fails."""
+        """Return the reason for failing, or None; a policy that raises an error or returns another type fails."""
         try:
-            found: Any = self.refuses(count, records)
+            reason: Any = self.refuses(count, records)
         except RuleError:
             raise
-        except Exception as error:  # noqa: BLE001 - users' classes may raise anything
+        except Exception as error:  # noqa: BLE001 - users' classes can raise anything
             return f"raised {describe(error)}"
-        if found is None or isinstance(found, str):
-            return found
-        return f"refuses() gave {found!r}, not why {count} of {records} are too many, or None"
+        if reason is None or isinstance(reason, str):
+            return reason
+        return f"refuses() returned {reason!r} for {count} of {records} records instead of a reason or None"
 
     def identity(self) -> list[Any]:
         """Return the policy as JSON values; for users' own classes with a hash of their source."""
@@ -91,7 +91,7 @@ class _FunctionPolicy(DQMTaskPolicy):
         Raises
         ------
         TypeError
-            If it returns neither True nor False.
+            If the function returns neither True nor False.
         """
         holds = as_verdict(self.function(count, records), f"policy {str(self)!r}")
         return None if holds else f"{count} of {records} records fail {self}"
@@ -152,7 +152,7 @@ class FailPercent(DQMTaskPolicy):
     Parameters
     ----------
     share : float
-        Above 0 and at most 1: 0.05 is five percent.
+        Share above 0 and at most 1; 0.05 is five percent.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class DQMPolicy:
         and the state; returns True if the data passes. A policy that needs the frame cannot be
         re-evaluated from the repository.
     name : str, optional
-        Default: the function's name. Required for a lambda.
+        Name of the policy (default: the function's name); required for a lambda.
 
     Examples
     --------
@@ -222,17 +222,17 @@ class DQMPolicy:
         Raises
         ------
         RuleError
-            If the policy needs the frame and none is given.
+            If the policy needs the frame and ``data`` is None.
         """
         if self.needs_data and data is None:
-            msg = f"policy {self.name!r} looks at the data, so it cannot be asked again from counts alone"
+            msg = f"policy {self.name!r} needs the data and cannot be evaluated from counts alone"
             raise RuleError(msg)
         try:
-            holds: object = self.holds(state, data)  # of a subclass it may be anything
+            holds: object = self.holds(state, data)  # a subclass can return anything
             return None if as_verdict(holds, f"policy {self.name!r}") else self.message(state)
         except RuleError:
             raise
-        except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+        except Exception as error:  # noqa: BLE001 - users' functions can raise anything
             return f"raised {describe(error)}"
 
     def message(self, state: DQMState) -> str:
@@ -241,8 +241,8 @@ class DQMPolicy:
 
     def identity(self) -> list[Any]:
         """Return the policy as JSON values: kind, name, and a hash of its source."""
-        told = self.policy if type(self).__module__ == __name__ else self
-        return [type(self).__name__, self.name, source_hash(told)]
+        hashed = self.policy if type(self).__module__ == __name__ else self
+        return [type(self).__name__, self.name, source_hash(hashed)]
 
     def __repr__(self) -> str:
         """Return the kind and name."""
@@ -250,7 +250,7 @@ class DQMPolicy:
 
 
 class _Total(DQMPolicy, ABC):
-    """Limit on a total; without rules and fixes the totals are 0, whatever the data holds."""
+    """Limit on a total; without rules and fixes all totals are 0."""
 
     needs_action = False
 
@@ -276,8 +276,8 @@ class _Total(DQMPolicy, ABC):
 
     def identity(self) -> list[Any]:
         """Return the kind and limit; for users' own classes also a hash of their source."""
-        ours = type(self).__module__ == __name__
-        return [type(self).__name__, self.limit] if ours else super().identity()
+        is_built_in = type(self).__module__ == __name__
+        return [type(self).__name__, self.limit] if is_built_in else super().identity()
 
 
 class _TotalCount(_Total):
@@ -393,36 +393,40 @@ class FailParserCountPolicy(_TotalCount):
         return _too_many(state.parser_count, state.lines, int(self.limit))
 
 
-def as_task_policy(given: Any) -> DQMTaskPolicy:
+def as_task_policy(policy: Any) -> DQMTaskPolicy:
     """Convert a policy, a function, or the class `FailAny` or `FailNone` to a task policy."""
-    made = given() if isinstance(given, type) and issubclass(given, FailNone | FailAny) else given
-    if callable(made) and not isinstance(made, DQMTaskPolicy | DQMPolicy | type):
-        made = _FunctionPolicy(made)
-    if not isinstance(made, DQMTaskPolicy):
-        msg = f"a rule or fix is minded by FailNone, FailAny, FailCount(n) or FailPercent(r), not {given!r}"
+    task_policy = (
+        policy() if isinstance(policy, type) and issubclass(policy, FailNone | FailAny) else policy
+    )
+    if callable(task_policy) and not isinstance(task_policy, DQMTaskPolicy | DQMPolicy | type):
+        task_policy = _FunctionPolicy(task_policy)
+    if not isinstance(task_policy, DQMTaskPolicy):
+        msg = (
+            f"invalid task policy {policy!r}; use FailNone, FailAny, FailCount(n) or FailPercent(r)"
+        )
         raise RuleError(msg)
-    return made
+    return task_policy
 
 
 def _too_many(count: int, records: int, limit: int) -> str | None:
     if count < limit:
         return None
-    wanted = "none" if limit == 1 else f"fewer than {limit}"
-    return f"{count} of {records} records, {wanted} wanted"
+    expected = "none" if limit == 1 else f"fewer than {limit}"
+    return f"{count} of {records} records, {expected} wanted"
 
 
 def _too_large(count: int, records: int, share: float) -> str | None:
     # Compare the quotient: 0.07 * 100 is above 7, so a product would let 7 of 100 pass a limit of 0.07.
     if not records or count / records < share:
         return None
-    told = f"{count} of {records} records are {100 * count / records:.4g} %"
-    return f"{told}, less than {100 * share:.4g} % wanted"
+    counted = f"{count} of {records} records are {100 * count / records:.4g} %"
+    return f"{counted}, less than {100 * share:.4g} % wanted"
 
 
 def _count(limit: Any, owner: object) -> int:
     kind = type(owner).__name__
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        msg = f"{kind} takes a whole number from 1 on, at which it fails, not {limit!r}"
+        msg = f"{kind} takes a whole number of at least 1, not {limit!r}"
         raise RuleError(msg)
     return limit
 
@@ -430,7 +434,7 @@ def _count(limit: Any, owner: object) -> int:
 def _share(share: Any, owner: object) -> float:
     kind = type(owner).__name__
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        hint = "for none at all there is FailAny" if share == 0 else "five percent is 0.05"
+        hint = "to allow no records, use FailAny" if share == 0 else "five percent is 0.05"
         msg = f"{kind} takes a share above 0 and at most 1, not {share!r}: {hint}"
         raise RuleError(msg)
     return float(share)
@@ -439,12 +443,12 @@ def _share(share: Any, owner: object) -> float:
 def _parameters(function: Any) -> int:
     """Return the number of required positional parameters of a policy's function."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found = [
+    required = [
         p
         for p in inspect.signature(function).parameters.values()
         if p.kind in kinds and p.default is inspect.Parameter.empty
     ]
-    if len(found) not in {1, 2}:
+    if len(required) not in {1, 2}:
         msg = "a policy is a function of the state, or of the frame and the state"
         raise RuleError(msg)
-    return len(found)
+    return len(required)

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def as_recorder(given: Recorder | str | Path | None) -> Recorder | None:
-    """Return a repository as it is; open one that is given by its URL or the path of a SQLite file."""
-    return as_repository(given) if isinstance(given, str | Path) else given
+def as_recorder(repository: Recorder | str | Path | None) -> Recorder | None:
+    """Return a repository, opening a URL or the path of a SQLite file."""
+    return as_repository(repository) if isinstance(repository, str | Path) else repository
 
 
 def record(
@@ -78,12 +78,14 @@ def record(
     Parameters
     ----------
     applied : Applied
+        The result of applying rules and fixes.
     repository : Repository
+        The repository.
     dataset : str
+        Name of the dataset.
     case : Case, optional
-        Key of the verdict on all of the data; without one no verdict is stored. The partitions of a
-        frame have no fingerprints of their own: a partition whose counts differ from the last run
-        is a new version.
+        Key of the verdict on all data; without a key, no verdict is stored. The partitions of a frame
+        have no fingerprints, so a partition whose counts differ from the last run is a new version.
     tags : mapping, optional
         Tags of the run.
 
@@ -97,41 +99,49 @@ def record(
     LeaseError
         If another run holds the dataset's lease for an hour.
     """
-    kept = {str(key): str(value) for key, value in (tags or {}).items()}
+    run_tags = {str(key): str(value) for key, value in (tags or {}).items()}
     fingerprint = None if case is None else case.fingerprint
     suite = canonical_json({"dataset": dataset, "dqm": applied.dqm.identity()})
-    spec = RunSpec(dataset, None, applied.by, suite, "all", kept)
+    spec = RunSpec(dataset, None, applied.by, suite, "all", run_tags)
     with recording(repository.store, spec) as run:
-        run.commit(list(_measured(applied, fingerprint, run.ledger())))
+        run.commit(list(_measured_partitions(applied, fingerprint, run.ledger())))
         _keep_verdicts(applied, RepositoryVerdicts(repository, dataset), case, run.run)
     return run.report
 
 
-def _measured(
+def _measured_partitions(
     applied: Applied, fingerprint: str | None, ledger: Mapping[str, LedgerEntry]
 ) -> Iterator[MeasuredPartition]:
     """Yield the counts of each partition in the form a scan produces."""
-    tasks, by = applied.dqm.tasks, applied.by
+    tasks, partition_columns = applied.dqm.tasks, applied.by
     analyzers = analyzers_of(tasks)
-    time = recognise_time(by)
-    schema = Schema.from_spark(applied.masked.kept.schema).without(set(by)).canonical()
-    own = None if by else fingerprint
-    # Records that cannot be parsed have no partition.
-    parsers = [] if applied.parsed is None or by else parser_analyzers(applied.parsed)
-    for values, one in _groups(applied):
-        partition = Partition(by, values)
-        known = ledger.get(partition.name)
-        same = known is not None and (own is None or not differ(own, known.fingerprint))
-        states = {a: attempt(partial(a.fold, [one])) for a in analyzers}
+    time = recognise_time(partition_columns)
+    schema = (
+        Schema.from_spark(applied.masked.kept_records.schema)
+        .without(set(partition_columns))
+        .canonical()
+    )
+    fingerprint_of_all = None if partition_columns else fingerprint
+    # Unreadable records have no partition.
+    parsers = (
+        [] if applied.parsed is None or partition_columns else parser_analyzers(applied.parsed)
+    )
+    for values, group in _groups(applied):
+        partition = Partition(partition_columns, values)
+        previous = ledger.get(partition.name)
+        is_unchanged = previous is not None and (
+            fingerprint_of_all is None or not differ(fingerprint_of_all, previous.fingerprint)
+        )
+        states = {a: attempt(partial(a.fold, [group])) for a in analyzers}
         parsed = {a: attempt(partial(a.fold, [applied.parsed])) for a in parsers}
         yield MeasuredPartition.from_measurements(
             partition,
             [*measured_states(states, analyzers), *measured_states(parsed, parsers)],
             time,
-            fingerprint=own,
+            fingerprint=fingerprint_of_all,
             schema=schema,
-            rows=tasks.of(one.counts)["records", ""],
-            added_to=known.version if known is not None and same else None,
+            rows=tasks.counts_by_task(group.counts)["records", ""],
+            added_to=previous.version if previous is not None and is_unchanged else None,
         )
 
 
@@ -150,17 +160,17 @@ def _keep_verdicts(
     verdicts.keep(case, applied.check, run)
     dqm = applied.dqm
     for partition, verdict in _verdicts(applied):
-        of = Case(dqm.name, dqm.specification, case.fingerprint, partition)
-        verdicts.keep(of, verdict, run)
+        partition_case = Case(dqm.name, dqm.specification, case.fingerprint, partition)
+        verdicts.keep(partition_case, verdict, run)
 
 
 def _verdicts(applied: Applied) -> Iterator[tuple[str, CheckResult]]:
-    """Yield the verdict on each partition; none if a policy needs the data itself."""
+    """Yield the verdict on each partition, or nothing if a policy needs the data."""
     dqm = applied.dqm
     if not applied.by or any(policy.needs_data for policy in dqm.policies):
         return
-    for values, one in sorted(applied.tallies.items()):
-        state = dqm.tasks.state(one.counts, {**applied.masked.failures, **one.failures})
+    for values, group in sorted(applied.tallies.items()):
+        state = dqm.tasks.state(group.counts, {**applied.masked.failures, **group.failures})
         state.snapshot()
         yield Partition(applied.by, values).name, dqm.judge(state)
 
@@ -224,23 +234,26 @@ class Published:
 
     def __repr__(self) -> str:
         """Return the table, the number of records written, and the verdict."""
-        left = self.state.records - self.state.rejects
-        return f"Published({self.table!r}, {left} of {self.state.records} records, {self.check})"
+        kept_count = self.state.records - self.state.rejects
+        return (
+            f"Published({self.table!r}, {kept_count} of {self.state.records} records, {self.check})"
+        )
 
 
 @dataclass(frozen=True)
 class Publication:
-    """Plan of a publication; see `DQM.publish` for each part.
+    """Plan of a publication; see `DQM.publish` for the parameters.
 
     Attributes
     ----------
     table : str
+        A table's name, or a folder.
     tests : ValidationSet
         The tasks that judge the data, and the store of the verdict; the first task is a `DQM`.
     partition_by, mode, quarantine, keys, samples, repository, dataset, tags
         As for `DQM.publish`.
     partitions : collection of tuple of str
-        Partitions that are replaced by the mode ``partitions`` even if the data has no records of them.
+        Partitions that the mode ``partitions`` replaces even if the data has no records in them.
     """
 
     table: str
@@ -264,59 +277,74 @@ class Publication:
     def run(self, data: DataFrame) -> Published:
         """Stage, validate and publish the data."""
         target = open_target(data.sparkSession, self.table)
-        by = keys_for(target, data.schema, self.partition_by)
-        check_mode(self.mode, by)
+        partition_columns = keys_for(target, data.schema, self.partition_by)
+        check_mode(self.mode, partition_columns)
         keys = resolve_columns(data, self.keys)
-        bin_ = None
+        quarantine_target = None
         if self.quarantine is not None:
-            bin_ = open_target(data.sparkSession, self.quarantine)
+            quarantine_target = open_target(data.sparkSession, self.quarantine)
             check_disjoint_locations(
                 {"table": self.table, "quarantine": self.quarantine}, data.sparkSession
             )
-            keys_for(bin_, with_broken_rules(data.schema), by)
-        kept = self.tests.kept()
-        if kept is not None:
-            kept.terminate_at_error()
+            keys_for(quarantine_target, with_broken_rules(data.schema), partition_columns)
+        stored = self.tests.kept()
+        if stored is not None:
+            stored.terminate_at_error()
         check_not_staged(target, data)
         with ExitStack() as staging:
             staging.callback(target.unstage)
             with explained_read_errors():
-                applied = self._judged(data, target, by, keys)
-            others = [validated(task.hiding(self._private), data) for task in self.tests.tasks[1:]]
-            check = reduce(add, others, applied.check)
+                applied = self._stage_and_judge(data, target, partition_columns, keys)
+            other_verdicts = [
+                validated(task.hiding(self._private), data) for task in self.tests.tasks[1:]
+            ]
+            check = reduce(add, other_verdicts, applied.check)
             run = self._record(applied, check)
-            if run is None or not self._recorded_there:
+            if run is None or not self._stores_verdict_with_run:
                 self.tests.keep(check)
-            if bin_ is not None:
-                with _keeping_staging(bin_, target, staging) as before_delete:
+            if quarantine_target is not None:
+                with _keeping_staging(quarantine_target, target, staging) as before_delete:
                     quarantine(
-                        applied, bin_, self.mode, self.partitions, before_delete=before_delete
+                        applied,
+                        quarantine_target,
+                        self.mode,
+                        self.partitions,
+                        before_delete=before_delete,
                     )
             check.terminate_at_error()
-            kept_in = partitions_with(applied, "kept")
+            kept_partitions = partitions_with(applied, "kept")
             judged = {*applied.tallies, *self.partitions}
             with _keeping_staging(target, target, staging) as before_delete:
-                replace_records(target, applied.data, self.mode, by, kept_in, judged, before_delete)
+                replace_records(
+                    target,
+                    applied.data,
+                    self.mode,
+                    partition_columns,
+                    kept_partitions,
+                    judged,
+                    before_delete,
+                )
         return Published(check, applied.state, run, target, applied, data.schema)
 
-    def _judged(
+    def _stage_and_judge(
         self, data: DataFrame, target: WriteTarget, by: Sequence[str], keys: Sequence[str]
     ) -> Applied:
-        """Stage all records with their bit words beside the target, then count and judge them."""
+        """Stage all records with their bit words next to the target, then count and judge them."""
         failures: Mapping[str, MetricError] = {}
         masked = mask(data, self.dqm.tasks)
         try:
-            staged = _staged(masked, target)
+            staged = _stage(masked, target)
         except Exception:
             failures = _failing_tasks(self.dqm, data)
             if not failures:
                 raise
             masked = mask(data, self.dqm.tasks, failures)
-            staged = _staged(masked, target)
+            staged = _stage(masked, target)
         groups = Groups(tuple(by))
         counted = count_masked(replace(staged, frame=groups.with_keys(staged.frame)), groups)
         tallies: Tallies = {
-            key: Tally(one.counts, {**one.failures, **failures}) for key, one in counted.items()
+            key: Tally(group.counts, {**group.failures, **failures})
+            for key, group in counted.items()
         }
         return split(self.dqm, staged, tallies, by, keys, self.samples, private=self._private)
 
@@ -325,24 +353,24 @@ class Publication:
         return privacy_settings().of(self.dataset, self.table, tags=self.tags)
 
     @property
-    def _recorded_there(self) -> bool:
+    def _stores_verdict_with_run(self) -> bool:
         """Return whether recording the run also stores the verdict."""
-        place = self.tests.verdicts
+        store = self.tests.verdicts
         return (
-            isinstance(place, RepositoryVerdicts)
-            and place.repository is self.repository
-            and place.dataset == self.dataset
+            isinstance(store, RepositoryVerdicts)
+            and store.repository is self.repository
+            and store.dataset == self.dataset
         )
 
     def _record(self, applied: Applied, check: CheckResult) -> int | None:
         if self.repository is None or self.dataset is None:
             return None
-        whole = replace(applied, check=check)
-        return record(whole, self.repository, self.dataset, self.tests.case, self.tags).run
+        with_verdict = replace(applied, check=check)
+        return record(with_verdict, self.repository, self.dataset, self.tests.case, self.tags).run
 
 
-def _staged(masked: Masked, target: WriteTarget) -> Masked:
-    """Write the masked frame to the staging area, and return it read from there."""
+def _stage(masked: Masked, target: WriteTarget) -> Masked:
+    """Write the masked frame to the staging area, and return the staged frame."""
     names = [*masked.columns, *masked.originals.values(), *masked.words]
     return replace(masked, frame=target.stage(masked.frame.selectExpr(*map(quote, names))))
 
@@ -351,9 +379,9 @@ def _staged(masked: Masked, target: WriteTarget) -> Masked:
 def _keeping_staging(
     target: WriteTarget, staged: WriteTarget, staging: ExitStack
 ) -> Iterator[Callable[[], None]]:
-    """Keep the staging area while Spark has deleted what was there, and not yet written what replaces it.
+    """Keep the staging area if Spark fails after it deleted old files and before it wrote new ones.
 
-    Yields what to call before Spark deletes.
+    Yields the function to call before Spark deletes files.
     """
     deleted: list[ExitStack] = []
     try:
@@ -362,9 +390,9 @@ def _keeping_staging(
         if not deleted:
             raise
         msg = (
-            f"overwriting {target.name!r} failed, and what was there may be lost: {describe(error)};"
-            f" the records of this publication are in {staged.staging}, until the next one replaces"
-            " them: copy them before, if they were computed from what was there"
+            f"overwriting {target.name!r} failed, and its old records can be lost: {describe(error)};"
+            f" the records of this publication are in {staged.staging} until the next publication: if"
+            " they were computed from the old records, copy them first"
         )
         raise SinkError(msg) from error
     for stack in deleted:
@@ -377,6 +405,6 @@ def _failing_tasks(dqm: DQMDefinition, data: DataFrame) -> Mapping[str, MetricEr
         return {}
     return {
         name: error
-        for one in tally(data, dqm.tasks).values()
-        for name, error in one.failures.items()
+        for group in tally(data, dqm.tasks).values()
+        for name, error in group.failures.items()
     }

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_MASKS = 4096
-"""Maximum number of combinations of broken rules; beyond it only the sums are kept."""
+MAX_MASKS = 4096
+"""Limit on combinations of broken rules, which bounds the size of a state; above it, only sums are stored."""
 
 
 @register_state("record-counts/1")
@@ -58,7 +58,7 @@ class RecordCounts(State):
     masks: Mapping[int, int] | None = field(default_factory=dict, hash=False)
 
     def combine(self, other: Self) -> Self:
-        """Add the counts; too many combinations are dropped, whatever the order of merging."""
+        """Add the counts; combinations above the limit are dropped, independent of the order of merging."""
         if not self.counts or not other.counts:
             return self if self.counts else other
         if len(self.counts) != len(other.counts):
@@ -69,10 +69,10 @@ class RecordCounts(State):
         masks = dict(self.masks)
         for mask, count in other.masks.items():
             masks[mask] = masks.get(mask, 0) + count
-        return type(self)(counts, masks if len(masks) <= MOST_MASKS else None)
+        return type(self)(counts, masks if len(masks) <= MAX_MASKS else None)
 
     def agrees_with(self, other: Self) -> bool:
-        """Return whether all counts are equal, and the combinations if both have them."""
+        """Return whether all counts are equal, and also the combinations if both states have them."""
         if type(self) is not type(other) or self.counts != other.counts:
             return False
         return None in (self.masks, other.masks) or self.masks == other.masks
@@ -86,8 +86,10 @@ class RecordCounts(State):
     def unpack(cls, payload: bytes) -> Self:
         """Read the output of `pack`."""
         counts, masks = json.loads(payload)
-        known = None if masks is None else {int(mask, 16): int(count) for mask, count in masks}
-        return cls(tuple(map(int, counts)), known)
+        masks_by_bits = (
+            None if masks is None else {int(mask, 16): int(count) for mask, count in masks}
+        )
+        return cls(tuple(map(int, counts)), masks_by_bits)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Tally:
     Attributes
     ----------
     counts : RecordCounts
+        The counts.
     failures : mapping of str to MetricError
         Tasks that could not be evaluated; the counts ignore them.
     """
@@ -105,7 +108,7 @@ class Tally:
     failures: Mapping[str, MetricError] = field(default_factory=dict)
 
     def without_values(self, private: Privacy) -> Tally:
-        """Return it with errors that quote no values."""
+        """Return a copy whose errors do not quote private values."""
         failures = {name: private.without_values(error) for name, error in self.failures.items()}
         return Tally(self.counts, failures)
 
@@ -117,11 +120,11 @@ class Sample:
     Attributes
     ----------
     task : str
-        The rule it is charged to, or the kind of parsing error.
+        The rule that the record is charged to, or the kind of parsing error.
     record : mapping of str to str or None
         The key columns, then the columns that the rule reads.
     partition : str
-        Name of its partition; empty if there are none.
+        Name of the partition; empty for unpartitioned data.
     """
 
     task: str
@@ -139,7 +142,7 @@ class Sample:
 class DQMState:
     """Counts of one application of a `DQM`, final once `snapshot` is called.
 
-    Counts cannot be read before the snapshot, and nothing can be added after it, so the counts do
+    Counts cannot be read before the snapshot, and cannot be changed after it, so the counts do
     not change under a policy.
 
     Parameters
@@ -176,7 +179,7 @@ class DQMState:
     # filling
 
     def add_records(self, count: int = 1) -> None:
-        """Count records that the rules saw."""
+        """Count records that the rules were applied to."""
         self._open()
         self._records += count
 
@@ -195,10 +198,11 @@ class DQMState:
         Parameters
         ----------
         name : str
+            Name of the rule.
         count : int
-            Records that it was the first to reject; for a warning, records that broke it.
+            Records that this rule was the first to reject; for a warning, records that broke the rule.
         violations, unknown : int, optional
-            Records for which the rule was false, or null, whichever rule rejected them;
+            Records for which the rule was false or null, also if another rule rejected them;
             ``violations`` defaults to ``count``.
         excluded : int
             Records excluded from the rule's share.
@@ -206,7 +210,7 @@ class DQMState:
             Whether the rule only warns, so that it is excluded from the total.
         """
         self._open()
-        self._known(self._rules, name, "rule")
+        self._count_of(self._rules, name, "rule")
         self._rules[name] += count
         self._violations[name] += count if violations is None else violations
         self._unknown[name] += unknown
@@ -217,7 +221,7 @@ class DQMState:
     def add_fix(self, name: str, count: int = 1, arm: str = "") -> None:
         """Count values that a fix repaired."""
         self._open()
-        self._known(self._fixes, name, "fix")
+        self._count_of(self._fixes, name, "fix")
         self._fixes[name] += count
         if arm:
             self._arms[name][arm] = self._arms[name].get(arm, 0) + count
@@ -228,7 +232,7 @@ class DQMState:
         self._rejects += count
 
     def add_parsed(self, lines: int, rejects: Mapping[str, int]) -> None:
-        """Count the records of a file, and the unreadable ones by kind."""
+        """Count the records of a file, and its unreadable records by kind of error."""
         self._open()
         self._lines += lines
         for kind, count in rejects.items():
@@ -252,7 +256,7 @@ class DQMState:
 
     @property
     def records(self) -> int:
-        """Records that the rules saw: after parsing, before any was rejected."""
+        """Records that the rules were applied to: after parsing, before rejection."""
         return self._read(self._records)
 
     @property
@@ -262,19 +266,19 @@ class DQMState:
 
     def rule_count(self, name: str) -> int:
         """Return the records charged to a rule: each record to the first rule that rejects it."""
-        return self._read(self._known(self._rules, name, "rule"))
+        return self._read(self._count_of(self._rules, name, "rule"))
 
     def violations(self, name: str) -> int:
-        """Return the records for which a rule is false, whichever rule rejected them."""
-        return self._read(self._known(self._violations, name, "rule"))
+        """Return the records for which a rule is false, also if another rule rejected them."""
+        return self._read(self._count_of(self._violations, name, "rule"))
 
     def unknown(self, name: str) -> int:
         """Return the records for which a rule is null."""
-        return self._read(self._known(self._unknown, name, "rule"))
+        return self._read(self._count_of(self._unknown, name, "rule"))
 
     def rule_records(self, name: str) -> int:
         """Return the number of records that a rule's share is relative to."""
-        return self._read(self._records - self._known(self._excluded, name, "rule"))
+        return self._read(self._records - self._count_of(self._excluded, name, "rule"))
 
     def fix_count(self, name: str) -> int:
         """Return the values that a fix repaired.
@@ -284,7 +288,7 @@ class DQMState:
         fix, _, arm = name.rpartition(".")
         if name not in self._fixes and arm in self._arms.get(fix, {}):
             return self._read(self._arms[fix][arm])
-        return self._read(self._known(self._fixes, name, "fix"))
+        return self._read(self._count_of(self._fixes, name, "fix"))
 
     @property
     def total_rule_count(self) -> int:
@@ -304,7 +308,7 @@ class DQMState:
 
     @property
     def lines(self) -> int:
-        """Records of a file, readable or not; 0 if none was parsed."""
+        """Records of a file, readable or not; 0 if no file was parsed."""
         return self._read(self._lines)
 
     @property
@@ -323,46 +327,46 @@ class DQMState:
         for name, count in self._read(self._rules).items():
             unknown = self._unknown[name]
             if count or unknown or name in self._errors:
-                also = f", {unknown} unknown" if unknown else ""
-                lines.append(f"rule {name}: {count} of {self._records} records{also}")
-                lines += self._told(name)
+                suffix = f", {unknown} unknown" if unknown else ""
+                lines.append(f"rule {name}: {count} of {self._records} records{suffix}")
+                lines += self._error_and_samples(name)
         for name, count in self._fixes.items():
             if count or name in self._errors:
                 arms = [f"{n} {arm}" for arm, n in self._arms[name].items()]
-                also = f" ({', '.join(arms)})" if arms else ""
-                lines.append(f"fix {name}: {count} of {self._records} records{also}")
-                lines += self._told(name)
+                suffix = f" ({', '.join(arms)})" if arms else ""
+                lines.append(f"fix {name}: {count} of {self._records} records{suffix}")
+                lines += self._error_and_samples(name)
         for kind, count in self._parser.items():
             if count:
                 lines.append(f"parser: {count} of {self._lines} records: {kind}")
-                lines += self._told(kind)
+                lines += self._error_and_samples(kind)
         return lines
 
-    def _told(self, name: str) -> list[str]:
+    def _error_and_samples(self, name: str) -> list[str]:
         failed = [f"  {self._errors[name]}"] if name in self._errors else []
         return failed + [f"  {sample}" for sample in self._samples if sample.task == name]
 
     def _open(self) -> None:
         if self._final:
-            msg = "the counts are final since snapshot(); nothing can be added"
+            msg = "the counts are final after snapshot() and cannot be changed"
             raise RuleError(msg)
 
     def _read(self, value: T) -> T:
         if not self._final:
-            msg = "the counts are not final: call snapshot() when the data was read"
+            msg = "the counts are not final; call snapshot() after the data is read"
             raise RuleError(msg)
         return value
 
-    def _known(self, counts: Mapping[str, int], name: str, kind: str) -> int:
+    def _count_of(self, counts: Mapping[str, int], name: str, kind: str) -> int:
         if name not in counts:
-            msg = f"no {kind} {name!r}; there are {', '.join(map(repr, counts)) or 'none'}"
+            msg = f"no {kind} {name!r}; the names are {', '.join(map(repr, counts)) or 'none'}"
             raise RuleError(msg)
         return counts[name]
 
 
-BITS = 62
-"""Bits per word; the sign bit and one more stay free."""
-VIOLATED, UNKNOWN = 1, 2
+BITS_PER_WORD = 62
+"""Bits used per 64-bit word; the sign bit and another bit stay free."""
+VIOLATED_BIT, UNKNOWN_BIT = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +376,11 @@ class BitTest:
     Attributes
     ----------
     word : int
+        Index of the word.
     bits : int
+        The bits as a mask.
     any : bool
+        Whether any bit must be set; otherwise none.
     """
 
     word: int
@@ -408,7 +415,9 @@ class Tasks:
     Attributes
     ----------
     rules : tuple of DQMRule
+        The rules, in the order in which they were added.
     fixes : tuple of DQMFix
+        The fixes, in the order in which they were added.
     """
 
     rules: tuple[DQMRule, ...] = ()
@@ -416,9 +425,9 @@ class Tasks:
 
     @cached_property
     def identity(self) -> str:
-        """Canonical JSON of the tasks; equal tasks have equal texts."""
-        of = [task.identity() for task in (*self.rules, *self.fixes)]
-        return canonical_json(of)
+        """Canonical JSON of the tasks, which is equal for equal tasks."""
+        identities = [task.identity() for task in (*self.rules, *self.fixes)]
+        return canonical_json(identities)
 
     @cached_property
     def key(self) -> str:
@@ -455,9 +464,9 @@ class Tasks:
         return self.before + self.after
 
     @cached_property
-    def places(self) -> dict[str, BitPosition]:
+    def positions(self) -> dict[str, BitPosition]:
         """Positions of the bits of each rule and fix, by name."""
-        places: dict[str, BitPosition] = {}
+        positions_by_name: dict[str, BitPosition] = {}
         word = 0
         sizes = [
             [(rule.name, 2) for rule in self.before],
@@ -467,17 +476,17 @@ class Tasks:
         for stage in sizes:
             shift = 0
             for name, size in stage:
-                if shift + size > BITS:
+                if shift + size > BITS_PER_WORD:
                     word, shift = word + 1, 0
-                places[name] = BitPosition(word, shift)
+                positions_by_name[name] = BitPosition(word, shift)
                 shift += size
             word += 1 if stage else 0
-        return places
+        return positions_by_name
 
     @property
     def words(self) -> int:
         """The number of words."""
-        return max((place.word for place in self.places.values()), default=-1) + 1
+        return max((position.word for position in self.positions.values()), default=-1) + 1
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -488,15 +497,17 @@ class Tasks:
 
     def rejecting_bits(self, rules: Iterable[DQMRule]) -> dict[int, int]:
         """Return the bits that reject a record, by word."""
-        found: dict[int, int] = {}
+        bits_by_word: dict[int, int] = {}
         for rule in rules:
             if rule.rejects:
-                place = self.places[rule.name]
-                found[place.word] = found.get(place.word, 0) | place.bits(breaking_bits(rule))
-        return found
+                position = self.positions[rule.name]
+                bits_by_word[position.word] = bits_by_word.get(position.word, 0) | position.bits(
+                    breaking_bits(rule)
+                )
+        return bits_by_word
 
-    def kept(self, rules: Iterable[DQMRule]) -> BitTests:
-        """Return the condition that none of the given rules rejects a record."""
+    def kept_tests(self, rules: Iterable[DQMRule]) -> BitTests:
+        """Return the tests that a record passes if none of the given rules rejects it."""
         return tuple(
             BitTest(word, bits, any=False) for word, bits in self.rejecting_bits(rules).items()
         )
@@ -508,28 +519,37 @@ class Tasks:
         The kinds are records, kept, violated, unknown, charged and fixed. A record is charged to
         the first rule that rejects it; a warning is charged with all records that break it.
         """
-        found: dict[tuple[str, str], BitTests] = {
+        tests_by_counter: dict[tuple[str, str], BitTests] = {
             ("records", ""): (),
-            ("kept", ""): self.kept(self.rules),
+            ("kept", ""): self.kept_tests(self.rules),
         }
         earlier: list[DQMRule] = []
         for rule in self.ordered:
-            place = self.places[rule.name]
-            found["violated", rule.name] = (BitTest(place.word, place.bits(VIOLATED), any=True),)
-            found["unknown", rule.name] = (BitTest(place.word, place.bits(UNKNOWN), any=True),)
-            broken = BitTest(place.word, place.bits(breaking_bits(rule)), any=True)
-            found["charged", rule.name] = (broken, *(self.kept(earlier) if rule.rejects else ()))
+            position = self.positions[rule.name]
+            tests_by_counter["violated", rule.name] = (
+                BitTest(position.word, position.bits(VIOLATED_BIT), any=True),
+            )
+            tests_by_counter["unknown", rule.name] = (
+                BitTest(position.word, position.bits(UNKNOWN_BIT), any=True),
+            )
+            broken = BitTest(position.word, position.bits(breaking_bits(rule)), any=True)
+            tests_by_counter["charged", rule.name] = (
+                broken,
+                *(self.kept_tests(earlier) if rule.rejects else ()),
+            )
             earlier.append(rule)
         for fix in self.fixes:
-            place = self.places[fix.name]
+            position = self.positions[fix.name]
             for i, name in enumerate(fix.counters()):
-                found["fixed", name] = (BitTest(place.word, place.bits(1 << i), any=True),)
-        return found
+                tests_by_counter["fixed", name] = (
+                    BitTest(position.word, position.bits(1 << i), any=True),
+                )
+        return tests_by_counter
 
     def fold(
         self, words: Sequence[npt.NDArray[np.int64]], counts: npt.NDArray[np.int64]
     ) -> RecordCounts:
-        """Return the state of records that were counted by their bit words."""
+        """Return the state of records that were counted by bit words."""
         import numpy as np
 
         sums = []
@@ -539,15 +559,15 @@ class Tasks:
                 holds &= ((words[test.word] & test.bits) != 0) == test.any
             sums.append(int(counts[holds].sum()))
         masks: dict[int, int] | None = None
-        if len(counts) <= MOST_MASKS:
+        if len(counts) <= MAX_MASKS:
             masks = {}
             for *parts, count in zip(*(w.tolist() for w in words), counts.tolist(), strict=True):
-                mask = sum(part << (BITS * i) for i, part in enumerate(parts))
+                mask = sum(part << (BITS_PER_WORD * i) for i, part in enumerate(parts))
                 masks[mask] = masks.get(mask, 0) + count
         return RecordCounts(tuple(sums), masks)
 
-    def of(self, state: RecordCounts) -> dict[tuple[str, str], int]:
-        """Return the counts of a state by kind and name; zeros for no data."""
+    def counts_by_task(self, state: RecordCounts) -> dict[tuple[str, str], int]:
+        """Return the counts of a state by kind and name; zeros for an empty state."""
         counts = state.counts or (0,) * len(self.counters)
         return dict(zip(self.counters, counts, strict=True))
 
@@ -561,49 +581,54 @@ class Tasks:
         >>> tasks.read(0b1001)
         {'violated': ('a',), 'unknown': ('b',), 'fixed': ()}
         """
-        words = [(mask >> (BITS * i)) & ((1 << BITS) - 1) for i in range(self.words)]
-        told: dict[str, tuple[str, ...]] = {"violated": (), "unknown": (), "fixed": ()}
+        words = [
+            (mask >> (BITS_PER_WORD * i)) & ((1 << BITS_PER_WORD) - 1) for i in range(self.words)
+        ]
+        names_by_kind: dict[str, tuple[str, ...]] = {"violated": (), "unknown": (), "fixed": ()}
         for (kind, name), tests in self.counters.items():
-            if kind in told and all(((words[t.word] & t.bits) != 0) == t.any for t in tests):
-                told[kind] = (*told[kind], name)
-        return told
+            if kind in names_by_kind and all(
+                ((words[t.word] & t.bits) != 0) == t.any for t in tests
+            ):
+                names_by_kind[kind] = (*names_by_kind[kind], name)
+        return names_by_kind
 
     def state(self, counted: RecordCounts, failures: Mapping[str, Any] | None = None) -> DQMState:
-        """Return a `DQMState` for policies; not final yet, so that more can be added."""
-        found = self.of(counted)
+        """Return a `DQMState` for policies, which is not final yet."""
+        counts = self.counts_by_task(counted)
         state = DQMState([rule.name for rule in self.rules], [fix.name for fix in self.fixes])
-        state.add_records(found["records", ""])
-        state.add_rejects(found["records", ""] - found["kept", ""])
+        state.add_records(counts["records", ""])
+        state.add_rejects(counts["records", ""] - counts["kept", ""])
         for rule in self.rules:
-            unknown = found["unknown", rule.name]
+            unknown = counts["unknown", rule.name]
             state.add_rule(
                 rule.name,
-                found["charged", rule.name],
-                violations=found["violated", rule.name],
+                counts["charged", rule.name],
+                violations=counts["violated", rule.name],
                 unknown=unknown,
                 excluded=unknown if rule.on_null == "unknown" else 0,
                 warning=not rule.rejects,
             )
         for fix in self.fixes:
             for arm, name in zip(fix.arms, fix.counters(), strict=True):
-                state.add_fix(fix.name, found["fixed", name], arm.label)
+                state.add_fix(fix.name, counts["fixed", name], arm.label)
         for name, error in (failures or {}).items():
             state.add_error(name, str(error))
         return state
 
 
 def breaking_bits(rule: DQMRule) -> int:
-    """Return the bits that mean a broken rule: violated, and unknown where null fails."""
-    return VIOLATED | (UNKNOWN if rule.on_null == "fail" else 0)
+    """Return the bits of a broken rule: violated, and also unknown if null fails."""
+    return VIOLATED_BIT | (UNKNOWN_BIT if rule.on_null == "fail" else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRulesRequest(CustomRequest):
-    """A scan's request for the number of records with each combination of broken rules and fixes made.
+    """A scan's request for the number of records with each combination of broken rules and applied fixes.
 
     Attributes
     ----------
     tasks : Tasks
+        The rules and fixes.
     """
 
     job: ClassVar[str] = "tidegauge.rules.tally:RecordRulesJob"

@@ -1,8 +1,8 @@
 """Run rules files: count, judge, quarantine and publish the new partitions of each table.
 
 A repository stores counts and verdicts by partition, so only new and changed partitions are read.
-It also stores which partitions were written where, so a partition that was not written is written
-by the next run. Sources are tables, folders, and files parsed by a schema. A `RulesResult` has the report and
+It also stores which partitions were written to which target, so a partition that was not written is written
+by the next run. Sources are tables, folders, and files parsed with a schema. A `RulesResult` has the report and
 the exit status of a run, from the `RulesRun` of each file.
 """
 
@@ -35,9 +35,9 @@ from tidegauge.rules.judging import close_verdicts
 from tidegauge.rules.known_failures import KnownFailures, problems_of_policies, problems_of_run
 from tidegauge.rules.record_counts import DQMState, Sample
 from tidegauge.rules.run_records import RecordWriter, RunCounts
-from tidegauge.rules.tally import SAMPLES
+from tidegauge.rules.tally import DEFAULT_SAMPLES
 from tidegauge.rules.tasks import DQMFix, DQMRule
-from tidegauge.rules.verdicts import RECORDS, CheckResult, read_verdict
+from tidegauge.rules.verdicts import RECORDS_OUTCOME, CheckResult, read_verdict
 from tidegauge.spark.session import spark_session
 from tidegauge.suite import privacy_of
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParsedSource:
-    """File parsed by a schema: a source with one partition, fingerprinted by files and parser.
+    """File parsed with a schema: a source with one partition, fingerprinted by files and parser.
 
     Attributes
     ----------
@@ -73,10 +73,10 @@ class ParsedSource:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of files and how they are read, whatever the policies on what cannot be."""
-        told = self.parser.identity()
-        how = key_of(canonical_json({**told, "parser": None, "policies": None}))
-        return f"{self.parser.fingerprint(self.spark)}/{how}"
+        """Fingerprint of the files and of the parser, without its policies on unreadable records."""
+        identity = self.parser.identity()
+        parser_hash = key_of(canonical_json({**identity, "parser": None, "policies": None}))
+        return f"{self.parser.fingerprint(self.spark)}/{parser_hash}"
 
     def list_partitions(self) -> list[ListedPartition]:
         """Return the single partition."""
@@ -107,22 +107,24 @@ def parser_verdict(source: ParsedSource, repository: Repository, run: Run) -> Ch
         "specification": key_of(canonical_json(parser.identity())),
         "fingerprint": source.fingerprint,
     }
-    kept = repository.verdict(run.dataset, as_of=None, **case)
-    known = None if kept is None else read_verdict(kept, f"{parser.name} of {run.dataset}")
-    if known is not None:
-        return known
-    found = parser.validate()
-    repository.keep_verdict(
-        run.dataset, **case, passed=found.passed, result=found.to_json(), run=run.id
+    stored = repository.verdict(run.dataset, as_of=None, **case)
+    stored_verdict = (
+        None if stored is None else read_verdict(stored, f"{parser.name} of {run.dataset}")
     )
-    return found
+    if stored_verdict is not None:
+        return stored_verdict
+    verdict = parser.validate()
+    repository.keep_verdict(
+        run.dataset, **case, passed=verdict.passed, result=verdict.to_json(), run=run.id
+    )
+    return verdict
 
 
-_SHOWN = 20
-"""Most partitions with failed policies that a report lists."""
-_SAMPLES_SHOWN = 5
-"""Most samples of a partition that was judged earlier."""
-_UNEVALUATED = "could not be evaluated"
+_MAX_SHOWN_PARTITIONS = 20
+"""Limit on the partitions that a report lists, so that it stays readable."""
+_MAX_SHOWN_SAMPLES = 5
+"""Limit on the samples of a partition that an earlier run judged."""
+_NOT_EVALUATED_TEXT = "could not be evaluated"
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class RulesRun:
     file : RulesFile
     run : Run
     state : DQMState
-        The counts of the partitions that were scanned; if none was, of all.
+        The counts of the scanned partitions, or of all partitions if none was scanned.
     checks : mapping of str to CheckResult
         The verdicts by partition, as in `Run.checks`.
     parser : CheckResult or None
@@ -142,11 +144,11 @@ class RulesRun:
     samples : sequence of Sample
         Scanned records that broke rules.
     written : sequence of str
-        One line for each table or folder written, or not written.
+        One line for each table or folder that was written or skipped.
     problem : str
-        The error with which writing ended; empty if there was none.
+        The error that ended writing, or an empty string.
     known : KnownFailures or None
-        The failed verdicts that do not fail the run; None if there is none.
+        The failed verdicts that do not fail the run, if any.
     """
 
     file: RulesFile
@@ -162,13 +164,13 @@ class RulesRun:
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the table from passing."""
         dataset, name = self.run.dataset, self.file.dqm.name
-        known = self.known or KnownFailures(dataset)
+        known_failures = self.known or KnownFailures(dataset)
         if self.problem:
             yield Problem(Cause.WRITING, dataset)
-        yield from problems_of_run(replace(self.run, checks={}), known)
+        yield from problems_of_run(replace(self.run, checks={}), known_failures)
         for _ in self.state.errors:
             yield Problem(Cause.ANALYZER, dataset)
-        yield from problems_of_policies(self.run, self.checks, known, name)
+        yield from problems_of_policies(self.run, self.checks, known_failures, name)
         if self.parser is not None and not self.parser.passed:
             yield Problem(Cause.POLICY, dataset)
         if self.state.rejects:
@@ -179,18 +181,18 @@ class RulesRun:
         return self.known is not None and self.known.has_verdict(self.file.dqm.name, partition)
 
     @property
-    def refused(self) -> dict[str, CheckResult]:
+    def failed_verdicts(self) -> dict[str, CheckResult]:
         """The failed verdicts by partition; the parser's under ``parser``."""
-        found = {name: check for name, check in self.checks.items() if not check.passed}
+        verdicts = {name: check for name, check in self.checks.items() if not check.passed}
         if self.parser is not None and not self.parser.passed:
-            found["parser"] = self.parser
-        return found
+            verdicts["parser"] = self.parser
+        return verdicts
 
     def lines(self, options: str = "") -> Iterator[str]:
-        """Yield the lines of a report; the commands that it names get these options."""
+        """Yield the lines of a report; the options are added to the commands in it."""
         yield str(self.run)
-        for name, why in self.run.unreadable.items():
-            yield f"  {name}: cannot be read: {why}"
+        for name, reason in self.run.unreadable.items():
+            yield f"  {name}: cannot be read: {reason}"
         state, tasks = self.state, self.file.dqm.tasks
         name = "" if self.file.dqm.name == DQM_NAME else f"{self.file.dqm.name}: "
         yield f"  {name}{plural(state.records, 'record')}, {state.rejects} rejected"
@@ -203,39 +205,43 @@ class RulesRun:
             yield from (f"  {line}" for line in self.parser.check_log)
         for name, error in self.state.errors.items():
             yield f"  {self.file.place(name)}: {error}"
-        yield from self._refused_lines(options)
-        shown = self.run.changes or self.checks
+        yield from self._failure_lines(options)
+        reported_partitions = self.run.changes or self.checks
         unjudged = [(name, c) for name, c in self.checks.items() if c.passed and c.no_data]
-        for name, check in [pair for pair in unjudged if pair[0] in shown][:_SHOWN]:
+        for name, check in [pair for pair in unjudged if pair[0] in reported_partitions][
+            :_MAX_SHOWN_PARTITIONS
+        ]:
             yield f"  {name or self.run.dataset}: {check}"
         yield from (f"  {line}" for line in self.written)
         if self.problem:
             yield f"failed: {self.file.path}: {self.problem}"
 
-    def _refused_lines(self, options: str) -> Iterator[str]:
-        refused = sorted(self.refused.items(), key=lambda pair: self.is_known(pair[0]))
-        for name, check in refused[:_SHOWN]:
+    def _failure_lines(self, options: str) -> Iterator[str]:
+        refused = sorted(self.failed_verdicts.items(), key=lambda pair: self.is_known(pair[0]))
+        for name, check in refused[:_MAX_SHOWN_PARTITIONS]:
             prefix = "known: " if self.is_known(name) else ""
-            yield f"  {prefix}{name or self.run.dataset}: {self._told(check)}"
-            if name not in self.run.changes and check is not self.parser:  # else they are above
-                known = self.state.errors.values()
-                samples = [sample for sample in check.samples if sample not in known]
-                yield from (f"    {sample}" for sample in samples[:_SAMPLES_SHOWN])
-                yield from ["    ..."] * (len(samples) > _SAMPLES_SHOWN)
-        if len(refused) > _SHOWN:
-            yield f"  and {len(refused) - _SHOWN} more partitions; see: tidegauge rules history"
+            yield f"  {prefix}{name or self.run.dataset}: {self._failure_line(check)}"
+            if (
+                name not in self.run.changes and check is not self.parser
+            ):  # otherwise they are listed above
+                errors = self.state.errors.values()
+                samples = [sample for sample in check.samples if sample not in errors]
+                yield from (f"    {sample}" for sample in samples[:_MAX_SHOWN_SAMPLES])
+                yield from ["    ..."] * (len(samples) > _MAX_SHOWN_SAMPLES)
+        if len(refused) > _MAX_SHOWN_PARTITIONS:
+            yield f"  and {len(refused) - _MAX_SHOWN_PARTITIONS} more partitions; see: tidegauge rules history"
         if self.known is not None:
             name = self.file.dqm.name
             yield from self.known.advice(
-                [(name, p) for p in self.refused if p != "parser"], options
+                [(name, p) for p in self.failed_verdicts if p != "parser"], options
             )
 
     def errors(self) -> Iterator[str]:
-        """Yield nothing: the run's own JSON values have its errors."""
+        """Yield nothing, because the run's JSON values contain its errors."""
         yield from ()
 
     def sections(self) -> dict[str, Any]:
-        """Return the run as JSON values: counts, samples, failed verdicts, and what was written."""
+        """Return the run as JSON values: counts, samples, failed verdicts, and written targets."""
         state, tasks = self.state, self.file.dqm.tasks
         run = {
             "file": str(self.file.path),
@@ -243,7 +249,7 @@ class RulesRun:
             "run_id": self.run.id,
             "status": self.run.status,
             "scanned": sorted(self.run.changes),
-            "unreadable": {name: str(why) for name, why in self.run.unreadable.items()},
+            "unreadable": {name: str(reason) for name, reason in self.run.unreadable.items()},
             "records": state.records,
             "rejected": state.rejects,
             "rules": [self._rule_record(rule) for rule in tasks.ordered],
@@ -256,8 +262,10 @@ class RulesRun:
                 for fix in tasks.fixes
             ],
             "parser": None if self.parser is None else _verdict(self.parser),
-            "failed": {name: _verdict(check) for name, check in sorted(self.refused.items())},
-            "known": sorted(name for name in self.refused if self.is_known(name)),
+            "failed": {
+                name: _verdict(check) for name, check in sorted(self.failed_verdicts.items())
+            },
+            "known": sorted(name for name in self.failed_verdicts if self.is_known(name)),
             "no_data": sorted(name for name, c in self.checks.items() if c.status == NO_DATA),
             "written": list(self.written),
             "problem": self.problem or None,
@@ -283,19 +291,19 @@ class RulesRun:
             yield self._case(f"fix {fix.name}", fix.name, _fix_summary(fix, state))
         judged = dict(self.checks) | ({} if self.parser is None else {"parser": self.parser})
         for partition, check in judged.items():
-            of = ".".join(filter(None, (dataset, partition)))
+            subject = ".".join(filter(None, (dataset, partition)))
             messages = dict(check.error_messages)
             samples = check.samples
             for name in dict.fromkeys([*dict(check.outcomes), *messages]):
                 is_known = self.is_known(partition)
                 failed = name in messages and gate.failures and not is_known
                 reasons = dict(check.no_data)
-                reason = reasons.get(name, reasons.get(RECORDS))
+                reason = reasons.get(name, reasons.get(RECORDS_OUTCOME))
                 unjudged = reason is not None and (name in reasons or name not in messages)
                 skipped = unjudged or (name in messages and is_known)
                 kind = "failure" if failed else "skipped" if skipped else "passed"
                 yield JUnitCase(
-                    of,
+                    subject,
                     name,
                     kind,
                     messages.get(name, with_status(reason) if reason and unjudged else ""),
@@ -310,13 +318,13 @@ class RulesRun:
         if self.problem:
             yield JUnitCase(dataset, "writing", "error", self.problem)
 
-    def _case(self, title: str, task: str, told: str, kind: Kind = "passed") -> JUnitCase:
+    def _case(self, title: str, task: str, summary: str, kind: Kind = "passed") -> JUnitCase:
         """Return the case of a rule or fix, which is an error if it could not be evaluated."""
         error = _error(self.state, task)
-        of, place = self.run.dataset, self.file.place(task)
+        dataset, location = self.run.dataset, self.file.place(task)
         if kind == "passed" and not self.state.records:
-            kind, told = "skipped", with_status("there is no record to judge")
-        return JUnitCase(of, title, "error" if error else kind, error or told, place)
+            kind, summary = "skipped", with_status("there are no records to judge")
+        return JUnitCase(dataset, title, "error" if error else kind, error or summary, location)
 
     def _rule_record(self, rule: DQMRule) -> dict[str, Any]:
         state, name = self.state, rule.name
@@ -332,11 +340,11 @@ class RulesRun:
             "samples": [asdict(sample) for sample in self.samples if sample.task == name],
         }
 
-    def _told(self, check: CheckResult) -> str:
-        """Return a failed verdict in one line, without errors that the report tells already."""
-        known = self.state.errors
+    def _failure_line(self, check: CheckResult) -> str:
+        """Return a failed verdict in one line, without errors that are already in the report."""
+        errors = self.state.errors
         messages = (
-            (name, _UNEVALUATED if known.get(name) == message else message)
+            (name, _NOT_EVALUATED_TEXT if errors.get(name) == message else message)
             for name, message in check.error_messages
         )
         return str(replace(check, error_messages=tuple(messages)))
@@ -361,16 +369,16 @@ def _error(state: DQMState, name: str) -> str | None:
 
 def _rule_summary(rule: DQMRule, state: DQMState) -> str:
     if rule.name in state.errors:
-        return _UNEVALUATED
-    did = "rejected" if rule.rejects else "warned of"
-    told = f"{state.rule_count(rule.name)} {did}, {state.violations(rule.name)} break it"
+        return _NOT_EVALUATED_TEXT
+    verb = "rejected" if rule.rejects else "warned of"
+    summary = f"{state.rule_count(rule.name)} {verb}, {state.violations(rule.name)} break it"
     unknown = state.unknown(rule.name)
-    return f"{told}, {unknown} unknown" if unknown else told
+    return f"{summary}, {unknown} unknown" if unknown else summary
 
 
 def _fix_summary(fix: DQMFix, state: DQMState) -> str:
     if fix.name in state.errors:
-        return _UNEVALUATED
+        return _NOT_EVALUATED_TEXT
     arms = [
         f"{state.fix_count(n)} {a.label}" for n, a in zip(fix.counters(), fix.arms, strict=True)
     ]
@@ -383,7 +391,7 @@ def run_rules(
     repository: Repository,
     partitions: str = "new",
     session: Callable[[], SparkSession] = spark_session,
-    samples: int = SAMPLES,
+    samples: int = DEFAULT_SAMPLES,
     variables: Mapping[str, str] | None = None,
     *,
     allow_empty: bool = False,
@@ -409,14 +417,14 @@ def run_rules(
     variables : mapping of str to str, optional
         As for `load_rules`; every file declares them.
     allow_empty : bool
-        Whether partitions without records pass, whatever the files say.
+        Whether partitions without records pass, whatever the files set.
     jobs : int
         Number of tables to work on at the same time, in threads of one session.
 
     Raises
     ------
     SuiteError
-        If no file is a valid rules file, or two of them write to one place.
+        If no file is a valid rules file, or two files write to one location.
     """
     files, errors = load_all_rules(patterns, variables)
     if allow_empty:
@@ -440,19 +448,18 @@ def run_file(
     repository: Repository,
     spark: SparkSession,
     partitions: str = "new",
-    samples: int = SAMPLES,
+    samples: int = DEFAULT_SAMPLES,
     progress: Progress | None = None,
 ) -> RulesRun:
-    """Run one rules file; parameters as for `run_rules`, progress as for `analyze`.
+    """Run one rules file. The parameters are described at `run_rules`, ``progress`` at `analyze`.
 
-    If a rule or fix cannot be evaluated, the others are counted as if it were not there, the
-    partitions fail by it, and their records are not written anywhere: its rejects would be missing
-    from the quarantine.
+    If a rule or fix cannot be evaluated, the other rules and fixes are counted without it and the partitions
+    fail. Their records are not written, because its rejects would be missing from the quarantine.
     """
     file.check_places(spark)
     with recording_start(repository, file.suite, file.table, partitions):
         source = open_rules_source(file, spark)
-    # Samples are taken where rejects are written, in the same pass.
+    # Samples are taken when rejects are written, in the same scan.
     run = analyze(
         source,
         file.suite,
@@ -469,19 +476,19 @@ def run_file(
     counts = RunCounts(file, repository, source, run, samples)
     counts.recount()
     if partitions in {"new", "all"}:
-        counts.remember_all()
+        counts.include_all_judged()
     writer = RecordWriter(counts)
     problem = ""
     try:
-        with writer.alone():
+        with writer.lock():
             writer.quarantine()
             if parsed is None or parsed.passed:
                 writer.publish()
-    except Exception as error:  # noqa: BLE001 - what was counted and judged is still reported
+    except Exception as error:  # noqa: BLE001 - counts and verdicts are still reported
         problem = message_of(error)
     checks = {**run.checks, **counts.judge_with_samples()}
-    before = file.dqm.named(DQM_NAME).specification
-    close_verdicts(repository, run.dataset, DQM_NAME, before, file.dqm.name)
+    former_specification = file.dqm.named(DQM_NAME).specification
+    close_verdicts(repository, run.dataset, DQM_NAME, former_specification, file.dqm.name)
     return RulesRun(
         file,
         run,

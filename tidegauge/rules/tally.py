@@ -1,6 +1,6 @@
-"""Counts and samples of records: one pass groups them by the bit words of rules and fixes.
+"""Counts and samples of records, which one scan groups by the bit words of rules and fixes.
 
-Samples of the records that rules reject or warn about are deterministic: the same rows give the same samples.
+Samples of records that rules reject or warn about are deterministic: equal rows give equal samples.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegauge.analyzers.scan.spark_errors import (
     try_groups,
 )
 from tidegauge.repository.store.config import privacy_settings
-from tidegauge.rules.masks import OWN, Masked, conjunction_sql, mask
+from tidegauge.rules.masks import HIDDEN_PREFIX, Masked, conjunction_sql, mask
 from tidegauge.rules.record_counts import RecordCounts, Sample, Tally, Tasks
 from tidegauge.rules.tasks import Expression, shown_text
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tidegauge.analyzers.sources.sources import Source
 
 
-MOST_ROWS = 400_000
-"""Maximum number of combinations of broken rules, over all groups, that the driver collects; beyond it, only sums."""
+MAX_COLLECTED_ROWS = 400_000
+"""Limit on rows (combinations of broken rules by group) that the driver collects; above it, Spark sums the counts."""
 
 
 Tallies = dict[grouping.Key, Tally]
@@ -47,34 +47,34 @@ Tallies = dict[grouping.Key, Tally]
 def count(
     data: DataFrame, tasks: Tasks, groups: grouping.Groups, skip: Iterable[str] = ()
 ) -> Tallies:
-    """Count the records of each group by the outcome of rules and fixes; one action.
+    """Count the records of each group by the outcome of rules and fixes, in one action.
 
     Raises
     ------
     Exception
-        Spark's own error, if an expression fails on the data.
+        Spark's error, if an expression fails on the data.
     """
     return count_masked(mask(groups.with_keys(data), tasks, skip), groups)
 
 
 def count_masked(masked: Masked, groups: grouping.Groups) -> Tallies:
-    """Count records that already have bit words and group keys; one action."""
+    """Count records that already have bit words and group keys, in one action."""
     from pyspark.sql import functions as F
 
     # Spark skips unused columns, so a failing repair would go unnoticed. Hashing forces their evaluation.
-    read = [f"bit_xor(hash({cell})) AS {OWN}v{i}" for i, cell in enumerate(masked.values)]
-    cells = [F.expr(cell) for cell in (f"count(1) AS {OWN}n", *read)]
+    read = [f"bit_xor(hash({cell})) AS {HIDDEN_PREFIX}v{i}" for i, cell in enumerate(masked.values)]
+    cells = [F.expr(cell) for cell in (f"count(1) AS {HIDDEN_PREFIX}n", *read)]
     counted = groups.aggregated(masked.frame, cells, masked.words)
     # Most data breaks few rules in few combinations. The limit bounds the driver's memory otherwise.
-    table = to_arrow(counted.limit(MOST_ROWS + 1))
-    if table.num_rows > MOST_ROWS:
+    table = to_arrow(counted.limit(MAX_COLLECTED_ROWS + 1))
+    if table.num_rows > MAX_COLLECTED_ROWS:
         return _sums(counted, masked, groups)
-    found: Tallies = {}
+    tallies: Tallies = {}
     for key, rows in grouping.split_by_groups(table, groups.names):
         words = [rows[name].to_numpy() for name in masked.words]
-        state = masked.tasks.fold(words, rows[f"{OWN}n"].to_numpy())
-        found[groups.key_of(key)] = Tally(state, masked.failures)
-    return found
+        state = masked.tasks.fold(words, rows[f"{HIDDEN_PREFIX}n"].to_numpy())
+        tallies[groups.key_of(key)] = Tally(state, masked.failures)
+    return tallies
 
 
 def _sums(counted: DataFrame, masked: Masked, groups: grouping.Groups) -> Tallies:
@@ -83,16 +83,16 @@ def _sums(counted: DataFrame, masked: Masked, groups: grouping.Groups) -> Tallie
 
     cells = [
         F.expr(
-            f"sum(CASE WHEN {conjunction_sql(tests, masked.words)} THEN {OWN}n ELSE 0L END)"
-        ).alias(f"{OWN}c{i}")
+            f"sum(CASE WHEN {conjunction_sql(tests, masked.words)} THEN {HIDDEN_PREFIX}n ELSE 0L END)"
+        ).alias(f"{HIDDEN_PREFIX}c{i}")
         for i, tests in enumerate(masked.tasks.counters.values())
     ]
     names = groups.names
-    found: Tallies = {}
+    tallies: Tallies = {}
     for row in counted.groupBy(*names).agg(*cells).collect():
         counts = tuple(int(cell) for cell in row[len(names) :])
-        found[groups.key_of(row)] = Tally(RecordCounts(counts, None), masked.failures)
-    return found
+        tallies[groups.key_of(row)] = Tally(RecordCounts(counts, None), masked.failures)
+    return tallies
 
 
 @handled_errors()
@@ -103,19 +103,22 @@ def tally(
     *,
     incremental: bool = False,
 ) -> Tallies:
-    """Count like `count`, but isolate tasks that fail on the data and count all others.
+    """Count like `count`, but isolate tasks that fail on the data and count all other tasks.
 
-    A failing task is marked only in the groups where it fails, as far as 24 more actions can
-    isolate them.
+    A failing task is marked only in the groups in which it fails, as far as 24 additional actions can
+    isolate these groups.
 
     Parameters
     ----------
     data : DataFrame
+        The records.
     tasks : Tasks
+        The rules and fixes.
     groups : Groups, optional
+        The groups (default: one group of all records).
     incremental : bool
-        Whether the partitions are counted a few at a time, so that tasks that look beyond a
-        record's own partition fail.
+        Whether only some partitions are counted at a time, so that tasks that read other partitions
+        fail.
     """
     groups = groups or grouping.Groups()
     masked = mask(groups.with_keys(data), tasks, by=groups.by if incremental else None)
@@ -128,12 +131,12 @@ def tally(
             **masked.failures,
             **_failing_tasks(data, tasks, groups, error, masked.failures),
         }
-        found = {
-            key: Tally(one.counts, {**one.failures, **failures})
-            for key, one in count(data, tasks, groups, failures).items()
+        tallies = {
+            key: Tally(group.counts, {**group.failures, **failures})
+            for key, group in count(data, tasks, groups, failures).items()
         }
-        return found | _count_sound_groups(
-            data, tasks, groups, sorted({values for values, _ in found}), error, masked.failures
+        return tallies | _count_sound_groups(
+            data, tasks, groups, sorted({values for values, _ in tallies}), error, masked.failures
         )
 
 
@@ -144,16 +147,18 @@ def _failing_tasks(
     error: Exception,
     unresolved: Iterable[str],
 ) -> dict[str, MetricError]:
-    """Bisect to find the tasks that fail on the data, among those that resolve."""
+    """Bisect to find the tasks that fail on the data, among the tasks that resolve."""
     left_out = set(unresolved)
     names = [t.name for t in (*tasks.rules, *tasks.fixes) if t.name not in left_out]
 
-    def run(some: Sequence[str]) -> dict[str, Any]:
-        count(data, tasks, groups, left_out | (set(names) - set(some)))
-        return dict.fromkeys(some)
+    def run(names_to_run: Sequence[str]) -> dict[str, Any]:
+        count(data, tasks, groups, left_out | (set(names) - set(names_to_run)))
+        return dict.fromkeys(names_to_run)
 
     outcomes = find_failures(names, run, error)
-    return {name: one.error for name, one in outcomes.items() if isinstance(one, Failure)}
+    return {
+        name: outcome.error for name, outcome in outcomes.items() if isinstance(outcome, Failure)
+    }
 
 
 def _count_sound_groups(
@@ -164,23 +169,23 @@ def _count_sound_groups(
     error: Exception,
     unresolved: Mapping[str, MetricError],
 ) -> Tallies:
-    """Count the groups in which every task that resolves can be evaluated."""
+    """Count the groups in which all tasks that resolve can be evaluated."""
     if len(values) < 2:
         return {}
-    found: Tallies = {}
+    tallies: Tallies = {}
 
-    def run(some: Sequence[Values]) -> None:
-        some_data = grouping.filter_partitions(data, groups.by, some)
-        for key, one in count(some_data, tasks, groups, unresolved).items():
-            found[key] = Tally(one.counts, {**one.failures, **unresolved})
+    def run(selected: Sequence[Values]) -> None:
+        selected_data = grouping.filter_partitions(data, groups.by, selected)
+        for key, group in count(selected_data, tasks, groups, unresolved).items():
+            tallies[key] = Tally(group.counts, {**group.failures, **unresolved})
 
     try_groups(values, run, error)
-    return found
+    return tallies
 
 
 @dataclass(frozen=True)
 class RecordRulesJob(ScanJob):
-    """Rules and fixes of a `DQM`, counted in a scan. The answer is a `Tally`."""
+    """Job of a scan that counts the rules and fixes of a `DQM`. The answer is a `Tally`."""
 
     kind: ClassVar[str] = "record rules"
 
@@ -190,134 +195,158 @@ class RecordRulesJob(ScanJob):
         return {request: tally(data, request.tasks, groups, incremental=True)}
 
 
-SAMPLES = 10
-"""Records of each rule that are kept as samples."""
-SHOWN = 10
-"""Columns shown of a record where the columns that a rule reads are unknown."""
-WIDTH = 200
-"""Maximum number of characters of a value."""
-_HASH = f"{OWN}h"
-_UNHASHED = ("map", "variant")
+DEFAULT_SAMPLES = 10
+"""Enough samples to recognize a cause without flooding a report."""
+MAX_SHOWN_COLUMNS = 10
+"""Limit on the columns of a sample if the columns that a rule reads are unknown."""
+MAX_VALUE_LENGTH = 200
+"""Limit on the characters of a value in a sample."""
+_HASH_COLUMN = f"{HIDDEN_PREFIX}h"
+_UNHASHABLE_TYPES = ("map", "variant")
 
 
 def sample_charged(
     masked: Masked,
     counts: RecordCounts,
-    most: int = SAMPLES,
+    max_samples: int = DEFAULT_SAMPLES,
     keys: Sequence[str] = (),
     by: Sequence[str] = (),
     private: Privacy | None = None,
 ) -> Iterator[Sample]:
-    """Yield samples of the records that were counted; no action if no rule has any, or ``most`` is 0.
+    """Yield samples of counted records, without an action if no rule has any or ``max_samples`` is 0.
 
-    Parameters as for `sample_rejects`.
+    The parameters are described at `sample_rejects`.
     """
-    found = masked.tasks.of(counts)
-    charged = {name: count for (kind, name), count in found.items() if kind == "charged" and count}
-    if charged and most > 0:
-        yield from sample_rejects(masked, charged, most, keys, by, private)
+    count_by_counter = masked.tasks.counts_by_task(counts)
+    charged = {
+        name: count
+        for (kind, name), count in count_by_counter.items()
+        if kind == "charged" and count
+    }
+    if charged and max_samples > 0:
+        yield from sample_rejects(masked, charged, max_samples, keys, by, private)
 
 
 def sample_partitions(
     source: Source,
     tasks: Tasks,
     counted: Mapping[str, RecordCounts],
-    most: int = SAMPLES,
+    max_samples: int = DEFAULT_SAMPLES,
     private: Privacy | None = None,
 ) -> Iterator[Sample]:
-    """Yield samples of partitions that were counted; only those with records for a rule are read again.
+    """Yield samples of counted partitions; only partitions in which records break rules are read again.
 
     Parameters
     ----------
     source : Source
+        The table.
     tasks : Tasks
         The rules and fixes that were counted.
     counted : mapping of str to RecordCounts
-        Their counts by partition.
-    most, private
-        As for `sample_rejects`; ``most`` holds for all partitions together.
+        The counts by partition.
+    max_samples : int
+        Maximum number of records for each rule, over all partitions.
+    private : Privacy, optional
+        As for `sample_rejects`.
     """
-    looked = {
+    to_read = {
         name: counts
         for name, counts in counted.items()
-        if any(count for (kind, _), count in tasks.of(counts).items() if kind == "charged")
+        if any(
+            count for (kind, _), count in tasks.counts_by_task(counts).items() if kind == "charged"
+        )
     }
-    if not looked or most <= 0:
+    if not to_read or max_samples <= 0:
         return
-    partitions = [Partition.from_name(name, source.keys) for name in looked]
+    partitions = [Partition.from_name(name, source.keys) for name in to_read]
     data = source.read(partitions if source.keys else None)
-    masked, whole = mask(data, tasks, by=source.keys), RecordCounts.merge(looked.values())
-    yield from sample_charged(masked, whole, most, (), source.keys, private)
+    masked, merged = mask(data, tasks, by=source.keys), RecordCounts.merge(to_read.values())
+    yield from sample_charged(masked, merged, max_samples, (), source.keys, private)
 
 
 def sample_rejects(
     masked: Masked,
     charged: Mapping[str, int],
-    most: int,
+    max_samples: int,
     keys: Sequence[str] = (),
     by: Sequence[str] = (),
     private: Privacy | None = None,
 ) -> Iterator[Sample]:
-    """Yield up to ``most`` records for each rule that has records charged to it; one action.
+    """Yield up to ``max_samples`` records for each rule that has records charged to it, in one action.
 
-    Values of private columns are replaced by ``***``. Records are selected by their hash, so the
+    Values of private columns are replaced by ``***``. Records are selected by hash, so the
     sample does not depend on their location or on the time of reading.
 
     Parameters
     ----------
     masked : Masked
+        The frame with the bit words of rules and fixes.
     charged : mapping of str to int
         The number of records charged to each rule.
-    most : int
+    max_samples : int
         Maximum number of records for each rule.
     keys : sequence of str
         Columns that identify a record; they come first in each sample.
     by : sequence of str
         The partition columns.
     private : Privacy, optional
-        The private columns; those of the configuration file if not given.
+        The private columns (default: the private columns of the configuration file).
     """
-    known = privacy_settings() if private is None else private
+    privacy = privacy_settings() if private is None else private
     rules = [rule for rule in masked.tasks.rules if charged.get(rule.name)]
-    read = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
-    columns = list(dict.fromkeys(name for names in read.values() for name in names))
-    hidden = known.holders_of(Schema.from_frame(masked.frame))
+    columns_by_rule = {rule.name: _read_by(rule.expression, masked, keys) for rule in rules}
+    columns = list(dict.fromkeys(name for names in columns_by_rule.values() for name in names))
+    hidden = privacy.holders_of(Schema.from_frame(masked.frame))
     texts = [hive_text(_original(masked, key)) for key in by]
     texts += [
         f"if({_original(masked, name)} IS NULL, NULL, '{HIDDEN}')"
         if name.casefold() in hidden
-        else f"left(CAST({_original(masked, name)} AS STRING), {WIDTH})"
+        else f"left(CAST({_original(masked, name)} AS STRING), {MAX_VALUE_LENGTH})"
         for name in columns
     ]
     row = f"array({', '.join(texts) or 'CAST(NULL AS STRING)'})"
-    low = [f"({masked.breaks_sql(r)} AND {_HASH} <= {_low(most, charged[r.name])}L)" for r in rules]
-    found = _least(masked, row, most, " OR ".join(low))
-    if any(len(found.get(r.name, ())) < min(most, charged[r.name]) for r in rules):
-        found = _least(masked, row, most)  # many equal records have equal hashes above the limit
+    conditions = [
+        f"({masked.breaks_sql(r)} AND {_HASH_COLUMN} <= {_hash_limit(max_samples, charged[r.name])}L)"
+        for r in rules
+    ]
+    rows_by_rule = _rows_with_least_hashes(masked, row, max_samples, " OR ".join(conditions))
+    if any(len(rows_by_rule.get(r.name, ())) < min(max_samples, charged[r.name]) for r in rules):
+        rows_by_rule = _rows_with_least_hashes(
+            masked, row, max_samples
+        )  # many equal records have equal hashes above the limit
     for rule in rules:
-        for cells in found.get(rule.name, ()):
-            partition = Partition(tuple(by), tuple(cells[: len(by)])).name if by else ""
-            values = dict(zip(columns, cells[len(by) :], strict=False))
-            record = {name: values[name] for name in read[rule.name]}
+        for row_cells in rows_by_rule.get(rule.name, ()):
+            partition = Partition(tuple(by), tuple(row_cells[: len(by)])).name if by else ""
+            values = dict(zip(columns, row_cells[len(by) :], strict=False))
+            record = {name: values[name] for name in columns_by_rule[rule.name]}
             yield Sample(rule.name, record, partition)
 
 
-def _least(masked: Masked, row: str, most: int, where: str = "true") -> dict[str, Any]:
-    """Return the rows with the smallest hashes for each rule, among those that meet a condition."""
-    hashed = masked.frame.selectExpr("*", f"xxhash64({', '.join(_hashable(masked))}) AS {_HASH}")
-    charged = hashed.where(where).selectExpr(
-        f"explode({masked.charged_rules_sql()}) AS {OWN}p0", f"{row} AS {OWN}p1", _HASH
+def _rows_with_least_hashes(
+    masked: Masked, row: str, max_samples: int, condition: str = "true"
+) -> dict[str, Any]:
+    """Return the rows with the smallest hashes for each rule, among the rows that meet a condition."""
+    hashed = masked.frame.selectExpr(
+        "*", f"xxhash64({', '.join(_hashable(masked))}) AS {_HASH_COLUMN}"
     )
-    return dict(smallest(charged, f"{OWN}p0", f"{OWN}p1", _HASH, int(most)).collect())
+    charged = hashed.where(condition).selectExpr(
+        f"explode({masked.charged_rules_sql()}) AS {HIDDEN_PREFIX}p0",
+        f"{row} AS {HIDDEN_PREFIX}p1",
+        _HASH_COLUMN,
+    )
+    return dict(
+        smallest(
+            charged, f"{HIDDEN_PREFIX}p0", f"{HIDDEN_PREFIX}p1", _HASH_COLUMN, int(max_samples)
+        ).collect()
+    )
 
 
-def _low(most: int, count: int) -> int:
-    """Return a hash limit below which the samples lie, with an error probability under 1e-60.
+def _hash_limit(max_samples: int, count: int) -> int:
+    """Return a hash limit that includes all samples, except with a probability under 1e-60.
 
-    Only the hash is read of the other records: with many rejects, reading them takes most of the
-    time.
+    Of records above the limit only the hash is computed, which saves most of the time if there are many rejects.
     """
-    share = min(1.0, 30 * (most + 10) / count)
+    share = min(1.0, 30 * (max_samples + 10) / count)
     return int(-(2**63) + share * (2**64 - 1)) if share < 1 else 2**63 - 1
 
 
@@ -328,28 +357,28 @@ def _original(masked: Masked, column: str) -> str:
 def _hashable(masked: Masked) -> list[str]:
     """Return the columns that Spark can hash, with their original values."""
     types = Schema.from_spark(masked.frame.schema).struct["fields"]
-    plain = {f["name"] for f in types if not _holds(f["type"], _UNHASHED)}
-    names = [_original(masked, c) for c in masked.columns if c in plain]
+    hashable = {f["name"] for f in types if not _contains_type(f["type"], _UNHASHABLE_TYPES)}
+    names = [_original(masked, c) for c in masked.columns if c in hashable]
     return names or ["0"]
 
 
-def _holds(kind: Any, unwanted: Collection[str]) -> bool:
-    """Return whether a type is, or contains, one of the unwanted types."""
+def _contains_type(kind: Any, kinds: Collection[str]) -> bool:
+    """Return whether a type is, or contains, one of the given types."""
     if isinstance(kind, str):
-        return kind in unwanted
+        return kind in kinds
     if isinstance(kind, dict):
-        inside = kind.get("fields") or [kind.get("elementType"), kind.get("type")]
-        return any(_holds(part, unwanted) for part in inside if part is not None)
+        inner_types = kind.get("fields") or [kind.get("elementType"), kind.get("type")]
+        return any(_contains_type(part, kinds) for part in inner_types if part is not None)
     return False
 
 
 def _read_by(expression: Expression, masked: Masked, keys: Sequence[str]) -> list[str]:
-    """Return the key columns, then those that an expression reads."""
+    """Return the key columns, then the columns that an expression reads."""
     words = words_in(" ".join(map(shown_text, expression.pieces)))
-    read = [c for c in masked.columns if c.casefold() in words]
-    if not read:  # a function may read any column
-        read = list(masked.columns[:SHOWN])
-    return list(dict.fromkeys([*keys, *read]))
+    columns = [c for c in masked.columns if c.casefold() in words]
+    if not columns:  # a function can read any column
+        columns = list(masked.columns[:MAX_SHOWN_COLUMNS])
+    return list(dict.fromkeys([*keys, *columns]))
 
 
 def resolve_columns(data: DataFrame, columns: Sequence[str]) -> list[str]:

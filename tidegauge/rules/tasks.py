@@ -4,10 +4,10 @@ A rule keeps the records for which it is true. If it is false for a record, the 
 if it is null, the record is unknown, which is counted separately and handled by ``on_null``. A fix
 replaces a value where its condition is true and keeps the record.
 
-Both are written as expressions: Spark SQL text, Columns, and functions that return either. An expression is a
-sequence of pieces. Text is used as it is; a Column has no text that can be embedded in SQL, so each gets a
-hidden column of its own first; a function is called with the frame. Users' functions and classes are
-identified by hashes of their source code, stable across processes.
+Both are written as expressions: Spark SQL, Columns, and functions that return either. An expression is a
+sequence of pieces. SQL is used as it is. A Column cannot be embedded in SQL, so it becomes a hidden column
+first. A function is called with the frame. Users' functions and classes are identified by hashes of their
+source code, which are stable across processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-_MOVED = {
+_MOVED_NAMES = {
     "analysis explanation": "Explanation explain",
     "analyzers.core.analyzer analyzers.core.state_providers": "FileSystemStateProvider InMemoryStateProvider",
     "analyzers.measures.cardinality analyzers.measures.tuples": "ApproxDistinctness ApproxUniqueValueRatio ApproxUniqueness",
@@ -83,55 +83,55 @@ _MOVED = {
     "rules.verdicts rules.outcome.validation": "ValidationSet ValidationTask",
     "rules.verdicts rules.outcome.verdicts": "RepositoryVerdicts VerdictFiles",
 }
-"""Public names by their module below tidegauge and the one in which they entered stored hashes."""
+"""Public names by their current module and their module in stored hashes, both relative to tidegauge."""
 _HASHED_NAMES = {
     f"tidegauge.{now}.{name}": f"tidegauge.{then}.{name}"
     for (now, then), names in (
-        (modules.split(), names.split()) for modules, names in _MOVED.items()
+        (modules.split(), names.split()) for modules, names in _MOVED_NAMES.items()
     )
     for name in names
 }
-"""Names that hashes keep, so that moving a class judges no data again."""
-_PLAIN = (str, bytes, Number, date, time, timedelta, Enum, type(None))
+"""Names in hashes by current name, so that data is not judged again after a class has moved."""
+_PLAIN_TYPES = (str, bytes, Number, date, time, timedelta, Enum, type(None))
 
 
-def source_hash(thing: Any) -> str:
+def source_hash(value: Any) -> str:
     """Return a hash of the behaviour of a function, a class or an object.
 
     It covers the source, the closure, the defaults and the attributes of objects, and recursively
-    the functions, classes and plain values of the same module that it names. Imports from elsewhere
+    the functions, classes and plain values of the same module that it names. Imports from other modules
     are identified by name only.
     """
     digest = hashlib.sha256()
-    for line in _Walk(_home(thing)).told(thing):
+    for line in _SourceTraversal(_defining_module(value)).describe(value):
         digest.update(line.encode(errors="surrogatepass"))
         digest.update(b"\0")
     return digest.hexdigest()
 
 
-def _home(thing: Any) -> str:
+def _defining_module(thing: Any) -> str:
     """Return the module that defines a function, class or object."""
     while isinstance(thing, functools.partial):
         thing = thing.func
-    own = isinstance(thing, type | types.FunctionType | types.MethodType)
-    return str((thing if own else type(thing)).__module__)
+    is_defined_in_module = isinstance(thing, type | types.FunctionType | types.MethodType)
+    return str((thing if is_defined_in_module else type(thing)).__module__)
 
 
-class _Walk:
+class _SourceTraversal:
     """Traversal of everything that code of one module refers to; each value is visited once."""
 
-    def __init__(self, home: str) -> None:
-        self.home = home
-        self.seen: dict[int, Any] = {}
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.visited: dict[int, Any] = {}
 
-    def told(self, value: Any) -> Iterator[str]:
-        """Yield lines that describe a value, independent of addresses and of the order of sets."""
-        if isinstance(value, _PLAIN):
+    def describe(self, value: Any) -> Iterator[str]:
+        """Yield lines that describe a value, independent of memory addresses and the order of sets."""
+        if isinstance(value, _PLAIN_TYPES):
             yield f"{type(value).__name__} {value!r}"
         elif isinstance(value, re.Pattern):
             yield f"pattern {value.flags} {value.pattern!r}"
-        elif id(value) not in self.seen:
-            self.seen[id(value)] = value
+        elif id(value) not in self.visited:
+            self.visited[id(value)] = value
             yield from self._compound(value)
 
     def _compound(self, value: Any) -> Iterator[str]:
@@ -139,7 +139,7 @@ class _Walk:
             case list() | tuple():
                 yield from self._all("sequence", value)
             case set() | frozenset():
-                yield from sorted("\n".join(self.told(item)) for item in value)
+                yield from sorted("\n".join(self.describe(item)) for item in value)
             case dict():
                 yield from self._all("mapping", [part for item in value.items() for part in item])
             case functools.partial():
@@ -151,17 +151,17 @@ class _Walk:
             case types.FunctionType() | type():
                 name = f"{value.__module__}.{value.__qualname__}"
                 yield _HASHED_NAMES.get(name, name)
-                if value.__module__ == self.home:
+                if value.__module__ == self.module:
                     yield from self._code(value)
             case _:
-                yield from self.told(type(value))
-                if type(value).__module__ == self.home:
+                yield from self.describe(type(value))
+                if type(value).__module__ == self.module:
                     yield from self._all("object", sorted(getattr(value, "__dict__", {}).items()))
 
     def _all(self, kind: str, values: Sequence[Any]) -> Iterator[str]:
         yield f"{kind} of {len(values)}"
         for value in values:
-            yield from self.told(value)
+            yield from self.describe(value)
 
     def _code(self, thing: types.FunctionType | type) -> Iterator[str]:
         """Yield the source of a function or class, and everything it refers to."""
@@ -169,23 +169,23 @@ class _Walk:
             yield inspect.getsource(thing)
         except (OSError, TypeError):  # source unavailable, e.g. entered at a plain console
             if isinstance(thing, types.FunctionType):
-                yield from self.told(thing.__code__)
+                yield from self.describe(thing.__code__)
         if isinstance(thing, type):
             yield from self._all("bases", thing.__bases__)
             parts = (getattr(part, "__func__", part) for part in vars(thing).values())
             for part in parts:
                 if isinstance(part, types.FunctionType):
-                    yield from self._named(part)
+                    yield from self._describe_globals(part)
             return
-        yield from self._named(thing)
-        given = [thing.__defaults__, thing.__kwdefaults__]
-        yield from self._all("values", [*given, *_closed_over(thing)])
+        yield from self._describe_globals(thing)
+        defaults = [thing.__defaults__, thing.__kwdefaults__]
+        yield from self._all("values", [*defaults, *_closed_over(thing)])
 
-    def _named(self, function: types.FunctionType) -> Iterator[str]:
-        known = function.__globals__
+    def _describe_globals(self, function: types.FunctionType) -> Iterator[str]:
+        module_globals = function.__globals__
         for name in _names(function.__code__):
-            if name in known and not isinstance(known[name], types.ModuleType):
-                yield from self.told(known[name])
+            if name in module_globals and not isinstance(module_globals[name], types.ModuleType):
+                yield from self.describe(module_globals[name])
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[Any]:
@@ -197,7 +197,7 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _names(code: types.CodeType) -> list[str]:
-    """Return the names that code reads, including those in nested functions."""
+    """Return the names that code reads, including its nested functions."""
     inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return [*code.co_names, *(name for c in inner for name in _names(c))]
 
@@ -212,7 +212,7 @@ COLUMN_PLACEHOLDER: Any = object()
 
 @dataclass(frozen=True)
 class KeyLookup:
-    """Piece of an expression: whether a key is in another table; found by a join, null for a null key.
+    """Piece of an expression: whether a key is in another table, evaluated by a join; null for a null key.
 
     Attributes
     ----------
@@ -227,11 +227,11 @@ class KeyLookup:
     others: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the same condition as a subquery, which tells what is meant."""
-        own = ", ".join(self.columns)
-        own = f"({own})" if len(self.columns) > 1 else own
-        known = " AND ".join(f"{other} IS NOT NULL" for other in self.others)
-        return f"{own} IN (SELECT {', '.join(self.others)} FROM {self.table} WHERE {known})"  # noqa: S608 - shown, and never run
+        """Return the same condition as a subquery, for display and identity."""
+        key = ", ".join(self.columns)
+        key = f"({key})" if len(self.columns) > 1 else key
+        is_not_null = " AND ".join(f"{other} IS NOT NULL" for other in self.others)
+        return f"{key} IN (SELECT {', '.join(self.others)} FROM {self.table} WHERE {is_not_null})"  # noqa: S608 - shown, and never run
 
 
 @dataclass(frozen=True)
@@ -249,13 +249,13 @@ class UniqueKey:
     columns: tuple[str, ...]
     where: str | None = None
 
-    def within(self, by: Sequence[str]) -> str:
+    def within(self, partition_columns: Sequence[str]) -> str:
         """Return the condition as Spark SQL, with the partition columns."""
-        key = [*by, *self.columns]
+        key = [*partition_columns, *self.columns]
         counted = "1" if self.where is None else f"CASE WHEN {self.where} THEN 1 END"
-        known = " AND ".join(f"{column} IS NOT NULL" for column in self.columns)
+        is_not_null = " AND ".join(f"{column} IS NOT NULL" for column in self.columns)
         unique = f"count({counted}) OVER (PARTITION BY {', '.join(key)}) <= 1"
-        return f"CASE WHEN {known} THEN {unique} END"
+        return f"CASE WHEN {is_not_null} THEN {unique} END"
 
     def __str__(self) -> str:
         """Return the condition on a whole table."""
@@ -269,7 +269,7 @@ class Expression:
     Attributes
     ----------
     pieces : tuple
-        SQL text, Columns, functions of the frame, and pieces that need other records.
+        SQL, Columns, functions of the frame, and pieces that need other records.
     hashes : tuple of str
         Source hashes of the functions of a restored expression, which are not available.
     """
@@ -278,56 +278,60 @@ class Expression:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def from_input(cls, given: ExpressionInput, owner: str) -> Expression:
+    def from_input(cls, user_input: ExpressionInput, owner: str) -> Expression:
         """Make an expression of user input.
 
         Raises
         ------
         RuleError
-            If the input is empty text, or neither text, a Column nor a function.
+            If the input is an empty string, or not a string, Column or function.
         """
-        if isinstance(given, str):
-            if not given.strip():
-                msg = f"{owner}: an expression is Spark SQL such as 'age < 150', not an empty text"
+        if isinstance(user_input, str):
+            if not user_input.strip():
+                msg = (
+                    f"{owner}: an expression is Spark SQL such as 'age < 150', not an empty string"
+                )
                 raise RuleError(msg)
-            return cls((f"(\n{given.strip()}\n)",))
-        if is_column(given) or callable(given):
-            return cls((given,))
-        msg = f"{owner}: an expression is Spark SQL, a Column or a function of the frame, not {given!r}"
+            return cls((f"(\n{user_input.strip()}\n)",))
+        if is_column(user_input) or callable(user_input):
+            return cls((user_input,))
+        msg = f"{owner}: an expression is Spark SQL, a Column or a function of the frame, not {user_input!r}"
         raise RuleError(msg)
 
     @classmethod
     def from_column_pieces(cls, column: str | Column, pieces: Sequence[Any]) -> Expression:
-        """Make an expression about a column from SQL pieces; `COLUMN_PLACEHOLDER` stands for the column."""
+        """Make an expression about a column from SQL pieces, in which the column replaces `COLUMN_PLACEHOLDER`."""
         if not isinstance(column, str) and not is_column(column):
-            msg = f"a rule is about one column, by its name or as a Column, not {column!r}; add a rule for each"
+            msg = f"a rule takes one column, as a name or a Column, not {column!r}; add a rule for each column"
             raise RuleError(msg)
         subject = column_sql(column) if isinstance(column, str) else column
         return cls(tuple(subject if piece is COLUMN_PLACEHOLDER else piece for piece in pieces))
 
     def among(self, where: Expression) -> Expression:
-        """Return the condition for some records only; it is true for all others."""
+        """Restrict the condition to some records; it is true for all other records."""
         return Expression(("CASE WHEN ", *where.pieces, " THEN ", *self.pieces, " ELSE true END"))
 
     @classmethod
     def from_identity(cls, identity: Sequence[str]) -> Expression:
         """Restore an expression from its `identity`."""
-        text, *hashes = identity
-        return cls((text,), tuple(hashes))
+        string, *hashes = identity
+        return cls((string,), tuple(hashes))
 
     @property
     def text(self) -> str:
-        """The text of all pieces: SQL as it is, Columns as they print, functions by name."""
+        """The expression as a string: SQL as it is, Columns as they print, functions by name."""
         return "".join(
             shown_text(piece) if not isinstance(piece, str) else piece for piece in self.pieces
         ).strip()
 
     @property
     def predicate(self) -> str:
-        """The text without the parentheses added around user input."""
-        text = self.text
-        whole = text.startswith("(\n") and text.endswith("\n)") and text.count("(\n") == 1
-        return text[2:-2] if whole else text
+        """The string without the parentheses added around user input."""
+        string = self.text
+        is_wrapped = (
+            string.startswith("(\n") and string.endswith("\n)") and string.count("(\n") == 1
+        )
+        return string[2:-2] if is_wrapped else string
 
     @property
     def shown(self) -> str:
@@ -335,22 +339,22 @@ class Expression:
         return " ".join(self.predicate.split())
 
     def identity(self) -> list[str]:
-        """Return the text and the source hashes of the functions."""
+        """Return the string and the source hashes of the functions."""
         functions = [piece for piece in self.pieces if _is_function(piece)]
         return [self.text, *self.hashes, *map(source_hash, functions)]
 
 
-UNSTEADY = (
-    "gives another answer each time, so the records that are counted and judged would not be those that are"
-    " written; compute it into a column first"
+NONDETERMINISTIC_PROBLEM = (
+    "returns different values each time, so the written records would differ from the counted records; compute"
+    " it into a column first"
 )
-_RANDOM = re.compile(
+_RANDOM_CALL = re.compile(
     r"\b(rand|randn|random|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id"
     r"|reflect|try_reflect|java_method)\s*\(",  # the last three call any function of Java
     re.IGNORECASE,
 )
-"""Functions that may give another answer whenever a record is read."""
-_WINDOW = re.compile(
+"""Functions that can return a different value each time a record is read."""
+_WINDOW_CALL = re.compile(
     r"\bover\s*\((?:\s*partition\s+by\s+(?P<by>(?:[\w.]+|`[^`]*`)(?:\s*,\s*(?:[\w.]+|`[^`]*`))*))?",
     re.IGNORECASE,
 )
@@ -359,42 +363,42 @@ _SUBQUERY = re.compile(
     r"|select\s+(?!(?:is|in|not|between|like|rlike|and|or)\b)[\w`'(*-].*?\bfrom\s+[\w`(])",
     re.IGNORECASE | re.DOTALL,
 )
-"""A query in parentheses; a column may be called ``select``."""
+"""A query in parentheses, which is not a column named ``select``."""
 
 
-def check_deterministic(text: str) -> None:
-    """Raise an `UnresolvedExpressionError` if an expression may differ each time it is evaluated."""
-    found = _RANDOM.search(without_literals(text))
-    if found is not None:
-        raise UnresolvedExpressionError(f"{found[1]}() {UNSTEADY}")
+def check_deterministic(sql: str) -> None:
+    """Raise an `UnresolvedExpressionError` if an expression can differ each time it is evaluated."""
+    random_call = _RANDOM_CALL.search(without_literals(sql))
+    if random_call is not None:
+        raise UnresolvedExpressionError(f"{random_call[1]}() {NONDETERMINISTIC_PROBLEM}")
 
 
-def check_record_by_record(text: str, by: Sequence[str]) -> None:
+def check_record_by_record(sql: str, by: Sequence[str]) -> None:
     """Raise an `UnresolvedExpressionError` if a condition reads beyond a record's own partition.
 
-    Partitions are counted when they are new, a few at a time: a window over several of them would
-    see what happens to be read together, and changes of another table would go unnoticed.
+    Only new partitions are counted, several in one scan. The result of a window over several partitions would
+    depend on the partitions in the scan, and changes of another table would go unnoticed.
 
     Parameters
     ----------
-    text : str
+    sql : str
         Spark SQL, or a Column as it prints.
     by : sequence of str
-        The partition columns; a window that is partitioned by all of them is allowed. If there are
-        none, the data is always read as a whole, and any window is.
+        The partition columns. A window is allowed if it is partitioned by all of them. Without partition
+        columns the data is always read as a whole, and every window is allowed.
     """
-    text = without_literals(text)
-    whole = {name.casefold() for name in by}
-    for window in _WINDOW.finditer(text):
+    sql = without_literals(sql)
+    partition_columns = {name.casefold() for name in by}
+    for window in _WINDOW_CALL.finditer(sql):
         names = {name.strip().strip("`").casefold() for name in (window["by"] or "").split(",")}
-        if not whole <= names:
+        if not partition_columns <= names:
             msg = (
-                "it looks at other records by a window, which would see those of the partitions that"
-                f" are read together; add PARTITION BY {', '.join(by)} to the window, measure"
+                "it reads other records by a window, whose result would depend on the partitions that are"
+                f" read together; add PARTITION BY {', '.join(by)} to the window, measure"
                 " Uniqueness instead, or apply the DQM to the whole frame"
             )
             raise UnresolvedExpressionError(msg)
-    if _SUBQUERY.search(text):
+    if _SUBQUERY.search(sql):
         msg = (
             "it reads another table by a subquery, whose changes would not be noticed when only new"
             " partitions are counted; measure ReferentialIntegrity instead, or apply the DQM to the"
@@ -443,16 +447,16 @@ def value_sql(value: Any) -> str:
         raise RuleError(str(error)) from error
 
 
-def given_sql(value: Any, owner: str) -> Expression:
-    """Return the expression of a replacement: text is SQL, other Python values are literals."""
+def replacement_sql(value: Any, owner: str) -> Expression:
+    """Return the expression of a replacement: strings are SQL, other Python values are literals."""
     if isinstance(value, str) or is_column(value) or callable(value):
         return Expression.from_input(value, owner)
     return Expression((value_sql(value),))
 
 
 ON_NULL = ("fail", "pass", "unknown")
-SEVERITIES = ("error", "warning")
-STAGES = ("before", "after")
+RULE_SEVERITIES = ("error", "warning")
+RULE_STAGES = ("before", "after")
 
 
 class DQMTask(ABC):
@@ -499,7 +503,7 @@ class DQMRule(DQMTask):
         A condition that is true for valid records: Spark SQL, a Column, or a function of the frame
         that returns either.
     name : str, optional
-        Default: the text of the condition.
+        Name of the counts (default: the condition).
     on_null : str
         Treatment of a record for which the condition is null: ``fail`` rejects it, ``pass`` keeps
         it, ``unknown`` keeps it and excludes it from the rule's shares. It is counted separately in
@@ -510,13 +514,13 @@ class DQMRule(DQMTask):
     stage : str
         ``before`` the fixes, on original values, or ``after`` them, on repaired ones.
     where : str, Column or callable, optional
-        The records that the rule is about; all others satisfy it, also where this is null.
+        The records that the rule applies to; all others satisfy it, including records for which this is null.
     message : str
-        What is told of a record that breaks the rule, and of data that fails by it.
+        Message about a record that breaks the rule, and about data that fails because of it.
     description : str
-        What the rule is for.
+        Purpose of the rule.
     tags : sequence of str
-        Words by which rejected records are sorted, such as the team to ask.
+        Labels of rejected records, such as the responsible team.
 
     Raises
     ------
@@ -560,16 +564,18 @@ class DQMRule(DQMTask):
         description: str = "",
         tags: Sequence[str] = (),
     ) -> None:
-        told = expression.shown if name is None else name
+        default_name = expression.shown if name is None else name
         if where is not None:
-            among = Expression.from_input(where, type(self).__name__)
-            expression = expression.among(among)
-            told = f"{told} where {among.shown}" if name is None else told
+            condition = Expression.from_input(where, type(self).__name__)
+            expression = expression.among(condition)
+            default_name = (
+                f"{default_name} where {condition.shown}" if name is None else default_name
+            )
         self.expression = expression
-        self.name = _name(told, self)
+        self.name = _name(default_name, self)
         self.on_null = _one_of("on_null", on_null, ON_NULL, self)
-        self.severity = _one_of("severity", severity, SEVERITIES, self)
-        self.stage = _one_of("stage", stage, STAGES, self)
+        self.severity = _one_of("severity", severity, RULE_SEVERITIES, self)
+        self.stage = _one_of("stage", stage, RULE_STAGES, self)
         self.message = _note("message", message, self)
         self.description = _note("description", description, self)
         self.tags = _tags(tags, self)
@@ -581,11 +587,11 @@ class DQMRule(DQMTask):
 
     @property
     def reason(self) -> str:
-        """The message; without one, that the condition is not true."""
+        """The message, by default that the condition is not true."""
         return self.message or f"not true: {self.expression.shown}"
 
     def identity(self) -> dict[str, Any]:
-        """Return the rule as JSON values: what it counts, without message, description and tags."""
+        """Return the rule as JSON values, without message, description and tags, which do not change the counts."""
         return {
             "rule": self.name,
             "expr": self.expression.identity(),
@@ -617,8 +623,9 @@ class Arm:
     Attributes
     ----------
     label : str
-        Name among the arms of the fix; empty if there is only one.
+        Name among the arms of the fix; empty for a single arm.
     condition, value : Expression
+        The condition and the replacement.
     """
 
     label: str
@@ -638,7 +645,7 @@ class DQMFix(DQMTask):
     value : str, Column, callable, number, date ...
         The replacement. A string is Spark SQL: ``"150"``, ``"trim(name)"``, ``"'unknown'"``.
     name : str, optional
-        Default: ``if(condition) column = value``.
+        Name of the counts (default: ``if(condition) column = value``).
 
     Raises
     ------
@@ -659,15 +666,13 @@ class DQMFix(DQMTask):
     ) -> None:
         kind = type(self).__name__
         when = Expression.from_input(condition, kind)
-        what = given_sql(value, kind)
-        told = f"if({when.shown}) {shown_text(column)} = {what.shown}"
-        self._set(column, name or told, lambda: [Arm("", when, what)])
+        replacement = replacement_sql(value, kind)
+        default_name = f"if({when.shown}) {shown_text(column)} = {replacement.shown}"
+        self._set(column, name or default_name, lambda: [Arm("", when, replacement)])
 
     def _set(self, column: str, name: str, arms: Callable[[], list[Arm]]) -> None:
         if not isinstance(column, str) or not column.strip():  # type: ignore[redundant-expr]  # users err
-            msg = (
-                f"{type(self).__name__}: column is the name of the column to repair, not {column!r}"
-            )
+            msg = f"{type(self).__name__}: column must be the name of the column to repair, not {column!r}"
             raise RuleError(msg)
         self.column = column
         self.name = _name(name, self)
@@ -701,27 +706,27 @@ class Fix(DQMFix):
 
 def _name(name: Any, task: DQMTask) -> str:
     if not isinstance(name, str) or not name.strip():
-        msg = f"{type(task).__name__}: the name is a text that is not empty, not {name!r}"
+        msg = f"{type(task).__name__}: invalid name {name!r}; use a string that is not empty"
         raise RuleError(msg)
     return name
 
 
-def _note(option: str, text: Any, task: DQMTask) -> str:
-    if not isinstance(text, str):
-        msg = f"{type(task).__name__}: {option} is a text, not {text!r}"
+def _note(option: str, note: Any, task: DQMTask) -> str:
+    if not isinstance(note, str):
+        msg = f"{type(task).__name__}: {option} must be a string, not {note!r}"
         raise RuleError(msg)
-    return text.strip()
+    return note.strip()
 
 
 def _tags(tags: Any, task: DQMTask) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
-        msg = f"{type(task).__name__}: tags is a list of texts, ['pii'], not {tags!r}"
+        msg = f"{type(task).__name__}: tags must be a list of strings such as ['pii'], not {tags!r}"
         raise RuleError(msg)
     return tuple(_note("a tag", tag, task) for tag in tags)
 
 
-def _one_of(option: str, value: Any, known: Sequence[str], task: DQMTask) -> str:
-    if value not in known:
-        msg = f"{type(task).__name__}: {option} is one of {', '.join(map(repr, known))}, not {value!r}"
+def _one_of(option: str, value: Any, allowed: Sequence[str], task: DQMTask) -> str:
+    if value not in allowed:
+        msg = f"{type(task).__name__}: {option} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
         raise RuleError(msg)
     return str(value)

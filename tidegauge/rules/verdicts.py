@@ -1,8 +1,8 @@
 """Verdicts on data: `CheckResult`, stores of verdicts, and the tasks that judge a frame.
 
-A `CheckResult` has outcomes, messages and log. Stores are keyed by rules and data fingerprint, so unchanged
+A `CheckResult` has outcomes, messages and a log. Stores are keyed by rules and data fingerprint, so unchanged
 data is not judged again. A `ValidationSet` lets each task judge the data once, stores the combined verdict,
-and raises a stored failure again without reading anything.
+and raises a stored failure again without reading the data.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 _RESULT_VERSION = 1
-_INDENT = "  "
-WARNINGS, _NO_DATA_KEY = "warnings", "noData"
-"""Keys of the warnings and of what had no data in JSON, which are there only if there are some."""
-RECORDS = "records"
-"""Name of the outcome of data without records: it says that no policy judged anything."""
+_SAMPLE_INDENT = "  "
+WARNINGS_KEY, _NO_DATA_KEY = "warnings", "noData"
+"""JSON keys of the warnings and of the outcomes without data, which are omitted if empty."""
+RECORDS_OUTCOME = "records"
+"""Name of the outcome of data without records, which no policy judged."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CheckResult:
     Attributes
     ----------
     passed : bool
-        True if all policies hold, also if there are none.
+        True if all policies hold, also without policies.
     error_messages : tuple of (str, str)
         Name and message of each policy that does not hold.
     check_log : tuple of str
@@ -55,10 +55,10 @@ class CheckResult:
     outcomes : tuple of (str, bool)
         Name of each policy, with True if it holds.
     warnings : tuple of (str, str)
-        Name and message of what only warns: the verdict passes all the same.
+        Name and message of each warning; warnings do not fail the verdict.
     no_data : tuple of (str, str)
-        Name and reason of what had no data to judge. What this counts as is told as for all others:
-        among the errors, among the warnings, or in neither.
+        Name and reason of each policy or constraint without data. Depending on the action for empty
+        data, it is also among the errors, among the warnings, or in neither.
 
     Examples
     --------
@@ -81,15 +81,15 @@ class CheckResult:
 
     def __post_init__(self) -> None:
         pairs = object.__setattr__
-        for told in ("error_messages", "warnings", "no_data"):
-            pairs(self, told, tuple((str(a), str(b)) for a, b in getattr(self, told)))
+        for attribute in ("error_messages", "warnings", "no_data"):
+            pairs(self, attribute, tuple((str(a), str(b)) for a, b in getattr(self, attribute)))
         pairs(self, "check_log", tuple(map(str, self.check_log)))
         pairs(self, "passed", as_verdict(self.passed, "CheckResult"))
-        outcomes = ((str(name), held) for name, held in self.outcomes)
+        outcomes = ((str(name), holds) for name, holds in self.outcomes)
         pairs(self, "outcomes", tuple((a, as_verdict(b, f"outcome {a!r}")) for a, b in outcomes))
 
     def __add__(self, other: CheckResult) -> CheckResult:
-        """Combine two verdicts: passed if both are."""
+        """Combine two verdicts, which passes if both pass."""
         if not isinstance(other, CheckResult):
             return NotImplemented
         return CheckResult(
@@ -110,12 +110,12 @@ class CheckResult:
         >>> print(CheckResult.without_partitions(OnEmpty.FAIL))
         no data: records: the table has no partition
         """
-        found = cls(passed=True, no_data=((RECORDS, "the table has no partition"),))
-        return found.resolve_no_data(on_empty)
+        verdict = cls(passed=True, no_data=((RECORDS_OUTCOME, "the table has no partition"),))
+        return verdict.resolve_no_data(on_empty)
 
     @property
     def status(self) -> str:
-        """``failed``, ``no data`` if nothing else fails or nothing was judged at all, or ``passed``.
+        """``failed``; ``no data`` if only missing data fails or nothing was judged; or ``passed``.
 
         Examples
         --------
@@ -127,10 +127,10 @@ class CheckResult:
         errors = {name for name, _ in self.error_messages}
         if not self.passed and not (errors and errors <= unjudged.keys()):
             return "failed"
-        return NO_DATA if errors or RECORDS in unjudged else "passed"
+        return NO_DATA if errors or RECORDS_OUTCOME in unjudged else "passed"
 
     def resolve_no_data(self, on_empty: OnEmpty) -> CheckResult:
-        """Return the verdict with what had no data as an error, as a warning, or as neither.
+        """Return the verdict with missing data as an error, as a warning, or as neither.
 
         Examples
         --------
@@ -143,7 +143,7 @@ class CheckResult:
         if not self.no_data:
             return self
         unjudged = dict(self.no_data)
-        told = tuple((name, with_status(reason)) for name, reason in self.no_data)
+        reasons = tuple((name, with_status(reason)) for name, reason in self.no_data)
         errors = tuple(pair for pair in self.error_messages if pair[0] not in unjudged)
         warnings = tuple(pair for pair in self.warnings if pair[0] not in unjudged)
         outcomes = tuple(pair for pair in self.outcomes if pair[0] not in unjudged)
@@ -151,24 +151,24 @@ class CheckResult:
         return replace(
             self,
             passed=not errors and not fails,
-            error_messages=errors + told if fails else errors,
+            error_messages=errors + reasons if fails else errors,
             outcomes=outcomes + tuple((name, not fails) for name in unjudged),
-            warnings=warnings + told if on_empty is OnEmpty.WARN else warnings,
+            warnings=warnings + reasons if on_empty is OnEmpty.WARN else warnings,
         )
 
     @property
     def samples(self) -> list[str]:
-        """The samples of rejected records, and the errors, that the log has below its tasks.
+        """The samples of rejected records and the errors in the log.
 
         Examples
         --------
         >>> CheckResult(False, check_log=("fare: 2 records", "  ds=2013-02-08: fare=-3")).samples
         ['ds=2013-02-08: fare=-3']
         """
-        return [line.strip() for line in self.check_log if line.startswith(_INDENT)]
+        return [line.strip() for line in self.check_log if line.startswith(_SAMPLE_INDENT)]
 
     def with_samples_of(self, other: CheckResult) -> CheckResult:
-        """Return it with the samples that another verdict has below the same lines of the log.
+        """Return the verdict with the samples of another verdict below equal lines of the log.
 
         Examples
         --------
@@ -177,21 +177,21 @@ class CheckResult:
         >>> now.with_samples_of(kept).check_log
         ('rule fare: 1 of 9 records', '  fare=-3', 'rule tip: 2 of 9 records')
         """
-        own, below = _lines_below(self.check_log), _lines_below(other.check_log)
-        found: list[str] = []
+        own_samples, other_samples = _lines_below(self.check_log), _lines_below(other.check_log)
+        lines: list[str] = []
         for line in self.check_log:
-            found.append(line)
-            if line in own and not own[line]:
-                found += below.get(line, ())
-        return replace(self, check_log=tuple(found))
+            lines.append(line)
+            if line in own_samples and not own_samples[line]:
+                lines += other_samples.get(line, ())
+        return replace(self, check_log=tuple(lines))
 
     def terminate_at_error(self) -> CheckResult:
-        """Return the verdict if it passed, else raise it.
+        """Return the verdict if it passed; otherwise raise it.
 
         Raises
         ------
         DQMError
-            If it failed; the error has the verdict as ``result``.
+            If the verdict failed; the error has the verdict as ``result``.
 
         Examples
         --------
@@ -208,18 +208,18 @@ class CheckResult:
 
     def to_json(self) -> str:
         """Return JSON that `from_json` reads."""
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "version": _RESULT_VERSION,
             "passed": self.passed,
             "errorMessages": self.error_messages,
             "checkLog": self.check_log,
             "outcomes": self.outcomes,
         }
-        if self.warnings:  # by this key they are looked for
-            told[WARNINGS] = self.warnings
+        if self.warnings:  # SQL queries search for this key
+            values[WARNINGS_KEY] = self.warnings
         if self.no_data:
-            told[_NO_DATA_KEY] = self.no_data
-        return json.dumps(told, ensure_ascii=False, indent=1)
+            values[_NO_DATA_KEY] = self.no_data
+        return json.dumps(values, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> CheckResult:
@@ -228,14 +228,19 @@ class CheckResult:
         Raises
         ------
         RuleError
-            If the text is not a verdict, of another version, or has values of other types.
+            If the string is not a verdict, has another version, or has values of other types.
         """
         try:
-            kept: dict[str, Any] = json.loads(text)
-            parts = kept["passed"], kept["errorMessages"], kept["checkLog"], kept["outcomes"]
-            warnings, no_data = kept.get(WARNINGS, []), kept.get(_NO_DATA_KEY, [])
-            if kept["version"] != _RESULT_VERSION or not _is_verdict(*parts, warnings, no_data):
-                raise ValueError(kept["version"])  # noqa: TRY301 - one message for all unreadable input
+            values: dict[str, Any] = json.loads(text)
+            parts = (
+                values["passed"],
+                values["errorMessages"],
+                values["checkLog"],
+                values["outcomes"],
+            )
+            warnings, no_data = values.get(WARNINGS_KEY, []), values.get(_NO_DATA_KEY, [])
+            if values["version"] != _RESULT_VERSION or not _is_verdict(*parts, warnings, no_data):
+                raise ValueError(values["version"])  # noqa: TRY301 - one message for all unreadable input
             return cls(*parts, warnings, no_data)
         except (ValueError, KeyError, TypeError) as error:
             msg = f"not the JSON of a CheckResult: {text[:80]!r}"
@@ -243,44 +248,47 @@ class CheckResult:
 
     @classmethod
     def accepted(cls, note: str | None, by: str | None, failures: Sequence[str]) -> CheckResult:
-        """Return the verdict that somebody accepts failures, which it keeps in its log.
+        """Return a passing verdict for accepted failures, which are stored in its log.
 
         Examples
         --------
         >>> CheckResult.accepted("a test load", "ann", ["fare: 3 records"]).check_log
         ('accepted by ann: a test load', 'fare: 3 records')
         """
-        who = f"{_ACCEPTED} by {by}" if by else _ACCEPTED
-        return cls(passed=True, check_log=(f"{who}: {note}" if note else who, *failures))
+        accepted_by = f"{_ACCEPTED_PREFIX} by {by}" if by else _ACCEPTED_PREFIX
+        return cls(
+            passed=True, check_log=(f"{accepted_by}: {note}" if note else accepted_by, *failures)
+        )
 
     @property
     def is_accepted(self) -> bool:
-        """True if somebody accepted the failures, by `accept_failures`."""
-        said = self.check_log[0] if self.check_log and not self.outcomes else ""
+        """True if the failures were accepted by `accept_failures`."""
+        first_line = self.check_log[0] if self.check_log and not self.outcomes else ""
         return self.passed and (
-            said == _ACCEPTED or said.startswith((f"{_ACCEPTED} by ", f"{_ACCEPTED}: "))
+            first_line == _ACCEPTED_PREFIX
+            or first_line.startswith((f"{_ACCEPTED_PREFIX} by ", f"{_ACCEPTED_PREFIX}: "))
         )
 
     def __str__(self) -> str:
         """Return the verdict in one line."""
-        warned = "".join(f"; warning: {name}: {message}" for name, message in self.warnings)
+        warning_suffix = "".join(f"; warning: {name}: {message}" for name, message in self.warnings)
         unjudged = self.status == NO_DATA
         if self.passed:
             reasons = "; ".join(reason for _, reason in self.no_data)
-            empty = NO_DATA if warned else with_status(reasons)
+            empty = NO_DATA if warning_suffix else with_status(reasons)
             count = len(self.outcomes)
-            held = f"passed: {plural(count, 'policy', 'policies')} hold{'s' * (count == 1)}"
-            return f"{empty if unjudged else held}{warned}"
-        prefix = with_status("") if unjudged else ""  # said once, at the beginning
+            passed_text = f"passed: {plural(count, 'policy', 'policies')} hold{'s' * (count == 1)}"
+            return f"{empty if unjudged else passed_text}{warning_suffix}"
+        prefix = with_status("") if unjudged else ""  # the status is printed once, at the beginning
         failed = "; ".join(
             f"{n}: {message.removeprefix(prefix)}" for n, message in self.error_messages
         )
-        return f"{self.status}: {failed}{warned}"
+        return f"{self.status}: {failed}{warning_suffix}"
 
     def _repr_html_(self) -> str:
         return card(self._pieces)
 
-    def _pieces(self, most: int, width: int) -> Iterator[Markup]:
+    def _pieces(self, max_rows: int, width: int) -> Iterator[Markup]:
         status = "complete" if self.status == "passed" else self.status
         yield heading("Check", Markup(marked(status)))
         messages = dict(self.error_messages)
@@ -294,19 +302,19 @@ class CheckResult:
         ]
         rows += [(name, "warns", sentence(text, 4 * width)) for name, text in self.warnings]
         if rows:
-            yield table(["policy", "", "why"], Rows.first_of(rows, most), width)
+            yield table(["policy", "", "why"], Rows.first_of(rows, max_rows), width)
         if self.check_log:
             yield table(
-                ["log"], Rows.first_of([(line,) for line in self.check_log], most), 2 * width
+                ["log"], Rows.first_of([(line,) for line in self.check_log], max_rows), 2 * width
             )
 
 
-_ACCEPTED = "accepted"
-"""Begins the log of a verdict by which somebody accepts failures."""
+_ACCEPTED_PREFIX = "accepted"
+"""First word in the log of a verdict for accepted failures."""
 
 
 def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
-    """Return the messages of a stored verdict; one that is not tidegauge's as it is, or not at all.
+    """Return the messages of a stored verdict; a verdict of another tool as it is, or nothing if not ``foreign``.
 
     Examples
     --------
@@ -314,34 +322,34 @@ def failure_messages(result: str, *, foreign: bool = True) -> list[str]:
     ['fare: 3 records, none wanted']
     """
     try:
-        found = CheckResult.from_json(result)
+        verdict = CheckResult.from_json(result)
     except RuleError:
         return [result] if foreign else []
-    return [failure_text(name, message) for name, message in found.error_messages]
+    return [failure_sentence(name, message) for name, message in verdict.error_messages]
 
 
-_SAYS_ITS_SUBJECT = re.compile(
+_NAMES_SUBJECT = re.compile(
     r", (?:at least|at most|more than|less than|exactly) .* needed\b|, which does not satisfy "
     r"|\Ahas_schema: |\A[^:]+: no row has '"
 )
-"""Messages of constraints. Those of rules and of older releases tell a number without what it is of."""
+"""Messages of constraints, which name the metric. Messages of rules and of older releases have only a number."""
 
 
-def failure_text(name: str, message: str) -> str:
-    """Return a failure for people: the name of the rule or constraint only where the message needs it.
+def failure_sentence(name: str, message: str) -> str:
+    """Return a failure for users, with the name of the rule or constraint only if the message needs it.
 
     Examples
     --------
-    >>> failure_text("fare", "3 records, none wanted")
+    >>> failure_sentence("fare", "3 records, none wanted")
     'fare: 3 records, none wanted'
-    >>> failure_text("Completeness('email'): at least 0.9", "email is 69.1 % complete, at least 90 % needed")
+    >>> failure_sentence("Completeness('email'): at least 0.9", "email is 69.1 % complete, at least 90 % needed")
     'email is 69.1 % complete, at least 90 % needed'
     """
-    return message if _SAYS_ITS_SUBJECT.search(message) else f"{name}: {message}"
+    return message if _NAMES_SUBJECT.search(message) else f"{name}: {message}"
 
 
 def failure_samples(result: str) -> list[str]:
-    """Return the samples of a stored verdict; none of one that is not tidegauge's.
+    """Return the samples of a stored verdict; an empty list for a verdict of another tool.
 
     Examples
     --------
@@ -357,14 +365,14 @@ def failure_samples(result: str) -> list[str]:
 
 def _lines_below(log: Sequence[str]) -> dict[str, list[str]]:
     """Return the indented lines below each other line."""
-    found: dict[str, list[str]] = {}
+    lines_by_heading: dict[str, list[str]] = {}
     below: list[str] = []
     for line in log:
-        if line.startswith(_INDENT):
+        if line.startswith(_SAMPLE_INDENT):
             below.append(line)
         else:
-            below = found.setdefault(line, [])
-    return found
+            below = lines_by_heading.setdefault(line, [])
+    return lines_by_heading
 
 
 def _is_verdict(
@@ -393,20 +401,20 @@ def _are_pairs(values: Any, second: type) -> bool:
 
 
 _FILE_VERSION = 1
-_HASH = 32
+_HASH_LENGTH = 32
 """Characters of the hash in a file name."""
-_MOST = 80
-"""Maximum number of characters of the case's name and partition in a file name."""
+_MAX_NAME_LENGTH = 80
+"""Limit that keeps file names below the 255 bytes of common file systems."""
 
 
 class Verdicts(Protocol):
     """Store for verdicts."""
 
     def find(self, case: Case) -> CheckResult | None:
-        """Return the verdict of a case, or None if there is none."""
+        """Return the verdict of a case, or None."""
 
     def keep(self, case: Case, result: CheckResult) -> None:
-        """Store a verdict, passed or failed; it replaces an older one."""
+        """Store a passed or failed verdict, which replaces an older verdict of the case."""
 
 
 @dataclass(frozen=True)
@@ -435,17 +443,17 @@ class VerdictFiles:
     folder: str
 
     def __post_init__(self) -> None:
-        """Raise a `FileSystemError` if nothing reaches the folder's file system."""
+        """Raise a `FileSystemError` if the folder's file system is not supported."""
         file_system(self.folder)
 
     def path_of(self, case: Case) -> str:
         """Return the path of a case's verdict, with ``_`` for characters unsafe in file names."""
-        told = ".".join(text for text in (case.name, case.partition) if text)
-        safe = re.sub(r"[^\w=+-]+", "_", told, flags=re.ASCII)[:_MOST]
+        name = ".".join(text for text in (case.name, case.partition) if text)
+        safe = re.sub(r"[^\w=+-]+", "_", name, flags=re.ASCII)[:_MAX_NAME_LENGTH]
         return child(self.folder, f"{safe}.{_hash_of(case)}.check")
 
     def find(self, case: Case) -> CheckResult | None:
-        """Return the verdict of a case, or None if there is none.
+        """Return the verdict of a case, or None.
 
         Raises
         ------
@@ -461,7 +469,7 @@ class VerdictFiles:
             _warn_unreadable(path, error)
             return None
         except (OSError, ValueError) as error:  # the base classes of Arrow's errors
-            msg = f"the verdict {path!r} cannot be looked for: {error}"
+            msg = f"cannot read the verdict {path!r}: {error}"
             raise SourceError(msg) from error
         return read_verdict(text, path)
 
@@ -477,7 +485,7 @@ class VerdictFiles:
         try:
             write_file(path, result.to_json().encode())
         except (OSError, ValueError) as error:
-            msg = f"the verdict {path!r} cannot be written: {error}"
+            msg = f"cannot write the verdict {path!r}: {error}"
             raise SourceError(msg) from error
 
 
@@ -490,7 +498,9 @@ class RepositoryVerdicts:
     Parameters
     ----------
     repository : Repository
+        The repository.
     dataset : str
+        Name of the dataset.
 
     Examples
     --------
@@ -507,12 +517,12 @@ class RepositoryVerdicts:
     dataset: str
 
     def find(self, case: Case) -> CheckResult | None:
-        """Return the verdict of a case, or None if there is none."""
+        """Return the verdict of a case, or None."""
         text = self.repository.verdict(self.dataset, **case.keywords())
         return None if text is None else read_verdict(text, f"{case.name} of {self.dataset}")
 
     def keep(self, case: Case, result: CheckResult, run: int | None = None) -> None:
-        """Store a verdict, optionally with the run that found it."""
+        """Store a verdict, optionally with the run that judged the data."""
         self.repository.keep_verdict(
             self.dataset,
             passed=result.passed,
@@ -524,29 +534,29 @@ class RepositoryVerdicts:
 
 def _hash_of(case: Case) -> str:
     """Return the hash of everything that a verdict depends on, for the name of its file."""
-    parts = [_FILE_VERSION, case.name, case.specification, case.fingerprint, case.partition]
-    return key_of(canonical_json(parts))[:_HASH]
+    key_parts = [_FILE_VERSION, case.name, case.specification, case.fingerprint, case.partition]
+    return key_of(canonical_json(key_parts))[:_HASH_LENGTH]
 
 
-def read_verdict(text: str, of: str) -> CheckResult | None:
+def read_verdict(text: str, subject: str) -> CheckResult | None:
     """Parse a stored verdict; warn and return None if it cannot be read.
 
     Parameters
     ----------
     text : str
         JSON written by `CheckResult.to_json`.
-    of : str
+    subject : str
         Subject or location of the verdict, for the warning.
     """
     try:
         return CheckResult.from_json(text)
     except RuleError as error:
-        _warn_unreadable(of, error)
+        _warn_unreadable(subject, error)
         return None
 
 
-def _warn_unreadable(of: str, error: Exception) -> None:
-    msg = f"the verdict {of!r} cannot be read, so the data is judged again: {error}"
+def _warn_unreadable(subject: str, error: Exception) -> None:
+    msg = f"the verdict {subject!r} cannot be read, so the data is judged again: {error}"
     warnings.warn(msg, VerdictWarning, stacklevel=4)
 
 
@@ -556,6 +566,7 @@ class ValidationTask(ABC):
     Attributes
     ----------
     name : str
+        Name of the task.
     needs_action : bool
         True if the verdict requires the data to be read.
 
@@ -584,7 +595,7 @@ class ValidationTask(ABC):
 
     @abstractmethod
     def identity(self) -> Any:
-        """Return the task as JSON values; a change of it invalidates old verdicts."""
+        """Return the task as JSON values; a change of these invalidates older verdicts."""
 
     @property
     def parser_policies(self) -> tuple[DQMPolicy, ...]:
@@ -596,11 +607,11 @@ class ValidationTask(ABC):
         return self
 
     def minding(self, policies: Sequence[DQMPolicy]) -> ValidationTask:
-        """Return the task with additional parser policies; only a parser takes them."""
+        """Return the task with additional parser policies, which only parsers use."""
         return self
 
     def hiding(self, private: Privacy) -> ValidationTask:
-        """Return the task with the values of private columns hidden; only a parser shows lines of its file."""
+        """Return the task with the values of private columns hidden; only parsers show lines of the data."""
         return self
 
     is_parser: ClassVar[bool] = False
@@ -608,7 +619,7 @@ class ValidationTask(ABC):
 
 
 def validated(task: ValidationTask, data: DataFrame, *, written: bool = False) -> CheckResult:
-    """Return a task's verdict on data, which may have been read back after it was written.
+    """Return a task's verdict on data, which can be data that was read back after it was written.
 
     Raises
     ------
@@ -635,7 +646,7 @@ class ValidationSet:
         `DQM` objects, results of `DQM.attach`, the parser of a file, your own tasks. Each reads the
         data at most once.
     name : str, optional
-        Name of the verdict; default: the names of the tasks, joined by ``+``.
+        Name of the verdict (default: the names of the tasks, joined by ``+``).
     folder : str, optional
         Folder that stores the verdict as a file.
     verdicts : Verdicts, optional
@@ -672,10 +683,10 @@ class ValidationSet:
     ) -> None:
         for task in tasks:
             if not isinstance(task, ValidationTask):
-                msg = f"a ValidationSet is of ValidationTasks such as a DQM, not {task!r}"
+                msg = f"a ValidationSet takes ValidationTasks such as a DQM, not {task!r}"
                 raise RuleError(msg)
         if folder is not None and verdicts is not None:
-            msg = "verdicts are kept in one place: give folder= or verdicts=, not both"
+            msg = "give folder= or verdicts=, not both"
             raise RuleError(msg)
         self.tasks = _assign_parser_policies(tasks)
         self.name = "+".join(task.name for task in tasks) if name is None else name
@@ -684,9 +695,9 @@ class ValidationSet:
 
     @property
     def specification(self) -> str:
-        """Hash of all tasks, including the source of users' functions; for one task its own hash."""
-        of = [task.identity() for task in self.tasks]
-        return key_of(canonical_json(of[0] if len(of) == 1 else of))
+        """Hash of all tasks, including the source of users' functions; for one task, the hash of this task."""
+        identities = [task.identity() for task in self.tasks]
+        return key_of(canonical_json(identities[0] if len(identities) == 1 else identities))
 
     @property
     def case(self) -> Case | None:
@@ -718,16 +729,16 @@ class ValidationSet:
             records, read back from where they were written: the counts observed meanwhile are used
             if the number of kept records matches, which takes one count.
         """
-        kept = self.kept()
-        if kept is not None:
-            return kept
+        stored = self.kept()
+        if stored is not None:
+            return stored
         results = [validated(task, data, written=has_action_yet) for task in self.tasks]
         result = reduce(add, results, CheckResult(passed=True))
         self.keep(result)
         return result
 
     def validate(self, data: DataFrame, has_action_yet: bool = False) -> CheckResult:  # noqa: FBT001, FBT002
-        """Return the verdict if it passed, else raise it; parameters as for `judge`.
+        """Return the verdict if it passed; otherwise raise it. Parameters are those described for `judge`.
 
         Raises
         ------
@@ -743,10 +754,13 @@ class ValidationSet:
 
 
 def _assign_parser_policies(tasks: Sequence[ValidationTask]) -> tuple[ValidationTask, ...]:
-    """Return the tasks, with parser policies moved to the parser, if there is one."""
+    """Return the tasks, with parser policies moved to the parser, if any."""
     if not any(task.is_parser for task in tasks):
         return tuple(tasks)
-    handed = [policy for task in tasks if not task.is_parser for policy in task.parser_policies]
+    parser_policies = [
+        policy for task in tasks if not task.is_parser for policy in task.parser_policies
+    ]
     return tuple(
-        task.minding(handed) if task.is_parser else task.without_parser_policies() for task in tasks
+        task.minding(parser_policies) if task.is_parser else task.without_parser_policies()
+        for task in tasks
     )

@@ -20,7 +20,7 @@ from tidegauge.repository.store.frames import frame_of
 from tidegauge.repository.store.queries import MetricQuery, Window
 from tidegauge.repository.store.rows import TableRow, fields_of
 from tidegauge.repository.store.verdicts import passing_checks
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import failure_messages, failure_samples
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answers import (
@@ -87,7 +87,7 @@ def failed_checks(
     """
     found = [
         row
-        for row in standing_failures(repository, dataset)
+        for row in current_failures(repository, dataset)
         if partitions is None or row["partition"] in partitions
     ]
     found.sort(key=lambda row: row["is_known"])

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import current_failures
 
 DAYS = ("2013-01-01", "2013-01-02")
 # By day: of 4 names one is null on the first, two on the second.
@@ -265,7 +265,7 @@ def test_two_files_of_one_dataset_keep_their_verdicts_apart(table, check, tmp_pa
     for _ in range(2):
         assert run_command(other) == 0
         assert "  nightly checks: " in capsys.readouterr().out
-        (row,) = standing_failures(repo, "people")
+        (row,) = current_failures(repo, "people")
         assert (row["name"], row["partition"]) == ("checks", f"ds={DAYS[1]}")
         assert check()[0] == 2
     assert set(repo.verdicts("people")["name"]) == {"checks", "nightly checks"}
@@ -281,7 +281,7 @@ def test_what_a_file_kept_as_checks_before_it_had_a_name_is_closed(table, check,
     """Databases of before hold the verdicts of all files as `checks`."""
     assert check()[0] == 2
     assert check(text=f"name: of people\n{SPEC}")[0] == 2
-    assert [row["name"] for row in standing_failures(repo, "people")] == ["of people"]
+    assert [row["name"] for row in current_failures(repo, "people")] == ["of people"]
     # A file of that name judges as it did.
     assert check()[0] == 2
-    assert [row["name"] for row in standing_failures(repo, "people")] == ["checks", "of people"]
+    assert [row["name"] for row in current_failures(repo, "people")] == ["checks", "of people"]

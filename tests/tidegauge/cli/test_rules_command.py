@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from tidegauge.cli.main import run_command
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import current_failures
 from tidegauge.rules.run_records import RunCounts
 from tidegauge.rules.verdicts import CheckResult
 
@@ -151,13 +151,13 @@ def test_a_partition_that_changed_since_it_was_judged_is_not_published(
     spark, table, rules, monkeypatch
 ):
     """Its new content was not judged; the next run does, and refuses it."""
-    remember = RunCounts.remember_all
+    remember = RunCounts.include_all_judged
 
     def meanwhile(writer):
         remember(writer)
         write_day(spark, DAYS[2], [500] * 5)
 
-    monkeypatch.setattr(RunCounts, "remember_all", meanwhile)
+    monkeypatch.setattr(RunCounts, "include_all_judged", meanwhile)
     text = SPEC + "publish: people_clean\n"
     assert f"ds={DAYS[2]} changed since it was judged" in rules(text)[1]
     assert {ds for (ds,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
@@ -256,7 +256,7 @@ def test_a_table_without_partitions_has_no_data(spark, table, rules, repo):
     # Once there are partitions, these are judged.
     write_day(spark, DAYS[0], [5])
     assert rules()[0] == 0
-    assert standing_failures(repo, "people") == []
+    assert current_failures(repo, "people") == []
 
 
 def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
@@ -266,7 +266,7 @@ def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[0]}') SELECT 1 WHERE false")
     status, out = rules(both.replace("FailCount: 2", "FailCount: 3"))
     assert status == 2
-    assert f"ds={DAYS[0]}: no data: records: there is no record to judge" in out
+    assert f"ds={DAYS[0]}: no data: records: there are no records to judge" in out
     assert DAYS[0] in {day for (day,) in contents(spark, "people_clean", "ds")}
     told = json.loads(
         rules(both.replace("FailCount: 2", "FailCount: 3"), "run", "--format", "json")[1]
@@ -275,7 +275,7 @@ def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
     allowed = "on_empty: warn" + both.replace("FailCount: 2", "FailCount: 3")
     status, out = rules(allowed)
     assert status == 0
-    assert f"ds={DAYS[0]}: no data; warning: records: no data: there is no record to judge" in out
+    assert f"ds={DAYS[0]}: no data; warning: records: no data: there are no records to judge" in out
     for target in ("people_rejects", "people_clean"):
         assert DAYS[0] not in {day for (day,) in contents(spark, target, "ds")}
 
@@ -364,7 +364,7 @@ def test_two_files_that_parse_alike_keep_their_verdicts_apart(rules, tmp_path, r
         status, out = rules(lenient)
         assert status == 0
         assert "0 partitions scanned" in out
-        assert [row["name"] for row in standing_failures(repo, "ages")] == [
+        assert [row["name"] for row in current_failures(repo, "ages")] == [
             f"parser of {file}, people rules"
         ]
         status, out = rules(strict)
@@ -377,12 +377,12 @@ def test_two_rules_files_of_one_dataset_keep_their_verdicts_apart(table, rules, 
         "FailCount: 2", "FailCount: 9"
     )
     assert rules()[0] == 2
-    before = standing_failures(repo, "people")
+    before = current_failures(repo, "people")
     for _ in range(2):
         assert rules(other)[0] == 0
-        assert [row["name"] for row in standing_failures(repo, "people")] == ["dqm"]
+        assert [row["name"] for row in current_failures(repo, "people")] == ["dqm"]
         assert rules()[0] == 2
-    assert [row["id"] for row in standing_failures(repo, "people")] == [row["id"] for row in before]
+    assert [row["id"] for row in current_failures(repo, "people")] == [row["id"] for row in before]
     assert run_command(["rules", "history", "people", "--db", str(repo.database.url)]) == 0
     assert {"dqm", "others"} <= set(capsys.readouterr().out.split())
 
@@ -550,7 +550,7 @@ def test_rules_that_look_at_other_records_are_refused_by_partition(spark, table,
     text = text.replace("quarantine: people_rejects\npublish: people_clean\n", "")
     status, out = rules(text)
     assert status == 1
-    assert "people.yml:7: rule 'once': it looks at other records by a window" in out
+    assert "people.yml:7: rule 'once': it reads other records by a window" in out
     assert "add PARTITION BY ds" in out
     assert rules(text, "check")[0] == 1
     status, out = rules(text.replace("by age", "by ds, age"))

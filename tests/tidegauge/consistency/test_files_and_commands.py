@@ -65,7 +65,7 @@ def test_variables(write):
     for given, sql in ({}, "SELECT clicks FROM"), ({"wanted": "price"}, "SELECT price FROM"):
         backfill = load_configuration(write(declared), given).backfill
         assert backfill.sql.startswith(sql)
-    with pytest.raises(SuiteError, match=r"search.yml:6: no variable 'wanted'; declare it by"):
+    with pytest.raises(SuiteError, match=r"search.yml:6: no variable 'wanted'; declare it:"):
         load_configuration(write(text))
 
 
@@ -134,7 +134,7 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
         (("  query:", "  table: t\n  query:"), "a backfill is one of table, query and callable"),
         (
             ("json:loads", "json"),
-            "callable 'json' names no function as in 'features.offline:backfill'",
+            "callable 'json' is not a function; write 'module:function', such as 'features.offline:backfill'",
         ),
         (("json:loads", "no_such_module:f"), "callable 'no_such_module:f': No module named"),
         (("lag_ms: 45m", "lag_ms: -1"), "lag_ms of 'clicks' is -1"),

@@ -16,7 +16,7 @@ from tidegauge.files.runs import SuiteReport, SuiteResult
 from tidegauge.files.suite_files import load_suite, load_suites
 from tidegauge.outcome import FailOnLevel
 from tidegauge.repository.testing.samples import SIZE, commit, day, measurement
-from tidegauge.rules.judging import standing_failures
+from tidegauge.rules.judging import current_failures
 from tidegauge.rules.verdicts import CheckResult
 from tidegauge.widgets.tables import failed_checks
 
@@ -145,7 +145,7 @@ def test_values_of_variables(load, variables, text, values, expected):
             "",
             "${y}",
             {},
-            "flights.yml:6: no variable 'y'; declare it by variables: {y: VALUE};"
+            "flights.yml:6: no variable 'y'; declare it: variables: {y: VALUE};"
             " for a literal ${ write $${",
         ),
         ("variables: {}", "${y}", {}, "flights.yml:6: no variable 'y'; declare it"),
@@ -162,10 +162,10 @@ def test_values_of_variables(load, variables, text, values, expected):
         ("variables: {y: }", "${y}", {"y": ""}, "is given an empty value"),
         ("variables: {y: '${Y}'}", "${y}", {}, "flights.yml:4: the value of the variable 'y'"),
         ("variables: {y: eu}", "${y}", {"y": "${Y}"}, "contains ${Y}, but variables are not"),
-        ("variables: {y: [eu]}", "${y}", {}, "the variable 'y' is a text, not ['eu']"),
-        ("variables: {y: eu}", "${y:-us}", {}, "'${y:-us}' names no variable such as ${region}"),
-        ("variables: {y: eu}", "${}", {}, "'${}' names no variable"),
-        ("variables: {y: eu}", "${y", {}, "'${' names no variable"),
+        ("variables: {y: [eu]}", "${y}", {}, "the variable 'y' must be a string, not ['eu']"),
+        ("variables: {y: eu}", "${y:-us}", {}, "invalid variable '${y:-us}'; write ${region}"),
+        ("variables: {y: eu}", "${}", {}, "invalid variable '${}'"),
+        ("variables: {y: eu}", "${y", {}, "invalid variable '${'"),
     ],
 )
 def test_a_variable_without_a_value_is_an_error(load, variables, text, values, message):
@@ -250,7 +250,7 @@ def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "flights.yml").write_text(ONE)
     with pytest.raises(
-        tg.SuiteError, match="are called 'checks', as are those of .*a/flights.yml; give"
+        tg.SuiteError, match="are called 'checks', like the verdicts of .*a/flights.yml; give"
     ):
         load_suites([str(tmp_path)])
     (tmp_path / "b" / "flights.yml").write_text("name: others\n" + ONE)
@@ -404,9 +404,9 @@ def test_a_table_without_partitions_has_no_data(judge):
             assert summary.status() == 2
             assert set(statuses(summary).values()) == {("no data", "error")}
             assert "Size(): at least 1: no data: the table has no partition" in summary.text()
-            assert len(standing_failures(repo, "d")) == 1
+            assert len(current_failures(repo, "d")) == 1
         assert judge(repo, allow_empty=True).status() == 0
         assert judge(repo).status() == 2
         commit(repo, matching(1, 5))
         assert judge(repo).status() == 0
-        assert standing_failures(repo, "d") == []
+        assert current_failures(repo, "d") == []

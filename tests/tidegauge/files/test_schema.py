@@ -15,7 +15,7 @@ from tidegauge.analyzers.core.analyzer import ANALYZERS
 from tidegauge.analyzers.core.registry import OPTION_TYPES
 from tidegauge.cli.main import run_command
 from tidegauge.files.models import REGISTERED_TYPES, MonitorFields
-from tidegauge.files.rules_files import FIXES, RULES
+from tidegauge.files.rules_files import FIX_CATALOGUE, RULE_CATALOGUE
 from tidegauge.files.schema import FILE_KINDS, json_schema
 from tidegauge.files.suite_files import CHECK_METHODS
 from tidegauge.repository.detectors.base import DETECTORS
@@ -113,7 +113,7 @@ def test_schemas_accept_the_examples(name):
 
 def test_schemas_describe_names_and_options():
     schema = SCHEMAS["suite"]
-    assert schema["properties"]["dataset"]["description"] == "Name under which the table is known."
+    assert schema["properties"]["dataset"]["description"] == "Name of the dataset."
     named = schema["$defs"]["analyzer"]["anyOf"][-1]["properties"]
     assert set(named) == set(ANALYZERS)
     assert named["Mean"]["description"] == "Arithmetic mean of a numeric column."
@@ -259,8 +259,8 @@ def compare(kind, text, file):
 ITEMS = [
     *(("suite", "analyzers", name) for name in ANALYZERS),
     *(("suite", "checks", name) for name in CHECK_METHODS.entries),
-    *(("rules", "rules", name) for name in RULES.entries),
-    *(("rules", "fixes", name) for name in FIXES.entries),
+    *(("rules", "rules", name) for name in RULE_CATALOGUE.entries),
+    *(("rules", "fixes", name) for name in FIX_CATALOGUE.entries),
 ]
 
 

@@ -95,7 +95,7 @@ def test_a_suite_file_says_everything(write):
         (("partition_by: [ds]", "segments: [[a], b]"), ":4: segments.1: Input should be a valid list; write [b]"),
         (("  - Size\n", "  - Mean:\n      column: a\n      colunm: b\n"), ":7: unknown option of Mean 'colunm'"),
         (("partition_by: [ds]", "holidays: [US]"), ":4: holidays: Input should be a calendar or names by days, not ['US']"),
-        (("dataset: flights\n", "dataset: flights\ndataset: other\n"), ":3: 'dataset' stands here a second time"),
+        (("dataset: flights\n", "dataset: flights\ndataset: other\n"), ":3: duplicate key 'dataset'"),
         (("analyzers:\n", "analyzers: [\n"), "not YAML"),
         (("windows: [7d, month]", "segments: [[origin], [origin]]"), ":15: suite 'flights': a set of segments stands there twice"),
         (("windows: [7d, month]", "max_segments: 0"), ":15: suite 'flights': max_segments is at least 1"),

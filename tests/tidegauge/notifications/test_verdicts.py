@@ -6,7 +6,7 @@ import pytest
 from tidegauge.repository.repository import Repository
 from tidegauge.repository.store.rows import Severity
 from tidegauge.repository.testing.samples import commit, day, spec
-from tidegauge.rules.judging import close_verdicts, standing_failures
+from tidegauge.rules.judging import close_verdicts, current_failures
 from tidegauge.rules.verdicts import CheckResult
 
 import tidegauge as tg
@@ -173,19 +173,19 @@ def test_only_verdicts_on_what_is_there_now_stand(repo):
     (one, other), prints = ledger["partition"], list(ledger["fingerprint"])
     judged(repo, one, "size", print_="of before", dataset="d")
     judged(repo, other, "size", print_=prints[1], dataset="d")
-    assert [row["partition"] for row in standing_failures(repo, "d")] == [other]
+    assert [row["partition"] for row in current_failures(repo, "d")] == [other]
     # A partition that gets back the content of an older verdict is judged by that one.
     judged(repo, one, print_="of before", dataset="d")
     judged(repo, one, "mean", print_=prints[0], dataset="d")
     judged(repo, one, print_="between", dataset="d")
-    found = standing_failures(repo, "d")
+    found = current_failures(repo, "d")
     assert [(row["dataset"], row["partition"], row["passed"]) for row in found] == [
         ("d", one, False),
         ("d", other, False),
     ]
     assert found[0]["time"] == ledger["time"][0].to_pydatetime()
     repo.store.mark_gone(repo.store.open_run(spec("d")), [one, other])
-    assert standing_failures(repo, "d") == []
+    assert current_failures(repo, "d") == []
     assert tg.notify(repo, "log") == []
 
 
@@ -279,11 +279,11 @@ def test_what_was_kept_under_another_name_is_closed(repo):
     judged(repo, "ds=3", "size", specification="mine", name="dqm")
     for now in ("checks", "nightly checks", "nightly checks"):
         close_verdicts(repo, "flights", "checks", "mine", now)
-        found = {(row["name"], row["partition"]) for row in standing_failures(repo, "flights")}
+        found = {(row["name"], row["partition"]) for row in current_failures(repo, "flights")}
         still = {("checks", "ds=1")} if now == "checks" else set()
         assert found == {("checks", "ds=2"), ("dqm", "ds=3")} | still
     judged(repo, "ds=1", "size", specification="mine")
-    assert len(standing_failures(repo, "flights")) == 3
+    assert len(current_failures(repo, "flights")) == 3
 
 
 def test_a_failed_run_and_the_next_complete_one_are_told_once(repo, caplog):

@@ -275,7 +275,7 @@ def by_id(frame, *more):
 
 
 def counted(dqm, state):
-    return Counter({k: n for k, n in dqm.tasks.of(state).items() if n})
+    return Counter({k: n for k, n in dqm.tasks.counts_by_task(state).items() if n})
 
 
 @pytest.mark.spark
@@ -340,7 +340,7 @@ def test_counting_is_as_a_loop_counts(spark, seed):
 @given(st.lists(record_counts(3), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegauge.rules.record_counts.MOST_MASKS", 3)
+        patch.setattr("tidegauge.rules.record_counts.MAX_MASKS", 3)
         totals = []
         for _ in range(3):
             left = list(some)

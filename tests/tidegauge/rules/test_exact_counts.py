@@ -171,7 +171,7 @@ def test_attached_before_and_after_each_other(data):
 
 
 def test_a_check_before_any_action_does_not_wait_for_one(data, monkeypatch):
-    monkeypatch.setattr("tidegauge.rules.dqm.PATIENCE", 0.05)
+    monkeypatch.setattr("tidegauge.rules.dqm.OBSERVATION_WAIT_SECONDS", 0.05)
     attached = DQM.attach(data)
     result = attached.check(rows=N)  # nothing was observed, so it is counted
     assert counts(attached.state) == TRUE

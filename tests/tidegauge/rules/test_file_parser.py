@@ -521,9 +521,9 @@ def test_fingerprints_follow_the_files(parse):
     ("schema", "given", "match"),
     [
         ("n INT", {"form": "xml"}, "'csv' or 'json'"),
-        ("n INT", {"options": {"mode": "DROPMALFORMED"}}, "'mode' of csv is not understood"),
+        ("n INT", {"options": {"mode": "DROPMALFORMED"}}, "unknown option 'mode' of csv"),
         ("n INT", {"options": {"quote": "ab"}}, "one character"),
-        ("n INT", {"options": {"sep": ""}}, "a character or more"),
+        ("n INT", {"options": {"sep": ""}}, "must not be empty"),
         ("n INT", {"samples": -1}, "from 0 to 1000"),
         ("n INT", {"policies": [3]}, "FailParserCountPolicy"),
         ("n INT", {"date_format": "qqbb"}, "means nothing"),

@@ -15,7 +15,7 @@ from tests.conftest import CONNECT
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic,
-    pytest.mark.filterwarnings("ignore:as if .* not there"),
+    pytest.mark.filterwarnings("ignore:ignored .* could not be evaluated"),
 ]
 
 ROWS = [(1, 10.0, "x"), (0, 5.0, "7"), (None, None, None), (2, math.nan, "it's"), (3, 0.0, "a\\b")]
@@ -44,7 +44,7 @@ def charged(done):
 def test_two_hundred_rules(spark, monkeypatch, limit):
     """Several words of bits, half of them before and half after fixes."""
     if limit:
-        monkeypatch.setattr("tidegauge.rules.tally.MOST_ROWS", limit)
+        monkeypatch.setattr("tidegauge.rules.tally.MAX_COLLECTED_ROWS", limit)
     rng = random.Random(7)
     rows = [(n, rng.choice([None, *range(12)]), rng.choice("pq")) for n in range(300)]
     data = spark.createDataFrame(rows, "n int, v int, part string")
@@ -72,9 +72,9 @@ def test_two_hundred_rules(spark, monkeypatch, limit):
     assert dqm.tasks.words > 6
     for part in "pq":
         state = done.partitions()[f"part={part}"]
-        assert dqm.tasks.of(state) == naive([r for r in rows if r[2] == part])
+        assert dqm.tasks.counts_by_task(state) == naive([r for r in rows if r[2] == part])
         assert (state.masks is None) == bool(limit)
-    assert dqm.tasks.of(done.counts) == naive(rows)
+    assert dqm.tasks.counts_by_task(done.counts) == naive(rows)
 
 
 HOSTILE = [

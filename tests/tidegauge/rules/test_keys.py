@@ -10,11 +10,14 @@ import tidegauge as tg
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: tg.ForeignKeyRule([], "t"), "columns names a column"),
-        (lambda: tg.ForeignKeyRule("a", " "), "table names another table"),
-        (lambda: tg.ForeignKeyRule(["a", "b"], "t", "c"), "2 columns and 1 to compare with"),
-        (lambda: tg.UniqueRule(7), "columns names a column"),
-        (lambda: tg.UniqueRule("a", where=7), "where is Spark SQL"),
+        (lambda: tg.ForeignKeyRule([], "t"), "columns must be one or several names of columns"),
+        (lambda: tg.ForeignKeyRule("a", " "), "table must be the name of another table"),
+        (
+            lambda: tg.ForeignKeyRule(["a", "b"], "t", "c"),
+            "2 columns cannot be compared with 1 reference columns",
+        ),
+        (lambda: tg.UniqueRule(7), "columns must be one or several names of columns"),
+        (lambda: tg.UniqueRule("a", where=7), "where must be Spark SQL"),
         (lambda: tg.UniqueRule("a", stage="later"), "later"),
     ],
 )

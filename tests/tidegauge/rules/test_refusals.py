@@ -32,7 +32,7 @@ def refusal(check, *arguments):
 )
 def test_conditions_that_change_each_time_are_named(condition, function):
     told = refusal(check_deterministic, condition)
-    assert told.startswith(f"{function}() gives another answer") if function else told == ""
+    assert told.startswith(f"{function}() returns different values") if function else told == ""
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_function_that_is_told_to_be_random_rejects_nothing(spark):
     )
     done = dqm.apply(spark.range(100), samples=0)
     assert set(done.state.errors) == {"by name", "as a column"}
-    assert "gives another answer each time" in str(done.state.errors["by name"])
+    assert "returns different values each time" in str(done.state.errors["by name"])
     assert done.state.rule_count("steady") == 10
     with pytest.warns(tg.VerdictWarning, match="by name"):
         assert done.data.count() == 90
@@ -95,7 +95,7 @@ def test_a_random_value_replaces_nothing(spark, value):
     data = spark.createDataFrame([("x",), (None,)], "s string")
     value = F.expr("uuid()") if value is F.expr else value  # a Column needs the session
     done = tg.DQM().add(tg.Fix("s IS NULL", "s", value, "filled")).apply(data, samples=0)
-    assert "() gives another answer each time" in str(done.state.errors["filled"])
+    assert "() returns different values each time" in str(done.state.errors["filled"])
     assert not done.check.passed
     with pytest.warns(tg.VerdictWarning, match="filled"):
         assert [row.s for row in done.data.collect()] == ["x", None]
@@ -153,9 +153,9 @@ def test_what_a_rule_says_of_itself_does_not_change_what_it_counts():
     plain, told = tg.Rule("n > 0", "pos"), tg.Rule("n > 0", "pos", message="m", tags=["t"])
     assert plain == told
     assert tg.DQM().add(plain).specification == tg.DQM().add(told).specification
-    with pytest.raises(tg.RuleError, match="tags is a list"):
+    with pytest.raises(tg.RuleError, match="tags must be a list"):
         tg.NotNullRule("n", tags="pii")
-    with pytest.raises(tg.RuleError, match="message is a text, not 3"):
+    with pytest.raises(tg.RuleError, match="message must be a string, not 3"):
         tg.Rule("n > 0", message=3)
 
 

@@ -106,7 +106,7 @@ def test_a_damaged_file_is_told_and_judged_again(tmp_path, damage):
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SourceError, match=r"file/told.*cannot be written"):
+    with pytest.raises(SourceError, match=r"cannot write the verdict .*file/told"):
         VerdictFiles(str(tmp_path / "file")).keep(Case("told", "a", "b"), GOOD)
 
 
@@ -167,7 +167,7 @@ def test_no_tasks_pass_and_what_is_no_task_is_refused(tmp_path):
     assert tg.ValidationSet([]).validate(None).passed
     with pytest.raises(RuleError, match="ValidationTasks such as a DQM"):
         tg.ValidationSet([tg.Rule("a > 1")])
-    with pytest.raises(RuleError, match="one place"):
+    with pytest.raises(RuleError, match="give folder= or verdicts=, not both"):
         tg.ValidationSet([], folder=str(tmp_path), verdicts=VerdictFiles(str(tmp_path)))
 
 
@@ -407,9 +407,9 @@ def test_no_data_is_a_status_and_counts_as_what_the_caller_says():
     assert (empty.status, empty.passed, str(empty)) == (
         "no data",
         True,
-        "no data: there is no record to judge",
+        "no data: there are no records to judge",
     )
-    told = ("records", "no data: there is no record to judge")
+    told = ("records", "no data: there are no records to judge")
     failed = empty.resolve_no_data(OnEmpty.FAIL)
     assert (failed.status, failed.passed, failed.error_messages) == ("no data", False, (told,))
     warned = failed.resolve_no_data(OnEmpty.WARN)
