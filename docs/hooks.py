@@ -69,7 +69,7 @@ def _cells(notebook: Path) -> Iterator[str]:
             yield from map(_output, kept.get(key_of(text), ()))  # none: not run since it changed
         else:
             yield re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
-    yield f"`tidegauge notebooks` copies this one as `{notebook.name}`."
+    yield f"`tidegauge notebooks` copies this notebook as `{notebook.name}`."
     yield f"<style>{STYLE}</style>"
 
 
@@ -88,8 +88,8 @@ def _cli() -> Iterator[str]:
     from tidegauge.cli.main import app
 
     yield "# Command line\n"
-    yield "`tidegauge COMMAND --help` says the same. [Exit status](../guide/operate.md#exit-status): 0, 1 or 2.\n"
-    yield "`tidegauge --time-limit MINUTES COMMAND` ends a command after so long.\n"
+    yield "`tidegauge COMMAND --help` prints the same text. [Exit status](../guide/operate.md#exit-status): 0, 1 or 2.\n"
+    yield "`tidegauge --time-limit MINUTES COMMAND` ends a command after this time.\n"
     yield from _commands("tidegauge", get_command(app))
 
 
