@@ -280,7 +280,7 @@ class BacktestResult:
         )
         line = {row["id"]: i for i, row in enumerate(series)}
         column = {row["id"]: t for t, row in enumerate(partitions)}
-        there = np.zeros(known.of.shape, dtype=bool)
+        there = np.zeros(known.verdicts.shape, dtype=bool)
         if whole:
             there[:] = True
         else:
@@ -289,7 +289,7 @@ class BacktestResult:
             at = i[facts.of_series], t[facts.of_partition]
             kept = (at[0] >= 0) & (at[1] >= 0)
             there[at[0][kept], at[1][kept]] = True
-        hits = np.zeros(known.of.shape, dtype=bool)
+        hits = np.zeros(known.verdicts.shape, dtype=bool)
         places = [
             (0 if whole else line[one.series["id"]], column[one.partition["id"]])
             for one in self.findings
@@ -298,7 +298,7 @@ class BacktestResult:
             hits[place] = True
         real = [points for points in known.real.values() if (points & there).any()]
         met = sum(bool((points & hits).any()) for points in real)
-        return [int(known.of[place]) for place in places], len(real), met
+        return [int(known.verdicts[place]) for place in places], len(real), met
 
 
 def _groups(facts: Facts, findings: Sequence[Finding]) -> list[list[int]]:

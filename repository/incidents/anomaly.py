@@ -1,10 +1,9 @@
-"""Anomalies as grouping and headlines work on them: the record, which got worse, and the time spans of texts.
+"""Anomalies as grouping and headlines use them, time spans in messages, and comparisons of incident states.
 
-`span` formats a time span in days, or in hours for partitions shorter than a day. `missing_span` reads the
-missing partitions that an anomaly of `MissingPartition` is about from its explanation.
+`span` formats a time span in days, or in hours if partitions are shorter than a day. `missing_span` parses
+the explanation of a `MissingPartition` anomaly.
 
-An incident is clearly worse if anomalies joined it or got worse between two of its states. These comparisons
-are pure functions.
+`is_clearly_worse` and `exceeds_label` compare two states of an incident. Both are pure functions.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-DAY = timedelta(days=1)
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+ONE_DAY = timedelta(days=1)
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def step_of(times: Sequence[datetime], name: str = "") -> timedelta | None:
@@ -41,7 +40,7 @@ def step_of(times: Sequence[datetime], name: str = "") -> timedelta | None:
     times : sequence of datetime
         Times of one partition segment's partitions, in order.
     name : str
-        Name of one of them. If its format contains an hour, midnight counts as an hour.
+        Name of one of the partitions. If its format contains an hour, midnight counts as an hour.
 
     Examples
     --------
@@ -50,23 +49,23 @@ def step_of(times: Sequence[datetime], name: str = "") -> timedelta | None:
     >>> str(step_of(hours)), str(step_of([day])), step_of([day], "ds=2013-02-08/hr=00")
     ('1:00:00', '1 day, 0:00:00', None)
     """
-    if all(_midnight(time) for time in times) and not _tells_hour(name):
-        return DAY
-    least = min((b - a for a, b in pairwise(times) if a != b), default=DAY)
-    even = all((time - times[0]) % least == timedelta(0) for time in times)
-    return least if even and least < DAY else None
+    if all(_is_midnight(time) for time in times) and not _has_hour(name):
+        return ONE_DAY
+    shortest = min((b - a for a, b in pairwise(times) if a != b), default=ONE_DAY)
+    is_even = all((time - times[0]) % shortest == timedelta(0) for time in times)
+    return shortest if is_even and shortest < ONE_DAY else None
 
 
-def span(first: datetime, last: datetime, step: timedelta | None = DAY) -> str:
-    """Format a span of days, or of hours from the first partition's start to the last one's end.
+def span(first: datetime, last: datetime, step: timedelta | None = ONE_DAY) -> str:
+    """Format a time span in days, or in hours from the start of the first partition to the end of the last.
 
     Parameters
     ----------
     first, last : datetime
         Start times of the partitions.
     step : timedelta, optional
-        Length of the partitions, as `step_of` returns it; None if unknown: the span then ends at
-        the last one's start.
+        Length of the partitions, as `step_of` returns it. If None, the span ends at the start of the
+        last partition.
 
     Examples
     --------
@@ -84,65 +83,66 @@ def span(first: datetime, last: datetime, step: timedelta | None = DAY) -> str:
     >>> span(datetime(2013, 2, 8, 23), datetime(2013, 2, 9), hour)
     '8 Feb 2013 23:00 to 9 Feb 2013 01:00'
     """
-    if step is None or step < DAY:
-        return _hours(first, last, step)
+    if step is None or step < ONE_DAY:
+        return _format_hours(first, last, step)
     if first == last:
-        return f"{_day(first)} {first.year}"
+        return f"{_format_day(first)} {first.year}"
     if (first.year, first.month) == (last.year, last.month):
-        return f"{first.day}-{_day(last)} {last.year}"
+        return f"{first.day}-{_format_day(last)} {last.year}"
     if first.year == last.year:
-        return f"{_day(first)} to {_day(last)} {last.year}"
-    return f"{_day(first)} {first.year} to {_day(last)} {last.year}"
+        return f"{_format_day(first)} to {_format_day(last)} {last.year}"
+    return f"{_format_day(first)} {first.year} to {_format_day(last)} {last.year}"
 
 
-def _hours(first: datetime, last: datetime, step: timedelta | None) -> str:
+def _format_hours(first: datetime, last: datetime, step: timedelta | None) -> str:
     end = last if step is None else last + step
     if first == end:
-        return _moment(first)
-    if step is None or first.date() != last.date() or end - first > DAY:
-        return f"{_moment(first)} to {_moment(end)}"
-    return f"{_moment(first)}-{'24:00' if _midnight(end) else f'{end:%H:%M}'}"
+        return _format_time(first)
+    if step is None or first.date() != last.date() or end - first > ONE_DAY:
+        return f"{_format_time(first)} to {_format_time(end)}"
+    return f"{_format_time(first)}-{'24:00' if _is_midnight(end) else f'{end:%H:%M}'}"
 
 
-def _tells_hour(name: str) -> bool:
-    found = recognise_time(Partition.from_name(name).keys)
-    return found is not None and all("%H" in form for form in found.formats)
+def _has_hour(name: str) -> bool:
+    recognised = recognise_time(Partition.from_name(name).keys)
+    return recognised is not None and all("%H" in time_format for time_format in recognised.formats)
 
 
-def _midnight(time: datetime) -> bool:
+def _is_midnight(time: datetime) -> bool:
     return (time.hour, time.minute, time.second) == (0, 0, 0)
 
 
-def _day(time: datetime) -> str:
-    return f"{time.day} {_MONTHS[time.month - 1]}"
+def _format_day(time: datetime) -> str:
+    return f"{time.day} {_MONTH_NAMES[time.month - 1]}"
 
 
-def _moment(time: datetime) -> str:
-    return f"{_day(time)} {time.year} {time:%H:%M}"
+def _format_time(time: datetime) -> str:
+    return f"{_format_day(time)} {time.year} {time:%H:%M}"
 
 
-_SPAN = re.compile(
+_MISSING_SPAN_PATTERN = re.compile(
     r"(?:a gap of|the newest,(?: the next)?) (?:(?P<count>[\d,]+) )?(?P<unit>\w+?)s?"
     r"(?P<overdue>(?: is| are)? overdue)?"
     r"(?:, | from | since |: )(?P<first>\d+ \w+ \d+(?: \d\d:\d\d)?)"
 )
-"""Stored explanations of older releases are "the newest, 1 hour overdue since 21 Oct 2026 18:00"."""
-_STEPS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+"""Also matches explanations that older releases stored: "the newest, 1 hour overdue since 21 Oct 2026 18:00"."""
+_STEP_BY_UNIT = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 
 
 @dataclass(frozen=True)
 class MissingSpan:
-    """Consecutive partitions that are missing, or overdue.
+    """Consecutive partitions that are missing or overdue.
 
     Attributes
     ----------
     first : datetime
-        Time of the first.
+        Time of the first missing partition.
     count : int
+        Number of missing partitions.
     unit : str
         ``hour``, ``day``, ``week``, ``month`` or ``partition``.
     is_overdue : bool
-        Whether nothing came after them yet.
+        Whether no later partition has arrived yet.
     """
 
     first: datetime
@@ -152,7 +152,7 @@ class MissingSpan:
 
     @property
     def text(self) -> str:
-        """The words for what is missing, to follow its time.
+        """The clause that follows the time in a headline.
 
         Examples
         --------
@@ -165,26 +165,32 @@ class MissingSpan:
         return f"{self.count:,} {self.unit}s in a row are {state}"
 
     def last(self, next_time: datetime) -> datetime:
-        """Return the time of the last, given that of the partition after them, or before if overdue."""
-        step = _STEPS.get(self.unit)
+        """Return the time of the last missing partition.
+
+        Parameters
+        ----------
+        next_time : datetime
+            Time of the partition after the gap, or of the newest partition if the span is overdue.
+        """
+        step = _STEP_BY_UNIT.get(self.unit)
         if self.count == 1 or step is None:
             return self.first
         return self.first + (self.count - 1) * step if self.is_overdue else next_time - step
 
 
 def is_missing(metric: str) -> bool:
-    """Return whether a metric's anomalies tell of missing partitions."""
+    """Return whether a metric's anomalies report missing partitions."""
     return metric == MISSING_PARTITION
 
 
 def is_gap(metric: str, explanation: str) -> bool:
-    """Return whether an anomaly tells of a gap before its partition, not only of what is overdue after it."""
+    """Return whether an anomaly reports a gap before its partition, not overdue partitions after it."""
     span = missing_span(explanation) if is_missing(metric) else None
     return span is not None and not span.is_overdue
 
 
 def missing_span(explanation: str) -> MissingSpan | None:
-    """Return the first missing partitions that an explanation names; None if it names none.
+    """Return the first missing partitions that an explanation names, or None.
 
     Examples
     --------
@@ -195,17 +201,17 @@ def missing_span(explanation: str) -> MissingSpan | None:
     >>> missing_span("is the newest, the next 3 days are overdue: 21 Oct 2026 was due by 22 Oct 2026 04:00 UTC").count
     3
     """
-    match = _SPAN.search(explanation)
+    match = _MISSING_SPAN_PATTERN.search(explanation)
     if match is None:
         return None
-    form = "%d %b %Y %H:%M" if ":" in match["first"] else "%d %b %Y"
-    first = datetime.strptime(match["first"], form).replace(tzinfo=UTC)
+    time_format = "%d %b %Y %H:%M" if ":" in match["first"] else "%d %b %Y"
+    first = datetime.strptime(match["first"], time_format).replace(tzinfo=UTC)
     count = int((match["count"] or "1").replace(",", ""))
     return MissingSpan(first, count, match["unit"], is_overdue=match["overdue"] is not None)
 
 
 def partition_name_at(time: datetime, neighbour: str, neighbour_time: datetime) -> str | None:
-    """Return the name of a partition at a time, written as that of a neighbour; None if it is unknown.
+    """Return the name of the partition at a time, in the format of a neighbour's name; None if unknown.
 
     Examples
     --------
@@ -214,16 +220,16 @@ def partition_name_at(time: datetime, neighbour: str, neighbour_time: datetime) 
     'ds=2026-10-21/hr=05/region=eu'
     """
     partition = Partition.from_name(neighbour)
-    told_by = recognise_time(partition.keys)
-    if told_by is None:
+    recognised = recognise_time(partition.keys)
+    if recognised is None:
         return None
     values = dict(zip(partition.keys, partition.values, strict=True))
-    texts = [values[key] for key in told_by.keys]
-    for form in told_by.formats:
-        parts = form.split(" ")
-        if [neighbour_time.strftime(part) for part in parts] == texts:
+    neighbour_values = [values[key] for key in recognised.keys]
+    for time_format in recognised.formats:
+        parts = time_format.split(" ")
+        if [neighbour_time.strftime(part) for part in parts] == neighbour_values:
             values |= {
-                key: time.strftime(part) for key, part in zip(told_by.keys, parts, strict=True)
+                key: time.strftime(part) for key, part in zip(recognised.keys, parts, strict=True)
             }
             return Partition(partition.keys, tuple(values[key] for key in partition.keys)).name
     return None
@@ -237,27 +243,31 @@ class Anomaly:
     ----------
     id : int
     series : int
-    place : int
-        Position of its partition in its partition segment, in order of time.
+        Id of the series.
+    position : int
+        Index of the partition in its partition segment, in order of time.
     partition : int
-        The partition's id.
+        Id of the partition.
+    partition_name : str
     within : str
         Partition segment: the segment that the partition's non-time keys form.
     time : datetime or None
+        Time of the partition.
     name, instance, filter, segment : str
-        Of its series.
+        Metric, instance, filter and segment of the series.
     scale, severity, direction : str
     value, expected : float or None
     score : float
+    explanation : str
     incident : int or None
-        Its last incident.
+        The incident to which the anomaly was last assigned.
     commit : int
-        The commit of the detection that found it as it is.
+        The commit of the detection that stored the current finding.
     """
 
     id: int
     series: int
-    place: int
+    position: int
     partition: int
     partition_name: str
     within: str
@@ -280,22 +290,23 @@ class Anomaly:
 def read_anomalies(
     connection: Connection,
     condition: sa.ColumnElement[bool],
-    places: Mapping[int, int],
+    positions: Mapping[int, int],
     commit: int | None = None,
 ) -> list[Anomaly]:
-    """Return the anomalies that stand now, or stood after a commit, in the order of their ids.
+    """Return current anomalies, or the anomalies as of a commit, in the order of their ids.
 
     Parameters
     ----------
     connection : Connection
     condition : ColumnElement
-        On the tables ``finding`` and ``partition``.
-    places : mapping of int to int
-        Positions of partitions by id; 0 for others, whose order is then unknown.
+        A condition on the tables ``finding`` and ``partition``.
+    positions : mapping of int to int
+        Index of each partition by id. Other partitions get 0, and their order is unknown.
     commit : int, optional
+        Default: the newest commit.
     """
     n, f, e, a, p = s.anomaly.c, s.finding.c, s.series.c, s.analyzer.c, s.partition.c
-    named = {
+    column_by_name = {
         "series": n.series_id,
         "partition": n.partition_id,
         "partition_name": p.name,
@@ -306,9 +317,9 @@ def read_anomalies(
         "incident": f.incident_id,
         "commit": f.commit_id,
     }
-    names = [field.name for field in fields(Anomaly) if field.name != "place"]
+    names = [field.name for field in fields(Anomaly) if field.name != "position"]
     query = (
-        sa.select(*select_list(names, named, s.anomaly, s.finding, s.series))
+        sa.select(*select_list(names, column_by_name, s.anomaly, s.finding, s.series))
         .select_from(s.anomaly)
         .join(s.finding, (f.anomaly_id == n.id) & s.holds(s.finding, commit))
         .join(s.series, e.id == n.series_id)
@@ -318,26 +329,26 @@ def read_anomalies(
         .order_by(n.id)
     )
     return [
-        Anomaly(**row._asdict(), place=places.get(row.partition, 0))
+        Anomaly(**row._asdict(), position=positions.get(row.partition, 0))
         for row in connection.execute(query)
     ]
 
 
 CLEARLY_WORSE_FACTOR = 1.9
-"""Factor by which a departure grows until it is news without a label: it doubles, up to noise."""
+"""A departure that doubles is clearly worse; the factor is below 2 to allow for noise."""
 MOST_LOST_SHARE = 0.9
-"""Departure from which losing the rest, too, is nothing worse."""
+"""If at least this share is already lost, losing the rest is not worse."""
 BEYOND_LABEL_FACTOR = 1.1
-"""Factor by which the departure of a further partition exceeds what was labelled: a campaign's days differ."""
+"""A departure of another partition may exceed the labelled one by a tenth: the days of a campaign differ."""
 _Key = TypeVar("_Key")
-_SEVERITIES = list(Severity)
-_WARNING = _SEVERITIES.index(Severity.WARNING)
+_SEVERITY_ORDER = list(Severity)
+_WARNING_RANK = _SEVERITY_ORDER.index(Severity.WARNING)
 
 
 def departure_size(anomaly: Anomaly) -> float | None:
-    """Return how far a value departs from the expected one; None if either is unknown.
+    """Return how far a value departs from the expected value; None if either is unknown.
 
-    The departure is a share of the rows for ratios, and relative to the expected value for others.
+    For ratios the departure is a share of the rows. For other scales it is relative to the expected value.
 
     Examples
     --------
@@ -354,83 +365,97 @@ def departure_size(anomaly: Anomaly) -> float | None:
 def is_clearly_worse(before: Sequence[Anomaly], after: Sequence[Anomaly]) -> bool:
     """Return whether an incident is clearly worse than it was.
 
-    It is if its severity rose, if one of its gravest departures at least doubled, or if partitions are
-    missing besides unusual ones, or the other way round. An incident that had no anomalies is worse as
-    soon as it has one.
+    An incident is clearly worse if its severity rose, if a departure of the highest severity at least
+    doubled, or if one kind of anomaly (missing partitions, unusual values) joined the other. An incident
+    without anomalies is worse as soon as it has one.
     """
     if not before or not after:
         return bool(after)
-    if {is_missing(one.name) for one in after} - {is_missing(one.name) for one in before}:
+    if {is_missing(anomaly.name) for anomaly in after} - {
+        is_missing(anomaly.name) for anomaly in before
+    }:
         return True
-    severity, sizes = _severity(before), _largest((one.series, one) for one in before)
+    severity, sizes = (
+        _highest_rank(before),
+        _largest_departures((anomaly.series, anomaly) for anomaly in before),
+    )
     return any(
-        _rank(one) > severity
-        or (_rank(one) == severity and _exceeds(one, sizes.get(one.series), CLEARLY_WORSE_FACTOR))
-        for one in after
+        _rank(anomaly) > severity
+        or (
+            _rank(anomaly) == severity
+            and _exceeds(anomaly, sizes.get(anomaly.series), CLEARLY_WORSE_FACTOR)
+        )
+        for anomaly in after
     )
 
 
 def exceeds_label(labelled: Sequence[Anomaly], after: Sequence[Anomaly]) -> bool:
-    """Return whether an incident goes beyond what a person labelled.
+    """Return whether an incident exceeds the anomalies that a user labelled.
 
-    A further partition goes beyond it by a higher severity, by a departure that is more than a tenth
-    larger, or by another metric, filter or segment; the parts of a metric whose total was labelled are no
-    others. Of these, information counts only if information was labelled. A labelled partition that was
-    measured again goes beyond it if it is clearly worse.
+    Another partition exceeds the label by a higher severity, by a departure that is more than a tenth
+    larger, or by another metric, filter or segment. Parts of a metric whose total was labelled do not
+    count as other metrics. Anomalies of severity information count only if such anomalies were labelled.
+    A labelled partition that was measured again exceeds the label if it is clearly worse.
 
     Parameters
     ----------
     labelled, after : sequence of Anomaly
-        The incident's anomalies when it was labelled, and now.
+        Anomalies of the incident when it was labelled, and now.
     """
     if not labelled:
         return False
-    severity = _severity(labelled)
-    least = min(severity, _WARNING)
-    points = _largest(((one.series, one.partition), one) for one in labelled)
-    known = {(one.series, one.partition) for one in labelled}
-    sizes = _largest((one.series, one) for one in labelled)
-    series = {one.series for one in labelled}
-    totals = {(one.name, one.instance) for one in labelled if not one.filter and not one.segment}
-    for one in after:
-        point = (one.series, one.partition)
-        if _rank(one) > severity:
+    max_rank = _highest_rank(labelled)
+    min_rank = min(max_rank, _WARNING_RANK)
+    size_by_point = _largest_departures(
+        ((anomaly.series, anomaly.partition), anomaly) for anomaly in labelled
+    )
+    labelled_points = {(anomaly.series, anomaly.partition) for anomaly in labelled}
+    size_by_series = _largest_departures((anomaly.series, anomaly) for anomaly in labelled)
+    series = {anomaly.series for anomaly in labelled}
+    totals = {
+        (anomaly.name, anomaly.instance)
+        for anomaly in labelled
+        if not anomaly.filter and not anomaly.segment
+    }
+    for anomaly in after:
+        point = (anomaly.series, anomaly.partition)
+        if _rank(anomaly) > max_rank:
             return True
-        if _rank(one) < least:
+        if _rank(anomaly) < min_rank:
             continue
-        if point in known:
-            beyond = _exceeds(one, points.get(point), CLEARLY_WORSE_FACTOR)
-        elif one.series in series:
-            beyond = _exceeds(one, sizes.get(one.series), BEYOND_LABEL_FACTOR)
+        if point in labelled_points:
+            exceeds = _exceeds(anomaly, size_by_point.get(point), CLEARLY_WORSE_FACTOR)
+        elif anomaly.series in series:
+            exceeds = _exceeds(anomaly, size_by_series.get(anomaly.series), BEYOND_LABEL_FACTOR)
         else:
-            beyond = (one.name, one.instance) not in totals
-        if beyond:
+            exceeds = (anomaly.name, anomaly.instance) not in totals
+        if exceeds:
             return True
     return False
 
 
-def _rank(one: Anomaly) -> int:
-    return _SEVERITIES.index(Severity(one.severity))
+def _rank(anomaly: Anomaly) -> int:
+    return _SEVERITY_ORDER.index(Severity(anomaly.severity))
 
 
-def _severity(anomalies: Iterable[Anomaly]) -> int:
+def _highest_rank(anomalies: Iterable[Anomaly]) -> int:
     return max(map(_rank, anomalies))
 
 
-def _largest(keyed: Iterable[tuple[_Key, Anomaly]]) -> dict[_Key, float]:
+def _largest_departures(keyed: Iterable[tuple[_Key, Anomaly]]) -> dict[_Key, float]:
     """Return the largest known departure of each key."""
     sizes: dict[_Key, float] = {}
-    for key, one in keyed:
-        size = departure_size(one)
+    for key, anomaly in keyed:
+        size = departure_size(anomaly)
         if size is not None:
             sizes[key] = max(size, sizes.get(key, 0.0))
     return sizes
 
 
-def _exceeds(one: Anomaly, known_size: float | None, factor: float) -> bool:
-    """Return whether an anomaly's departure is at least a factor times a known one, or all is lost now."""
-    size = departure_size(one)
+def _exceeds(anomaly: Anomaly, known_size: float | None, factor: float) -> bool:
+    """Return whether a departure is at least a factor times a known size, or everything is lost now."""
+    size = departure_size(anomaly)
     if size is None or known_size is None or size <= known_size:
         return False
-    all_lost = one.value == 0 and known_size < MOST_LOST_SHARE
+    all_lost = anomaly.value == 0 and known_size < MOST_LOST_SHARE
     return all_lost or size >= factor * known_size

@@ -1,4 +1,4 @@
-"""User feedback on alarms: real and false ones, and rates by detector."""
+"""User feedback on alarms: real and false alarms, and their rates by detector."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.rows import LabelEffect
 
 
-REAL = frozenset({"acknowledged", "bad"})
-FALSE = frozenset({"expected", "ignore"})
+REAL_LABELS = frozenset({"acknowledged", "bad"})
+FALSE_LABELS = frozenset({"expected", "ignore"})
 IN_ALL = "in all"
 
 
 def feedback_labels(connection: Connection, dataset: int) -> list[LabelEffect]:
-    """Return labels by users, not by tidegauge, that confirm or reject alarms, the newest last."""
-    found = training_labels(connection, dataset, sorted(REAL | FALSE))
-    return [one for one in found if one.points is None or one.label in REAL | FALSE]
+    """Return users' labels that confirm or reject alarms, the newest last; automatic labels are left out."""
+    labels = training_labels(connection, dataset, sorted(REAL_LABELS | FALSE_LABELS))
+    return [
+        label
+        for label in labels
+        if label.points is None or label.label in REAL_LABELS | FALSE_LABELS
+    ]
 
 
 @dataclass(frozen=True)
@@ -43,53 +47,58 @@ class FeedbackMatrix:
 
     Attributes
     ----------
-    of : array of int, shape (series, partitions)
+    verdicts : array of int, shape (series, partitions)
         1 for real, -1 for false, 0 for unlabelled.
     real : mapping of (str, int) to array of bool
-        The points of each real case: an incident, an anomaly without one, or a range.
+        The points of each real case: an incident, an anomaly without an incident, or a range.
     """
 
-    of: NDArray[np.int8]
+    verdicts: NDArray[np.int8]
     real: Mapping[tuple[str, int], NDArray[np.bool_]]
 
     @classmethod
     def from_labels(
         cls,
-        said: Sequence[LabelEffect],
+        labels: Sequence[LabelEffect],
         incidents: Mapping[int, int],
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
         *,
         whole: bool = False,
     ) -> FeedbackMatrix:
-        """Combine labels into verdicts on points; the last label of each point counts.
+        """Combine labels into verdicts on points. The last label of each point counts.
 
         Parameters
         ----------
-        said : sequence of LabelEffect
-            As `feedback_labels` returns them.
+        labels : sequence of LabelEffect
+            Labels, as `feedback_labels` returns them.
         incidents : mapping of int to int
             The incident of each anomaly.
         series, partitions : sequence of mapping
+            Rows and columns of the result.
         whole : bool
-            True for partition-level series: a label of any series then counts for its partition.
+            True for partition-level series. A label of any series then counts for its partition.
         """
-        of = np.zeros((len(series), len(partitions)), dtype=np.int8)
+        verdicts = np.zeros((len(series), len(partitions)), dtype=np.int8)
         real: dict[tuple[str, int], NDArray[np.bool_]] = {}
-        for one in said:
+        for label in labels:
             if whole:
-                columns = np.array([one.covers(row) for row in partitions], dtype=bool)
+                columns = np.array([label.covers(row) for row in partitions], dtype=bool)
                 points = np.tile(columns, (len(series), 1))
             else:
-                points = mark(one, series, partitions)
-            of[points] = 1 if one.label in REAL else -1 if one.label in FALSE else 0
-            about = one.subject or ("range", 0)
-            if about[0] == "anomaly" and about[1] in incidents:
-                about = ("incident", incidents[about[1]])
-            if one.label in REAL:
-                real[about] = points | real.get(about, np.zeros_like(points))
-        left = {about: points & (of > 0) for about, points in real.items()}
-        return cls(of, {about: points for about, points in left.items() if points.any()})
+                points = mark(label, series, partitions)
+            verdicts[points] = (
+                1 if label.label in REAL_LABELS else -1 if label.label in FALSE_LABELS else 0
+            )
+            subject = label.subject or ("range", 0)
+            if subject[0] == "anomaly" and subject[1] in incidents:
+                subject = ("incident", incidents[subject[1]])
+            if label.label in REAL_LABELS:
+                real[subject] = points | real.get(subject, np.zeros_like(points))
+        confirmed = {subject: points & (verdicts > 0) for subject, points in real.items()}
+        return cls(
+            verdicts, {subject: points for subject, points in confirmed.items() if points.any()}
+        )
 
 
 def incidents_of(connection: Connection, dataset: int) -> dict[int, int]:
@@ -105,26 +114,26 @@ def incidents_of(connection: Connection, dataset: int) -> dict[int, int]:
 
 
 def rate_rows(connection: Connection, dataset: str | None) -> list[RateRow]:
-    """Return the number of alarms and the labels they got, by detector and in total."""
-    names = [dataset] if dataset is not None else list(_datasets(connection))
+    """Return the number of alarms and their labels, by detector and in total."""
+    names = [dataset] if dataset is not None else list(_dataset_names(connection))
     counts: dict[str, list[int]] = {}
     for name in names:
-        of = dataset_id(connection, name)
-        said = feedback_labels(connection, of)
-        for detector, points in _points(connection, of):
+        dataset_key = dataset_id(connection, name)
+        labels = feedback_labels(connection, dataset_key)
+        for detector, points in _scored_points(connection, dataset_key):
             counts.setdefault(detector, [0, 0, 0, 0])[3] += points
         for row in anomaly_rows(connection, name, None, MetricQuery()):
             count = counts.setdefault(row["detector"], [0, 0, 0, 0])
-            label = _label(said, row)
+            label = _last_label(labels, row)
             count[0] += 1
-            count[1] += label in REAL
-            count[2] += label in FALSE
+            count[1] += label in REAL_LABELS
+            count[2] += label in FALSE_LABELS
     total = [sum(count[k] for count in counts.values()) for k in range(4)]
-    rows = [_rate(detector, counts[detector]) for detector in sorted(counts)]
-    return [*rows, _rate(IN_ALL, total)]
+    rows = [_rate_row(detector, counts[detector]) for detector in sorted(counts)]
+    return [*rows, _rate_row(IN_ALL, total)]
 
 
-def _rate(detector: str, counts: Sequence[int]) -> RateRow:
+def _rate_row(detector: str, counts: Sequence[int]) -> RateRow:
     anomalies, real, false, points = counts
     return {
         "detector": detector,
@@ -138,7 +147,7 @@ def _rate(detector: str, counts: Sequence[int]) -> RateRow:
     }
 
 
-def share(some: float, of: float) -> float:
+def share(dividend: float, divisor: float) -> float:
     """Return a quotient; NaN if the divisor is 0.
 
     Examples
@@ -146,28 +155,28 @@ def share(some: float, of: float) -> float:
     >>> share(1, 4), share(0, 0)
     (0.25, nan)
     """
-    return some / of if of else nan
+    return dividend / divisor if divisor else nan
 
 
-def _label(said: Sequence[LabelEffect], row: AnomalyRow) -> str | None:
+def _last_label(labels: Sequence[LabelEffect], row: AnomalyRow) -> str | None:
     """Return the last label that covers a stored anomaly."""
-    own = {("anomaly", row["id"]), ("incident", row["incident_id"])}
-    for one in reversed(said):
-        if one.subject in own:
-            return one.label
-        ranged = one.points is None
-        if ranged and one.applies_to(row) and one.covers(row):
-            return one.label
+    subjects = {("anomaly", row["id"]), ("incident", row["incident_id"])}
+    for label in reversed(labels):
+        if label.subject in subjects:
+            return label.label
+        ranged = label.points is None
+        if ranged and label.applies_to(row) and label.covers(row):
+            return label.label
     return None
 
 
-def _datasets(connection: Connection) -> Iterator[str]:
+def _dataset_names(connection: Connection) -> Iterator[str]:
     d = s.dataset.c
     yield from connection.execute(sa.select(d.name).order_by(d.name)).scalars()
 
 
-def _points(connection: Connection, dataset: int) -> Iterator[tuple[str, int]]:
-    """Yield a dataset's detectors with the number of points each scored."""
+def _scored_points(connection: Connection, dataset: int) -> Iterator[tuple[str, int]]:
+    """Yield each detector of a dataset with the number of points that it scored."""
     c, p = s.score.c, s.partition.c
     query = (
         sa.select(c.detector, sa.func.sum(sa.func.length(c.reason)))  # a byte for each point
@@ -182,20 +191,22 @@ def _points(connection: Connection, dataset: int) -> Iterator[tuple[str, int]]:
 def count_rows(
     connection: Connection, dataset: str | None, every: str, query: MetricQuery
 ) -> list[CountRow]:
-    """Return the number of anomalies by time window and metric; those without a time come last."""
+    """Return the number of anomalies by time window and metric; anomalies without a time come last."""
     windows = WindowScheme.from_interval(every)
-    found = anomaly_rows(connection, dataset, None, query)
-    times = sorted((time, n) for n, row in enumerate(found) if (time := row["time"]) is not None)
-    timed = [found[n] for _, n in times]
+    anomalies = anomaly_rows(connection, dataset, None, query)
+    times = sorted(
+        (time, n) for n, row in enumerate(anomalies) if (time := row["time"]) is not None
+    )
+    timed = [anomalies[n] for _, n in times]
     parts = [
         (span.start, span.end, timed[span.first : span.last])
         for span in windows.spans([time for time, _ in times])
     ]
-    timeless = [row for row in found if row["time"] is None]
+    timeless = [row for row in anomalies if row["time"] is None]
     rows: list[CountRow] = []
-    for start, end, some in (*parts, *([(None, None, timeless)] if timeless else [])):
+    for start, end, members in (*parts, *([(None, None, timeless)] if timeless else [])):
         topics: dict[tuple[str, str], list[AnomalyRow]] = {}
-        for row in some:
+        for row in members:
             topics.setdefault((row["name"], row["instance"]), []).append(row)
         rows += [
             {
@@ -203,11 +214,11 @@ def count_rows(
                 "end": end,
                 "name": name,
                 "instance": instance,
-                "anomalies": len(of),
-                "series": len({row["series_id"] for row in of}),
-                "partitions": len({row["partition_id"] for row in of}),
-                "incidents": len({row["incident_id"] for row in of} - {None}),
+                "anomalies": len(topic_rows),
+                "series": len({row["series_id"] for row in topic_rows}),
+                "partitions": len({row["partition_id"] for row in topic_rows}),
+                "incidents": len({row["incident_id"] for row in topic_rows} - {None}),
             }
-            for (name, instance), of in sorted(topics.items())
+            for (name, instance), topic_rows in sorted(topics.items())
         ]
     return rows

@@ -1,7 +1,8 @@
-"""Grouping of anomalies into incidents, and the updates of incidents.
+"""Group anomalies into incidents, and update stored incidents.
 
-`Positions` are the places of partitions in time and the newest partition of each series; by them
-incidents go on or are over. Incidents that people know of are closed when their anomalies are gone, with the reason.
+`Positions` numbers the partitions in order of time and finds the newest partition of each series. These
+decide whether an incident continues or is over. When an incident that users know of loses all of its
+anomalies, it is closed with a reason.
 """
 
 from __future__ import annotations
@@ -49,90 +50,94 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.rows import IncidentRow
 
 
-ASIDE = 3
-"""Positions between the newest partition and those that stand aside: too many for one incident."""
+FUTURE_OFFSET = 3
+"""A gap this wide keeps partitions in the far future or without a time out of incidents of the newest one."""
 
 
 @dataclass
 class Positions:
-    """Positions of a dataset's partitions, counted in order of time within each partition segment.
+    """Index of each partition of a dataset, in order of time within its partition segment.
 
     Attributes
     ----------
-    of : dict of int to int
-        By the partition's id; those far in the future and those without a time come last, `ASIDE`
-        from the others.
-    ends : dict of str to int
-        Position of the newest partition, by partition segment.
+    index_by_partition : dict of int to int
+        By partition id. Partitions in the far future or without a time come last, after a gap of
+        `FUTURE_OFFSET`.
+    last_index : dict of str to int
+        Index of the newest partition, by partition segment.
     steps : dict of str to timedelta or None
         Length of partitions, as `step_of` returns it, by partition segment.
-    long : set of str
+    coarse_segments : set of str
         Partition segments whose partitions are weeks or months.
     """
 
-    of: dict[int, int] = field(default_factory=dict)
-    ends: dict[str, int] = field(default_factory=dict)
+    index_by_partition: dict[int, int] = field(default_factory=dict)
+    last_index: dict[str, int] = field(default_factory=dict)
     steps: dict[str, timedelta | None] = field(default_factory=dict)
-    long: set[str] = field(default_factory=set)
-    _at: dict[tuple[str, datetime], int] = field(default_factory=dict)
+    coarse_segments: set[str] = field(default_factory=set)
+    _index_by_time: dict[tuple[str, datetime], int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, connection: Connection, dataset: int, now: datetime) -> Positions:
-        """Read the positions of a dataset's partitions at a time."""
-        p, found = s.partition.c, cls()
+        """Read the positions of a dataset's partitions as of ``now``."""
+        p, positions = s.partition.c, cls()
         query = (
             sa.select(p.id, p.segment, p.name, p.time)
             .where(p.dataset_id == dataset)
             .order_by(p.segment, p.time.is_(None), p.time, p.name)
         )
-        kinds: dict[str, list[tuple[int, str, datetime | None]]] = {}
+        rows_by_segment: dict[str, list[tuple[int, str, datetime | None]]] = {}
         for partition, within, name, time in connection.execute(query):
-            kinds.setdefault(within, []).append((partition, name, time))
-        for within, kind in kinds.items():
-            dated = [time for _, _, time in kind if time is not None]
+            rows_by_segment.setdefault(within, []).append((partition, name, time))
+        for within, rows in rows_by_segment.items():
+            dated = [time for _, _, time in rows if time is not None]
             times = np.array([to_datetime64(time) for time in dated], "M8[s]")
             grid = Grid.from_times(times)
             count = grid.current(times, to_datetime64(now))
-            found.of |= {of: n if n < count else n + ASIDE for n, (of, _, _) in enumerate(kind)}
-            found.ends[within] = count - 1 if count else len(kind) - 1 + ASIDE
-            found._at |= {(within, time): n for n, time in enumerate(dated[:count])}
-            found.steps[within] = step_of(dated, kind[0][1])
+            positions.index_by_partition |= {
+                partition: n if n < count else n + FUTURE_OFFSET
+                for n, (partition, _, _) in enumerate(rows)
+            }
+            positions.last_index[within] = count - 1 if count else len(rows) - 1 + FUTURE_OFFSET
+            positions._index_by_time |= {(within, time): n for n, time in enumerate(dated[:count])}
+            positions.steps[within] = step_of(dated, rows[0][1])
             if grid.yearly:
-                found.long.add(within)
-        return found
+                positions.coarse_segments.add(within)
+        return positions
 
     def newest(self, connection: Connection, series: Collection[int]) -> dict[tuple[int, str], int]:
-        """Return the positions of the newest partitions of some series, by series and partition segment.
+        """Return the index of the newest partition of each series, by series and partition segment.
 
-        One without a time, or far in the future, is left out. `newest_metric` has one partition of each
-        series, so that of several segments the metrics tell.
+        Partitions without a time or in the far future are left out. The table ``newest_metric`` has one
+        partition for each series, so with several partition segments the metrics are read instead.
         """
         n, m, p = s.newest_metric.c, s.metric.c, s.partition.c
-        found: dict[tuple[int, str], int] = {}
-        for some in chunks(sorted(series) if len(self.ends) == 1 else ()):
-            (within,) = self.ends
-            query = sa.select(n.series_id, n.partition_id).where(n.series_id.in_(some))
-            for one, partition in connection.execute(query):
-                if self.of[partition] <= self.ends[within]:
-                    found[one, within] = self.of[partition]
-        latest = max((time for _, time in self._at), default=None)
-        unknown = set(series) - {one for one, _ in found} if latest is not None else ()
-        for some in chunks(sorted(unknown)):
+        newest: dict[tuple[int, str], int] = {}
+        for chunk in chunks(sorted(series) if len(self.last_index) == 1 else ()):
+            (within,) = self.last_index
+            query = sa.select(n.series_id, n.partition_id).where(n.series_id.in_(chunk))
+            for series_id, partition in connection.execute(query):
+                if self.index_by_partition[partition] <= self.last_index[within]:
+                    newest[series_id, within] = self.index_by_partition[partition]
+        latest = max((time for _, time in self._index_by_time), default=None)
+        unknown = set(series) - {series_id for series_id, _ in newest} if latest is not None else ()
+        for chunk in chunks(sorted(unknown)):
             by_segment: sa.Select[Any] = (
                 sa.select(m.series_id, p.segment, sa.func.max(p.time))
                 .join_from(s.metric, s.partition, p.id == m.partition_id)
-                .where(m.series_id.in_(some), p.time <= latest, s.holds(s.metric))
+                .where(m.series_id.in_(chunk), p.time <= latest, s.holds(s.metric))
                 .group_by(m.series_id, p.segment)
             )
-            for one, within, at in connection.execute(by_segment):
-                found[one, within] = self._at.get((within, at), self.ends[within])
-        return found
+            for series_id, within, time in connection.execute(by_segment):
+                index = self._index_by_time.get((within, time), self.last_index[within])
+                newest[series_id, within] = index
+        return newest
 
 
 def incident_length(connection: Connection, incident: IncidentRow) -> float | None:
-    """Return the seconds from the start of an incident's first partition to the end of its last one.
+    """Return the seconds from the start of an incident's first partition to the end of its last.
 
-    None if its partitions have no time, or no regular length.
+    Returns None if its partitions have no time or no regular length.
     """
     since, until = incident["since"], incident["until"]
     if since is None or until is None:
@@ -155,29 +160,34 @@ def incident_length(connection: Connection, incident: IncidentRow) -> float | No
 
 
 WITHDRAWING_LABELS = ("ignore", "rebaseline")
-"""Labels by which a person takes anomalies away; they need not be told of it."""
+"""Labels by which a user removes anomalies; the user needs no message about the removal."""
 MAX_NAMED_PARTITIONS = 3
 
 
 def known_to_people(connection: Connection, incidents: Collection[int]) -> set[int]:
-    """Return the incidents that were sent, or may have been, and those that a person labelled.
+    """Return the incidents that users know of.
 
-    Those that a person took away by `WITHDRAWING_LABELS` count only if they were sent.
+    These are incidents that were or might have been sent, and incidents that a user labelled. An incident
+    that a user removed by one of `WITHDRAWING_LABELS` counts only if it was sent.
     """
     n, b = s.notice.c, s.label.c
     known: set[int] = set()
-    for some in chunks(sorted(incidents)):
+    for chunk in chunks(sorted(incidents)):
         sent = sa.select(n.incident_id).where(
-            n.incident_id.in_(some), n.sent_at.is_not(None) | n.error.is_(None)
+            n.incident_id.in_(chunk), n.sent_at.is_not(None) | n.error.is_(None)
         )
         labels = sa.select(b.incident_id, b.label).where(
-            b.incident_id.in_(some), b.by.is_distinct_from(AUTOMATIC_AUTHOR)
+            b.incident_id.in_(chunk), b.by.is_distinct_from(AUTOMATIC_AUTHOR)
         )
         labelled: dict[int, set[str]] = {}
         for incident, label in connection.execute(labels):
             labelled.setdefault(incident, set()).add(label)
         known |= set(connection.execute(sent).scalars())
-        known |= {i for i, of in labelled.items() if not of.intersection(WITHDRAWING_LABELS)}
+        known |= {
+            incident
+            for incident, names in labelled.items()
+            if not names.intersection(WITHDRAWING_LABELS)
+        }
     return known
 
 
@@ -188,18 +198,19 @@ def closing_notes(
     commit: int,
     now: datetime,
 ) -> dict[int, str]:
-    """Return why incidents have no anomalies any more.
+    """Return the reason why each incident has no anomalies any more.
 
     Parameters
     ----------
     connection : Connection
     incidents : collection of int
+        Ids of incidents without anomalies.
     continued_in : mapping of int to int
         The incident that took over the anomalies of another.
     commit : int
-        The commit by which they are closed.
+        The commit that closes the incidents.
     now : datetime
-        Its time.
+        Time of the commit.
 
     Returns
     -------
@@ -208,12 +219,12 @@ def closing_notes(
     """
     lost = _lost_anomalies(connection, incidents, commit)
     return {
-        incident: _note(connection, lost.get(incident, ()), continued_in.get(incident), now)
+        incident: _closing_note(connection, lost.get(incident, ()), continued_in.get(incident), now)
         for incident in incidents
     }
 
 
-def _note(
+def _closing_note(
     connection: Connection, lost: Sequence[Any], continued_in: int | None, now: datetime
 ) -> str:
     moment = f"{now:%Y-%m-%d %H:%M} UTC"
@@ -222,18 +233,18 @@ def _note(
     missing = [row for row in lost if row.metric == MISSING_PARTITION]
     arrived = _arrived_partitions(connection, missing)
     if missing and len(missing) == len(lost):
-        what = f"{_listed(arrived)} arrived" if arrived else "nothing is missing any more"
-        return f"closed on {moment} because {what}"
-    again = _measured_again(connection, lost)
-    if again:
+        reason = f"{_join_names(arrived)} arrived" if arrived else "nothing is missing any more"
+        return f"closed on {moment} because {reason}"
+    measured = _measured_again(connection, lost)
+    if measured:
         verbs = (
-            "was measured again and looks" if len(again) == 1 else "were measured again and look"
+            "was measured again and looks" if len(measured) == 1 else "were measured again and look"
         )
-        return f"taken back on {moment} because {_listed(again)} {verbs} normal"
+        return f"taken back on {moment} because {_join_names(measured)} {verbs} normal"
     names = list(dict.fromkeys(row.partition for row in lost))
-    looks = "looks" if len(names) == 1 else "look"
+    verb = "looks" if len(names) == 1 else "look"
     return (
-        f"taken back on {moment} because {_listed(names)} {looks} normal by the history, labels and"
+        f"taken back on {moment} because {_join_names(names)} {verb} normal by the history, labels and"
         " monitors of now"
     )
 
@@ -244,7 +255,7 @@ def _lost_anomalies(
     """Return the anomalies that incidents had before a commit, in order of time."""
     f, n, p, e = s.finding.c, s.anomaly.c, s.partition.c, s.series.c
     lost: dict[int, list[Any]] = {}
-    for some in chunks(sorted(incidents)):
+    for chunk in chunks(sorted(incidents)):
         query = (
             sa.select(
                 f.incident_id,
@@ -261,7 +272,7 @@ def _lost_anomalies(
             .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
             .join(s.partition, p.id == n.partition_id)
             .join(s.series, e.id == n.series_id)
-            .where(f.incident_id.in_(some), s.holds(s.finding, commit - 1))
+            .where(f.incident_id.in_(chunk), s.holds(s.finding, commit - 1))
             .order_by(p.time, p.name)
         )
         for row in connection.execute(query):
@@ -270,18 +281,20 @@ def _lost_anomalies(
 
 
 def _measured_again(connection: Connection, lost: Sequence[Any]) -> list[str]:
-    """Return the partitions whose current version is not that of their anomaly."""
+    """Return the partitions that have a newer version than their anomaly."""
     v, m = s.partition_version.c, s.metric.c
     names: dict[str, None] = {}
     for row in lost:
-        whole = sa.select(v.version).where(
+        partition_query = sa.select(v.version).where(
             v.partition_id == row.partition_id, s.holds(s.partition_version)
         )
-        point = sa.select(m.version).where(
+        metric_query = sa.select(m.version).where(
             m.partition_id == row.partition_id, m.series_id == row.series_id, s.holds(s.metric)
         )
         versions = {
-            version for query in (whole, point) for version in connection.execute(query).scalars()
+            version
+            for query in (partition_query, metric_query)
+            for version in connection.execute(query).scalars()
         }
         if any(version > row.version for version in versions):
             names[row.partition] = None
@@ -289,67 +302,77 @@ def _measured_again(connection: Connection, lost: Sequence[Any]) -> list[str]:
 
 
 def _arrived_partitions(connection: Connection, missing: Sequence[Any]) -> list[str]:
-    """Return the partitions that came into the gaps that were reported."""
+    """Return the partitions that arrived in reported gaps."""
     p = s.partition.c
     names: dict[str, None] = {}
     for row in missing:
-        came = sa.select(p.name, p.time).where(
+        arrived = sa.select(p.name, p.time).where(
             p.dataset_id == row.dataset_id,
             p.segment == row.segment,
             p.first_seen_at > row.detected_at,
             p.id != row.partition_id,
         )
-        partitions = connection.execute(came.order_by(p.time)).all()
-        # A gap lies before the partition that it is reported at, and what is overdue after it.
-        before = [one.name for one in partitions if one.time is not None and one.time < row.time]
-        names |= dict.fromkeys(before or [one.name for one in partitions])
+        partitions = connection.execute(arrived.order_by(p.time)).all()
+        # A gap is before the partition at which it is reported; overdue partitions are after it.
+        names_before = [
+            partition.name
+            for partition in partitions
+            if partition.time is not None and partition.time < row.time
+        ]
+        names |= dict.fromkeys(names_before or [partition.name for partition in partitions])
     return list(names)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return the names of partitions, the first if there are many."""
-    shown = [plain(name or "the table") for name in names[:MAX_NAMED_PARTITIONS]]
-    if len(names) > len(shown):
-        shown.append(f"{len(names) - len(shown)} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+def _join_names(names: Sequence[str]) -> str:
+    """Join partition names into a phrase; of many, only the first are named."""
+    parts = [plain(name or "the table") for name in names[:MAX_NAMED_PARTITIONS]]
+    if len(names) > len(parts):
+        parts.append(f"{len(names) - len(parts)} more")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-GAP = 1
-"""Maximum number of quiet partitions between two anomalous ones of an incident."""
-NO_HOLIDAY = frozenset({"EmptyMetrics", "StalePartition", "SchemaChange", "Restatement"})
-"""Metrics that a holiday does not explain: it changes numbers, but the data is there."""
-ALIKE = 1 / 5
-"""Minimum share of anomalous metrics in common with the incident before, to continue it."""
+MAX_QUIET_PARTITIONS = 1
+"""Quiet partitions that an incident may have between two anomalous partitions."""
+UNAFFECTED_BY_HOLIDAYS = frozenset(
+    {"EmptyMetrics", "StalePartition", "SchemaChange", "Restatement"}
+)
+"""A holiday changes numbers, but not whether data arrives or which columns it has."""
+MIN_SHARED_METRICS = 1 / 5
+"""A partition continues the previous incident if at least this share of its anomalous metrics is in it."""
 
 
 def group_anomalies(anomalies: Iterable[Anomaly]) -> list[list[Anomaly]]:
-    """Group anomalies into incidents, in the order of their first.
+    """Group anomalies into incidents, in the order of the first anomaly of each.
 
-    Anomalies of one partition belong together. A partition continues the previous incident, if
-    adjacent or with one quiet partition between, if enough of its metrics (of any filter and
-    segment) were anomalies there. Each gap is an incident of its own: the partition that it is reported
-    at is not the one that is missing.
+    Anomalies of one partition are grouped together. A partition continues the previous incident if at
+    most one quiet partition is between them and enough of its metrics (of any filter and segment) are in
+    that incident. Each gap is an incident of its own, because it is reported at the partition after the
+    missing ones.
     """
-    ordered = sorted(anomalies, key=lambda a: (a.within, a.place, a.id))
+    ordered = sorted(anomalies, key=lambda a: (a.within, a.position, a.id))
     gaps: dict[tuple[str, int], list[Anomaly]] = {}
     by_partition: dict[tuple[str, int], list[Anomaly]] = {}
-    for one in ordered:
-        partitions = gaps if is_gap(one.name, one.explanation) else by_partition
-        partitions.setdefault((one.within, one.place), []).append(one)
+    for anomaly in ordered:
+        partitions = gaps if is_gap(anomaly.name, anomaly.explanation) else by_partition
+        partitions.setdefault((anomaly.within, anomaly.position), []).append(anomaly)
     groups: list[list[Anomaly]] = []
-    before: set[tuple[str, str]] = set()
-    for (within, place), some in by_partition.items():
-        topics = {(one.name, one.instance) for one in some}
-        last = groups[-1][-1] if groups else None
-        near = last is not None and last.within == within and place - last.place <= GAP + 1
-        if near and len(topics & before) >= ALIKE * len(topics):
-            groups[-1] += some
-            before |= topics
+    previous_topics: set[tuple[str, str]] = set()
+    for (within, position), members in by_partition.items():
+        topics = {(anomaly.name, anomaly.instance) for anomaly in members}
+        previous = groups[-1][-1] if groups else None
+        is_near = (
+            previous is not None
+            and previous.within == within
+            and position - previous.position <= MAX_QUIET_PARTITIONS + 1
+        )
+        if is_near and len(topics & previous_topics) >= MIN_SHARED_METRICS * len(topics):
+            groups[-1] += members
+            previous_topics |= topics
         else:
-            groups.append(some)
-            before = topics
+            groups.append(members)
+            previous_topics = topics
     groups += gaps.values()
-    return sorted(groups, key=lambda group: (group[0].within, group[0].place, group[0].id))
+    return sorted(groups, key=lambda group: (group[0].within, group[0].position, group[0].id))
 
 
 @dataclass(frozen=True)
@@ -362,8 +385,15 @@ class _Course:
     is_over: int
 
 
-_COURSE = ("headline", "severity", "first_partition_id", "last_partition_id", "series", "is_over")
-_LABEL = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
+_COURSE_FIELDS = (
+    "headline",
+    "severity",
+    "first_partition_id",
+    "last_partition_id",
+    "series",
+    "is_over",
+)
+_LABEL_COLUMNS = ("dataset_id", "incident_id", "label", "note", "by", "created_at", "commit_id")
 
 
 def write_incidents(
@@ -373,297 +403,361 @@ def write_incidents(
     commit: NextCommit,
     now: datetime,
 ) -> None:
-    """Bring the incidents of a dataset up to date with its anomalies.
+    """Update the incidents of a dataset from its anomalies.
 
-    An incident keeps its id as long as one of its anomalies was in it before, or its first one is
-    the same; an anomaly of a partition that was measured again counts as the one before. It is resolved
-    once its series have later values without an anomaly, and reopened when another anomaly joins it, or
-    when it goes beyond what a person labelled. While one of its series goes on in a wider incident, it is
-    not over. What was overdue is a gap once the next partition has come, and the same incident.
+    An incident keeps its id as long as one of its anomalies was in it before or its first anomaly is the
+    same. An anomaly of a partition that was measured again counts as the previous one. An incident is
+    resolved once its series have later values without an anomaly. It is reopened when another anomaly
+    joins it or when it exceeds a user's label. It is not over while one of its series continues in a wider
+    incident. When the next partition arrives, an overdue partition becomes a gap and keeps its incident.
 
-    An incident without anomalies is withdrawn. If people know of it, it is closed instead: its course then
-    has no series, and a label says why.
+    An incident without anomalies is withdrawn. If users know of it, it is closed instead: its course then
+    has no series, and a label gives the reason.
+
+    Parameters
+    ----------
+    connection : Connection
+    dataset : int
+        Id of the dataset.
+    teaching : TrainingLabels
+        Labels and holidays of the dataset.
+    commit : NextCommit
+        The commit to write.
+    now : datetime
+        Time of the detection.
     """
-    at = Positions.read(connection, dataset, now)
-    found = read_anomalies(connection, s.partition.c.dataset_id == dataset, at.of)
-    newest = at.newest(connection, {one.series for one in found})
-    unequal = any(one.name.startswith(PREFIX) for one in found)
-    group_bys = group_bys_of(connection, dataset) if unequal else set()
-    known = _courses(connection, dataset)
+    # Read the anomalies, and the incidents, labels and positions that they are matched with.
+    positions = Positions.read(connection, dataset, now)
+    anomalies = read_anomalies(
+        connection, s.partition.c.dataset_id == dataset, positions.index_by_partition
+    )
+    newest = positions.newest(connection, {anomaly.series for anomaly in anomalies})
+    has_consistency = any(anomaly.name.startswith(PREFIX) for anomaly in anomalies)
+    group_bys = group_bys_of(connection, dataset) if has_consistency else set()
+    courses = _read_courses(connection, dataset)
     labels = last_labels(connection, dataset)
     firsts = _first_anomalies(connection, dataset)
-    groups = group_anomalies(found)
-    closed = {number for number, course in known.items() if not course.series}
-    left = known.keys() - closed - {one.incident for one in found}
-    overdue = _overdue(connection, {i: at.of[known[i].last_partition_id] for i in left})
-    odd = _anomalous_places(found)
+    # Match each group with the incident that it continues.
+    groups = group_anomalies(anomalies)
+    closed = {number for number, course in courses.items() if not course.series}
+    orphaned = courses.keys() - closed - {anomaly.incident for anomaly in anomalies}
+    overdue = _overdue_incidents(
+        connection,
+        {i: positions.index_by_partition[courses[i].last_partition_id] for i in orphaned},
+    )
+    anomalous_positions = _anomalous_places(anomalies)
     # A group claims the incident of its own first anomaly before others can, so that no id is used
     # twice.
-    named = [min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups]
-    taken = {i for i in named if i is not None}
-    fresh: list[tuple[list[Anomaly], _Course]] = []
-    kept: list[tuple[int, list[Anomaly], _Course]] = []
-    for group, own in zip(groups, named, strict=True):
-        told = headline(group, at.steps[group[0].within], group_bys)
-        # Series of partition-level detectors have no metrics; their newest partition stands in.
-        lines = {(a.series, a.within) for a in group}
-        until = {line: newest.get(line, at.ends[line[1]]) for line in lines}
-        course = _course(group, told, until, odd)
-        others = {a.incident for a in group if a.incident is not None}
-        others |= {
-            overdue[a.series, a.place - 1] for a in group if (a.series, a.place - 1) in overdue
+    incident_by_first = [
+        min((firsts[a.id] for a in g if a.id in firsts), default=None) for g in groups
+    ]
+    claimed = {i for i in incident_by_first if i is not None}
+    new_groups: list[tuple[list[Anomaly], _Course]] = []
+    continued: list[tuple[int, list[Anomaly], _Course]] = []
+    for group, own_incident in zip(groups, incident_by_first, strict=True):
+        title = headline(group, positions.steps[group[0].within], group_bys)
+        # Series of partition-level detectors have no metrics: use the newest partition of the segment.
+        segment_series = {(a.series, a.within) for a in group}
+        newest_positions = {
+            line: newest.get(line, positions.last_index[line[1]]) for line in segment_series
         }
-        others -= taken
-        of = own if own is not None else min(others, default=None)
-        if of is None:
-            fresh.append((group, course))
+        course = _build_course(group, title, newest_positions, anomalous_positions)
+        candidates = {a.incident for a in group if a.incident is not None}
+        candidates |= {
+            overdue[a.series, a.position - 1]
+            for a in group
+            if (a.series, a.position - 1) in overdue
+        }
+        candidates -= claimed
+        incident = own_incident if own_incident is not None else min(candidates, default=None)
+        if incident is None:
+            new_groups.append((group, course))
         else:
-            taken.add(of)
-            kept.append((of, group, course))
-    changed = [(i, g, c) for i, g, c in kept if known.get(i) != c]
-    moved = [(i, a.id) for i, g, _ in kept for a in g if a.incident != i]
-    continued_in = {a.incident: i for i, g, _ in kept for a in g if a.incident not in {None, i}}
-    gone = sorted(known.keys() - closed - {i for i, _, _ in kept})
+            claimed.add(incident)
+            continued.append((incident, group, course))
+    # Store the differences.
+    changed = [(i, g, c) for i, g, c in continued if courses.get(i) != c]
+    moved = [(i, a.id) for i, g, _ in continued for a in g if a.incident != i]
+    continued_in = {
+        a.incident: i for i, g, _ in continued for a in g if a.incident not in {None, i}
+    }
+    gone = sorted(courses.keys() - closed - {i for i, _, _ in continued})
     closing = sorted(known_to_people(connection, gone))
-    if fresh or changed or gone or moved:
-        ended = [*gone, *(i for i, _, _ in changed if i in known)]
-        kept += _store(connection, dataset, fresh, changed, ended, moved, commit)
+    if new_groups or changed or gone or moved:
+        ended = [*gone, *(i for i, _, _ in changed if i in courses)]
+        continued += _store_changes(connection, dataset, new_groups, changed, ended, moved, commit)
     if closing:
         notes = closing_notes(connection, closing, continued_in, commit.id, commit.now)
-        _close(connection, dataset, {i: (known[i], notes[i]) for i in closing}, labels, commit)
-    by_day = [one for one in kept if one[1][0].within not in at.long]
+        _close_incidents(
+            connection, dataset, {i: (courses[i], notes[i]) for i in closing}, labels, commit
+        )
+    # Label incidents automatically. Holidays explain partitions of a day or less.
+    by_day = [
+        anomaly for anomaly in continued if anomaly[1][0].within not in positions.coarse_segments
+    ]
     explained = {number: explaining_holiday(group, teaching) for number, group, _ in by_day}
-    labelled = _labelled_anomalies(connection, kept, labels)
-    _label_automatically(connection, dataset, kept, known, labels, labelled, explained, commit)
+    labelled = _labelled_anomalies(connection, continued, labels)
+    _label_automatically(
+        connection, dataset, continued, courses, labels, labelled, explained, commit
+    )
 
 
-def _store(
+def _store_changes(
     connection: Connection,
     dataset: int,
-    fresh: Sequence[tuple[list[Anomaly], _Course]],
+    new_groups: Sequence[tuple[list[Anomaly], _Course]],
     changed: Sequence[tuple[int, list[Anomaly], _Course]],
     ended: Sequence[int],
     moved: Sequence[tuple[int, int]],
     commit: NextCommit,
 ) -> list[tuple[int, list[Anomaly], _Course]]:
-    """Store new incidents, new courses, and which incident anomalies are in; return the new incidents."""
-    ids = next_findings(connection, len(fresh)) if fresh else ()
-    new = list(zip(ids, *zip(*fresh, strict=True), strict=True)) if fresh else []
+    """Store new incidents, changed courses and the incident of each anomaly; return the new incidents."""
+    ids = next_findings(connection, len(new_groups)) if new_groups else ()
+    new = list(zip(ids, *zip(*new_groups, strict=True), strict=True)) if new_groups else []
     rows = [(i, dataset, min(a.id for a in g), commit.now) for i, g, _ in new]
     insert_rows(connection, s.incident, ("id", "dataset_id", "anomaly_id", "opened_at"), rows)
-    _assign(connection, [*moved, *((i, a.id) for i, g, _ in new for a in g)], commit.id)
-    _end(connection, ended, commit.id)
+    _assign_anomalies(connection, [*moved, *((i, a.id) for i, g, _ in new for a in g)], commit.id)
+    _end_courses(connection, ended, commit.id)
     courses = [
-        (i, commit.id, *(getattr(c, name) for name in _COURSE)) for i, _, c in (*changed, *new)
+        (i, commit.id, *(getattr(c, name) for name in _COURSE_FIELDS))
+        for i, _, c in (*changed, *new)
     ]
-    insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), courses)
+    insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE_FIELDS), courses)
     return new
 
 
 def _first_anomalies(connection: Connection, dataset: int) -> dict[int, int]:
-    """Return the incidents of a dataset by the anomaly that names each."""
+    """Return the incidents of a dataset by the id of their first anomaly."""
     i = s.incident.c
     query = sa.select(i.anomaly_id, i.id).where(i.dataset_id == dataset)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def _anomalous_places(found: Iterable[Anomaly]) -> dict[tuple[int, str], list[int]]:
-    """Return the positions of the partitions with anomalies, in order, by series and partition segment."""
-    odd: dict[tuple[int, str], list[int]] = {}
-    for series, within, place in sorted({(one.series, one.within, one.place) for one in found}):
-        odd.setdefault((series, within), []).append(place)
-    return odd
+def _anomalous_places(anomalies: Iterable[Anomaly]) -> dict[tuple[int, str], list[int]]:
+    """Return the sorted positions of partitions with anomalies, by series and partition segment."""
+    positions: dict[tuple[int, str], list[int]] = {}
+    for series, within, position in sorted(
+        {(anomaly.series, anomaly.within, anomaly.position) for anomaly in anomalies}
+    ):
+        positions.setdefault((series, within), []).append(position)
+    return positions
 
 
 def _labelled_anomalies(
     connection: Connection,
-    kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
+    continued: Sequence[tuple[int, Sequence[Anomaly], _Course]],
     labels: Mapping[int, LastLabels],
 ) -> dict[int, list[Anomaly]]:
-    """Return the anomalies that incidents had when a person last judged them, where they changed since."""
-    found = {}
-    for incident, group, _ in kept:
+    """Return the anomalies that changed incidents had when a user last labelled them."""
+    labelled = {}
+    for incident, group, _ in continued:
         judged_at = labels.get(incident, LastLabels()).judged_at
-        if judged_at is not None and any(one.commit > judged_at for one in group):
+        if judged_at is not None and any(anomaly.commit > judged_at for anomaly in group):
             condition = s.finding.c.incident_id == incident
-            found[incident] = read_anomalies(connection, condition, {}, judged_at)
-    return found
+            labelled[incident] = read_anomalies(connection, condition, {}, judged_at)
+    return labelled
 
 
-def _close(
+def _close_incidents(
     connection: Connection,
     dataset: int,
     closing: Mapping[int, tuple[_Course, str]],
     labels: Mapping[int, LastLabels],
     commit: NextCommit,
 ) -> None:
-    """Close incidents without anomalies: their course has no series, and a label says why.
+    """Close incidents without anomalies: store a course without series, and a label with the reason.
 
-    What a person said to be expected or resolved stays so: of these the reason is a comment.
+    If a user labelled the incident as expected or resolved, the reason is a comment, and the status stays.
     """
     courses = [replace(course, series=0, is_over=1) for course, _ in closing.values()]
     rows = [
-        (i, commit.id, *(getattr(course, name) for name in _COURSE))
+        (i, commit.id, *(getattr(course, name) for name in _COURSE_FIELDS))
         for i, course in zip(closing, courses, strict=True)
     ]
-    insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE), rows)
-    told = []
+    insert_rows(connection, s.course, ("incident_id", "commit_id", *_COURSE_FIELDS), rows)
+    label_rows = []
     for incident, (_, note) in closing.items():
         settled = labels.get(incident, LastLabels()).label in {"expected", "resolved"}
         label = "comment" if settled else "resolved"
-        told.append((dataset, incident, label, note, AUTOMATIC_AUTHOR, commit.now, commit.id))
-    insert_rows(connection, s.label, _LABEL, told)
+        label_rows.append((dataset, incident, label, note, AUTOMATIC_AUTHOR, commit.now, commit.id))
+    insert_rows(connection, s.label, _LABEL_COLUMNS, label_rows)
 
 
-def _overdue(connection: Connection, lasts: Mapping[int, int]) -> dict[tuple[int, int], int]:
-    """Return incidents of overdue partitions, by series and the last partition that had come.
+def _overdue_incidents(
+    connection: Connection, lasts: Mapping[int, int]
+) -> dict[tuple[int, int], int]:
+    """Return incidents of overdue partitions, by series and position of the last arrived partition.
 
     Parameters
     ----------
+    connection : Connection
     lasts : mapping of int to int
-        The position of the last partition of incidents that have no anomalies any more.
+        Position of the last partition, by the id of an incident that has no anomalies any more.
     """
     i, n, e = s.incident.c, s.anomaly.c, s.series.c
-    found = {}
-    for some in chunks(sorted(lasts)):
+    incidents = {}
+    for chunk in chunks(sorted(lasts)):
         query = (
             sa.select(i.id, n.series_id)
             .join_from(s.incident, s.anomaly, n.id == i.anomaly_id)
             .join(s.series, e.id == n.series_id)
-            .where(i.id.in_(some), e.name == MISSING_PARTITION)
+            .where(i.id.in_(chunk), e.name == MISSING_PARTITION)
         )
         for incident, series in connection.execute(query):
-            found[series, lasts[incident]] = incident
-    return found
+            incidents[series, lasts[incident]] = incident
+    return incidents
 
 
-def _course(
+def _build_course(
     group: Sequence[Anomaly],
-    told: str,
-    until: Mapping[tuple[int, str], int],
-    odd: Mapping[tuple[int, str], Sequence[int]],
+    title: str,
+    newest_positions: Mapping[tuple[int, str], int],
+    anomalous_positions: Mapping[tuple[int, str], Sequence[int]],
 ) -> _Course:
-    """Return the course of an incident, given each series' newest partition, and those with anomalies."""
+    """Return the course of an incident.
+
+    Parameters
+    ----------
+    group : sequence of Anomaly
+        The anomalies of the incident, in order.
+    told : str
+        Headline.
+    until : mapping of (int, str) to int
+        Position of the newest partition, by series and partition segment.
+    odd : mapping of (int, str) to sequence of int
+        Sorted positions of partitions with anomalies, by series and partition segment.
+    """
     last = group[-1]
     severities = list(Severity)
     gravest = max(severities.index(Severity(a.severity)) for a in group)
     later = [
-        (newest - last.place, len(odd[series]) - bisect_right(odd[series], last.place))
-        for series, newest in until.items()
+        (
+            newest - last.position,
+            len(anomalous_positions[series])
+            - bisect_right(anomalous_positions[series], last.position),
+        )
+        for series, newest in newest_positions.items()
     ]
-    back = any(partitions > unusual for partitions, unusual in later)
-    goes_on = any(0 < partitions == unusual for partitions, unusual in later)
-    goes_on |= any(is_missing(one.name) for one in group)  # later ones do not bring what is missing
+    is_back = any(partitions > unusual for partitions, unusual in later)
+    continues = any(0 < partitions == unusual for partitions, unusual in later)
+    continues |= any(
+        is_missing(anomaly.name) for anomaly in group
+    )  # later partitions do not fill a gap
     return _Course(
-        headline=told,
+        headline=title,
         severity=str(severities[gravest]),
         first_partition_id=group[0].partition,
         last_partition_id=last.partition,
         series=len({a.series for a in group}),
-        is_over=int(back and not goes_on),
+        is_over=int(is_back and not continues),
     )
 
 
 def _label_automatically(
     connection: Connection,
     dataset: int,
-    kept: Sequence[tuple[int, Sequence[Anomaly], _Course]],
-    known: Mapping[int, _Course],
+    continued: Sequence[tuple[int, Sequence[Anomaly], _Course]],
+    courses: Mapping[int, _Course],
     labels: Mapping[int, LastLabels],
     labelled: Mapping[int, Sequence[Anomaly]],
-    explained: Mapping[int, str],
+    holidays: Mapping[int, str],
     commit: NextCommit,
 ) -> None:
-    """Label incidents automatically: as resolved, reopened, or expected on a holiday that explains them.
+    """Label incidents as resolved, reopened, or expected because of a holiday.
 
-    A user's label since an incident was over is left as it is, unless the incident goes beyond it.
+    A user's label of an incident that is over is kept, unless the incident exceeds it.
     """
     rows = []
-    for incident, group, course in kept:
+    for incident, group, course in continued:
         last = labels.get(incident, LastLabels())
-        said, by = last.label, last.by
-        before = known.get(incident)
-        told: tuple[str, str] | None = None
-        holiday = explained.get(incident, "")
-        was_over = before is not None and before.is_over
-        # A gap has no further partition: that at which it is reported changes when others arrive.
-        moves = not all(is_missing(one.name) for one in group)
-        longer = before is not None and (
-            not before.series or (moves and before.last_partition_id != course.last_partition_id)
+        label, author = last.label, last.by
+        previous = courses.get(incident)
+        new_label: tuple[str, str] | None = None
+        holiday = holidays.get(incident, "")
+        was_over = previous is not None and previous.is_over
+        # A gap does not grow: the partition at which it is reported changes when others arrive.
+        can_grow = not all(is_missing(anomaly.name) for anomaly in group)
+        is_longer = previous is not None and (
+            not previous.series
+            or (can_grow and previous.last_partition_id != course.last_partition_id)
         )
-        judged_over = last.judged_at is not None and said == "resolved" and by != AUTOMATIC_AUTHOR
-        goes_on = judged_over and longer and not course.is_over
-        if goes_on or exceeds_label(labelled.get(incident, ()), group):
-            left = "resolved" if course.is_over else "reopened"
-            told = (left, f"{BEYOND_LABEL}: {course.headline}")
-        elif holiday and said is None:
-            told = ("expected", holiday)
-        elif said == "expected" and by == AUTOMATIC_AUTHOR and not holiday:
-            left = "resolved" if course.is_over else "reopened"
-            told = (left, "no longer explained by a holiday")
-        elif said == "resolved" and longer and not course.is_over:
-            told = ("reopened", "another anomaly joined it")
-        elif course.is_over and not was_over and said in {None, "acknowledged", "reopened"}:
-            told = ("resolved", "no further anomaly")
-        if told:
-            rows.append((dataset, incident, *told, AUTOMATIC_AUTHOR, commit.now, commit.id))
-    insert_rows(connection, s.label, _LABEL, rows)
+        judged_over = (
+            last.judged_at is not None and label == "resolved" and author != AUTOMATIC_AUTHOR
+        )
+        continues = judged_over and is_longer and not course.is_over
+        if continues or exceeds_label(labelled.get(incident, ()), group):
+            status = "resolved" if course.is_over else "reopened"
+            new_label = (status, f"{BEYOND_LABEL}: {course.headline}")
+        elif holiday and label is None:
+            new_label = ("expected", holiday)
+        elif label == "expected" and author == AUTOMATIC_AUTHOR and not holiday:
+            status = "resolved" if course.is_over else "reopened"
+            new_label = (status, "no longer explained by a holiday")
+        elif label == "resolved" and is_longer and not course.is_over:
+            new_label = ("reopened", "another anomaly joined it")
+        elif course.is_over and not was_over and label in {None, "acknowledged", "reopened"}:
+            new_label = ("resolved", "no further anomaly")
+        if new_label:
+            rows.append((dataset, incident, *new_label, AUTOMATIC_AUTHOR, commit.now, commit.id))
+    insert_rows(connection, s.label, _LABEL_COLUMNS, rows)
 
 
 def explaining_holiday(group: Sequence[Anomaly], teaching: TrainingLabels) -> str:
-    """Return the holiday on or next to an incident's top-scoring partition; empty if there is none."""
-    if any(one.name in NO_HOLIDAY or _loses_values(one) for one in group):
+    """Return the holiday on or next to the incident's top-scoring partition; empty if there is none."""
+    if any(anomaly.name in UNAFFECTED_BY_HOLIDAYS or _loses_values(anomaly) for anomaly in group):
         return ""
     total: dict[int, float] = {}
-    for one in group:
-        total[one.partition] = total.get(one.partition, 0.0) + one.score
+    for anomaly in group:
+        total[anomaly.partition] = total.get(anomaly.partition, 0.0) + anomaly.score
     clearest = max(total, key=lambda partition: total[partition])
-    one = next(one for one in group if one.partition == clearest)
-    span = missing_span(one.explanation) if is_missing(one.name) else None
-    return teaching.explains(one.time if span is None else span.first)
+    anomaly = next(anomaly for anomaly in group if anomaly.partition == clearest)
+    span = missing_span(anomaly.explanation) if is_missing(anomaly.name) else None
+    return teaching.explains(anomaly.time if span is None else span.first)
 
 
-def _loses_values(one: Anomaly) -> bool:
-    """Return whether an anomaly says that values are missing; fewer missing ones are none."""
-    return one.name == "Completeness" and one.direction != "high"
+def _loses_values(anomaly: Anomaly) -> bool:
+    """Return whether an anomaly reports more missing values than usual."""
+    return anomaly.name == "Completeness" and anomaly.direction != "high"
 
 
-def _courses(connection: Connection, dataset: int) -> dict[int, _Course]:
+def _read_courses(connection: Connection, dataset: int) -> dict[int, _Course]:
     c, i = s.course.c, s.incident.c
     query = (
-        sa.select(i.id, *(c[name] for name in _COURSE))
+        sa.select(i.id, *(c[name] for name in _COURSE_FIELDS))
         .join_from(s.incident, s.course, (c.incident_id == i.id) & s.holds(s.course))
         .where(i.dataset_id == dataset)
     )
     return {row[0]: _Course(*row[1:]) for row in connection.execute(query)}
 
 
-def _assign(connection: Connection, members: Sequence[tuple[int, int]], commit: int) -> None:
-    """Assign anomalies to incidents; findings of earlier commits are superseded to preserve history."""
+def _assign_anomalies(
+    connection: Connection, members: Sequence[tuple[int, int]], commit: int
+) -> None:
+    """Assign anomalies to incidents. Findings of earlier commits are superseded to preserve history."""
     f = s.finding
-    of = {anomaly: incident for incident, anomaly in members}
+    incident_of = {anomaly: incident for incident, anomaly in members}
     columns = [column.name for column in f.columns]
     copies = []
-    for some in chunks(sorted(of)):
-        query = sa.select(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+    for chunk in chunks(sorted(incident_of)):
+        query = sa.select(f).where(f.c.anomaly_id.in_(chunk), s.holds(f))
         for row in connection.execute(query).all():
             if row.commit_id != commit:
-                new = {"commit_id": commit, "incident_id": of[row.anomaly_id]}
-                copies.append(tuple({**row._asdict(), **new}[name] for name in columns))
-        ended = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f), f.c.commit_id != commit)
+                changes = {"commit_id": commit, "incident_id": incident_of[row.anomaly_id]}
+                copies.append(tuple({**row._asdict(), **changes}[name] for name in columns))
+        ended = sa.update(f).where(f.c.anomaly_id.in_(chunk), s.holds(f), f.c.commit_id != commit)
         connection.execute(ended.values(superseded_commit_id=commit))
     groups: dict[int, list[int]] = {}
-    for anomaly, incident in of.items():
+    for anomaly, incident in incident_of.items():
         groups.setdefault(incident, []).append(anomaly)
     for incident, anomalies in groups.items():  # findings of this commit are updated in place
-        for some in chunks(anomalies):
-            now = (f.c.anomaly_id.in_(some), s.holds(f), f.c.commit_id == commit)
+        for chunk in chunks(anomalies):
+            now = (f.c.anomaly_id.in_(chunk), s.holds(f), f.c.commit_id == commit)
             connection.execute(sa.update(f).where(*now).values(incident_id=incident))
     insert_rows(connection, f, columns, copies)
 
 
-def _end(connection: Connection, incidents: Sequence[int], commit: int) -> None:
+def _end_courses(connection: Connection, incidents: Sequence[int], commit: int) -> None:
     c = s.course
-    for some in chunks(incidents):
-        change = sa.update(c).where(c.c.incident_id.in_(some), s.holds(c))
+    for chunk in chunks(incidents):
+        change = sa.update(c).where(c.c.incident_id.in_(chunk), s.holds(c))
         connection.execute(change.values(superseded_commit_id=commit))

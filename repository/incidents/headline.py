@@ -22,7 +22,7 @@ from tidegauge.analyzers.core.formatting import (
 )
 from tidegauge.analyzers.core.metric import metric_text, written_scale
 from tidegauge.repository.detectors.base import Reason
-from tidegauge.repository.incidents.anomaly import DAY, is_missing, missing_span, span
+from tidegauge.repository.incidents.anomaly import ONE_DAY, is_missing, missing_span, span
 from tidegauge.repository.store.consistency_series import CELLS, PREFIX, parse_instance
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ _VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
 
 def headline(
     anomalies: Sequence[Anomaly],
-    step: timedelta | None = DAY,
+    step: timedelta | None = ONE_DAY,
     group_bys: Collection[str] = (),
 ) -> str:
     """Return an incident's time span and its most significant metrics.
@@ -301,13 +301,13 @@ def headline(
 
 def _start_step(step: timedelta | None) -> timedelta | None:
     """Return the step by which a time is told as the start of a partition, not as the whole of it."""
-    return step if step == DAY else None
+    return step if step == ONE_DAY else None
 
 
 def _vanished(anomalies: Sequence[Anomaly]) -> list[str]:
     """Return the segments that have no rows in a partition in which the table has some, by their names."""
-    empty = {one.place for one in anomalies if _is_empty(one) and not one.segment}
-    found = {one.segment for one in anomalies if _is_empty(one) and one.place not in empty}
+    empty = {one.position for one in anomalies if _is_empty(one) and not one.segment}
+    found = {one.segment for one in anomalies if _is_empty(one) and one.position not in empty}
     return sorted(found - {""})
 
 
@@ -516,4 +516,4 @@ def _when(anomalies: Sequence[Anomaly], step: timedelta | None, *, utc: bool) ->
     if first.time is None or last.time is None:
         names = dict.fromkeys([first.partition_name, last.partition_name])
         return " to ".join(name or "the table" for name in names)
-    return span(first.time, last.time, step) + (" UTC" if utc and step != DAY else "")
+    return span(first.time, last.time, step) + (" UTC" if utc and step != ONE_DAY else "")

@@ -265,7 +265,7 @@ class MemoryRepository(MemoryVerdicts):
 
     def _group(self, data: MemoryDataset, facts: Facts) -> None:
         """Group anomalies into incidents; resolve those that are over, reopen those that go on."""
-        from tidegauge.repository.incidents.grouping import ALIKE, GAP
+        from tidegauge.repository.incidents.grouping import MAX_QUIET_PARTITIONS, MIN_SHARED_METRICS
 
         places = {row["partition"]: n for n, row in enumerate(facts.partitions)}
         newest: dict[Any, int] = {}
@@ -279,9 +279,9 @@ class MemoryRepository(MemoryVerdicts):
             some = [one for one in found if one[0] == place]
             topics = {key[0][2:] for _, key in some}
             last = groups[-1] if groups else []
-            near = bool(last) and place - last[-1][0] <= GAP + 1
+            near = bool(last) and place - last[-1][0] <= MAX_QUIET_PARTITIONS + 1
             before = {key[0][2:] for _, key in last} if near else set()
-            if len(topics & before) >= ALIKE * len(topics):
+            if len(topics & before) >= MIN_SHARED_METRICS * len(topics):
                 last += some
             else:
                 groups.append(some)

@@ -92,14 +92,14 @@ def anomaly(metric, instance, value, expected=0.0, place=0, score=5.0, **more):
         **more,
     }  # fmt: skip
     return Anomaly(
-        id=place, series=hash((metric, instance)), place=place, partition=place, within="",
+        id=place, series=hash((metric, instance)), position=place, partition=place, within="",
         partition_name="", time=at(place), name=f"Consistency.{metric}", instance=instance,
         value=value, expected=expected, score=score, incident=None, **told,
     )  # fmt: skip
 
 
 def said(*anomalies, group_bys=()):
-    text = headline(sorted(anomalies, key=lambda one: one.place), HOUR, group_bys)
+    text = headline(sorted(anomalies, key=lambda one: one.position), HOUR, group_bys)
     return text.removeprefix("5 Jan 2023 00:00-01:00 UTC: ")
 
 
@@ -200,7 +200,7 @@ def test_names_of_group_bys_are_those_that_are_known(repo):
 def flights(name, instance, value, expected, place=0, score=8.0, scale="count"):
     """Return an anomaly of a daily table."""
     return Anomaly(
-        id=place, series=place, place=place, partition=place, partition_name="ds", within="",
+        id=place, series=place, position=place, partition=place, partition_name="ds", within="",
         time=at(24 * place), name=name, instance=instance, filter="", segment="", scale=scale,
         severity="warning", direction="low", value=value, expected=expected, score=score,
         explanation="", incident=None,

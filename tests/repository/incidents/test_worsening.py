@@ -18,7 +18,7 @@ def anomaly(partition=1, value=500.0, severity="error", **changed):
         **changed,
     }
     return Anomaly(
-        id=partition, place=partition, partition=partition, partition_name=f"ds={partition}", within="",
+        id=partition, position=partition, partition=partition, partition_name=f"ds={partition}", within="",
         time=None, severity=severity, direction="low", value=value, score=9.0, explanation="",
         incident=1, **fields,
     )  # fmt: skip
