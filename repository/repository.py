@@ -1997,7 +1997,7 @@ class Repository(Rendered):
         ...     repo.incident(1)
         Traceback (most recent call last):
             ...
-        tidegauge.analyzers.core.errors.HistoryError: there is no incident 1; repo.incidents() lists their ids
+        tidegauge.analyzers.core.errors.HistoryError: incident 1 does not exist; repo.incidents() lists the ids
         """
         from tidegauge.repository.incidents.details import incident_details
 

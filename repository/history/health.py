@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from tidegauge.analyzers.runs.ledger import FAILED_RUNS
 from tidegauge.repository.detectors.registry import MISSING_PARTITION
-from tidegauge.repository.incidents.context import JOB, RUNBOOK
+from tidegauge.repository.incidents.context import JOB_TAG, RUNBOOK_TAG
 from tidegauge.repository.incidents.listing import incident_rows
 from tidegauge.repository.store import schema as s
 from tidegauge.repository.store.database import MISSING, Database
@@ -70,7 +70,7 @@ def _health_row(found: dict[str, Any], tags_of: Mapping[str, Mapping[str, str]])
     counts = {name: found[name] or 0 for name in counted}
     named = next((name for name in OWNERS if name in own), None)
     owner = None if named is None else own[named]
-    tags = {key: value for key, value in own.items() if key not in {named, RUNBOOK, JOB}}
+    tags = {key: value for key, value in own.items() if key not in {named, RUNBOOK_TAG, JOB_TAG}}
     told = ", ".join(f"{key}={value}" for key, value in sorted(tags.items()))
     row = {**found, **counts, "owner": owner, "tags": told or None}
     return cast("TableRow", {**row, "health": _health(row)})

@@ -1,8 +1,7 @@
-"""Root causes of anomalies: contributions of table parts, and what else changed at the same time.
+"""Root causes of anomalies: contributions of table parts, and other changes at the same time.
 
-Companions are correlated or unusual series that are no anomalies themselves. Partitions with anomalies
-may have been measured again, with other rows than before, or have another schema than the partitions
-before them.
+Companions are correlated or unusual series that are not anomalies themselves. Other changes are
+partitions that were measured again and partitions whose schema differs from the one before.
 """
 
 from __future__ import annotations
@@ -46,14 +45,12 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-NOTABLE = 1.5
-"""Minimum score of a point to be notable without being an anomaly."""
-CLOSE = 0.6
-"""Minimum absolute rank correlation of a companion."""
-COMMON = 20
-"""Minimum number of common changes to correlate two series."""
-FEW = 5
-_WINDOW = 61
+MIN_NOTABLE_SCORE = 1.5
+"""A p-value of 3 %: worth a look next to an anomaly, but not an anomaly itself."""
+MIN_CORRELATION = 0.6
+MIN_COMMON_CHANGES = 20
+MAX_COMPANIONS = 5
+_CORRELATION_POINTS = 61
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,14 @@ class Companion:
     Attributes
     ----------
     what : str
-        The metric as text.
+        The metric in words.
     analyzer, segment : str
+        Analyzer and segment of the series.
     score : float
-        Its highest score in the same partitions; NaN if it has no notable one there.
+        Highest score in the same partitions; NaN if no score is notable.
     correlation : float
-        Spearman's rank correlation of its changes with the anomaly's over the last 60 partitions;
-        NaN if low or unknown, and for parts and bins.
+        Spearman's rank correlation of its changes with the anomaly's changes over the last 60
+        partitions; NaN if low or unknown, and for parts and bins.
     series : int or None
         Id of the series.
     """
@@ -83,22 +81,22 @@ class Companion:
 
     def __str__(self) -> str:
         """Return the relation in one sentence."""
-        told = []
+        clauses = []
         if not np.isnan(self.score):
-            told.append(f"was also unusual (score {self.score:.1f})")
+            clauses.append(f"was also unusual (score {self.score:.1f})")
         if not np.isnan(self.correlation):
-            way = "with it" if self.correlation > 0 else "against it"
-            told.append(f"usually moves {way} (rank correlation {self.correlation:.2f})")
-        return f"{plain(self.what)} {' and '.join(told)}."
+            direction = "with it" if self.correlation > 0 else "against it"
+            clauses.append(f"usually moves {direction} (rank correlation {self.correlation:.2f})")
+        return f"{plain(self.what)} {' and '.join(clauses)}."
 
 
 def companions(
     connection: Connection,
     dataset: int,
     past: Matrix,
-    of: int | None,
+    index: int | None,
     partitions: Sequence[int],
-    out: Collection[int],
+    excluded: Collection[int],
 ) -> tuple[Companion, ...]:
     """Find the series that moved along with anomalies.
 
@@ -108,34 +106,39 @@ def companions(
     ----------
     connection : Connection
     dataset : int
+        Id of the dataset.
     past : Matrix
-        Ends with the anomaly's partition.
-    of : int, optional
-        Index of the anomaly's series; nothing is correlated if not given.
+        All series up to the anomaly's partition.
+    index : int, optional
+        Index of the anomaly's series. If None, nothing is correlated.
     partitions : sequence of int
         Ids of the anomalies' partitions.
-    out : collection of int
+    excluded : collection of int
         Ids of the anomalies' series, which are left out.
     """
-    scores = _scores(connection, dataset, partitions)
-    close = {} if of is None else _close(past, of)
-    found = []
+    scores = _highest_scores(connection, dataset, partitions)
+    correlations = {} if index is None else _correlations(past, index)
+    candidates = []
     for i, row in enumerate(past.series):
         score = scores.get(row["id"], np.nan)
-        correlation = close.get(i, np.nan)
-        notable = score >= NOTABLE
-        if row["id"] not in out and (notable or not np.isnan(correlation)):
-            told = (subject(row), row["analyzer"], row["segment"])
+        correlation = correlations.get(i, np.nan)
+        notable = score >= MIN_NOTABLE_SCORE
+        if row["id"] not in excluded and (notable or not np.isnan(correlation)):
+            names = (subject(row), row["analyzer"], row["segment"])
             numbers = (float(score if notable else np.nan), float(correlation))
-            found.append(Companion(*told, *numbers, series=int(row["id"])))
-    moved = sorted((c for c in found if not np.isnan(c.score)), key=lambda c: (-c.score, c.what))
-    related = sorted(
-        (c for c in found if np.isnan(c.score)), key=lambda c: (-abs(c.correlation), c.what)
+            candidates.append(Companion(*names, *numbers, series=int(row["id"])))
+    moved = sorted(
+        (c for c in candidates if not np.isnan(c.score)), key=lambda c: (-c.score, c.what)
     )
-    return (*moved[:FEW], *related[:FEW])
+    related = sorted(
+        (c for c in candidates if np.isnan(c.score)), key=lambda c: (-abs(c.correlation), c.what)
+    )
+    return (*moved[:MAX_COMPANIONS], *related[:MAX_COMPANIONS])
 
 
-def _scores(connection: Connection, dataset: int, partitions: Sequence[int]) -> dict[int, float]:
+def _highest_scores(
+    connection: Connection, dataset: int, partitions: Sequence[int]
+) -> dict[int, float]:
     """Return each series' highest score in some partitions, by any detector."""
     highest: dict[int, float] = {}
     for detector in scorebook.detectors(connection, dataset):
@@ -145,25 +148,25 @@ def _scores(connection: Connection, dataset: int, partitions: Sequence[int]) -> 
     return highest
 
 
-def _close(past: Matrix, of: int) -> dict[int, float]:
-    """Return the high correlations of other series' changes with those of one, by index."""
+def _correlations(past: Matrix, index: int) -> dict[int, float]:
+    """Return the high correlations of a series' changes with other series' changes, by index."""
     changes = np.diff(np.where(np.isinf(past.history.values), np.nan, past.history.values))
-    changes = changes[:, -_WINDOW + 1 :]
-    own = changes[of]
-    found = {}
-    for i, line in enumerate(changes):
-        both = ~np.isnan(own) & ~np.isnan(line)
-        if not _is_part(past.series[i], past.series[of]) and both.sum() >= COMMON:
-            rho = _spearman(own[both], line[both])
-            if abs(rho) >= CLOSE:
-                found[i] = rho
-    return found
+    changes = changes[:, -_CORRELATION_POINTS + 1 :]
+    reference = changes[index]
+    correlations = {}
+    for i, row in enumerate(changes):
+        both = ~np.isnan(reference) & ~np.isnan(row)
+        if not _is_part(past.series[i], past.series[index]) and both.sum() >= MIN_COMMON_CHANGES:
+            rho = _spearman(reference[both], row[both])
+            if abs(rho) >= MIN_CORRELATION:
+                correlations[i] = rho
+    return correlations
 
 
-def _is_part(row: SeriesIdentity, of: SeriesIdentity) -> bool:
-    """Return whether a series has another's metric, or is a bin: these are reported as parts."""
-    same = (row["name"], row["instance"]) == (of["name"], of["instance"])
-    return same or any(mark in row["name"] for mark in (".abs.", ".ratio."))
+def _is_part(row: SeriesIdentity, reference: SeriesIdentity) -> bool:
+    """Return whether a series has the metric of another, or is a bin. These are reported as parts."""
+    same = (row["name"], row["instance"]) == (reference["name"], reference["instance"])
+    return same or any(infix in row["name"] for infix in (".abs.", ".ratio."))
 
 
 def _spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -179,28 +182,28 @@ def _spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     a, b = (np.asarray(rankdata(z), dtype=np.float64) for z in (x, y))
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
-    found: Any = np.corrcoef(np.stack([a, b]))
-    return round(float(found[0, 1]), 12)
+    correlation: Any = np.corrcoef(np.stack([a, b]))
+    return round(float(correlation[0, 1]), 12)
 
 
 MAX_RESTATED_PARTITIONS = 3
-"""Maximum number of partitions to tell of."""
 
 
 @dataclass(frozen=True)
 class RestatedPartition:
-    """A partition whose current version is not its first.
+    """A partition that was measured again.
 
     Attributes
     ----------
     partition : str
     version : int
+        The current version.
     measured_at : datetime
         The time of the current version.
     rows : int
         Number of rows of the current version.
     before : int or None
-        Number of rows of the version before it; None if that one was cleaned away.
+        Number of rows of the previous version; None if it was deleted.
     """
 
     partition: str
@@ -210,7 +213,7 @@ class RestatedPartition:
     before: int | None
 
     def __str__(self) -> str:
-        """Return the restatement as a sentence; times are UTC.
+        """Return the restatement as a sentence, with times in UTC.
 
         Examples
         --------
@@ -221,50 +224,65 @@ class RestatedPartition:
         ds=2013-02-08 was measured again on 2013-02-09 08:30 UTC: version 3 has 1 row, as before.
         """
         rows = plural(self.rows, "row")
-        than = "" if self.before is None else f" instead of {self.before:,}"
-        than = ", as before" if self.rows == self.before else than
-        what = f"{plain(self.partition or 'the table')} was measured again"
+        comparison = "" if self.before is None else f" instead of {self.before:,}"
+        comparison = ", as before" if self.rows == self.before else comparison
+        sentence_start = f"{plain(self.partition or 'the table')} was measured again"
         moment = f"{self.measured_at:%Y-%m-%d %H:%M} UTC"
-        return f"{what} on {moment}: version {self.version} has {rows}{than}."
+        return f"{sentence_start} on {moment}: version {self.version} has {rows}{comparison}."
 
 
 def restated_partitions(
-    connection: Connection, at: Collection[int]
+    connection: Connection, partitions: Collection[int]
 ) -> tuple[RestatedPartition, ...]:
-    """Return the restated ones among some partitions, by id, in order of their current versions.
+    """Return the partitions that were measured again, in order of the time of their current versions.
 
-    Of many, the ones that were measured last.
+    At most `MAX_RESTATED_PARTITIONS` are returned, the last measured ones.
+
+    Parameters
+    ----------
+    connection : Connection
+    partitions : collection of int
+        Ids of the partitions to examine.
     """
-    p, now, old = s.partition.c, s.partition_version.alias("now"), s.partition_version.alias("old")
-    found: list[RestatedPartition] = []
-    for some in chunks(sorted(at)):
+    p, current, previous = (
+        s.partition.c,
+        s.partition_version.alias("now"),
+        s.partition_version.alias("old"),
+    )
+    restated: list[RestatedPartition] = []
+    for chunk in chunks(sorted(partitions)):
         query = (
-            sa.select(p.name, now.c.version, now.c.measured_at, now.c.rows, old.c.rows)
-            .select_from(now)
-            .join(s.partition, p.id == now.c.partition_id)
-            .outerjoin(
-                old,
-                (old.c.partition_id == now.c.partition_id) & (old.c.version == now.c.version - 1),
+            sa.select(
+                p.name, current.c.version, current.c.measured_at, current.c.rows, previous.c.rows
             )
-            .where(now.c.partition_id.in_(some), now.c.version > 1, s.holds(now))
+            .select_from(current)
+            .join(s.partition, p.id == current.c.partition_id)
+            .outerjoin(
+                previous,
+                (previous.c.partition_id == current.c.partition_id)
+                & (previous.c.version == current.c.version - 1),
+            )
+            .where(current.c.partition_id.in_(chunk), current.c.version > 1, s.holds(current))
         )
-        found += [RestatedPartition(*row) for row in connection.execute(query)]
-    return tuple(sorted(found, key=lambda one: one.measured_at)[-MAX_RESTATED_PARTITIONS:])
+        restated += [RestatedPartition(*row) for row in connection.execute(query)]
+    return tuple(
+        sorted(restated, key=lambda partition: partition.measured_at)[-MAX_RESTATED_PARTITIONS:]
+    )
 
 
 MAX_SCHEMA_DIFFERENCES = 3
-"""Maximum number of partitions to tell of."""
-_BACK = 8
-"""Maximum number of partitions to look back for one that was measured."""
+_SCHEMA_LOOKBACK = 8
+"""Enough to skip a week of partitions that were not measured."""
 
 
 @dataclass(frozen=True)
 class SchemaDifference:
-    """Columns of a partition that differ from those of the measured partition before it.
+    """Schema changes of a partition since the previous measured partition.
 
     Attributes
     ----------
     partition, before : str
+        Names of the partition and of the previous measured partition.
     changes : tuple of str
         Such as ``tail is gone``, ``distance is double, not int``.
     """
@@ -279,66 +297,73 @@ class SchemaDifference:
         Examples
         --------
         >>> print(SchemaDifference("ds=2013-02-08", "ds=2013-02-07", ("x is gone", "y is new")))
-        The schema of ds=2013-02-08 differs from that of ds=2013-02-07: x is gone, y is new.
+        The schema changed from ds=2013-02-07 to ds=2013-02-08: x is gone, y is new.
         """
-        told = list_changes([plain(change) for change in self.changes])
-        return f"The schema of {plain(self.partition)} differs from that of {plain(self.before)}: {told}."
+        changes = list_changes([plain(change) for change in self.changes])
+        return (
+            f"The schema changed from {plain(self.before)} to {plain(self.partition)}: {changes}."
+        )
 
 
 def schema_differences(
-    connection: Connection, partitions: Sequence[PartitionRow], at: Collection[int]
+    connection: Connection, partitions: Sequence[PartitionRow], examined: Collection[int]
 ) -> tuple[SchemaDifference, ...]:
-    """Return the schema changes of some partitions, in order; of the first few if there are many.
+    """Return the schema changes of partitions in order; at most `MAX_SCHEMA_DIFFERENCES`, the first ones.
 
     Parameters
     ----------
     connection : Connection
     partitions : sequence of mapping
         All partitions of the dataset, in order.
-    at : collection of int
-        Ids of the partitions to look at.
+    examined : collection of int
+        Ids of the partitions to examine.
     """
     pasts: list[list[PartitionRow]] = []
-    for places in group_by_segment(partitions).values():
-        for n, place in enumerate(places):
-            if partitions[place]["id"] in at:
-                pasts.append([partitions[k] for k in places[max(0, n - _BACK) : n + 1]])
-    columns = _columns(connection, sorted({row["id"] for past in pasts for row in past}))
-    found = []
+    for indices in group_by_segment(partitions).values():
+        for n, index in enumerate(indices):
+            if partitions[index]["id"] in examined:
+                pasts.append([partitions[k] for k in indices[max(0, n - _SCHEMA_LOOKBACK) : n + 1]])
+    columns = _read_columns(connection, sorted({row["id"] for past in pasts for row in past}))
+    differences = []
     for *past, row in pasts:
-        before = next((one for one in reversed(past) if one["id"] in columns), None)
-        if before is None or row["id"] not in columns:
+        previous = next(
+            (candidate for candidate in reversed(past) if candidate["id"] in columns), None
+        )
+        if previous is None or row["id"] not in columns:
             continue
-        changes = schema_changes(columns[before["id"]], columns[row["id"]])
+        changes = schema_changes(columns[previous["id"]], columns[row["id"]])
         if changes:
-            found.append(SchemaDifference(row["partition"], before["partition"], tuple(changes)))
-    return tuple(found[:MAX_SCHEMA_DIFFERENCES])
+            differences.append(
+                SchemaDifference(row["partition"], previous["partition"], tuple(changes))
+            )
+    return tuple(differences[:MAX_SCHEMA_DIFFERENCES])
 
 
-def _columns(connection: Connection, partitions: Sequence[int]) -> dict[int, dict[str, str]]:
-    """Return the columns of the measured ones among some partitions."""
+def _read_columns(connection: Connection, partitions: Sequence[int]) -> dict[int, dict[str, str]]:
+    """Return the column types of each measured partition, by partition id."""
     v, t = s.partition_version.c, s.table_schema.c
     schema_of: dict[int, int] = {}
-    for some in chunks(partitions):
+    for chunk in chunks(partitions):
         query = sa.select(v.partition_id, v.table_schema_id).where(
-            v.partition_id.in_(some), s.holds(s.partition_version)
+            v.partition_id.in_(chunk), s.holds(s.partition_version)
         )
         schema_of.update({row[0]: row[1] for row in connection.execute(query)})
     columns: dict[int, dict[str, str]] = {}
-    for some in chunks(sorted(set(schema_of.values()))):
-        texts = sa.select(t.id, t.columns).where(t.id.in_(some))
-        columns.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(texts)})
-    return {of: columns[key] for of, key in schema_of.items()}
+    for chunk in chunks(sorted(set(schema_of.values()))):
+        schema_query = sa.select(t.id, t.columns).where(t.id.in_(chunk))
+        columns.update(
+            {row[0]: dict(json.loads(row[1])) for row in connection.execute(schema_query)}
+        )
+    return {partition: columns[key] for partition, key in schema_of.items()}
 
 
 Expected = Mapping[int, float]
 
-TOPICS = 3
-"""Metrics of an incident that are explained."""
-LATELY = 60
-"""Minimum number of partitions, the anomaly's included, to read as its baseline."""
-ALIKE = 8
-"""Values of the same weekday (and hour) whose median is expected where no detector gives a value."""
+MAX_EXPLAINED_METRICS = 3
+MIN_BASELINE_PARTITIONS = 60
+"""About two months of daily partitions, including the partition of the anomaly."""
+MIN_WEEKDAY_VALUES = 8
+"""Values of the same weekday (and hour) whose median replaces a missing expected value of a detector."""
 
 
 @dataclass(frozen=True)
@@ -348,11 +373,11 @@ class Move:
     Attributes
     ----------
     what : str
-        The metric as text.
+        The metric in words.
     partition : str
     value, expected : float
     dimensions : tuple of Dimension
-        The most explanatory dimension first; empty if no parts of the metric are measured.
+        The most explanatory dimension first. Empty if no parts of the metric are measured.
     series : int or None
         Id of the metric's series.
     part_series : mapping of (str, str) to int
@@ -378,18 +403,18 @@ class Move:
         import pandas as pd
 
         frames = [dimension.frame() for dimension in self.dimensions]
-        found = pd.concat(frames, ignore_index=True) if frames else frame_of([], PART_COLUMNS)
-        found.insert(0, "metric", self.what)
-        found.insert(1, "partition", self.partition)
-        return found
+        parts = pd.concat(frames, ignore_index=True) if frames else frame_of([], PART_COLUMNS)
+        parts.insert(0, "metric", self.what)
+        parts.insert(1, "partition", self.partition)
+        return parts
 
     def __str__(self) -> str:
         """Return the change and its main contributions in one or two sentences."""
-        told = (
+        sentence = (
             f"{plain(self.what)} in {plain(self.partition or 'the table')} is"
             f" {measured(self.value, self.scale)} instead of {measured(self.expected, self.scale)}."
         )
-        return f"{told} {self.dimensions[0]}" if self.dimensions else told
+        return f"{sentence} {self.dimensions[0]}" if self.dimensions else sentence
 
 
 @dataclass(frozen=True)
@@ -403,7 +428,7 @@ class Causes(Rendered):
     companions : tuple of Companion
         Other series that moved along.
     schema : tuple of SchemaDifference
-        Columns that changed with the partitions.
+        Schema changes of the partitions.
     restated : tuple of RestatedPartition
         The partitions that were measured again.
     """
@@ -427,64 +452,73 @@ class Causes(Rendered):
         return pd.concat(frames, ignore_index=True)
 
     def __str__(self) -> str:
-        """Return the causes as text, one line each; empty if there are none."""
+        """Return the causes, one per line; empty if there are none."""
         return "\n".join(map(str, (*self.moves, *self.companions, *self.restated, *self.schema)))
 
 
 def causes(connection: Connection, dataset: str, anomalies: Sequence[AnomalyRow]) -> Causes:
-    """Find the contributions to some anomalies of one dataset, and the series that moved along.
+    """Find the contributions to anomalies of a dataset, and the series that moved along.
 
     Parameters
     ----------
     connection : Connection
     dataset : str
     anomalies : sequence of mapping
-        As `anomaly_rows` returns them, the highest score first.
+        Anomalies as `anomaly_rows` returns them, the highest score first.
     """
     if not anomalies:
         return Causes()
-    of = dataset_id(connection, dataset)
-    known = dimensions_of(connection, of, MetricQuery())
-    scenes: dict[tuple[int, str], PartitionContext] = {}
+    dataset_key = dataset_id(connection, dataset)
+    dimensions = dimensions_of(connection, dataset_key, MetricQuery())
+    contexts: dict[tuple[int, str], PartitionContext] = {}
 
-    def scene_of(anomaly: AnomalyRow) -> PartitionContext:
+    def context_of(anomaly: AnomalyRow) -> PartitionContext:
         key = (anomaly["partition_id"], anomaly["detector"])
-        if key not in scenes:
-            scenes[key] = PartitionContext.at(connection, dataset, of, known, anomaly)
-        return scenes[key]
+        if key not in contexts:
+            contexts[key] = PartitionContext.at(
+                connection, dataset, dataset_key, dimensions, anomaly
+            )
+        return contexts[key]
 
-    series = {row["id"]: row for row in known[0]}
+    series = {row["id"]: row for row in dimensions[0]}
     moves: list[Move] = []
-    for anomaly in _topics(anomalies):
-        if len(moves) == TOPICS:
+    for anomaly in _select_topics(anomalies):
+        if len(moves) == MAX_EXPLAINED_METRICS:
             break
-        scene = scene_of(anomaly)
-        own = series[anomaly["series_id"]]
-        whole = scene.whole_of(own) if len(anomalies) > 1 or not scene.cuts(own) else own
-        move = scene.move(whole)
+        context = context_of(anomaly)
+        anomaly_series = series[anomaly["series_id"]]
+        total = (
+            context.find_total(anomaly_series)
+            if len(anomalies) > 1 or not context.cuts(anomaly_series)
+            else anomaly_series
+        )
+        move = context.move(total)
         if move is not None and move.dimensions:
             moves.append(move)
-    first = scene_of(anomalies[0])
-    at = sorted({row["partition_id"] for row in anomalies})
-    out = {row["series_id"] for row in anomalies}
-    along = companions(connection, of, first.past, first.place(anomalies[0]["series_id"]), at, out)
-    schema = schema_differences(connection, known[1], at)
-    return Causes(tuple(moves), along, schema, restated_partitions(connection, at))
+    first_context = context_of(anomalies[0])
+    partitions = sorted({row["partition_id"] for row in anomalies})
+    excluded = {row["series_id"] for row in anomalies}
+    row = first_context.series_index(anomalies[0]["series_id"])
+    moved_along = companions(connection, dataset_key, first_context.past, row, partitions, excluded)
+    schema = schema_differences(connection, dimensions[1], partitions)
+    return Causes(tuple(moves), moved_along, schema, restated_partitions(connection, partitions))
 
 
-def _topics(anomalies: Iterable[AnomalyRow]) -> list[AnomalyRow]:
-    """Return one anomaly for each metric, of its largest part; row counts come first, then by score."""
-    found: dict[tuple[str, str], AnomalyRow] = {}
+def _select_topics(anomalies: Iterable[AnomalyRow]) -> list[AnomalyRow]:
+    """Return the anomaly of the largest part of each metric; row counts first, then by score."""
+    best: dict[tuple[str, str], AnomalyRow] = {}
     for row in anomalies:
         topic = (row["name"], row["instance"])
-        before = found.get(topic)
-        if before is None or _part(row) < _part(before):
-            found[topic] = row
-    ranked = sorted(found.values(), key=lambda row: (row["name"] != "Size", -row["score"]))
-    return [row for row in ranked if is_additive(row) or is_weighted(row)][: 2 * TOPICS]
+        previous = best.get(topic)
+        if previous is None or _part_depth(row) < _part_depth(previous):
+            best[topic] = row
+    ranked = sorted(best.values(), key=lambda row: (row["name"] != "Size", -row["score"]))
+    return [row for row in ranked if is_additive(row) or is_weighted(row)][
+        : 2 * MAX_EXPLAINED_METRICS
+    ]
 
 
-def _part(row: AnomalyRow) -> tuple[bool, int]:
+def _part_depth(row: AnomalyRow) -> tuple[bool, int]:
     """Return a sort key that grows as a series covers a smaller part of its partition."""
     return bool(row["filter"]), row["segment"].count("=")
 
@@ -496,42 +530,42 @@ class PartitionContext:
     Attributes
     ----------
     past : Matrix
-        Ends with the partition.
+        All series up to the partition.
     within : str
         Partition segment: the segment that the partition's non-time keys form.
-    said : mapping of int to float
-        The detector's expected values, by series id; finite ones only.
+    expected : mapping of int to float
+        Finite expected values of the detector, by series id.
     """
 
     past: Matrix
     within: str
-    said: Expected
+    expected: Expected
 
     @classmethod
     def at(
         cls,
         connection: Connection,
         dataset: str,
-        of: int,
-        known: FactDimensions,
+        dataset_key: int,
+        dimensions: FactDimensions,
         anomaly: AnomalyRow,
     ) -> PartitionContext:
         """Read the partition of an anomaly and its past."""
-        partitions = known[1]
-        place = next(k for k, p in enumerate(partitions) if p["id"] == anomaly["partition_id"])
-        within = partitions[place]["within"]
-        places = [k for k in group_by_segment(partitions)[within] if k <= place]
-        at = partitions[place]["time"]
-        since = at and at - timedelta(weeks=ALIKE)
-        times = ((k, partitions[k]["time"]) for k in places)
-        early = [k for k, time in times if since and time and time >= since]
-        places = places[-max(LATELY, len(early)) :]
-        ids = [partitions[k]["id"] for k in places]
-        facts = read_facts(connection, dataset, MetricQuery(), None, ids, known)
-        past = matrix(facts, places, lambda _: True, 1, None, grid_of(partitions, places))
-        points = scorebook.read(connection, of, anomaly["detector"], ids[-1:])
-        line = {row["id"]: i for i, row in enumerate(past.series)}
-        said = {
+        partitions = dimensions[1]
+        index = next(k for k, p in enumerate(partitions) if p["id"] == anomaly["partition_id"])
+        within = partitions[index]["within"]
+        indices = [k for k in group_by_segment(partitions)[within] if k <= index]
+        time_of_partition = partitions[index]["time"]
+        since = time_of_partition and time_of_partition - timedelta(weeks=MIN_WEEKDAY_VALUES)
+        times = ((k, partitions[k]["time"]) for k in indices)
+        recent = [k for k, time in times if since and time and time >= since]
+        indices = indices[-max(MIN_BASELINE_PARTITIONS, len(recent)) :]
+        ids = [partitions[k]["id"] for k in indices]
+        facts = read_facts(connection, dataset, MetricQuery(), None, ids, dimensions)
+        past = matrix(facts, indices, lambda _: True, 1, None, grid_of(partitions, indices))
+        points = scorebook.read(connection, dataset_key, anomaly["detector"], ids[-1:])
+        row_by_series = {row["id"]: i for i, row in enumerate(past.series)}
+        expected_values = {
             series: expected
             for series, version, expected in zip(
                 points.series.tolist(),
@@ -539,74 +573,78 @@ class PartitionContext:
                 points.expected.tolist(),
                 strict=True,
             )
-            if series in line and past.version[line[series], -1] == version
+            if series in row_by_series and past.version[row_by_series[series], -1] == version
         }
-        return cls(past, within, {k: v for k, v in said.items() if np.isfinite(v)})
+        return cls(past, within, {k: v for k, v in expected_values.items() if np.isfinite(v)})
 
-    def place(self, series: int) -> int | None:
-        """Return the index of a series by its id; None if it is not measured."""
+    def series_index(self, series: int) -> int | None:
+        """Return the index of a series by its id; None if the series is not measured."""
         ids = [row["id"] for row in self.past.series]
         return ids.index(series) if series in ids else None
 
-    def whole_of(self, own: SeriesRow) -> SeriesRow:
-        """Return the unfiltered series of the whole partition; the series itself if there is none."""
-        if own["segment"] == self.within and not own["filter"]:
-            return own
-        among = (row for row in self.past.series if row["name"] == own["name"])
-        wanted = identity(own)
+    def find_total(self, series: SeriesRow) -> SeriesRow:
+        """Return the unfiltered series of the whole partition; the series itself if none exists."""
+        if series["segment"] == self.within and not series["filter"]:
+            return series
+        candidates = (row for row in self.past.series if row["name"] == series["name"])
+        key = identity(series)
         return next(
             (
                 row
-                for row in among
-                if row["segment"] == self.within and not row["filter"] and identity(row) == wanted
+                for row in candidates
+                if row["segment"] == self.within and not row["filter"] and identity(row) == key
             ),
-            own,
+            series,
         )
 
-    def cuts(self, whole: SeriesRow) -> dict[str, dict[str, int]]:
+    def cuts(self, total: SeriesRow) -> dict[str, dict[str, int]]:
         """Return the breakdowns of a series: indices of its parts by dimension and part name."""
-        found: dict[str, dict[str, int]] = {}
+        breakdowns: dict[str, dict[str, int]] = {}
         for i, row in enumerate(self.past.series):
-            for dimension, part in part_of(whole, row):
-                found.setdefault(dimension, {}).setdefault(part, i)
-        return found
+            for dimension, part in part_of(total, row):
+                breakdowns.setdefault(dimension, {}).setdefault(part, i)
+        return breakdowns
 
-    def move(self, whole: SeriesRow) -> Move | None:
-        """Return a series' change and its contributions; None if value or expectation is not finite."""
-        place = self.place(whole["id"])
-        if place is None:
+    def move(self, total: SeriesRow) -> Move | None:
+        """Return a series' change and its contributions; None if a value is not finite."""
+        index = self.series_index(total["id"])
+        if index is None:
             return None
         values = self.past.history.values  # noqa: PD011 - no frame
-        value, expected = float(values[place, -1]), self._expected(place)
+        value, expected = float(values[index, -1]), self._expected(index)
         if not np.isfinite(value) or not np.isfinite(expected):
             return None
-        cuts = self.cuts(whole)
-        found = [
-            self._cut(whole, (value, expected, place), name, parts) for name, parts in cuts.items()
+        cuts = self.cuts(total)
+        breakdowns = [
+            self._cut(total, (value, expected, index), name, parts) for name, parts in cuts.items()
         ]
-        dimensions = best_first([one for one in found if one is not None])
+        dimensions = best_first([dimension for dimension in breakdowns if dimension is not None])
         partition = self.past.partitions[-1]["partition"]
         ids = {
             (name, part): int(self.past.series[i]["id"])
             for name, parts in cuts.items()
             for part, i in parts.items()
         }
-        told = (subject(whole), partition, value, expected, dimensions)
-        scale = written_scale(whole["name"], whole["scale"])
-        return Move(*told, series=int(whole["id"]), part_series=ids, scale=scale)
+        numbers = (subject(total), partition, value, expected, dimensions)
+        scale = written_scale(total["name"], total["scale"])
+        return Move(*numbers, series=int(total["id"]), part_series=ids, scale=scale)
 
     def _cut(
-        self, whole: SeriesRow, at: tuple[float, float, int], name: str, parts: Mapping[str, int]
+        self,
+        total_series: SeriesRow,
+        total_point: tuple[float, float, int],
+        name: str,
+        parts: Mapping[str, int],
     ) -> Dimension | None:
         weights = self.past.history.weights[:, -1]
         values = self.past.history.values  # noqa: PD011 - no frame
-        if not is_additive(whole):
+        if not is_additive(total_series):
             triples = {
                 part: (float(values[i, -1]), self._expected(i), float(weights[i]))
                 for part, i in parts.items()
             }
-            total = (*at[:2], float(weights[at[2]]))
-            scale = written_scale(whole["name"], whole["scale"])
+            total = (*total_point[:2], float(weights[total_point[2]]))
+            scale = written_scale(total_series["name"], total_series["scale"])
             return ratio_parts(name, total, triples, scale)
         rows = list(parts.values())
         measured: Any = ~np.isnan(values[rows]).all(axis=0)
@@ -614,30 +652,30 @@ class PartitionContext:
             return None
         filled = np.where(np.isnan(values[rows]) & measured, 0.0, values[rows])
         pairs = {
-            part: (float(line[-1]), self._expected(i, line))
-            for (part, i), line in zip(parts.items(), filled, strict=True)
+            part: (float(row[-1]), self._expected(i, row))
+            for (part, i), row in zip(parts.items(), filled, strict=True)
         }
-        return additive_parts(name, at[:2], pairs)
+        return additive_parts(name, total_point[:2], pairs)
 
-    def _expected(self, place: int, values: Any = None) -> float:
-        """Return the detector's expected value, else the seasonal median of earlier values."""
-        said = self.said.get(self.past.series[place]["id"])
-        if said is not None:
-            return said
-        known = self.past.history.values  # noqa: PD011 - no frame
-        return usual(self.past, known[place] if values is None else values)
+    def _expected(self, index: int, values: Any = None) -> float:
+        """Return the detector's expected value, or else the seasonal median of earlier values."""
+        expected = self.expected.get(self.past.series[index]["id"])
+        if expected is not None:
+            return expected
+        measured = self.past.history.values  # noqa: PD011 - no frame
+        return usual(self.past, measured[index] if values is None else values)
 
 
-def usual(past: Matrix, line: Any) -> float:
+def usual(past: Matrix, history: Any) -> float:
     """Return the median of a series' recent values on the last partition's weekday (and hour).
 
-    NaN if there is none. On a grid of months, the month of the year takes the weekday's part. Uses
-    the most recent values of any partition if there is no season, or none falls on that weekday.
+    On a grid of months, the month of the year replaces the weekday. Without a season, or without values
+    on that weekday, the most recent values of any partition are used. NaN without any value.
     """
-    before = np.isfinite(line[:-1])
+    is_known = np.isfinite(history[:-1])
     grid = past.history.grid
     if grid is not None and grid.period > 1:
-        same = before & ((grid.column[-1] - grid.column[:-1]) % grid.cycle == 0)
-        before = same if same.any() else before
-    values = line[:-1][before][-ALIKE:]
+        same_season = is_known & ((grid.column[-1] - grid.column[:-1]) % grid.cycle == 0)
+        is_known = same_season if same_season.any() else is_known
+    values = history[:-1][is_known][-MIN_WEEKDAY_VALUES:]
     return float(np.median(values)) if len(values) else float("nan")

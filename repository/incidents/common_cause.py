@@ -1,10 +1,10 @@
 """Group incidents of several tables that share a cause.
 
-Incidents that begin at the same partition time are candidates: all of them, those that report the same
-kind of change, and those of tables with one upstream. A candidate is a group if so many tables at one time
-are no coincidence: the number of tables is compared with the Poisson distribution whose mean is what the
-incidents of the weeks before let expect. Of overlapping candidates the one with the largest likelihood
-ratio is taken, as in Kulldorff's scan statistic, and the rest is looked at again.
+Incidents that begin at the same partition time form candidate groups: all of them, incidents with the same
+kind of change, and incidents of tables with a common upstream. A candidate becomes a group if its number of
+tables is unlikely to be a coincidence. The number is compared with a Poisson distribution whose mean is
+estimated from the incidents of the previous weeks. Among overlapping candidates the one with the largest
+likelihood ratio is chosen, as in Kulldorff's scan statistic, and the remaining incidents are examined again.
 """
 
 from __future__ import annotations
@@ -32,18 +32,16 @@ from tidegauge.repository.store.rows import GroupedIncidentRow, Severity
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-LEVEL = 0.001
+COINCIDENCE_PROBABILITY = 0.001
 """Probability that incidents which begin at one time are grouped by coincidence."""
-BY_CHANCE = 0.25
+MAX_EXPECTED_SHARE = 0.25
 """Maximum share of a group's tables that are expected to have such an incident anyway."""
-LOOKBACK = timedelta(days=90)
-"""Time before a group whose incidents tell how many are usual."""
-PRIOR = timedelta(days=30)
-"""Table-time in which one incident of each kind is assumed beside those that were found."""
-NAMED = 4
-"""Maximum number of tables that a headline names."""
-_DAY = timedelta(days=1)
-_KINDS = {
+LOOKBACK_TIME = timedelta(days=90)
+PRIOR_TABLE_TIME = timedelta(days=30)
+"""The rate of incidents is estimated as if one more had occurred in this much additional table-time."""
+MAX_NAMED_TABLES = 4
+_ONE_DAY = timedelta(days=1)
+_KIND_BY_METRIC = {
     "Restatement": "restated",
     "Late": "late",
     "MissingPartition": "missing",
@@ -52,7 +50,7 @@ _KINDS = {
     "EmptyMetrics": "empty metrics",
     "VolatilityShift": "more noise",
 }
-_DIRECTIONS = {
+_KIND_BY_DIRECTION = {
     ("Size", "low"): "fewer rows",
     ("Size", "high"): "more rows",
     ("Completeness", "low"): "more nulls",
@@ -61,14 +59,14 @@ _DIRECTIONS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """An incident, as far as it can share a cause with others.
+    """The fields of an incident that decide whether it shares a cause with others.
 
     Attributes
     ----------
     id : int
     dataset : str
     since : datetime or None
-        Time of its first partition; an incident without one is never grouped.
+        Time of the first partition. Incidents without a time are never grouped.
     kinds : frozenset of str
         Kinds of change, as `kind_of` names them.
     severity : str
@@ -83,14 +81,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WatchedTable:
-    """A dataset that may have incidents.
+    """A dataset that can have incidents.
 
     Attributes
     ----------
     since : datetime
-        Time of its first partition.
+        Time of the first partition.
     upstreams : frozenset of str
-        Tables from which it is made.
+        Tables from which the dataset is made.
     """
 
     since: datetime
@@ -106,13 +104,13 @@ class IncidentGroup:
     since : datetime
         Time of the partition at which all of them begin.
     incidents : tuple of Candidate
-        In order of severity, the worst first, then by dataset.
+        Members by severity, the worst first, then by dataset.
     kind : str
-        The kind of change that they share; empty if they differ.
+        The kind of change that the incidents share; empty if they differ.
     upstream : str
-        The upstream that their tables share; empty if they have none in common or it explains nothing.
+        The upstream that the tables share; empty without a common one or if it explains nothing.
     expected : float
-        How many tables would have had such an incident at that time anyway.
+        Number of tables that would have had such an incident at that time by chance.
     """
 
     since: datetime
@@ -124,12 +122,12 @@ class IncidentGroup:
     @property
     def id(self) -> int:
         """The smallest id of its incidents."""
-        return min(one.id for one in self.incidents)
+        return min(incident.id for incident in self.incidents)
 
     @property
     def datasets(self) -> tuple[str, ...]:
         """The tables."""
-        return tuple(dict.fromkeys(one.dataset for one in self.incidents))
+        return tuple(dict.fromkeys(incident.dataset for incident in self.incidents))
 
     @property
     def severity(self) -> str:
@@ -147,26 +145,26 @@ class IncidentGroup:
         '8 Feb 2026: fewer rows in 6 tables of upstream raw.orders: t0, t1, t2, t3 and 2 more'
         """
         tables = self.datasets
-        names = [plain(name) for name in tables[:NAMED]]
-        if len(tables) > NAMED:
-            told = f"{', '.join(names)} and {len(tables) - NAMED} more"
+        names = [plain(name) for name in tables[:MAX_NAMED_TABLES]]
+        if len(tables) > MAX_NAMED_TABLES:
+            listed = f"{', '.join(names)} and {len(tables) - MAX_NAMED_TABLES} more"
         else:
-            told = " and ".join([", ".join(names[:-1]), names[-1]])
-        of = f" of upstream {plain(self.upstream)}" if self.upstream else ""
-        what = self.kind or "incidents"
-        when = span(self.since, self.since, step_of([self.since]))
-        return one_line(f"{when}: {what} in {plural(len(tables), 'table')}{of}: {told}")
+            listed = " and ".join([", ".join(names[:-1]), names[-1]])
+        origin = f" of upstream {plain(self.upstream)}" if self.upstream else ""
+        kind = self.kind or "incidents"
+        time_span = span(self.since, self.since, step_of([self.since]))
+        return one_line(f"{time_span}: {kind} in {plural(len(tables), 'table')}{origin}: {listed}")
 
 
 def kind_of(name: str, direction: str) -> str:
-    """Return the kind of change of an anomaly, by metric and direction; empty for other metrics.
+    """Return the kind of change of an anomaly by metric and direction; empty for other metrics.
 
     Examples
     --------
     >>> kind_of("Size", "low"), kind_of("Late", "high"), kind_of("Mean", "low")
     ('fewer rows', 'late', '')
     """
-    return _KINDS.get(name) or _DIRECTIONS.get((name, direction), "")
+    return _KIND_BY_METRIC.get(name) or _KIND_BY_DIRECTION.get((name, direction), "")
 
 
 def group_by_cause(
@@ -174,20 +172,20 @@ def group_by_cause(
 ) -> list[IncidentGroup]:
     """Group incidents of several tables that share a cause.
 
-    Groups depend on earlier incidents only, so they do not change as history goes on. Incidents in groups
-    do not count towards what is usual: an outage of everything last week does not hide one of today.
+    Groups depend only on earlier incidents, so later incidents do not change them. Grouped incidents do
+    not count towards the usual rate: a full outage last week does not hide an outage today.
 
     Parameters
     ----------
     incidents : iterable of Candidate
-        Of all datasets.
+        Incidents of all datasets.
     tables : mapping of str to WatchedTable
-        All datasets, also those without incidents.
+        All datasets, including datasets without incidents.
 
     Returns
     -------
     list of IncidentGroup
-        In order of time.
+        The groups in order of time.
 
     Examples
     --------
@@ -200,30 +198,30 @@ def group_by_cause(
     >>> [group.headline for group in group_by_cause(lost, tables)]
     ['1 Jun 2026: fewer rows in 3 tables: t1, t2 and t3']
     """
-    usual = _Usual(tables)
+    usual = _UsualRates(tables)
     groups: list[IncidentGroup] = []
-    timed = sorted((one for one in incidents if one.since), key=_since)
-    for since, of_time in groupby(timed, key=_since):
-        left = list(of_time)
-        while found := _most_surprising(since, left, usual):
-            groups.append(found)
-            inside = {one.id for one in found.incidents}
-            left = [one for one in left if one.id not in inside]
-        usual.add(since, left)
+    timed = sorted((incident for incident in incidents if incident.since), key=_start_time)
+    for since, simultaneous in groupby(timed, key=_start_time):
+        remaining = list(simultaneous)
+        while group_found := _most_surprising(since, remaining, usual):
+            groups.append(group_found)
+            grouped_ids = {incident.id for incident in group_found.incidents}
+            remaining = [incident for incident in remaining if incident.id not in grouped_ids]
+        usual.add(since, remaining)
     return groups
 
 
-def _since(one: Candidate) -> datetime:
-    assert one.since is not None
-    return one.since
+def _start_time(incident: Candidate) -> datetime:
+    assert incident.since is not None
+    return incident.since
 
 
 _Class = tuple[str, str]
-"""A kind and an upstream; empty for any."""
+"""A kind and an upstream; an empty string matches any."""
 
 
-class _Usual:
-    """Expected numbers of tables with incidents of a class at one time, by the incidents before."""
+class _UsualRates:
+    """Expected number of tables with incidents of a class at one time, estimated from earlier incidents."""
 
     def __init__(self, tables: Mapping[str, WatchedTable]) -> None:
         self._tables = tables
@@ -236,79 +234,96 @@ class _Usual:
             for name in names:
                 self._upstreams.setdefault(name, set()).add(upstream)
         self._begun = {
-            of: _Begun([tables[name].since for name in names])
-            for of, names in self._made_from.items()
+            upstream_name: _StartTimes([tables[name].since for name in names])
+            for upstream_name, names in self._made_from.items()
             if names
         }
         self._times: dict[_Class, list[datetime]] = {}
 
-    def classes_of(self, one: Candidate) -> list[_Class]:
-        upstreams = sorted(self._upstreams.get(one.dataset, {""}))
-        return [(kind, of) for kind in ("", *sorted(one.kinds)) for of in upstreams]
+    def classes_of(self, incident: Candidate) -> list[_Class]:
+        upstreams = sorted(self._upstreams.get(incident.dataset, {""}))
+        return [
+            (kind, upstream) for kind in ("", *sorted(incident.kinds)) for upstream in upstreams
+        ]
 
-    def add(self, since: datetime, some: Iterable[Candidate]) -> None:
-        """Add incidents; tables with several of a class at one time count once."""
-        for of, _ in {(of, one.dataset) for one in some for of in self.classes_of(one)}:
-            insort(self._times.setdefault(of, []), since)
+    def add(self, since: datetime, incidents: Iterable[Candidate]) -> None:
+        """Add incidents. A table with several incidents of a class at one time counts once."""
+        for key, _ in {
+            (key, incident.dataset) for incident in incidents for key in self.classes_of(incident)
+        }:
+            insort(self._times.setdefault(key, []), since)
 
-    def expected(self, since: datetime, of: _Class) -> float:
+    def expected(self, since: datetime, key: _Class) -> float:
         """Return the expected number of tables with an incident of a class in a day."""
-        times = self._times.get(of, [])
-        found = len(times) - bisect_left(times, since - LOOKBACK)
-        observed = self._begun[of[1]].days_before(since)
-        there = self._begun[of[1]].count_before(since)
-        return there * (found + 1) / (observed + PRIOR / _DAY)
+        times = self._times.get(key, [])
+        recent_count = len(times) - bisect_left(times, since - LOOKBACK_TIME)
+        observed_days = self._begun[key[1]].days_before(since)
+        table_count = self._begun[key[1]].count_before(since)
+        return table_count * (recent_count + 1) / (observed_days + PRIOR_TABLE_TIME / _ONE_DAY)
 
 
-class _Begun:
-    """Times at which some tables begin."""
+class _StartTimes:
+    """Times of the first partitions of tables."""
 
     def __init__(self, times: Collection[datetime]) -> None:
         self._first = min(times)
-        self._days = sorted((time - self._first) / _DAY for time in times)
+        self._days = sorted((time - self._first) / _ONE_DAY for time in times)
         self._sums = [0.0, *accumulate(self._days)]
 
     def count_before(self, since: datetime) -> int:
         """Return the number of tables that have begun by a time."""
-        return bisect_right(self._days, (since - self._first) / _DAY)
+        return bisect_right(self._days, (since - self._first) / _ONE_DAY)
 
     def days_before(self, since: datetime) -> float:
         """Return the table-time, in days, of the `LOOKBACK` before a time."""
-        until, lookback = (since - self._first) / _DAY, LOOKBACK / _DAY
-        old, begun = bisect_left(self._days, until - lookback), bisect_left(self._days, until)
-        return old * lookback + (begun - old) * until - (self._sums[begun] - self._sums[old])
+        end, lookback = (since - self._first) / _ONE_DAY, LOOKBACK_TIME / _ONE_DAY
+        full_count, begun_count = (
+            bisect_left(self._days, end - lookback),
+            bisect_left(self._days, end),
+        )
+        return (
+            full_count * lookback
+            + (begun_count - full_count) * end
+            - (self._sums[begun_count] - self._sums[full_count])
+        )
 
 
 def _most_surprising(
-    since: datetime, some: Sequence[Candidate], usual: _Usual
+    since: datetime, incidents: Sequence[Candidate], usual: _UsualRates
 ) -> IncidentGroup | None:
-    """Return the group with the largest likelihood ratio, if it is no coincidence."""
+    """Return the group with the largest likelihood ratio, or None if all could be a coincidence."""
     members: dict[_Class, list[Candidate]] = {}
-    for one in some:
-        for of in usual.classes_of(one):
-            members.setdefault(of, []).append(one)
-    counts = {of: len({one.dataset for one in m}) for of, m in members.items()}
-    counts = {of: count for of, count in counts.items() if count > 1}
+    for incident in incidents:
+        for key in usual.classes_of(incident):
+            members.setdefault(key, []).append(incident)
+    counts = {
+        key: len({incident.dataset for incident in candidates})
+        for key, candidates in members.items()
+    }
+    counts = {key: count for key, count in counts.items() if count > 1}
     best: tuple[tuple[float, bool, bool], IncidentGroup] | None = None
-    for of, count in counts.items():
-        expected = usual.expected(since, of)
-        if expected > BY_CHANCE * count or poisson_tail(count, expected) * len(counts) > LEVEL:
+    for key, count in counts.items():
+        expected = usual.expected(since, key)
+        if (
+            expected > MAX_EXPECTED_SHARE * count
+            or poisson_tail(count, expected) * len(counts) > COINCIDENCE_PROBABILITY
+        ):
             continue
         ratio = count * log(count / expected) - (count - expected)
-        group = IncidentGroup(since, tuple(sorted(members[of], key=_gravest)), *of, expected)
-        # Of equal classes the one that says more.
-        rank = (ratio, bool(of[0]), bool(of[1]))
+        group = IncidentGroup(since, tuple(sorted(members[key], key=_severity_key)), *key, expected)
+        # Prefer the more specific of equal classes.
+        rank = (ratio, bool(key[0]), bool(key[1]))
         if best is None or rank > best[0]:
             best = rank, group
     return best[1] if best else None
 
 
-def _gravest(one: Candidate) -> tuple[int, str, int]:
-    return -list(Severity).index(Severity(one.severity)), one.dataset, one.id
+def _severity_key(incident: Candidate) -> tuple[int, str, int]:
+    return -list(Severity).index(Severity(incident.severity)), incident.dataset, incident.id
 
 
 def poisson_tail(count: int, mean: float) -> float:
-    """Return the probability of at least a count, for a Poisson distribution.
+    """Return the probability that a Poisson variable is at least ``count``.
 
     Examples
     --------
@@ -329,23 +344,29 @@ def grouped_incident_rows(
 ) -> tuple[list[GroupedIncidentRow], dict[int, IncidentGroup]]:
     """Return incidents as `incident_rows` does, with their ``group``, and the groups by incident.
 
-    ``group`` is the id of the incident's group, the smallest of its incidents; None without one.
+    ``group`` is the smallest id in the incident's group; None if the incident is not in a group.
     """
     rows = incident_rows(connection, dataset, status, window, as_of)
-    of = _groups(connection, as_of)
-    told: list[GroupedIncidentRow] = [
-        {**row, "group": of[row["id"]].id if row["id"] in of else None} for row in rows
+    group_by_incident = _read_groups(connection, as_of)
+    grouped_rows: list[GroupedIncidentRow] = [
+        {
+            **row,
+            "group": group_by_incident[row["id"]].id if row["id"] in group_by_incident else None,
+        }
+        for row in rows
     ]
-    return told, of
+    return grouped_rows, group_by_incident
 
 
 _Groups = dict[int, IncidentGroup]
-_newest: WeakKeyDictionary[Engine, tuple[tuple[int | None, ...], _Groups]] = WeakKeyDictionary()
-"""The groups that were last asked for, and the commits and run of which they are: those of a report's
-hundred incidents are computed once."""
+_cached_groups: WeakKeyDictionary[Engine, tuple[tuple[int | None, ...], _Groups]] = (
+    WeakKeyDictionary()
+)
+"""The last computed groups with the commit and run they belong to, so that a report with a hundred
+incidents computes them once."""
 
 
-def _groups(connection: Connection, as_of: AsOf) -> _Groups:
+def _read_groups(connection: Connection, as_of: AsOf) -> _Groups:
     """Return the groups of all incidents, by incident."""
     commit = commit_as_of(connection, as_of)
     query = sa.select(
@@ -353,10 +374,10 @@ def _groups(connection: Connection, as_of: AsOf) -> _Groups:
         sa.select(sa.func.max(s.run.c.id)).scalar_subquery(),
     )
     state = (commit, *connection.execute(query).one())
-    known = _newest.get(connection.engine)
-    if known is None or known[0] != state:
+    cached = _cached_groups.get(connection.engine)
+    if cached is None or cached[0] != state:
         rows = incident_rows(connection, None, None, Window(), as_of)
-        kinds = _kinds(connection, commit)
+        kinds = _read_kinds(connection, commit)
         candidates = [
             Candidate(
                 row["id"],
@@ -366,15 +387,15 @@ def _groups(connection: Connection, as_of: AsOf) -> _Groups:
                 row["severity"],
             )
             for row in rows
-            if row["series"]  # closed ones have no anomalies any more
+            if row["series"]  # closed incidents have no anomalies any more
         ]
-        groups = group_by_cause(candidates, _tables(connection))
-        known = state, {one.id: group for group in groups for one in group.incidents}
-        _newest[connection.engine] = known
-    return known[1]
+        groups = group_by_cause(candidates, _read_tables(connection))
+        cached = state, {incident.id: group for group in groups for incident in group.incidents}
+        _cached_groups[connection.engine] = cached
+    return cached[1]
 
 
-def _kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
+def _read_kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
     """Return the kinds of change of incidents."""
     f, n, e = s.finding.c, s.anomaly.c, s.series.c
     query = (
@@ -384,7 +405,7 @@ def _kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
         .where(
             s.holds(s.finding, commit),
             f.incident_id.is_not(None),
-            e.name.in_([*_KINDS, *(name for name, _ in _DIRECTIONS)]),
+            e.name.in_([*_KIND_BY_METRIC, *(name for name, _ in _KIND_BY_DIRECTION)]),
         )
         .distinct()
     )
@@ -395,7 +416,7 @@ def _kinds(connection: Connection, commit: int | None) -> dict[int, set[str]]:
     return kinds
 
 
-def _tables(connection: Connection) -> dict[str, WatchedTable]:
+def _read_tables(connection: Connection) -> dict[str, WatchedTable]:
     d, p = s.dataset.c, s.partition.c
     query = (
         sa.select(d.name, sa.func.min(p.time))

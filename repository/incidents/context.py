@@ -1,7 +1,7 @@
 """Context of an incident outside of its metrics, and its timeline.
 
-The context is the run that measured its partitions, its runbook and the tables made from it. The timeline
-says when the incident was found, notified and labelled, and when its partitions were measured again.
+The context is the run that measured the partitions, the runbook and the downstream tables. The timeline lists
+when the incident was found, notified and labelled, and when its partitions were measured again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 
-UPSTREAM = "upstream"
-"""Tag of runs that names the tables, separated by commas, from which a dataset is made."""
-RUNBOOK = "runbook"
-"""Tag of runs with the address of what to do about incidents of a dataset."""
-JOB = "job"
-"""Tag of runs with the address of the job that made or measured the data."""
+UPSTREAM_TAG = "upstream"
+"""Tag of runs: comma-separated names of the tables from which a dataset is made."""
+RUNBOOK_TAG = "runbook"
+"""Tag of runs: URL of instructions for incidents of a dataset."""
+JOB_TAG = "job"
+"""Tag of runs: URL of the job that produced or measured the data."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MeasuringRun:
     id : int
     started_at : datetime
     job : str or None
-        Its tag `JOB`.
+        Value of the tag ``job``.
     """
 
     id: int
@@ -54,11 +54,11 @@ class IncidentContext:
     Attributes
     ----------
     run : MeasuringRun or None
-        The run that measured the first of its partitions as it is now; None if no run did.
+        The run that measured the current version of the incident's first partition; None without one.
     runbook : str or None
-        The tag `RUNBOOK` of the dataset's last run.
+        Value of the tag ``runbook`` of the dataset's last run.
     downstream : tuple of str
-        Datasets made from this one, directly or by others, the nearest first.
+        Datasets made from this dataset, directly or indirectly, the nearest first.
     """
 
     run: MeasuringRun | None = None
@@ -69,29 +69,31 @@ class IncidentContext:
 def incident_context(
     connection: Connection, dataset: str, partitions: Sequence[int]
 ) -> IncidentContext:
-    """Return the context of an incident in some partitions of a dataset, by id, in order."""
+    """Return the context of an incident, given its dataset and the ids of its partitions in order."""
     tags = tags_of_datasets(connection)
     return IncidentContext(
         _run_of(connection, partitions[0]) if partitions else None,
-        tags.get(dataset, {}).get(RUNBOOK),
-        downstream_of(dataset, {name: upstreams(own) for name, own in tags.items()}),
+        tags.get(dataset, {}).get(RUNBOOK_TAG),
+        downstream_of(
+            dataset, {name: upstreams(dataset_tags) for name, dataset_tags in tags.items()}
+        ),
     )
 
 
 def upstreams(tags: Mapping[str, str]) -> frozenset[str]:
-    """Return the tables that the tag `UPSTREAM` names.
+    """Return the tables that the tag ``upstream`` names.
 
     Examples
     --------
     >>> sorted(upstreams({"upstream": "raw.orders, raw.users,"}))
     ['raw.orders', 'raw.users']
     """
-    names = tags.get(UPSTREAM, "").split(",")
+    names = tags.get(UPSTREAM_TAG, "").split(",")
     return frozenset(name.strip() for name in names if name.strip())
 
 
 def downstream_of(dataset: str, made_from: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """Return the datasets made from one, directly or by others: the nearest first, then by name.
+    """Return the datasets made from a dataset, directly or indirectly: the nearest first, then by name.
 
     Examples
     --------
@@ -103,14 +105,14 @@ def downstream_of(dataset: str, made_from: Mapping[str, frozenset[str]]) -> tupl
     for name in sorted(made_from):
         for upstream in made_from[name]:
             makes[upstream].append(name)
-    found: dict[str, None] = {}
-    waiting = deque([dataset])
-    while waiting:
-        for name in makes[waiting.popleft()]:
-            if name != dataset and name not in found:
-                found[name] = None
-                waiting.append(name)
-    return tuple(found)
+    downstream: dict[str, None] = {}
+    queue = deque([dataset])
+    while queue:
+        for name in makes[queue.popleft()]:
+            if name != dataset and name not in downstream:
+                downstream[name] = None
+                queue.append(name)
+    return tuple(downstream)
 
 
 def _run_of(connection: Connection, partition: int) -> MeasuringRun | None:
@@ -118,15 +120,14 @@ def _run_of(connection: Connection, partition: int) -> MeasuringRun | None:
     query = (
         sa.select(r.id, r.started_at, t.value)
         .join_from(s.partition_version, s.run, r.id == v.run_id)
-        .outerjoin(s.run_tag, (t.run_id == r.id) & (t.key == JOB))
+        .outerjoin(s.run_tag, (t.run_id == r.id) & (t.key == JOB_TAG))
         .where(v.partition_id == partition, s.holds(s.partition_version))
     )
     row = connection.execute(query).one_or_none()
     return None if row is None else MeasuringRun(*row)
 
 
-MOST_VERSIONS = 50
-"""Maximum number of partitions measured again to list."""
+MAX_RESTATED_EVENTS = 50
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Event:
     text : str or None
         The note of a label; the error of a notification; the partition measured again.
     partition, name, instance : str or None
-        Of the anomaly that was labelled.
+        Partition, metric and instance of the labelled anomaly.
     until : datetime or None
         The end of a snooze.
     """
@@ -159,22 +160,22 @@ class Event:
 
 
 def timeline(connection: Connection, incident: int) -> list[Event]:
-    """Return the events of an incident in order of time; empty if there is no such incident."""
+    """Return the events of an incident in order of time; empty if the incident does not exist."""
     events = [
-        *_found(connection, incident),
-        *_notified(connection, incident),
-        *_labelled(connection, incident),
-        *_restated(connection, incident),
+        *_detection_events(connection, incident),
+        *_notification_events(connection, incident),
+        *_label_events(connection, incident),
+        *_restatement_events(connection, incident),
     ]
     return sorted(events, key=lambda event: event.at)
 
 
-def _found(connection: Connection, incident: int) -> list[Event]:
+def _detection_events(connection: Connection, incident: int) -> list[Event]:
     query = sa.select(s.incident.c.opened_at).where(s.incident.c.id == incident)
     return [Event(at, "found") for at in connection.execute(query).scalars()]
 
 
-def _notified(connection: Connection, incident: int) -> list[Event]:
+def _notification_events(connection: Connection, incident: int) -> list[Event]:
     n = s.notice.c
     query = sa.select(n.sink, n.tried_at, n.sent_at, n.error).where(n.incident_id == incident)
     return [
@@ -185,7 +186,7 @@ def _notified(connection: Connection, incident: int) -> list[Event]:
     ]
 
 
-def _labelled(connection: Connection, incident: int) -> list[Event]:
+def _label_events(connection: Connection, incident: int) -> list[Event]:
     b, e, p = s.label.c, s.series.c, s.partition.c
     query = (
         sa.select(b.created_at, b.label, b.by, b.note, p.name, e.name, e.instance, b.until)
@@ -198,10 +199,10 @@ def _labelled(connection: Connection, incident: int) -> list[Event]:
     return [Event(*row) for row in connection.execute(query)]
 
 
-def _restated(connection: Connection, incident: int) -> list[Event]:
-    """Return the later versions of the partitions with anomalies, the newest if there are many."""
+def _restatement_events(connection: Connection, incident: int) -> list[Event]:
+    """Return the later versions of partitions with anomalies; of many, the newest."""
     f, n, p, v = s.finding.c, s.anomaly.c, s.partition.c, s.partition_version.c
-    out = (
+    anomalous = (
         sa.select(n.partition_id)
         .join_from(s.finding, s.anomaly, n.id == f.anomaly_id)
         .where(f.incident_id == incident, s.holds(s.finding))
@@ -209,9 +210,9 @@ def _restated(connection: Connection, incident: int) -> list[Event]:
     query = (
         sa.select(v.measured_at, p.name, v.version)
         .join_from(s.partition_version, s.partition)
-        .where(v.partition_id.in_(out), v.version > 1)
+        .where(v.partition_id.in_(anomalous), v.version > 1)
         .order_by(v.measured_at.desc())
-        .limit(MOST_VERSIONS)
+        .limit(MAX_RESTATED_EVENTS)
     )
     return [
         Event(at, "restated", text=f"version {version} of {name or 'the table'}")

@@ -1,4 +1,4 @@
-"""Contribution analysis: the share of each part in the change of a whole. Pure.
+"""Contribution analysis: the share of each part in the change of a total. Pure functions.
 
 A series is a part of another by segment, filter or histogram bin (`part_of`).
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-ADDITIVE = frozenset({"Size", "Sum", "ZerosCount"})
-WEIGHTED = frozenset(
+ADDITIVE_ANALYZERS = frozenset({"Size", "Sum", "ZerosCount"})
+WEIGHTED_ANALYZERS = frozenset(
     {
         "ColumnMatch",
         "Completeness",
@@ -35,54 +35,66 @@ WEIGHTED = frozenset(
         "ReferentialIntegrity",
     }
 )
-"""Means over rows or values, whose weight is the number of these."""
-_ABSOLUTE, _RATIO = ".abs.", ".ratio."
-_HISTOGRAM, _SUMS = "Histogram.abs.", "HistogramOfSums.sum."
-_EQUALS = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*=\s*'((?:[^'\\]|\\.)*)'\s*")
+"""Means over rows or values, weighted by the number of rows or values."""
+_ABSOLUTE_INFIX, _RATIO_INFIX = ".abs.", ".ratio."
+_HISTOGRAM_PREFIX, _SUMS_PREFIX = "Histogram.abs.", "HistogramOfSums.sum."
+_EQUALITY_FILTER = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*=\s*'((?:[^'\\]|\\.)*)'\s*")
 
 
 def is_additive(row: SeriesIdentity) -> bool:
     """Return whether a series is the sum of its parts."""
-    return row["kind"] in ADDITIVE or _ABSOLUTE in row["name"] or row["name"].startswith(_SUMS)
+    return (
+        row["kind"] in ADDITIVE_ANALYZERS
+        or _ABSOLUTE_INFIX in row["name"]
+        or row["name"].startswith(_SUMS_PREFIX)
+    )
 
 
 def is_weighted(row: SeriesIdentity) -> bool:
     """Return whether a series is the weighted mean of its parts."""
-    return row["kind"] in WEIGHTED or (_RATIO in row["name"] and row["kind"] != "HistogramOfSums")
-
-
-def part_of(whole: SeriesIdentity, row: SeriesIdentity) -> Iterator[tuple[str, str]]:
-    """Yield dimension and part name if a series is a part of another."""
-    same = (row["name"], row["instance"], row["kind"]) == (
-        whole["name"],
-        whole["instance"],
-        whole["kind"],
+    return row["kind"] in WEIGHTED_ANALYZERS or (
+        _RATIO_INFIX in row["name"] and row["kind"] != "HistogramOfSums"
     )
-    if same and row["filter"] == whole["filter"] and row["segment"] != whole["segment"]:
-        prefix = f"{whole['segment']}/" if whole["segment"] else ""
-        if row["segment"].startswith(prefix) and identity(row) == identity(whole):
+
+
+def part_of(total: SeriesIdentity, row: SeriesIdentity) -> Iterator[tuple[str, str]]:
+    """Yield dimension and part name if a series is a part of another."""
+    is_same_metric = (row["name"], row["instance"], row["kind"]) == (
+        total["name"],
+        total["instance"],
+        total["kind"],
+    )
+    if is_same_metric and row["filter"] == total["filter"] and row["segment"] != total["segment"]:
+        prefix = f"{total['segment']}/" if total["segment"] else ""
+        if row["segment"].startswith(prefix) and identity(row) == identity(total):
             part = Partition.from_path(row["segment"][len(prefix) :])
-            if whole["instance"] in part.keys:  # of rows that are alike in a column it says nothing
+            # A metric of a column says nothing about rows with the same value of that column.
+            if total["instance"] in part.keys:
                 return
             yield ", ".join(part.keys), ", ".join(part.values)
-    elif same and row["segment"] == whole["segment"] and not whole["filter"] and row["filter"]:
-        equals = _EQUALS.fullmatch(row["filter"])
-        if equals and identity(row) == identity(whole):
+    elif (
+        is_same_metric
+        and row["segment"] == total["segment"]
+        and not total["filter"]
+        and row["filter"]
+    ):
+        equals = _EQUALITY_FILTER.fullmatch(row["filter"])
+        if equals and identity(row) == identity(total):
             yield equals[1] or equals[2], re.sub(r"\\(.)", r"\1", equals[3])
     elif (
-        whole["kind"] == "Size"
-        and row["name"].startswith(_HISTOGRAM)
-        and (row["filter"], row["segment"]) == (whole["filter"], whole["segment"])
+        total["kind"] == "Size"
+        and row["name"].startswith(_HISTOGRAM_PREFIX)
+        and (row["filter"], row["segment"]) == (total["filter"], total["segment"])
     ):
-        yield row["instance"], row["name"].removeprefix(_HISTOGRAM)
+        yield row["instance"], row["name"].removeprefix(_HISTOGRAM_PREFIX)
 
 
 @lru_cache(maxsize=4096)
-def _unfiltered(text: str) -> str:
+def _unfiltered(analyzer: str) -> str:
     try:
-        return replace(ANALYZERS.parse(text), where=None).canonical()  # type: ignore[call-arg]
+        return replace(ANALYZERS.parse(analyzer), where=None).canonical()  # type: ignore[call-arg]
     except (TidegaugeError, TypeError):
-        return text  # recorded, or of a plug-in that is not installed
+        return analyzer  # recorded, or from a plug-in that is not installed
 
 
 def identity(row: SeriesIdentity) -> str:
@@ -90,17 +102,15 @@ def identity(row: SeriesIdentity) -> str:
     return f"{_unfiltered(row['analyzer'])} {row['name']}"
 
 
-MOST = 3
-"""Maximum number of parts that a sentence names."""
-ENOUGH = 0.8
-"""Cumulative share of the change at which a sentence names no further parts."""
-ALIKE = 0.15
-"""Relative changes within this range are reported as one."""
-STEP = 0.05
-"""Resolution for comparing concentrations."""
-LEFT = 0.1
-"""Minimum unexplained share to report."""
-_WORDS = ((0.45, 0.55, "half"), (0.97, 1.0, "all"))
+MAX_PARTS = 3
+EXPLAINED_SHARE = 0.8
+"""A sentence names no further parts once those named explain this share of the change."""
+SAME_CHANGE_TOLERANCE = 0.15
+"""Relative changes within this range are reported as one change."""
+CONCENTRATION_STEP = 0.05
+"""Dimensions whose concentrations round to the same step are ranked by the number of parts."""
+MIN_REPORTED_REST = 0.1
+_SHARE_WORDS = ((0.45, 0.55, "half"), (0.97, 1.0, "all"))
 PART_COLUMNS = columns(
     "dimension part value:number expected:number change:number usual:number share:number"
 )
@@ -108,18 +118,18 @@ PART_COLUMNS = columns(
 
 @dataclass(frozen=True)
 class ContributionPart:
-    """One part of a whole, and its contribution to the change.
+    """One part of a total, and its contribution to the change.
 
     Attributes
     ----------
     name : str
         The value of the dimension, such as ``EWR``.
     value, expected : float
-        NaN where there is none.
+        Value and expected value of the part; NaN if unknown.
     usual : float
-        The part's share of the whole: of its expected value, or for a ratio of its current rows.
+        The part's share of the total's expected value; for a ratio, its share of the current rows.
     share : float
-        The part's share of the whole's change; negative if it moved in the opposite direction.
+        The part's share of the change of the total; negative if it moved in the opposite direction.
     """
 
     name: str
@@ -136,7 +146,7 @@ class ContributionPart:
 
 @dataclass(frozen=True)
 class Dimension:
-    """A breakdown of a whole into parts, the largest contribution first.
+    """A breakdown of a total into parts, the largest contribution first.
 
     The shares of the parts and ``rest`` add up to 1.
 
@@ -146,11 +156,11 @@ class Dimension:
         The column or columns, such as ``origin`` or ``origin, carrier``.
     parts : tuple of ContributionPart
     rest : float
-        The unexplained share: values outside all parts, and expectations of the whole that those of
-        its parts do not add up to. For a ratio also the mix effect, the shift of weights between
-        parts.
+        The unexplained share: values outside all parts, and the difference between the expected total
+        and the sum of the expected parts. For a ratio it includes the mix effect, the shift of weights
+        between parts.
     additive : bool
-        True if the parts' values add up to the whole's; else the whole is their weighted mean.
+        True if the values of the parts add up to the total; otherwise the total is their weighted mean.
     scale : str
         The metric's scale.
     """
@@ -163,11 +173,11 @@ class Dimension:
 
     @property
     def concentration(self) -> float:
-        """Excess concentration of the change over that of the whole; 0 if all parts moved alike."""
+        """Concentration of the change minus concentration of the total; 0 if all parts moved alike."""
         total = fsum(abs(part.share) for part in self.parts) + abs(self.rest)
         usual = max(fsum(abs(part.usual) for part in self.parts), 1.0)
-        found = fsum((part.share / total) ** 2 for part in self.parts) if total else 0.0
-        return found - fsum((part.usual / usual) ** 2 for part in self.parts)
+        concentration = fsum((part.share / total) ** 2 for part in self.parts) if total else 0.0
+        return concentration - fsum((part.usual / usual) ** 2 for part in self.parts)
 
     def frame(self) -> pd.DataFrame:
         """Return one row for each part.
@@ -186,36 +196,45 @@ class Dimension:
 
     def __str__(self) -> str:
         """Return the breakdown in one sentence."""
-        named = self._named()
-        told = self._alike(named) or listed([f"{plain(p.name)} {self._moved(p)}" for p in named])
-        first = named[0]
-        if len(self.parts) > 1 or first.share < 1 - LEFT:
-            told += f"; {plain(first.name)} alone accounts for {percent(first.share)} of it"
-        if abs(self.rest) >= LEFT:
-            way = " the other way" if self.rest < 0 else ""
-            where = "in no part" if self.additive else "a shift between parts, or in none"
-            told += f"; {percent(abs(self.rest))}{way} is {where}"
-        return f"By {plain(self.name)}: {told}."
+        named_parts = self._select_parts()
+        sentence = self._alike(named_parts) or listed(
+            [f"{plain(p.name)} {self._moved(p)}" for p in named_parts]
+        )
+        first = named_parts[0]
+        if len(self.parts) > 1 or first.share < 1 - MIN_REPORTED_REST:
+            sentence += f"; {plain(first.name)} alone accounts for {percent(first.share)} of it"
+        if abs(self.rest) >= MIN_REPORTED_REST:
+            direction = " the other way" if self.rest < 0 else ""
+            explanation = "in no part" if self.additive else "a shift between parts, or in none"
+            sentence += f"; {percent(abs(self.rest))}{direction} is {explanation}"
+        return f"By {plain(self.name)}: {sentence}."
 
-    def _named(self) -> Sequence[ContributionPart]:
-        found: list[ContributionPart] = []
-        for part in self.parts[:MOST]:
-            if found and (fsum(x.share for x in found) >= ENOUGH or part.share <= 0):
+    def _select_parts(self) -> Sequence[ContributionPart]:
+        """Return the parts that the sentence names."""
+        selected: list[ContributionPart] = []
+        for part in self.parts[:MAX_PARTS]:
+            if selected and (fsum(x.share for x in selected) >= EXPLAINED_SHARE or part.share <= 0):
                 break
-            found.append(part)
-        return found
+            selected.append(part)
+        return selected
 
     def _alike(self, parts: Sequence[ContributionPart]) -> str:
         """Describe parts that changed alike in one phrase; empty if they did not."""
-        moved = [_relative(part, additive=self.additive) for part in parts]
-        if len(parts) == 1 or any(isnan(x) for x in moved) or max(moved) - min(moved) > ALIKE:
+        changes = [_relative_change(part, additive=self.additive) for part in parts]
+        if (
+            len(parts) == 1
+            or any(isnan(x) for x in changes)
+            or max(changes) - min(changes) > SAME_CHANGE_TOLERANCE
+        ):
             return ""
-        if min(moved) * max(moved) <= 0 or (not self.additive and max(map(abs, moved)) <= ALIKE):
+        if min(changes) * max(changes) <= 0 or (
+            not self.additive and max(map(abs, changes)) <= SAME_CHANGE_TOLERANCE
+        ):
             return ""
-        middle = fsum(moved) / len(moved)
+        middle = fsum(changes) / len(changes)
         names = listed([plain(part.name) for part in parts])
         if self.additive:
-            return f"{names} each {'lost' if middle < 0 else 'gained'} about {_amount(abs(middle))}"
+            return f"{names} each {'lost' if middle < 0 else 'gained'} about {_format_share(abs(middle))}"
         size = f"{abs(middle):.2g}"
         if self.scale == "ratio":
             size = f"{100 * abs(middle):.2g} percentage points"
@@ -225,26 +244,26 @@ class Dimension:
 
     def _moved(self, part: ContributionPart) -> str:
         if not self.additive or not part.expected:
-            fell = "fell" if part.change < 0 else "rose"
+            verb = "fell" if part.change < 0 else "rose"
             before, after = (measured(x, self.scale) for x in (part.expected, part.value))
-            return f"{fell} from {before} to {after}"
-        moved = part.change / abs(part.expected)
-        return f"{'lost' if moved < 0 else 'gained'} {percent(abs(moved))}"
+            return f"{verb} from {before} to {after}"
+        change = part.change / abs(part.expected)
+        return f"{'lost' if change < 0 else 'gained'} {percent(abs(change))}"
 
 
 def additive_parts(
     name: str,
-    whole: tuple[float, float],
+    total: tuple[float, float],
     parts: Mapping[str, tuple[float, float]],
 ) -> Dimension | None:
-    """Break down the change of a sum; None if there is no change or no part.
+    """Break down the change of a sum; return None without a change or a part.
 
     Parameters
     ----------
     name : str
         Name of the dimension.
-    whole : pair of float
-        Value and expected value.
+    total : pair of float
+        Value and expected value of the total.
     parts : mapping of str to pair of float
         Value and expected value of each part. Parts that are not finite are left out.
 
@@ -253,13 +272,13 @@ def additive_parts(
     >>> print(additive_parts("origin", (50, 100), {"EWR": (10, 50), "JFK": (40, 50)}))
     By origin: EWR lost 80 %; EWR alone accounts for 80 % of it.
     """
-    change = whole[0] - whole[1]
-    known = {key: pair for key, pair in parts.items() if all(map(isfinite, pair))}
-    if not known or not isfinite(change) or change == 0:
+    change = total[0] - total[1]
+    finite = {key: pair for key, pair in parts.items() if all(map(isfinite, pair))}
+    if not finite or not isfinite(change) or change == 0:
         return None
-    size = fsum(abs(expected) for _, expected in known.values())
-    size = max(size, abs(whole[1]))
-    found = [
+    size = fsum(abs(expected) for _, expected in finite.values())
+    size = max(size, abs(total[1]))
+    contributions = [
         ContributionPart(
             key,
             value,
@@ -267,18 +286,18 @@ def additive_parts(
             abs(expected) / size if size else 0.0,
             (value - expected) / change + 0.0,
         )
-        for key, (value, expected) in known.items()
+        for key, (value, expected) in finite.items()
     ]
-    return _ordered(name, found, additive=True)
+    return _build_dimension(name, contributions, additive=True)
 
 
 def ratio_parts(
     name: str,
-    whole: tuple[float, float, float],
+    total: tuple[float, float, float],
     parts: Mapping[str, tuple[float, float, float]],
     scale: str = "",
 ) -> Dimension | None:
-    """Break down the change of a weighted mean; None if there is no change or no part.
+    """Break down the change of a weighted mean; return None without a change or a part.
 
     A part contributes its change times its share of the rows. The remainder is the mix effect: rows
     that moved between parts with different values.
@@ -287,13 +306,13 @@ def ratio_parts(
     ----------
     name : str
         Name of the dimension.
-    whole : triple of float
-        Value, expected value and weight.
+    total : triple of float
+        Value, expected value and weight of the total.
     parts : mapping of str to triple of float
         Value, expected value and weight of each part. Parts that are not finite or without weight
         are left out.
     scale : str
-        The metric's scale; ratios are told in per cent.
+        The metric's scale. Ratios are shown in per cent.
 
     Examples
     --------
@@ -301,20 +320,22 @@ def ratio_parts(
     >>> print(ratio_parts("origin", (0.75, 1.0, 100), parts, "ratio"))
     By origin: EWR fell from 100 % to 50 %; EWR alone accounts for 100 % of it.
     """
-    change, weight = whole[0] - whole[1], whole[2]
-    known = {key: of for key, of in parts.items() if all(map(isfinite, of)) and of[2] > 0}
-    if not known or not isfinite(change) or change == 0 or not (isfinite(weight) and weight > 0):
+    change, weight = total[0] - total[1], total[2]
+    weighted = {
+        key: triple for key, triple in parts.items() if all(map(isfinite, triple)) and triple[2] > 0
+    }
+    if not weighted or not isfinite(change) or change == 0 or not (isfinite(weight) and weight > 0):
         return None
-    found = [
+    contributions = [
         ContributionPart(
             key, value, expected, rows / weight, rows / weight * (value - expected) / change + 0.0
         )
-        for key, (value, expected, rows) in known.items()
+        for key, (value, expected, rows) in weighted.items()
     ]
-    return _ordered(name, found, additive=False, scale=scale)
+    return _build_dimension(name, contributions, additive=False, scale=scale)
 
 
-def _ordered(
+def _build_dimension(
     name: str, parts: Sequence[ContributionPart], *, additive: bool, scale: str = ""
 ) -> Dimension:
     ordered = tuple(sorted(parts, key=lambda part: (-part.share, part.name)))
@@ -325,28 +346,31 @@ def _ordered(
 
 
 def best_first(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
-    """Rank dimensions by concentration of the change, the highest first; ties by the fewer parts."""
+    """Sort dimensions by concentration of the change, the highest first, then by number of parts."""
     return tuple(
-        sorted(dimensions, key=lambda d: (-round(d.concentration / STEP), len(d.parts), d.name))
+        sorted(
+            dimensions,
+            key=lambda d: (-round(d.concentration / CONCENTRATION_STEP), len(d.parts), d.name),
+        )
     )
 
 
-def _relative(part: ContributionPart, *, additive: bool) -> float:
+def _relative_change(part: ContributionPart, *, additive: bool) -> float:
     if not additive:
         return part.change
     return part.change / abs(part.expected) if part.expected else nan
 
 
-def _amount(moved: float) -> str:
-    return next((word for low, high, word in _WORDS if low <= moved <= high), percent(moved))
+def _format_share(moved: float) -> str:
+    return next((word for low, high, word in _SHARE_WORDS if low <= moved <= high), percent(moved))
 
 
-def listed(texts: Sequence[str]) -> str:
-    """Join texts into a list for a sentence.
+def listed(strings: Sequence[str]) -> str:
+    """Join strings into a list for a sentence.
 
     Examples
     --------
     >>> listed(["a", "b", "c"])
     'a, b and c'
     """
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return strings[0] if len(strings) == 1 else f"{', '.join(strings[:-1])} and {strings[-1]}"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy.engine import Connection
 
-_LISTED = 5
+_MAX_LISTED_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class IncidentDetails(Rendered):
     row : mapping
         The incident, as `Repository.incidents` lists it.
     anomalies : pandas.DataFrame
-        As `Repository.anomalies` returns them; empty if the incident was closed because none is left.
+        Anomalies as `Repository.anomalies` returns them; empty if the incident was closed without any.
     labels : pandas.DataFrame
         Labels of the incident or its anomalies, in order.
     causes : Causes
@@ -59,11 +59,11 @@ class IncidentDetails(Rendered):
     peaks : pandas.DataFrame
         The highest-scoring anomaly of each series, in the order in which headlines name metrics.
     timeline : tuple of Event
-        What was found, notified, labelled and measured again, in order of time.
+        Detection, notifications, labels and restatements, in order of time.
     group : IncidentGroup or None
-        The incidents of several tables that share a cause with this one.
+        Incidents of other tables with the same cause.
     context : IncidentContext
-        The run that measured it, its runbook, and the datasets made from this one.
+        The run that measured the partitions, the runbook, and the datasets made from this dataset.
     """
 
     renderer: ClassVar[str] = "tidegauge.display.cards:render_incident"
@@ -95,7 +95,7 @@ class IncidentDetails(Rendered):
 
     @property
     def closing_note(self) -> str | None:
-        """The reason why the incident has no anomalies any more, as a sentence; None while it has some."""
+        """The reason why the incident has no anomalies any more, as a sentence; None if it has anomalies."""
         notes = self.labels[self.labels["by"] == AUTOMATIC_AUTHOR]["note"].tolist()
         if self.row["series"] or not notes:
             return None
@@ -104,7 +104,7 @@ class IncidentDetails(Rendered):
 
     @property
     def firsts(self) -> pd.DataFrame:
-        """The first anomaly of each series, in order of time, within a partition the worst first."""
+        """The first anomaly of each series in order of time; within a partition, the worst first."""
         ordered = self.anomalies.sort_values(["time", "partition"], kind="stable")
         return ordered.drop_duplicates(
             ["segment", "name", "instance", "analyzer"], ignore_index=True
@@ -127,18 +127,26 @@ class IncidentDetails(Rendered):
             lines.append(f"One of a group, {self.group.headline}.")
         lines += context_lines(self.context)
         groups = (
-            ("First anomalies", [plain(text) for text in self.firsts["explanation"]]),
+            ("First anomalies", [plain(entry) for entry in self.firsts["explanation"]]),
             ("Contributions", [str(move) for move in self.causes.moves]),
-            ("Also moved", [str(one) for one in self.causes.companions]),
-            ("Measured again", [str(one) for one in self.causes.restated]),
-            ("Schema changes", [str(one) for one in self.causes.schema]),
+            ("Also moved", [str(cause) for cause in self.causes.companions]),
+            ("Measured again", [str(cause) for cause in self.causes.restated]),
+            ("Schema changes", [str(cause) for cause in self.causes.schema]),
             ("Labels", [label_text(label) for label in self.labels.to_dict("records")]),
         )
-        for title, texts in groups:
-            if texts:
-                more = [f"and {len(texts) - _LISTED} more"] if len(texts) > _LISTED + 1 else []
-                shown = texts[:_LISTED] if more else texts
-                lines += ["", f"{title}:", *(f"  {text}" for text in (*shown, *more))]
+        for title, entries in groups:
+            if entries:
+                remainder = (
+                    [f"and {len(entries) - _MAX_LISTED_LINES} more"]
+                    if len(entries) > _MAX_LISTED_LINES + 1
+                    else []
+                )
+                lines_of_group = entries[:_MAX_LISTED_LINES] if remainder else entries
+                lines += [
+                    "",
+                    f"{title}:",
+                    *(f"  {entry}" for entry in (*lines_of_group, *remainder)),
+                ]
         return "\n".join(lines)
 
 
@@ -155,10 +163,10 @@ def context_lines(context: IncidentContext) -> list[str]:
 
 
 def label_text(label: Mapping[Any, Any]) -> str:
-    """Return a label as one line: when, what, by whom, and the note."""
-    by = f" by {plain(label['by'])}" if isinstance(label["by"], str) else ""
+    """Return a label as one line: time, label, author and note."""
+    author = f" by {plain(label['by'])}" if isinstance(label["by"], str) else ""
     note = f": {plain(label['note'])}" if isinstance(label["note"], str) else ""
-    return f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}{by}{note}"
+    return f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}{author}{note}"
 
 
 def incident_details(connection: Connection, incident: int) -> IncidentDetails:
@@ -167,7 +175,7 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
     Raises
     ------
     HistoryError
-        If there is no such incident or anomaly, or all of the incident's anomalies were withdrawn.
+        If the incident or anomaly does not exist, or all of the incident's anomalies were withdrawn.
     """
     f = s.finding.c
     query = sa.select(f.incident_id).where(f.anomaly_id == incident, s.holds(s.finding))
@@ -183,7 +191,8 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
     anomalies = anomaly_rows(connection, dataset, None, MetricQuery(), None, number)
     labels = label_rows(connection, dataset, incident=number)
     ordered = sorted(
-        anomalies, key=lambda one: (one["time"] is None, one["time"], one["partition"])
+        anomalies,
+        key=lambda anomaly: (anomaly["time"] is None, anomaly["time"], anomaly["partition"]),
     )
     return IncidentDetails(
         row,
@@ -194,14 +203,19 @@ def incident_details(connection: Connection, incident: int) -> IncidentDetails:
         frame_of(_peaks(anomalies), AnomalyRow),
         tuple(timeline(connection, number)),
         groups.get(number),
-        incident_context(connection, dataset, [one["partition_id"] for one in ordered]),
+        incident_context(connection, dataset, [anomaly["partition_id"] for anomaly in ordered]),
     )
 
 
 def _peaks(anomalies: Sequence[AnomalyRow]) -> list[AnomalyRow]:
-    """Return the first anomaly of each series, by prominence; they are given the highest score first.
+    """Return the highest-scoring anomaly of each series, ranked by prominence as in a headline.
 
-    The series of a whole table stands for all of its metric, as in a headline.
+    The series of a whole table is ranked with all parts of its metric.
+
+    Parameters
+    ----------
+    anomalies : sequence of mapping
+        Anomalies of an incident, the highest score first.
     """
     best: dict[int, AnomalyRow] = {}
     topics: dict[tuple[str, str], list[AnomalyRow]] = {}
@@ -213,28 +227,28 @@ def _peaks(anomalies: Sequence[AnomalyRow]) -> list[AnomalyRow]:
         if row["filter"] or row["segment"]:
             return prominence(row["name"], row["score"] or 0.0, whole=False)
         topic = topics[row["name"], row["instance"]]
-        score = max(one["score"] or 0.0 for one in topic)
-        parts = len({(one["filter"], one["segment"]) for one in topic})
+        score = max(anomaly["score"] or 0.0 for anomaly in topic)
+        parts = len({(anomaly["filter"], anomaly["segment"]) for anomaly in topic})
         return prominence(row["name"], score, whole=True, parts=parts)
 
     return sorted(best.values(), key=rank, reverse=True)
 
 
-def causes_of(connection: Connection, of: int) -> Causes:
+def causes_of(connection: Connection, subject: int) -> Causes:
     """Return the causes of an anomaly or incident, by id.
 
     Raises
     ------
     HistoryError
-        If there is neither.
+        If no anomaly and no incident has the id.
     """
-    rows = anomaly_rows(connection, None, None, MetricQuery(), None, None, of)
+    rows = anomaly_rows(connection, None, None, MetricQuery(), None, None, subject)
     if rows:
         return causes(connection, rows[0]["dataset"], rows)
     try:
-        dataset, number = dataset_of(connection, of)
+        dataset, number = dataset_of(connection, subject)
     except HistoryError as error:
-        msg = f"there is no anomaly and no incident {of!r}; repo.anomalies() lists their ids"
+        msg = f"no anomaly or incident has the id {subject!r}; repo.anomalies() lists the ids"
         raise HistoryError(msg) from error
     return causes(
         connection, dataset, anomaly_rows(connection, dataset, None, MetricQuery(), None, number)

@@ -1,4 +1,4 @@
-"""Summary of an incident in one line, and explanation of an anomaly in one sentence.
+"""Summarise an incident in one line, and explain an anomaly in one sentence.
 
 Consistency metrics are summarised by group-by, with the affected features and the worst rate.
 """
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from tidegauge.repository.incidents.anomaly import Anomaly
 
 
-_WORDS = {
+_REASON_PHRASES = {
     Reason.DRIFT: "{side} its level of weeks ago, after the largest slow drift so far",
     Reason.CONSTANT: "{side} the {expected} that it nearly always is",
     Reason.NOVELTY: "unlike all earlier values",
 }
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def explain(
-    what: str,
+    metric: str,
     partition: str,
     weekday: int | None,
     value: float,
@@ -59,26 +59,28 @@ def explain(
 
     Parameters
     ----------
-    what : str
+    metric : str
         The metric, such as ``Completeness of dep_time``.
     partition : str
+        Name of the partition; empty for an unpartitioned table.
     weekday : int or None
         0 is Monday.
     value : float
+        The metric's value.
     earlier : sequence of float
         The values of earlier partitions.
     expected, lower, upper : float
-        The detector's expected value and band; NaN where it gives none.
+        The detector's expected value and band; NaN if there is none.
     reason : Reason
         The kind of deviation.
     others : int
-        Number of other metrics that are anomalies in the partition. A value inside its band is one
-        for their sake, as that of the partition before was, because it is grave, or by a rule that is
-        stricter than the band.
+        Number of other metrics that are anomalies in the partition. A value inside its band is an
+        anomaly because of these, because the previous value was an anomaly, because it is grave, or
+        because the rule is stricter than the band.
     scale : str
-        The metric's scale, as in `Scale`; ratios are told in per cent.
+        The metric's scale, as in `Scale`. Ratios are shown in per cent.
     after : bool
-        Whether the metric was an anomaly in the partition before.
+        Whether the metric was an anomaly in the previous partition.
     grave : bool
         Whether the departure is so large that it needs less evidence.
 
@@ -87,20 +89,20 @@ def explain(
     >>> explain("Completeness of email", "ds=2013-02-08", 4, 0.5, [0.97], 0.975, 0.95, 0.99, scale="ratio")
     'Completeness of email in ds=2013-02-08 (a Friday) is 50 %, below the usual 95 % to 99 % (expected 97.5 %): the lowest of 2 partitions.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, after=True)
-    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and an anomaly went before.'
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and the previous value was an anomaly.'
     >>> explain("Size", "ds=2013-02-08", None, 960, [], 1000, 950, 1050, others=2)
-    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are unusual, too.'
+    'Size in ds=2013-02-08 is 960, low within the usual 950 to 1,050 (expected 1,000), and 2 other metrics are also unusual.'
     """
     number = partial(measured, scale=scale)
-    day = "" if weekday is None else f" (a {_WEEKDAYS[weekday]})"
+    day = "" if weekday is None else f" (a {_WEEKDAY_NAMES[weekday]})"
     side = "below" if direction(value, expected, lower, upper) == "low" else "above"
-    if reason in _WORDS:
-        usual = _WORDS[reason].format(side=side, expected=number(expected))
+    if reason in _REASON_PHRASES:
+        usual = _REASON_PHRASES[reason].format(side=side, expected=number(expected))
     elif isnan(lower) and isnan(upper):
         usual = f"far {side} the expected {number(expected)}"
     elif isnan(lower) or isnan(upper):
-        bound, limit = ("least", lower) if isnan(upper) else ("most", upper)
-        usual = f"{side} the {bound} allowed, {number(limit)}"
+        bound_name, limit = ("minimum", lower) if isnan(upper) else ("maximum", upper)
+        usual = f"{side} the allowed {bound_name}, {number(limit)}"
     else:
         band = f"{number(lower)} to {number(upper)}"
         dated = ", as on this day of other months or years" if reason is Reason.CALENDAR else ""
@@ -108,25 +110,23 @@ def explain(
         usual = f"{side} the {'allowed' if reason is Reason.BOUND else 'usual'} {band}{centre}"
         if lower <= value <= upper:
             inside = {"below": "low within", "above": "high within"}[side]
-            usual = (
-                f"{inside} the usual {band}{centre}, {_joined(others, after=after, grave=grave)}"
-            )
+            usual = f"{inside} the usual {band}{centre}, {_explain_inside_band(others, after=after, grave=grave)}"
     past = [v for v in earlier if not isnan(v)]
     record = ""
     if past and side == "below" and value < min(past):
         record = f": the lowest of {len(past) + 1} partitions"
     elif past and side == "above" and value > max(past):
         record = f": the highest of {len(past) + 1} partitions"
-    text = f"{what} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
+    text = f"{metric} in {partition or 'the table'}{day} is {number(value)}, {usual}{record}."
     return one_line(text)
 
 
-def _joined(others: int, *, after: bool, grave: bool) -> str:
+def _explain_inside_band(others: int, *, after: bool, grave: bool) -> str:
     """Return why a value inside its band is an anomaly."""
     if others:
-        return f"and {others} other metric{'s are' if others > 1 else ' is'} unusual, too"
+        return f"and {others} other metric{'s are' if others > 1 else ' is'} also unusual"
     if after:
-        return "and an anomaly went before"
+        return "and the previous value was an anomaly"
     if grave:
         return "and so large a departure needs less evidence"
     return "and the monitor's rule is stricter than that"
@@ -140,20 +140,21 @@ def direction(value: float, expected: float, lower: float, upper: float) -> str:
     return "low" if value < reference else "high"
 
 
-_OF_MATCHED = frozenset({*CELLS, "both_null"})
+_MATCHED_ROW_METRICS = frozenset({*CELLS, "both_null"})
 """Metrics that are shares of the matched rows."""
-_OF_ROWS = "row_"
+_ROW_METRIC_PREFIX = "row_"
 """Prefix of metrics on a group-by's rows instead of a feature."""
-_NO_NAME = frozenset({"", "*"})
+_EMPTY_NAMES = frozenset({"", "*"})
 
 
 @dataclass(frozen=True)
 class ConsistencyTopic:
-    """A headline topic: a group-by's metric over all its features, in one direction.
+    """A headline topic: a metric of a group-by over all of its features, in one direction.
 
     Attributes
     ----------
     group_by, metric, direction : str
+        Metric without its prefix, and ``low`` or ``high``.
     """
 
     group_by: str
@@ -161,89 +162,101 @@ class ConsistencyTopic:
     direction: str
 
     @classmethod
-    def from_anomaly(cls, one: Anomaly, group_bys: Collection[str]) -> ConsistencyTopic | None:
-        """Return the topic of an anomaly; None if it is not of a consistency metric.
+    def from_anomaly(cls, anomaly: Anomaly, group_bys: Collection[str]) -> ConsistencyTopic | None:
+        """Return the topic of an anomaly; None if its metric is not a consistency metric.
 
         Parameters
         ----------
-        one : Anomaly
+        anomaly : Anomaly
         group_bys : collection of str
-            Known names of group-bys, which may contain dots.
+            Known names of group-bys. They can contain dots.
         """
-        if not one.name.startswith(PREFIX):
+        if not anomaly.name.startswith(PREFIX):
             return None
-        metric = one.name.removeprefix(PREFIX)
-        if metric.startswith(_OF_ROWS):
-            return cls(one.instance, metric, one.direction)
-        found = parse_instance(one.instance, set(group_bys))
-        return cls(found.group_by, metric, one.direction)
+        metric = anomaly.name.removeprefix(PREFIX)
+        if metric.startswith(_ROW_METRIC_PREFIX):
+            return cls(anomaly.instance, metric, anomaly.direction)
+        parsed = parse_instance(anomaly.instance, set(group_bys))
+        return cls(parsed.group_by, metric, anomaly.direction)
 
     @property
-    def wrong(self) -> bool:
-        """True for a high mismatch rate, from which changes in other metrics follow."""
+    def is_mismatch(self) -> bool:
+        """True for a high mismatch rate, which also changes other metrics."""
         return self.metric in CELLS and self.direction == "high"
 
-    def said(self, some: Sequence[Anomaly]) -> str:
+    def describe(self, anomalies: Sequence[Anomaly]) -> str:
         """Return the topic's anomalies as a clause of a headline.
 
         Parameters
         ----------
-        some : sequence of Anomaly
-            At least one.
+        anomalies : sequence of Anomaly
+            Anomalies of the topic; at least one.
         """
-        ordered = sorted(some, key=self.size)
-        clearest, worst = {one.instance: one for one in ordered}, ordered[-1]
+        ordered = sorted(anomalies, key=self.size)
+        clearest, worst = {anomaly.instance: anomaly for anomaly in ordered}, ordered[-1]
         feature = worst.instance.removeprefix(f"{self.group_by}.")
-        what = " ".join(name for name in (self.group_by, self.metric) if name not in _NO_NAME)
-        # A limit says what is wrong, and not what is usual: another detector of the series may.
-        usual = {one.instance: one.expected for one in ordered if one.expected is not None}
-        amounts = {name: self._amount(one, usual.get(name)) for name, one in clearest.items()}
+        title = " ".join(name for name in (self.group_by, self.metric) if name not in _EMPTY_NAMES)
+        # A limit has no expected value, but another detector of the series can have one.
+        usual = {
+            anomaly.instance: anomaly.expected
+            for anomaly in ordered
+            if anomaly.expected is not None
+        }
+        amounts = {
+            name: self._amount(anomaly, usual.get(name)) for name, anomaly in clearest.items()
+        }
         amount = amounts[worst.instance]
-        alike = set(amounts.values()) == {amount}
-        if self.metric.startswith(_OF_ROWS):
-            return f"{what} ({amount})"
+        all_equal = set(amounts.values()) == {amount}
+        if self.metric.startswith(_ROW_METRIC_PREFIX):
+            return f"{title} ({amount})"
         if len(clearest) == 1:
-            return f"{what} in {feature} ({amount})"
-        if alike:
-            return f"{what} in {plural(len(clearest), 'feature')} alike ({amount})"
-        most = "most" if self.wrong else "clearest"
-        return f"{what} in {plural(len(clearest), 'feature')}, {most} in {feature} ({amount})"
+            return f"{title} in {feature} ({amount})"
+        if all_equal:
+            return f"{title} in {plural(len(clearest), 'feature')} alike ({amount})"
+        superlative = "most" if self.is_mismatch else "clearest"
+        return (
+            f"{title} in {plural(len(clearest), 'feature')}, {superlative} in {feature} ({amount})"
+        )
 
-    def size(self, one: Anomaly) -> tuple[float, float]:
-        """Return an anomaly's deviation as a sort key, comparable within the topic."""
-        off = abs((one.value or 0.0) - (one.expected or 0.0)) if self.metric in _OF_MATCHED else 0.0
-        return off, one.score
+    def size(self, anomaly: Anomaly) -> tuple[float, float]:
+        """Return an anomaly's deviation as a sort key that is comparable within the topic."""
+        difference = (
+            abs((anomaly.value or 0.0) - (anomaly.expected or 0.0))
+            if self.metric in _MATCHED_ROW_METRICS
+            else 0.0
+        )
+        return difference, anomaly.score
 
-    def _amount(self, one: Anomaly, expected: float | None) -> str:
-        value = one.value
+    def _amount(self, anomaly: Anomaly, expected: float | None) -> str:
+        value = anomaly.value
         if value is None:
             return "no number"
-        if self.metric in _OF_MATCHED:
+        if self.metric in _MATCHED_ROW_METRICS:
             usual = "" if expected is None else f", usually {percent(expected)}"
             return f"{percent(value)} of rows{usual}"
         if expected is None:
-            return measured(value, one.scale)
-        return f"{measured(value, one.scale)} instead of {measured(expected, one.scale)}"
+            return measured(value, anomaly.scale)
+        return f"{measured(value, anomaly.scale)} instead of {measured(expected, anomaly.scale)}"
 
 
-MOST = 3
-"""Maximum number of metrics that a headline names."""
-CLEAR = 20.0
-"""Scores are capped here for ranking."""
-LONGEST = 100
-"""Maximum number of characters for an anomaly of a whole partition."""
+MAX_HEADLINE_METRICS = 3
+"""More metrics make a headline too long for a chat message."""
+MAX_RANKED_SCORE = 20.0
+"""Scores above are equally significant in a ranking."""
+MAX_EXPLANATION_LENGTH = 100
+"""Longer explanations of whole partitions are cut in headlines."""
 Topic = ConsistencyTopic | tuple[str, str]
-"""Topic of a headline: a group-by's metrics, or a metric's name and instance."""
+"""Topic of a headline: metrics of a group-by, or name and instance of a metric."""
 Topics = list[Topic]
 
-_PLAIN = frozenset({"Completeness", "Size"})
-_ROWS = {"Size": "volume"}
-VOLUME = ("Size", "*")
-SAME = 0.1
-"""Difference of two factors that are said to be the same change; of increases, relative to the smaller."""
-MANY_TIMES = 10
-"""Factor from which on an increase is told as one, not in per cent."""
-_VALUE = re.compile(r"\w+\s*=\s*'([^']*)'")
+_LEADING_METRICS = frozenset({"Completeness", "Size"})
+_METRIC_SUBJECTS = {"Size": "volume"}
+VOLUME_TOPIC = ("Size", "*")
+SAME_CHANGE_TOLERANCE = 0.1
+"""Two factors are the same change if they differ by at most a tenth; for increases, of the smaller factor."""
+MIN_REPORTED_FACTOR = 10
+"""From this factor on, an increase is shown as "12 times as high" instead of per cent."""
+_EQUALITY_FILTER = re.compile(r"\w+\s*=\s*'([^']*)'")
 
 
 def headline(
@@ -253,193 +266,279 @@ def headline(
 ) -> str:
     """Return an incident's time span and its most significant metrics.
 
-    Segments that lost all of their rows come first, unless the whole table did. A metric is listed once,
-    at its largest departure, with the filters and segments that share the anomaly. Columns that lack
-    values in as many rows are listed together. Sums and counts that changed as the number of rows did
-    say nothing more than that. Consistency metrics are listed by group-by; mismatch rates take precedence over metrics that
-    follow from them. A gap is told by the time of the first partition that is missing.
+    Segments that lost all of their rows come first, unless the whole table lost its rows. A metric is
+    listed once, at its largest departure, with the filters and segments that share the anomaly. Columns
+    that lack values in the same number of rows are listed together. Sums and counts that changed with the
+    number of rows are left out. Consistency metrics are listed by group-by; mismatch rates take precedence
+    over metrics that follow from them. A gap is shown at the time of the first missing partition.
 
     Parameters
     ----------
     anomalies : sequence of Anomaly
-        In order of time; at least one.
+        Anomalies of the incident in order of time; at least one.
     step : timedelta, optional
         Length of partitions, as `step_of` returns it.
     group_bys : collection of str
         Names of the group-bys of consistency metrics.
     """
-    only_missing = all(is_missing(one.name) for one in anomalies)
+    only_missing = all(is_missing(anomaly.name) for anomaly in anomalies)
     if only_missing and (gap := missing_span(anomalies[0].explanation)):
         within = f", {anomalies[0].within}" if anomalies[0].within else ""
         return one_line(f"{span(gap.first, gap.first, _start_step(step))}{within}: {gap.text}")
-    vanished = _vanished(anomalies)
+    # Collect the anomalies of each topic. Mismatch rates hide other metrics of the same group-by.
+    vanished = _vanished_segments(anomalies)
     topics: dict[Topic, list[Anomaly]] = {}
-    for one in anomalies:
-        if _is_empty(one) and one.segment in vanished:
+    for anomaly in anomalies:
+        if _is_empty(anomaly) and anomaly.segment in vanished:
             continue
-        topic = ConsistencyTopic.from_anomaly(one, group_bys) or (one.name, one.instance)
-        topics.setdefault(topic, []).append(one)
-    wrong = {of.group_by for of in topics if isinstance(of, ConsistencyTopic) and of.wrong}
-    clear = [of for of in topics if isinstance(of, tuple) or of.wrong or of.group_by not in wrong]
-    ranked = sorted(clear, key=lambda of: -_weight(of, topics[of]))
-    volume = _factor(topics.get(VOLUME, ()))
-    same = [of for of in ranked if of != VOLUME and _follows(volume, topics[of])]
-    shown = _together([of for of in ranked if of not in same], topics)[:MOST]
-    told = [f"no rows with {_listed(vanished, 'or')}"] if vanished else []
-    told += [_told(some, topics) for some in shown]
-    told_of = [of for some in (*shown, same) for of in some]
-    named = {(one.name, one.instance) for of in told_of for one in topics[of]}
-    named |= {VOLUME} if vanished else set()
-    more = len({(one.name, one.instance) for one in anomalies} - named)
-    if more:
-        told.append(f"and {plural(more, 'more metric')}")
-    utc = any(isinstance(of, ConsistencyTopic) for of in topics)  # consistency buckets are in UTC
+        topic = ConsistencyTopic.from_anomaly(anomaly, group_bys) or (
+            anomaly.name,
+            anomaly.instance,
+        )
+        topics.setdefault(topic, []).append(anomaly)
+    mismatched = {
+        entry.group_by
+        for entry in topics
+        if isinstance(entry, ConsistencyTopic) and entry.is_mismatch
+    }
+    independent = [
+        entry
+        for entry in topics
+        if isinstance(entry, tuple) or entry.is_mismatch or entry.group_by not in mismatched
+    ]
+    # Rank the topics, and describe the most significant ones.
+    ranked = sorted(independent, key=lambda entry: -_topic_rank(entry, topics[entry]))
+    volume = _change_factor(topics.get(VOLUME_TOPIC, ()))
+    following = [
+        entry
+        for entry in ranked
+        if entry != VOLUME_TOPIC and _follows_volume(volume, topics[entry])
+    ]
+    named_groups = _group_topics([entry for entry in ranked if entry not in following], topics)[
+        :MAX_HEADLINE_METRICS
+    ]
+    clauses = [f"no rows with {_join_names(vanished, 'or')}"] if vanished else []
+    clauses += [_describe_topics(group, topics) for group in named_groups]
+    named_topics = [entry for group in (*named_groups, following) for entry in group]
+    named_metrics = {
+        (anomaly.name, anomaly.instance) for entry in named_topics for anomaly in topics[entry]
+    }
+    named_metrics |= {VOLUME_TOPIC} if vanished else set()
+    unnamed = len({(anomaly.name, anomaly.instance) for anomaly in anomalies} - named_metrics)
+    if unnamed:
+        clauses.append(f"and {plural(unnamed, 'more metric')}")
+    is_utc = any(
+        isinstance(entry, ConsistencyTopic) for entry in topics
+    )  # consistency buckets are in UTC
     within = anomalies[0].within
-    where = f", {within}" if within and all(one.segment != within for one in anomalies) else ""
-    return one_line(f"{_when(anomalies, step, utc=utc)}{where}: {'; '.join(told)}")
+    location = (
+        f", {within}" if within and all(anomaly.segment != within for anomaly in anomalies) else ""
+    )
+    return one_line(
+        f"{_format_time_span(anomalies, step, utc=is_utc)}{location}: {'; '.join(clauses)}"
+    )
 
 
 def _start_step(step: timedelta | None) -> timedelta | None:
-    """Return the step by which a time is told as the start of a partition, not as the whole of it."""
+    """Return the step by which `span` formats the start of a partition, not its whole length."""
     return step if step == ONE_DAY else None
 
 
-def _vanished(anomalies: Sequence[Anomaly]) -> list[str]:
-    """Return the segments that have no rows in a partition in which the table has some, by their names."""
-    empty = {one.position for one in anomalies if _is_empty(one) and not one.segment}
-    found = {one.segment for one in anomalies if _is_empty(one) and one.position not in empty}
-    return sorted(found - {""})
+def _vanished_segments(anomalies: Sequence[Anomaly]) -> list[str]:
+    """Return the names of segments without rows in a partition in which the table has rows."""
+    empty = {
+        anomaly.position for anomaly in anomalies if _is_empty(anomaly) and not anomaly.segment
+    }
+    segments = {
+        anomaly.segment
+        for anomaly in anomalies
+        if _is_empty(anomaly) and anomaly.position not in empty
+    }
+    return sorted(segments - {""})
 
 
-def _is_empty(one: Anomaly) -> bool:
-    """Return whether an anomaly says that there are no rows, though some were expected."""
-    return (one.name, one.instance, one.filter, one.value) == (*VOLUME, "", 0) and one.expected != 0
+def _is_empty(anomaly: Anomaly) -> bool:
+    """Return whether an anomaly reports no rows where some were expected."""
+    return (anomaly.name, anomaly.instance, anomaly.filter, anomaly.value) == (
+        *VOLUME_TOPIC,
+        "",
+        0,
+    ) and anomaly.expected != 0
 
 
-def _weight(of: Topic, some: Sequence[Anomaly]) -> float:
+def _topic_rank(topic: Topic, anomalies: Sequence[Anomaly]) -> float:
     """Return a metric's rank: missing values and row counts come first, totals before parts."""
-    whole = any(not one.filter and not one.segment for one in some)
-    score = max(one.score for one in some)
-    parts = len({_among(one) for one in some})
-    if not isinstance(of, ConsistencyTopic):
-        return prominence(some[0].name, score, whole=whole, parts=parts)
-    plain = of.wrong * (1.0 + max(of.size(one)[0] for one in some))
-    return min(score, CLEAR) + 3.0 * whole + CLEAR * plain + min(parts, MOST + 1)
+    has_total = any(not anomaly.filter and not anomaly.segment for anomaly in anomalies)
+    score = max(anomaly.score for anomaly in anomalies)
+    parts = len({_part_name(anomaly) for anomaly in anomalies})
+    if not isinstance(topic, ConsistencyTopic):
+        return prominence(anomalies[0].name, score, whole=has_total, parts=parts)
+    mismatch = topic.is_mismatch * (1.0 + max(topic.size(anomaly)[0] for anomaly in anomalies))
+    return (
+        min(score, MAX_RANKED_SCORE)
+        + 3.0 * has_total
+        + MAX_RANKED_SCORE * mismatch
+        + min(parts, MAX_HEADLINE_METRICS + 1)
+    )
 
 
 def prominence(name: str, score: float, *, whole: bool, parts: int = 1) -> float:
     """Return the rank of a metric: missing values and row counts come first, totals before parts.
 
-    The more ``parts`` (filters and segments, the total included) are anomalies, the higher.
+    The rank grows with the number of ``parts`` (filters and segments, including the total) that are
+    anomalies.
 
     Examples
     --------
     >>> prominence("Size", 8.0, whole=True) > prominence("Mean", 60.0, whole=True)
     True
     """
-    return min(score, CLEAR) + 3.0 * whole + CLEAR * (name in _PLAIN) + min(parts, MOST + 1)
+    return (
+        min(score, MAX_RANKED_SCORE)
+        + 3.0 * whole
+        + MAX_RANKED_SCORE * (name in _LEADING_METRICS)
+        + min(parts, MAX_HEADLINE_METRICS + 1)
+    )
 
 
-def _together(ranked: Sequence[Topic], topics: Mapping[Topic, Sequence[Anomaly]]) -> list[Topics]:
-    """Group topics that are told as one: columns without values in as many rows, to a tenth."""
-    found: list[Topics] = []
-    missing: list[tuple[float, int]] = []
-    for of in ranked:
-        lost = _lost(of, topics[of])
-        like = next((n for size, n in missing if abs(lost - size) <= SAME * size), None)
-        if like is None:
-            missing.append((lost, len(found)))
-            found.append([of])
+def _group_topics(
+    ranked: Sequence[Topic], topics: Mapping[Topic, Sequence[Anomaly]]
+) -> list[Topics]:
+    """Group topics that share a clause: columns without values in the same number of rows, to a tenth."""
+    groups: list[Topics] = []
+    lost_shares: list[tuple[float, int]] = []
+    for topic in ranked:
+        lost = _lost_share(topic, topics[topic])
+        match = next(
+            (n for size, n in lost_shares if abs(lost - size) <= SAME_CHANGE_TOLERANCE * size), None
+        )
+        if match is None:
+            lost_shares.append((lost, len(groups)))
+            groups.append([topic])
         else:
-            found[like].append(of)
-    return found
+            groups[match].append(topic)
+    return groups
 
 
-def _lost(of: Topic, some: Sequence[Anomaly]) -> float:
+def _lost_share(topic: Topic, anomalies: Sequence[Anomaly]) -> float:
     """Return the share of all rows that lost a column's value; NaN for other topics."""
-    if isinstance(of, ConsistencyTopic) or of[0] != "Completeness":
+    if isinstance(topic, ConsistencyTopic) or topic[0] != "Completeness":
         return nan
-    one = _clearest(some)
-    if one.filter or one.segment or one.value is None or one.expected is None:
+    anomaly = _clearest_anomaly(anomalies)
+    if anomaly.filter or anomaly.segment or anomaly.value is None or anomaly.expected is None:
         return nan
-    return one.expected - one.value
+    return anomaly.expected - anomaly.value
 
 
-def _clearest(some: Sequence[Anomaly]) -> Anomaly:
-    """Return the anomaly that departs the farthest, of the whole table if there is one."""
-    return max([one for one in some if not one.filter and not one.segment] or some, key=_departure)
+def _clearest_anomaly(anomalies: Sequence[Anomaly]) -> Anomaly:
+    """Return the anomaly with the largest departure, preferring anomalies of the whole table."""
+    return max(
+        [anomaly for anomaly in anomalies if not anomaly.filter and not anomaly.segment]
+        or anomalies,
+        key=_departure,
+    )
 
 
-def _told(of: Topics, topics: Mapping[Topic, Sequence[Anomaly]]) -> str:
-    first, some = of[0], topics[of[0]]
-    whole = [one for one in some if not one.filter and not one.segment]
-    if isinstance(first, ConsistencyTopic):
-        said = first.said(whole or some)
-    elif first[0] == "Completeness":
-        said = _without_values([_clearest(topics[one]) for one in of])
+def _describe_topics(group: Topics, topics: Mapping[Topic, Sequence[Anomaly]]) -> str:
+    first_topic, anomalies = group[0], topics[group[0]]
+    totals = [topic for topic in anomalies if not topic.filter and not topic.segment]
+    if isinstance(first_topic, ConsistencyTopic):
+        clause = first_topic.describe(totals or anomalies)
+    elif first_topic[0] == "Completeness":
+        clause = _describe_missing_values([_clearest_anomaly(topics[topic]) for topic in group])
     else:
-        said = _said(_clearest(some))
-    return said + _of_parts(some, whole)
+        clause = _describe_anomaly(_clearest_anomaly(anomalies))
+    return clause + _describe_parts(anomalies, totals)
 
 
-def _of_parts(some: Sequence[Anomaly], whole: Sequence[Anomaly]) -> str:
-    """Return which parts of a table went the same way as what is told of it, and which another way.
+def _describe_parts(anomalies: Sequence[Anomaly], totals: Sequence[Anomaly]) -> str:
+    """Return a clause with the parts of a table that moved in the same and in the opposite direction.
 
-    Of the parts alone, the number told is that of the clearest; others are named beside it only if they
-    changed as much.
+    If only parts are anomalies, the headline shows the change of the clearest part. It names other parts
+    together with it only if they changed by the same factor.
     """
     by_part: dict[str, list[Anomaly]] = {}
-    for one in some:
-        if one.filter or one.segment:
-            by_part.setdefault(_among(one), []).append(one)
+    for anomaly in anomalies:
+        if anomaly.filter or anomaly.segment:
+            by_part.setdefault(_part_name(anomaly), []).append(anomaly)
     if not by_part:
         return ""
-    parts = {part: max(of, key=_departure) for part, of in sorted(by_part.items())}
-    told = _clearest(some)
-    same = [part for part, one in parts.items() if one.direction == told.direction]
-    other = [part for part, one in parts.items() if one.direction != told.direction]
-    opposite = f"; {_listed(other)} the other way" if other else ""
-    if whole:
-        alike = f"{_listed(same)}{' alike' if len(same) > 1 else ''}" if same else ""
-        return f" ({(alike + opposite).removeprefix('; ')})"
-    as_much = [part for part in same if parts[part] is told or _changed_alike(parts[part], told)]
-    rest = [part for part in same if part not in as_much]
-    alike = f" ({_listed(rest)}, too{opposite})" if rest else f" ({opposite[2:]})" if other else ""
-    return f" for {_listed(as_much)}{alike}"
+    parts = {part: max(members, key=_departure) for part, members in sorted(by_part.items())}
+    clearest = _clearest_anomaly(anomalies)
+    same_direction = [
+        part for part, anomaly in parts.items() if anomaly.direction == clearest.direction
+    ]
+    opposite_parts = [
+        part for part, anomaly in parts.items() if anomaly.direction != clearest.direction
+    ]
+    opposite_clause = f"; {_join_names(opposite_parts)} the other way" if opposite_parts else ""
+    if totals:
+        clause = (
+            f"{_join_names(same_direction)}{' alike' if len(same_direction) > 1 else ''}"
+            if same_direction
+            else ""
+        )
+        return f" ({(clause + opposite_clause).removeprefix('; ')})"
+    same_change = [
+        part
+        for part in same_direction
+        if parts[part] is clearest or _has_same_change(parts[part], clearest)
+    ]
+    weaker = [part for part in same_direction if part not in same_change]
+    clause = (
+        f" ({_join_names(weaker)}, too{opposite_clause})"
+        if weaker
+        else f" ({opposite_clause[2:]})"
+        if opposite_parts
+        else ""
+    )
+    return f" for {_join_names(same_change)}{clause}"
 
 
-def _changed_alike(one: Anomaly, other: Anomaly) -> bool:
+def _has_same_change(first: Anomaly, other: Anomaly) -> bool:
     """Return whether two values changed by the same factor, as far as factors are known."""
-    changes = [a.value / a.expected for a in (one, other) if a.value is not None and a.expected]
-    known = [change for change in changes if isfinite(change)]
-    return len(known) < 2 or abs(known[0] - known[1]) <= SAME * max(1.0, min(known))
+    changes = [a.value / a.expected for a in (first, other) if a.value is not None and a.expected]
+    finite = [change for change in changes if isfinite(change)]
+    return len(finite) < 2 or abs(finite[0] - finite[1]) <= SAME_CHANGE_TOLERANCE * max(
+        1.0, min(finite)
+    )
 
 
-def _departure(one: Anomaly) -> tuple[float, float]:
-    """Return an anomaly's distance from what was expected, then its score."""
-    if one.value is None or one.expected is None:
-        return 0.0, one.score
-    return abs(one.value - one.expected), one.score
+def _departure(anomaly: Anomaly) -> tuple[float, float]:
+    """Return an anomaly's distance from the expected value, then its score."""
+    if anomaly.value is None or anomaly.expected is None:
+        return 0.0, anomaly.score
+    return abs(anomaly.value - anomaly.expected), anomaly.score
 
 
-def _factor(some: Sequence[Anomaly]) -> float | None:
-    """Return by what factor a count or sum of the whole changed at its largest departure."""
-    one = _clearest(some) if some else None
-    if one is None or one.filter or one.segment or one.value is None or not one.expected:
+def _change_factor(anomalies: Sequence[Anomaly]) -> float | None:
+    """Return the factor by which a count or sum of the whole table changed at its largest departure."""
+    anomaly = _clearest_anomaly(anomalies) if anomalies else None
+    if (
+        anomaly is None
+        or anomaly.filter
+        or anomaly.segment
+        or anomaly.value is None
+        or not anomaly.expected
+    ):
         return None
-    return one.value / one.expected
+    return anomaly.value / anomaly.expected
 
 
-def _follows(volume: float | None, some: Sequence[Anomaly]) -> bool:
-    """Return whether a sum or count changed as the number of rows did."""
-    if volume is None or not some or (some[0].scale != "count" and some[0].name != "Sum"):
+def _follows_volume(volume: float | None, anomalies: Sequence[Anomaly]) -> bool:
+    """Return whether a sum or count changed by the same factor as the number of rows."""
+    if (
+        volume is None
+        or not anomalies
+        or (anomalies[0].scale != "count" and anomalies[0].name != "Sum")
+    ):
         return False
-    factor = _factor(some)
-    return factor is not None and _same_change(factor, volume)
+    factor = _change_factor(anomalies)
+    return factor is not None and _is_same_change(factor, volume)
 
 
-def _same_change(one: float, other: float) -> bool:
-    """Return whether two factors are the same change: near each other, and nearer than to no change.
+def _is_same_change(first: float, second: float) -> bool:
+    """Return whether two factors are the same change: closer to each other than to 1.
 
     Examples
     --------
@@ -448,70 +547,84 @@ def _same_change(one: float, other: float) -> bool:
     >>> _same_change(0.08, 0.16), _same_change(0.95, 0.86), _same_change(0.95, 1.04)
     (False, False, False)
     """
-    apart = abs(one - other)
-    change = min(abs(one - 1), abs(other - 1))
-    return apart <= SAME * min(one, other) and apart <= change and (one < 1) == (other < 1)
+    apart = abs(first - second)
+    change = min(abs(first - 1), abs(second - 1))
+    return (
+        apart <= SAME_CHANGE_TOLERANCE * min(first, second)
+        and apart <= change
+        and (first < 1) == (second < 1)
+    )
 
 
-def _said(one: Anomaly) -> str:
-    whole = f"{one.partition_name or 'the table'} "
-    if one.explanation.startswith(whole):  # of a partition-level detector
-        noun = "the partition" if one.partition_name else "the table"
-        text = f"{noun} {one.explanation.removeprefix(whole).removesuffix('.')}"
-        return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
-    value, expected = one.value, one.expected
+def _describe_anomaly(anomaly: Anomaly) -> str:
+    prefix = f"{anomaly.partition_name or 'the table'} "
+    if anomaly.explanation.startswith(prefix):  # from a partition-level detector
+        noun = "the partition" if anomaly.partition_name else "the table"
+        clause = f"{noun} {anomaly.explanation.removeprefix(prefix).removesuffix('.')}"
+        return (
+            clause
+            if len(clause) <= MAX_EXPLANATION_LENGTH
+            else f"{clause[: MAX_EXPLANATION_LENGTH - 1]}\N{HORIZONTAL ELLIPSIS}"
+        )
+    value, expected = anomaly.value, anomaly.expected
     if value is None:
-        return f"{one.name} of {one.instance} is no number"
-    subject = _ROWS.get(one.name) or metric_text(one.name, one.instance)
-    scale = written_scale(one.name, one.scale)
+        return f"{anomaly.name} of {anomaly.instance} is no number"
+    subject = _METRIC_SUBJECTS.get(anomaly.name) or metric_text(anomaly.name, anomaly.instance)
+    scale = written_scale(anomaly.name, anomaly.scale)
     if expected is None:
         return f"{subject} is {measured(value, scale)}"
-    if one.scale == "count" and expected > 0 and value / expected >= MANY_TIMES:
+    if anomaly.scale == "count" and expected > 0 and value / expected >= MIN_REPORTED_FACTOR:
         return f"{subject} {number(round(value / expected, 0))} times as high"
-    if one.scale == "count" and expected > 0:
+    if anomaly.scale == "count" and expected > 0:
         return f"{subject} {percent_change(value, expected)}"
     return f"{subject} is {measured(value, scale)} instead of {measured(expected, scale)}"
 
 
-def _without_values(some: Sequence[Anomaly]) -> str:
-    """Tell of columns that lack values in as many rows."""
-    if some[0].value is None:
-        return _said(some[0])
-    columns = [one.instance for one in some]
-    shown = columns[: MOST + 1] if len(columns) <= MOST + 1 else columns[:MOST]
-    if len(columns) > len(shown):
-        shown.append(f"{len(columns) - MOST} more columns")
-    names = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
-    told = f"{_range([1 - one.value for one in some if one.value is not None])} of rows have no {names}"
-    usual = [1 - one.expected for one in some if one.expected is not None]
-    return f"{told} (usually {_range(usual)})" if usual else told
+def _describe_missing_values(anomalies: Sequence[Anomaly]) -> str:
+    """Describe columns that lack values in the same number of rows."""
+    if anomalies[0].value is None:
+        return _describe_anomaly(anomalies[0])
+    columns = [anomaly.instance for anomaly in anomalies]
+    parts = (
+        columns[: MAX_HEADLINE_METRICS + 1]
+        if len(columns) <= MAX_HEADLINE_METRICS + 1
+        else columns[:MAX_HEADLINE_METRICS]
+    )
+    if len(columns) > len(parts):
+        parts.append(f"{len(columns) - MAX_HEADLINE_METRICS} more columns")
+    names = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
+    clause = f"{_format_range([1 - anomaly.value for anomaly in anomalies if anomaly.value is not None])} of rows have no {names}"
+    usual = [1 - anomaly.expected for anomaly in anomalies if anomaly.expected is not None]
+    return f"{clause} (usually {_format_range(usual)})" if usual else clause
 
 
-def _range(shares: Sequence[float]) -> str:
-    """Return the least and the largest of some shares, once if they are told alike.
+def _format_range(shares: Sequence[float]) -> str:
+    """Return the smallest and largest share; only one if both have the same text.
 
     Examples
     --------
     >>> _range([0.19, 0.191]), _range([0.16, 0.17])
     ('19 %', '16 to 17 %')
     """
-    least, most = percent(min(shares)), percent(max(shares))
-    return most if least == most else f"{least.removesuffix(' %')} to {most}"
+    low, high = percent(min(shares)), percent(max(shares))
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
-def _among(one: Anomaly) -> str:
-    simple = _VALUE.fullmatch(one.filter)
-    return " ".join(text for text in (simple[1] if simple else one.filter, one.segment) if text)
+def _part_name(anomaly: Anomaly) -> str:
+    simple = _EQUALITY_FILTER.fullmatch(anomaly.filter)
+    return " ".join(
+        name for name in (simple[1] if simple else anomaly.filter, anomaly.segment) if name
+    )
 
 
-def _listed(parts: Sequence[str], last: str = "and") -> str:
-    shown = list(parts[:MOST])
-    if len(parts) > MOST:
-        shown.append(f"{len(parts) - MOST} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+def _join_names(parts: Sequence[str], last: str = "and") -> str:
+    names = list(parts[:MAX_HEADLINE_METRICS])
+    if len(parts) > MAX_HEADLINE_METRICS:
+        names.append(f"{len(parts) - MAX_HEADLINE_METRICS} more")
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
-def _when(anomalies: Sequence[Anomaly], step: timedelta | None, *, utc: bool) -> str:
+def _format_time_span(anomalies: Sequence[Anomaly], step: timedelta | None, *, utc: bool) -> str:
     first, last = anomalies[0], anomalies[-1]
     if first.time is None or last.time is None:
         names = dict.fromkeys([first.partition_name, last.partition_name])

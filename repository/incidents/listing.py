@@ -46,7 +46,7 @@ def anomaly_rows(
     check_status(status)
     commit = commit_as_of(connection, as_of)
     n, f, a, p = s.anomaly.c, s.finding.c, s.analyzer.c, s.partition.c
-    named = {
+    column_by_name = {
         "dataset": s.dataset.c.name,
         "segment": a.segment,
         "partition": p.name,
@@ -56,7 +56,9 @@ def anomaly_rows(
         "analyzer": a.text,
         "status": sa.literal("open"),
     }
-    columns = select_list(AnomalyRow.__annotations__, named, s.finding, s.anomaly, s.analyzer)
+    columns = select_list(
+        AnomalyRow.__annotations__, column_by_name, s.finding, s.anomaly, s.analyzer
+    )
     select = (
         sa.select(*columns)
         .select_from(s.anomaly)
@@ -66,7 +68,7 @@ def anomaly_rows(
         .join(s.dataset)
         .join(s.partition, p.id == n.partition_id)
         .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
-        .where(_stands(), query.window.condition(), query.series_condition())
+        .where(_is_current(), query.window.condition(), query.series_condition())
         .order_by(f.score.desc(), p.time, n.id)
     )
     if dataset is not None:
@@ -76,9 +78,9 @@ def anomaly_rows(
     if anomaly is not None:
         select = select.where(n.id == index(anomaly))
     rows = cast("list[AnomalyRow]", [row._asdict() for row in connection.execute(select)])
-    said = statuses(connection, commit)
+    label_statuses = statuses(connection, commit)
     for row in rows:
-        row["status"] = status_of(said, row["id"], row["incident_id"])
+        row["status"] = status_of(label_statuses, row["id"], row["incident_id"])
     return [row for row in rows if status is None or row["status"] == status]
 
 
@@ -99,14 +101,14 @@ def anomalous_points(connection: Connection, commit: int | None = None) -> NDArr
         .outerjoin(s.metric, _same_point(n) & s.holds(s.metric, commit))
         .join(s.series, s.series.c.id == n.series_id)
         .join(s.analyzer)
-        .where(s.holds(s.finding, commit), _stands())
+        .where(s.holds(s.finding, commit), _is_current())
         .distinct()
     )
     rows = [tuple(row) for row in connection.execute(select)]
     return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def _stands() -> sa.ColumnElement[bool]:
+def _is_current() -> sa.ColumnElement[bool]:
     """Return a condition that an anomaly's point, outer-joined to its metric, is current."""
     return s.metric.c.series_id.is_not(None) | (s.analyzer.c.kind == Watched.__name__)
 
@@ -117,25 +119,25 @@ def dataset_of(connection: Connection, incident: int) -> tuple[str, int]:
     Raises
     ------
     HistoryError
-        If there is no such incident.
+        If the incident does not exist.
     """
     i, d = s.incident.c, s.dataset.c
     number = index(incident)
     query = sa.select(d.name).join_from(s.incident, s.dataset, d.id == i.dataset_id)
-    found = connection.execute(query.where(i.id == number)).scalar_one_or_none()
-    if found is None:
-        msg = f"there is no incident {incident!r}; repo.incidents() lists their ids"
+    name = connection.execute(query.where(i.id == number)).scalar_one_or_none()
+    if name is None:
+        msg = f"incident {incident!r} does not exist; repo.incidents() lists the ids"
         raise HistoryError(msg)
-    return str(found), number
+    return str(name), number
 
 
-def _same_point(of: Any) -> sa.ColumnElement[bool]:
-    """Return the join condition of a metric on the point of an anomaly."""
+def _same_point(point: Any) -> sa.ColumnElement[bool]:
+    """Return the condition that joins a metric to the point of an anomaly."""
     m = s.metric.c
     return sa.and_(
-        m.partition_id == of.partition_id,
-        m.series_id == of.series_id,
-        m.version == of.version,
+        m.partition_id == point.partition_id,
+        m.series_id == point.series_id,
+        m.version == point.version,
     )
 
 
@@ -144,8 +146,8 @@ def score_rows(
 ) -> list[ScoreRow]:
     """Return each current point's latest score by each detector, in order of time.
 
-    Detectors of whole partitions score series of their own, which have no metrics and are returned
-    where they are asked for by name.
+    Detectors of whole partitions score series of their own, which have no metrics. These are returned only
+    if the query names them.
     """
     import numpy as np
 
@@ -153,7 +155,7 @@ def score_rows(
     from tidegauge.repository.store.scorebook import NUMBERS, detectors, read
 
     commit = commit_as_of(connection, as_of)
-    of = dataset_id(connection, dataset)
+    dataset_key = dataset_id(connection, dataset)
     facts = read_facts(connection, dataset, query, as_of)
     order = {row["id"]: n for n, row in enumerate(facts.partitions)}
     series = {row["id"]: n for n, row in enumerate(facts.series)}
@@ -168,32 +170,34 @@ def score_rows(
     }
     watched = {key[1] for key in measured}
     by_name = query.name is not None
-    found: list[tuple[int, int, str, ScoreRow]] = []
-    for detector in detectors(connection, of):
-        own = {row["id"] for row in facts.series if by_name and row["analyzer"] == detector}
-        partitions = sorted(order if own else {key[0] for key in measured})
-        asked = sorted(watched | own)
-        points = read(connection, of, detector, partitions, commit, asked)
-        points = points.taken(np.flatnonzero(np.isin(points.series, asked)))
+    keyed_rows: list[tuple[int, int, str, ScoreRow]] = []
+    for detector in detectors(connection, dataset_key):
+        detector_series = {
+            row["id"] for row in facts.series if by_name and row["analyzer"] == detector
+        }
+        partitions = sorted(order if detector_series else {key[0] for key in measured})
+        requested = sorted(watched | detector_series)
+        points = read(connection, dataset_key, detector, partitions, commit, requested)
+        points = points.taken(np.flatnonzero(np.isin(points.series, requested)))
         p_values = points.p_value
         ids = zip(
             points.partition.tolist(), points.series.tolist(), points.version.tolist(), strict=True
         )
         for k, key in enumerate(ids):
-            if key not in measured and key[1] not in own:
+            if key not in measured and key[1] not in detector_series:
                 continue
-            about, partition = facts.series[series[key[1]]], facts.partitions[order[key[0]]]
+            series_row, partition = facts.series[series[key[1]]], facts.partitions[order[key[0]]]
             row = {
                 "dataset": dataset,
-                **{name: about[name] for name in ("segment", "name", "instance", "analyzer")},
+                **{name: series_row[name] for name in ("segment", "name", "instance", "analyzer")},
                 **{name: partition[name] for name in ("partition", "time")},
                 "detector": detector,
                 "p_value": p_values[k],
                 **{name: float(getattr(points, name)[k]) for name in NUMBERS},
                 "version": key[2],
             }
-            found.append((order[key[0]], series[key[1]], detector, cast("ScoreRow", row)))
-    return [row for *_, row in sorted(found, key=lambda x: x[:3])]
+            keyed_rows.append((order[key[0]], series[key[1]], detector, cast("ScoreRow", row)))
+    return [row for *_, row in sorted(keyed_rows, key=lambda x: x[:3])]
 
 
 def incident_rows(
@@ -205,8 +209,8 @@ def incident_rows(
 ) -> list[IncidentRow]:
     """Return incidents whose partitions overlap a time window, the newest first.
 
-    ``since`` and ``until`` are the times of the first and last partition, ``opened_at`` is the time of
-    the detection that found an incident, and ``updated_at`` that of its last detection or label.
+    ``since`` and ``until`` are the times of the first and last partition. ``opened_at`` is the time of the
+    detection that found the incident, and ``updated_at`` the time of its last detection or label.
     `grouped_incident_rows` adds ``group``.
     """
     check_status(status)
@@ -243,22 +247,23 @@ def incident_rows(
         query = query.where(ends >= window.since)
     if window.until is not None:
         query = query.where(begins <= window.until)
-    said = statuses(connection, commit)
+    label_statuses = statuses(connection, commit)
     labelled = last_labelled(connection, commit)
     rows = cast("list[IncidentRow]", [row._asdict() for row in connection.execute(query)])
-    _tell_of_missing_partitions(connection, rows, commit)
+    _show_missing_partitions(connection, rows, commit)
     for row in rows:
-        row["status"] = status_of(said, None, row["id"])
+        row["status"] = status_of(label_statuses, None, row["id"])
         row["updated_at"] = max(row["updated_at"], labelled.get(row["id"], row["updated_at"]))
     return [row for row in rows if status is None or row["status"] == status]
 
 
-def _tell_of_missing_partitions(
+def _show_missing_partitions(
     connection: Connection, rows: Sequence[IncidentRow], commit: int | None
 ) -> None:
-    """Set the partitions of incidents of missing partitions alone to these, where their names are known.
+    """Replace the partitions of incidents that contain only missing partitions by the missing ones.
 
-    They are stored with the partition at which they were found: the next one, or the newest.
+    Such incidents are stored with the partition at which they were found: the next one or the newest.
+    Incidents whose missing partitions have no known names are left unchanged.
     """
     f, n, e, p = s.finding.c, s.anomaly.c, s.series.c, s.partition.c
     missing, other = e.name == MISSING_PARTITION, s.finding.alias("other")
@@ -273,9 +278,9 @@ def _tell_of_missing_partitions(
         .where(missing, p.time.is_not(None), s.holds(s.finding, commit))
         .where(members.correlate(s.finding).scalar_subquery() == 1)
     )
-    found = {row.incident_id: row for row in connection.execute(query)}
+    gaps = {row.incident_id: row for row in connection.execute(query)}
     for row in rows:
-        gap = found.get(row["id"])
+        gap = gaps.get(row["id"])
         span = None if gap is None else missing_span(gap.explanation)
         if gap is None or span is None:
             continue

@@ -324,7 +324,7 @@ def test_an_anomaly_inside_its_band_says_why(repo):
         inside = one["lower"] <= one["value"] <= one["upper"]
         assert inside == (name != "m10")
         assert ("low within the usual" in one["explanation"]) == inside
-        assert ("and 10 other metrics are unusual, too" in one["explanation"]) == inside
+        assert ("and 10 other metrics are also unusual" in one["explanation"]) == inside
 
 
 @pytest.mark.parametrize("more", [{}, {"severity": "error"}])

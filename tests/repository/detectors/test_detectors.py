@@ -283,7 +283,7 @@ def test_sentences():
         " the lowest of 3 partitions."
     )
     high = explain("Sum of x", "", None, 5.0, [9.0], math.nan, math.nan, 4.0)
-    assert high == "Sum of x in the table is 5, above the most allowed, 4."
+    assert high == "Sum of x in the table is 5, above the allowed maximum, 4."
     date = explain("Size", "ds=2013-10-31", 3, 990.0, [], 2000, 1900, 2100, Reason.CALENDAR)
     assert date == (
         "Size in ds=2013-10-31 (a Thursday) is 990, below the usual 1,900 to 2,100"

@@ -140,5 +140,5 @@ def test_day_by_day_as_in_a_replay():
         again = repo.detect("d", replay=True)
     last = found[found["partition"] == days[-1]]
     assert sorted(last["name"]) == ["mean 1", "mean 4", "mean 6"]
-    assert last["explanation"].str.contains("2 other metrics are unusual, too").all()
+    assert last["explanation"].str.contains("2 other metrics are also unusual").all()
     assert again[columns].values.tolist() == found[columns].values.tolist()
