@@ -1,8 +1,8 @@
-"""Detectors replayed over stored history: backtests, sensitivities and learned seasons. Stores nothing.
+"""Replay detectors over stored history: backtests, sensitivities and learned seasons. Stores nothing.
 
-`BacktestHistory` replays detectors. `BacktestResult` scores their anomalies against user labels.
-`sensitivity_rows` compares sensitivities by what people said of the incidents that each would have
-reported, and `season_rows` lists the seasons that a detector has learned of stored series.
+`BacktestHistory` replays detectors. `BacktestResult` compares their anomalies with user labels.
+`sensitivity_rows` compares sensitivities by the labels of the incidents that each would have reported.
+`season_rows` lists the seasons that a detector has learned from stored series.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tidegauge.analyzers.core.errors import SuiteError
-from tidegauge.repository.detection.detect import find, read_ledger, stored_suite
-from tidegauge.repository.detection.findings import FINDING_FIELDS, Finding, scored_partitions
+from tidegauge.repository.detection.detect import read_ledger, score_history, stored_suite
+from tidegauge.repository.detection.findings import FINDING_FIELDS, Finding, score_partitions
 from tidegauge.repository.detectors.base import (
     DETECTORS,
     Detector,
@@ -71,60 +71,61 @@ class BacktestHistory:
     Attributes
     ----------
     facts : Facts
+        The metrics.
     window : Window
-        Points in it are counted; everything before it is training history.
+        Points in the window are counted; everything before it is training history.
     teaching : TrainingLabels
         Labels and holidays, with ``ignore`` read as ``expected``.
-    said : sequence of LabelEffect
+    feedback : sequence of LabelEffect
         Labels by users that judge alarms.
     incidents : mapping of int to int
         The stored incident of each stored anomaly.
     ledgers : mapping of str to PartitionLedger
-        By partition segment: the segment that the non-time partition keys form.
+        Ledgers by partition segment, the segment that the non-time partition keys form.
     """
 
     facts: Facts
     window: Window
     teaching: TrainingLabels
-    said: Sequence[LabelEffect]
+    feedback: Sequence[LabelEffect]
     incidents: Mapping[int, int]
     ledgers: Mapping[str, PartitionLedger]
 
     @classmethod
     def read(cls, connection: Connection, dataset: str, query: MetricQuery) -> BacktestHistory:
-        """Read the series that a query selects, over all time; its window limits what is counted."""
-        of = dataset_id(connection, dataset)
+        """Read the whole history of the series that a query selects; its window limits the counted points."""
+        dataset_key = dataset_id(connection, dataset)
         facts = read_facts(connection, dataset, replace(query, window=Window()))
         partitions, now = facts.partitions, datetime.now(UTC)
-        # An ignored point counts as a false alarm if a detector flags it: so exclude it from
-        # training only, not from detection.
-        said = [
-            replace(one, label="expected") if one.label == "ignore" else one
-            for one in training_labels(connection, of)
+        # An ignored point counts as a false alarm if a detector flags it. Exclude it from training, but
+        # not from detection.
+        training = [
+            replace(label, label="expected") if label.label == "ignore" else label
+            for label in training_labels(connection, dataset_key)
         ]
-        suite = stored_suite(connection, of)
+        suite = stored_suite(connection, dataset_key)
         return cls(
             facts,
             query.window,
-            TrainingLabels(said, suite_holidays(suite, (row["time"] for row in partitions))),
-            feedback_labels(connection, of),
-            incidents_of(connection, of),
+            TrainingLabels(training, suite_holidays(suite, (row["time"] for row in partitions))),
+            feedback_labels(connection, dataset_key),
+            incidents_of(connection, dataset_key),
             {
-                within: read_ledger(connection, [partitions[place] for place in places], now)
-                for within, places in group_by_segment(partitions).items()
+                within: read_ledger(connection, [partitions[index] for index in indices], now)
+                for within, indices in group_by_segment(partitions).items()
             },
         )
 
-    def tried(self, monitor: Monitor) -> tuple[list[Finding], Points]:
+    def run_monitor(self, monitor: Monitor) -> tuple[list[Finding], Points]:
         """Return a monitor's findings in the window, and all points that it scores."""
         if isinstance(monitor.detector, PartitionDetector):
-            return _wholes(self, monitor, monitor.detector)
-        found, points = find(self.facts, [monitor], self.window, self.teaching)
-        return list(found.values()), points
+            return _run_partition_detector(self, monitor, monitor.detector)
+        findings, points = score_history(self.facts, [monitor], self.window, self.teaching)
+        return list(findings.values()), points
 
 
 def series_of(detector: Detector, within: str) -> SeriesRow:
-    """Return the series of a partition-level detector's measure, which need not be stored."""
+    """Return the series of a partition-level detector's measure, stored or not."""
     return {
         "id": -1,
         "segment": within,
@@ -139,28 +140,30 @@ def series_of(detector: Detector, within: str) -> SeriesRow:
     }
 
 
-def _wholes(
+def _run_partition_detector(
     past: BacktestHistory, monitor: Monitor, detector: PartitionDetector
 ) -> tuple[list[Finding], Points]:
     """Score and judge whole partitions with a partition-level detector."""
     facts, findings, points = past.facts, [], []
-    for within, places in group_by_segment(facts.partitions).items():
-        wanted = monitor.watches if detector.needs_values else _nothing
-        one = matrix(facts, places, wanted, 1, past.teaching)
-        judged, anomalies = scored_partitions(
+    for within, indices in group_by_segment(facts.partitions).items():
+        is_watched = monitor.watches if detector.needs_values else _watches_nothing
+        series_matrix = matrix(facts, indices, is_watched, 1, past.teaching)
+        scored_measure, anomalies = score_partitions(
             detector,
             [monitor],
-            replace(one, series=[series_of(detector, within)]),
-            replace(past.ledgers[within], muted=_muted(past, detector, within, one)),
+            replace(series_matrix, series=[series_of(detector, within)]),
+            replace(
+                past.ledgers[within], muted=_muted_partitions(past, detector, within, series_matrix)
+            ),
             past.window,
         )
-        points.append(judged.points())
+        points.append(scored_measure.points())
         findings += anomalies
     return findings, Points.concatenate(points)
 
 
-def _muted(
-    past: BacktestHistory, detector: PartitionDetector, within: str, one: Matrix
+def _muted_partitions(
+    past: BacktestHistory, detector: PartitionDetector, within: str, series_matrix: Matrix
 ) -> NDArray[np.bool_] | None:
     """Return a mask of the partitions that labels exclude from training of a detector."""
     stored = (
@@ -169,18 +172,17 @@ def _muted(
         if row["kind"] == Watched.__name__
         and (row["analyzer"], row["segment"]) == (repr(detector), within)
     )
-    own = next(stored, series_of(detector, within))
-    muted = past.teaching.muted([own], one.partitions)
+    measure = next(stored, series_of(detector, within))
+    muted = past.teaching.muted([measure], series_matrix.partitions)
     return None if muted is None else muted[0]
 
 
-def _nothing(row: SeriesRow) -> bool:
+def _watches_nothing(row: SeriesRow) -> bool:
     return False
 
 
-MONTH = 30
-"""Days of a month, for the number of incidents of one."""
-_SAID = {1: "real", -1: "false", 0: None}
+DAYS_PER_MONTH = 30
+_VERDICT_NAMES = {1: "real", -1: "false", 0: None}
 
 
 @dataclass(frozen=True)
@@ -208,18 +210,18 @@ class BacktestResult:
     def from_history(cls, past: BacktestHistory, monitor: Monitor) -> BacktestResult:
         """Run a monitor over the history."""
         start = perf_counter()
-        findings, points = past.tried(monitor)
+        findings, points = past.run_monitor(monitor)
         seconds = perf_counter() - start
-        counting = [row["id"] for row in past.facts.partitions if past.window.holds(row["time"])]
-        points = points.taken(np.flatnonzero(np.isin(points.partition, counting)))
-        return cls(monitor, points, findings, _groups(past.facts, findings), seconds)
+        counted_ids = [row["id"] for row in past.facts.partitions if past.window.holds(row["time"])]
+        points = points.taken(np.flatnonzero(np.isin(points.partition, counted_ids)))
+        return cls(monitor, points, findings, _group_findings(past.facts, findings), seconds)
 
     def row(self, past: BacktestHistory) -> BacktestRow:
         """Return one row of the comparison."""
-        said, real, met = self._judged(past)
-        judged = sum(x != 0 for x in said)
-        groups = [{said[place] for place in group} for group in self.groups]
-        told = sum(bool(group - {0}) for group in groups)
+        verdicts, real, detected = self._judged(past)
+        judged = sum(x != 0 for x in verdicts)
+        groups = [{verdicts[index] for index in group} for group in self.groups]
+        labelled = sum(bool(group - {0}) for group in groups)
         return {
             "detector": repr(self.monitor.detector),
             "rule": repr(self.monitor.rule),
@@ -228,127 +230,130 @@ class BacktestResult:
             "anomalies": len(self.findings),
             "per_1000": 1000 * share(len(self.findings), len(self.points)),
             "incidents": len(groups),
-            "found": met,
-            "missed": real - met,
-            "false": said.count(-1),
-            "false_share": share(said.count(-1), judged),
-            "precision": share(sum(1 in group for group in groups), told),
-            "recall": share(met, real),
+            "found": detected,
+            "missed": real - detected,
+            "false": verdicts.count(-1),
+            "false_share": share(verdicts.count(-1), judged),
+            "precision": share(sum(1 in group for group in groups), labelled),
+            "recall": share(detected, real),
             "seconds": self.seconds,
             "per_month": _per_month(len(groups), past),
         }
 
     def false_incidents(self, past: BacktestHistory) -> int:
-        """Return the number of incidents of which people said that they are none."""
-        said = self._judged(past)[0]
-        groups = [{said[place] for place in group} for group in self.groups]
+        """Return the number of incidents that users labelled as false alarms."""
+        verdicts = self._judged(past)[0]
+        groups = [{verdicts[index] for index in group} for group in self.groups]
         return sum(-1 in group and 1 not in group for group in groups)
 
     def details(self, past: BacktestHistory) -> list[BacktestDetailRow]:
         """Return one row for each finding, by incident and time."""
-        said = self._judged(past)[0]
+        verdicts = self._judged(past)[0]
         rows: list[BacktestDetailRow] = []
-        for number, place in ((n, k) for n, group in enumerate(self.groups, 1) for k in group):
-            one = self.findings[place]
+        for number, index in ((n, k) for n, group in enumerate(self.groups, 1) for k in group):
+            finding = self.findings[index]
             row = {
-                "detector": one.detector,
+                "detector": finding.detector,
                 "rule": repr(self.monitor.rule),
-                **fields_of(one.series, ("segment", "name", "instance", "analyzer")),
-                **fields_of(one.partition, ("partition", "time")),
-                **fields_of(vars(one), FINDING_FIELDS),
+                **fields_of(finding.series, ("segment", "name", "instance", "analyzer")),
+                **fields_of(finding.partition, ("partition", "time")),
+                **fields_of(vars(finding), FINDING_FIELDS),
                 "incident": number,
-                "said": _SAID[said[place]],
+                "said": _VERDICT_NAMES[verdicts[index]],
             }
             rows.append(cast("BacktestDetailRow", row))
         return rows
 
     def _judged(self, past: BacktestHistory) -> tuple[list[int], int, int]:
-        """Return the verdict of each finding, the number of real cases, and how many were detected.
+        """Return the verdict of each finding, the number of real cases, and the number of detected ones.
 
-        Verdicts are 1 for real, -1 for false, 0 for unlabelled. Cases without a measured point do
-        not count.
+        Verdicts are 1 for real, -1 for false and 0 for unlabelled findings. Cases without a measured point
+        do not count.
         """
         facts = past.facts
-        whole = isinstance(self.monitor.detector, PartitionDetector)
-        if whole:
+        is_partition_level = isinstance(self.monitor.detector, PartitionDetector)
+        if is_partition_level:
             series = [series_of(self.monitor.detector, "")]
         else:
             series = [row for row in facts.series if self.monitor.watches(row)]
         partitions = [row for row in facts.partitions if past.window.holds(row["time"])]
-        known = FeedbackMatrix.from_labels(
-            past.said, past.incidents, series, partitions, whole=whole
+        feedback = FeedbackMatrix.from_labels(
+            past.feedback, past.incidents, series, partitions, whole=is_partition_level
         )
-        line = {row["id"]: i for i, row in enumerate(series)}
-        column = {row["id"]: t for t, row in enumerate(partitions)}
-        there = np.zeros(known.verdicts.shape, dtype=bool)
-        if whole:
-            there[:] = True
+        row_of = {row["id"]: i for i, row in enumerate(series)}
+        column_of = {row["id"]: t for t, row in enumerate(partitions)}
+        is_measured = np.zeros(feedback.verdicts.shape, dtype=bool)
+        if is_partition_level:
+            is_measured[:] = True
         else:
-            i = np.array([line.get(row["id"], -1) for row in facts.series], dtype=np.intp)
-            t = np.array([column.get(row["id"], -1) for row in facts.partitions], dtype=np.intp)
-            at = i[facts.of_series], t[facts.of_partition]
-            kept = (at[0] >= 0) & (at[1] >= 0)
-            there[at[0][kept], at[1][kept]] = True
-        hits = np.zeros(known.verdicts.shape, dtype=bool)
-        places = [
-            (0 if whole else line[one.series["id"]], column[one.partition["id"]])
-            for one in self.findings
+            i = np.array([row_of.get(row["id"], -1) for row in facts.series], dtype=np.intp)
+            t = np.array([column_of.get(row["id"], -1) for row in facts.partitions], dtype=np.intp)
+            cells = i[facts.of_series], t[facts.of_partition]
+            is_selected = (cells[0] >= 0) & (cells[1] >= 0)
+            is_measured[cells[0][is_selected], cells[1][is_selected]] = True
+        hits = np.zeros(feedback.verdicts.shape, dtype=bool)
+        points_found = [
+            (
+                0 if is_partition_level else row_of[finding.series["id"]],
+                column_of[finding.partition["id"]],
+            )
+            for finding in self.findings
         ]
-        for place in places:
-            hits[place] = True
-        real = [points for points in known.real.values() if (points & there).any()]
-        met = sum(bool((points & hits).any()) for points in real)
-        return [int(known.verdicts[place]) for place in places], len(real), met
+        for point in points_found:
+            hits[point] = True
+        real = [points for points in feedback.real.values() if (points & is_measured).any()]
+        detected = sum(bool((points & hits).any()) for points in real)
+        return [int(feedback.verdicts[point]) for point in points_found], len(real), detected
 
 
-def _groups(facts: Facts, findings: Sequence[Finding]) -> list[list[int]]:
+def _group_findings(facts: Facts, findings: Sequence[Finding]) -> list[list[int]]:
     """Return the indices of findings, grouped into incidents."""
-    place = {
-        facts.partitions[of]["id"]: k
-        for places in group_by_segment(facts.partitions).values()
-        for k, of in enumerate(places)
+    position_by_id = {
+        facts.partitions[index]["id"]: k
+        for indices in group_by_segment(facts.partitions).values()
+        for k, index in enumerate(indices)
     }
     anomalies = [
         Anomaly(
             n,
-            one.series["id"],
-            place[one.partition["id"]],
-            one.partition["id"],
-            one.partition["partition"],
-            one.partition["within"],
-            one.partition["time"],
-            one.series["name"],
-            one.series["instance"],
-            one.series["filter"] or "",
-            one.series["segment"],
+            finding.series["id"],
+            position_by_id[finding.partition["id"]],
+            finding.partition["id"],
+            finding.partition["partition"],
+            finding.partition["within"],
+            finding.partition["time"],
+            finding.series["name"],
+            finding.series["instance"],
+            finding.series["filter"] or "",
+            finding.series["segment"],
             "",
-            one.severity,
-            one.direction,
-            one.value,
-            one.expected,
-            one.score,
-            one.explanation,
+            finding.severity,
+            finding.direction,
+            finding.value,
+            finding.expected,
+            finding.score,
+            finding.explanation,
             None,
         )
-        for n, one in enumerate(findings)
+        for n, finding in enumerate(findings)
     ]
-    return [[one.id for one in group] for group in group_anomalies(anomalies)]
+    return [[finding.id for finding in group] for group in group_anomalies(anomalies)]
 
 
 def _per_month(incidents: int, past: BacktestHistory) -> float | None:
-    """Return a number of incidents for thirty days of a table; None where partitions have no times."""
+    """Return the number of incidents in thirty days of a table; None if partitions have no times."""
     times = {row["time"] for row in past.facts.partitions if past.window.holds(row["time"])}
-    known = sorted(time for time in times if time is not None)
-    if len(known) < 2:
+    timed = sorted(time for time in times if time is not None)
+    if len(timed) < 2:
         return None
-    days = (known[-1] - known[0]) / timedelta(days=1) * len(known) / (len(known) - 1)
-    return incidents * MONTH / days
+    days = (timed[-1] - timed[0]) / timedelta(days=1) * len(timed) / (len(timed) - 1)
+    return incidents * DAYS_PER_MONTH / days
 
 
-LEAST = 5
-"""Labelled incidents, real and false, from which another sensitivity than the default is suggested."""
-_ORDER = (Sensitivity.NORMAL, Sensitivity.LOW, Sensitivity.HIGH)
-"""The sensitivities, the one first that is preferred to others that are as good."""
+MIN_LABELLED_INCIDENTS = 5
+"""With fewer labelled incidents, real and false, the default sensitivity is suggested."""
+_PREFERENCE_ORDER = (Sensitivity.NORMAL, Sensitivity.LOW, Sensitivity.HIGH)
+"""Of equally good sensitivities, the first is suggested."""
 
 
 def monitor_with_sensitivity(detector: Detector | str) -> Monitor:
@@ -357,7 +362,7 @@ def monitor_with_sensitivity(detector: Detector | str) -> Monitor:
     Raises
     ------
     SuiteError
-        If the detector's rule is not one that sensitivities change.
+        If sensitivities do not change the detector's rule.
     """
     return Monitor(detector=detector, sensitivity=Sensitivity.NORMAL)  # type: ignore[arg-type]
 
@@ -365,28 +370,28 @@ def monitor_with_sensitivity(detector: Detector | str) -> Monitor:
 def sensitivity_rows(past: BacktestHistory, monitor: Monitor) -> list[SensitivityRow]:
     """Return a row for each sensitivity of a monitor, the least sensitive first.
 
-    That with the highest F1 of labelled incidents is suggested; the default, if fewer than `LEAST`
-    labels tell anything.
+    The sensitivity with the highest F1 of labelled incidents is suggested. With too few labels it is the
+    default.
     """
     rows: dict[Sensitivity, dict[str, Any]] = {}
     for level in Sensitivity:
-        tried = replace(monitor, rule=None, sensitivity=level)
-        result = BacktestResult.from_history(past, tried)
+        candidate = replace(monitor, rule=None, sensitivity=level)
+        result = BacktestResult.from_history(past, candidate)
         row = result.row(past)
         row["false"] = result.false_incidents(past)
         rows[level] = fields_of(row, (name for name in columns_of(SensitivityRow) if name in row))
         rows[level] |= {"sensitivity": str(level), "f1": _f1(row["precision"], row["recall"])}
-    best = _best(rows)
-    told = [{**rows[level], "suggested": level is best} for level in Sensitivity]
-    return cast("list[SensitivityRow]", told)
+    best = _suggested_sensitivity(rows)
+    result_rows = [{**rows[level], "suggested": level is best} for level in Sensitivity]
+    return cast("list[SensitivityRow]", result_rows)
 
 
-def _best(rows: Mapping[Sensitivity, Mapping[str, Any]]) -> Sensitivity:
-    known = [level for level in _ORDER if not isnan(rows[level]["f1"])]
+def _suggested_sensitivity(rows: Mapping[Sensitivity, Mapping[str, Any]]) -> Sensitivity:
+    comparable = [level for level in _PREFERENCE_ORDER if not isnan(rows[level]["f1"])]
     labelled = max(row["found"] + row["missed"] + row["false"] for row in rows.values())
-    if labelled < LEAST or not known:
+    if labelled < MIN_LABELLED_INCIDENTS or not comparable:
         return Sensitivity.NORMAL
-    return max(known, key=lambda level: rows[level]["f1"])  # of equal ones, the first
+    return max(comparable, key=lambda level: rows[level]["f1"])  # the first of equal ones
 
 
 def _f1(precision: float, recall: float) -> float:
@@ -403,31 +408,33 @@ def _f1(precision: float, recall: float) -> float:
 SEASON_COLUMNS = columns("segment name instance analyzer seasons")
 
 
-def seasonal_of(given: Detector | str) -> Seasonal:
-    """Return a detector, or that of a text, if it is `Seasonal`.
+def seasonal_of(detector: Detector | str) -> Seasonal:
+    """Return a `Seasonal` detector, parsed if it is a string.
 
     Raises
     ------
     SuiteError
-        If it is another.
+        If it is another detector.
     UnknownNameError
-        If there is no such detector.
+        If the detector does not exist.
     """
-    found = DETECTORS.parse(given) if isinstance(given, str) else given
-    if not isinstance(found, Seasonal):
-        msg = f"{found!r} learns no seasons; take Seasonal(), with options if any"
+    parsed = DETECTORS.parse(detector) if isinstance(detector, str) else detector
+    if not isinstance(parsed, Seasonal):
+        msg = f"{parsed!r} learns no seasons; use Seasonal(), with options if needed"
         raise SuiteError(msg)
-    return found
+    return parsed
 
 
 def season_rows(past: BacktestHistory, detector: Seasonal) -> list[dict[str, Any]]:
     """Return the seasons of each series that is long enough to be scored, as in `SEASON_COLUMNS`."""
-    found = []
-    for within, places in group_by_segment(past.facts.partitions).items():
-        one = matrix(past.facts, places, detector.reads, detector.least, past.teaching)
-        for row, seasons in zip(one.series, learned_seasons(one.history, detector), strict=True):
-            nested = is_in_segment(row["segment"], within)
-            segment = row["segment"] if nested else f"{within}/{row['segment']}".rstrip("/")
-            told = (segment, row["name"], row["instance"], row["analyzer"], seasons)
-            found.append(dict(zip(SEASON_COLUMNS, told, strict=True)))
-    return found
+    rows = []
+    for within, indices in group_by_segment(past.facts.partitions).items():
+        series_matrix = matrix(past.facts, indices, detector.reads, detector.least, past.teaching)
+        for row, seasons in zip(
+            series_matrix.series, learned_seasons(series_matrix.history, detector), strict=True
+        ):
+            is_nested = is_in_segment(row["segment"], within)
+            segment = row["segment"] if is_nested else f"{within}/{row['segment']}".rstrip("/")
+            cells = (segment, row["name"], row["instance"], row["analyzer"], seasons)
+            rows.append(dict(zip(SEASON_COLUMNS, cells, strict=True)))
+    return rows

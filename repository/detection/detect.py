@@ -1,8 +1,7 @@
 """Anomaly detection: score stored metrics, and store scores, anomalies and incidents.
 
-Scores are a function of current metrics and labels only. So a detector rescores just the partitions
-from the first that changed since its last run on, and a replay of the whole history gives the same
-result.
+Scores depend only on current metrics and labels. A detector therefore rescores the partitions from the
+first one that changed since its last run, and a replay of the whole history gives the same result.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from tidegauge.repository.detection.findings import (
     DetectorResult,
     Finding,
     Key,
-    scored,
-    scored_partitions,
-    write,
+    score_and_decide,
+    score_partitions,
+    write_results,
 )
 from tidegauge.repository.detectors.base import Detector, PartitionDetector, PartitionLedger, Scores
 from tidegauge.repository.detectors.changes import Drift, VolatilityShift
@@ -90,9 +89,8 @@ def detect(
 ) -> list[Monitor]:
     """Detect anomalies in new and changed metrics of a dataset; return monitors that watch no series.
 
-    Scores, anomalies and incidents are stored in one commit. Unchanged results are not written
-    again. A point that is no longer an anomaly is withdrawn; if it becomes one again, it keeps its
-    id.
+    Scores, anomalies and incidents are stored in one commit. Unchanged results are not written again. An
+    anomaly is withdrawn when its point is normal again; if the anomaly returns, it keeps its id.
 
     Parameters
     ----------
@@ -101,23 +99,23 @@ def detect(
         Storage of large states, from which distributions are read.
     dataset : str
     monitors : sequence of Monitor, optional
-        Defaults to the monitors of the dataset's last run; then anomalies of any other detector are
-        withdrawn.
+        Default: the monitors of the dataset's last run. In this case anomalies of all other detectors
+        are withdrawn.
     window : Window
-        Only points in it can become anomalies or cease to be one.
+        Only points in the window can become anomalies or stop being anomalies.
     replay : bool
         If true, score the whole history again.
     """
-    done = False
-    while not done:  # retry if another process detected meanwhile
+    is_done = False
+    while not is_done:  # retry if another process detected meanwhile
         _create_inputs(database, artifacts, dataset, monitors)
         with database.read() as connection:
-            work = DetectionJob.from_database(connection, dataset, monitors, window, replay=replay)
-            if not work.has_partition_series:
+            job = DetectionJob.from_database(connection, dataset, monitors, window, replay=replay)
+            if not job.has_partition_series:
                 continue
-            found = work.find(connection)
-        done = database.write(lambda c, w=work, f=found: write(c, w, f))  # type: ignore[misc]
-    return [m for m in monitors or () if m.series and not any(map(m.watches, work.known[0]))]
+            results = job.run(connection)
+        is_done = database.write(lambda c, w=job, f=results: write_results(c, w, f))  # type: ignore[misc]
+    return [m for m in monitors or () if m.series and not any(map(m.watches, job.known[0]))]
 
 
 def detect_each(
@@ -134,15 +132,15 @@ def detect_each(
     Raises
     ------
     HistoryError
-        If some cannot be scored, with the reason for each; the others are.
+        If datasets cannot be scored, with the reason for each. All other datasets are scored.
     """
     failed: dict[str, Exception] = {}
     idle = list(monitors or ())
     for dataset in datasets:
         try:
-            left = detect(database, artifacts, dataset, monitors, window, replay=replay)
-            idle = [one for one in idle if one in left]
-        except DatabaseAccessError:  # of the repository, not of a dataset
+            unused = detect(database, artifacts, dataset, monitors, window, replay=replay)
+            idle = [monitor for monitor in idle if monitor in unused]
+        except DatabaseAccessError:  # a problem of the repository, not of a dataset
             raise
         except Exception as error:  # noqa: BLE001 - the other datasets are still scored
             failed[dataset] = error
@@ -150,15 +148,15 @@ def detect_each(
         reasons = "; ".join(
             f"{dataset!r}: {message_of(error)}" for dataset, error in failed.items()
         )
-        msg = f"{len(failed)} of {plural(len(datasets), 'dataset')} cannot be compared with their past: {reasons}"
+        msg = f"detection failed for {len(failed)} of {plural(len(datasets), 'dataset')}: {reasons}"
         raise HistoryError(msg) from next(iter(failed.values()))
     return idle
 
 
 def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
-    """Return the suite of a dataset's last run as JSON; empty if it has none.
+    """Return the suite of a dataset's last run as JSON; empty if there is none.
 
-    With the dates of its country's holidays, which not every run stores.
+    The dates of the country's holidays are added from an earlier run if the last one did not store them.
     """
     r = s.run.c
     query = sa.select(r.suite).where(r.dataset_id == dataset).order_by(r.id.desc()).limit(1)
@@ -167,38 +165,43 @@ def stored_suite(connection: Connection, dataset: int) -> Mapping[str, Any]:
     if not isinstance(country, str) or DATES in suite:
         return suite
     stored = connection.execute(query.where(r.suite.contains(f'"{DATES}"'))).scalar()
-    before = json.loads(stored or "{}")
-    return {**suite, DATES: before.get(DATES, {}) if before.get("holidays") == country else {}}
+    earlier_suite = json.loads(stored or "{}")
+    return {
+        **suite,
+        DATES: earlier_suite.get(DATES, {}) if earlier_suite.get("holidays") == country else {},
+    }
 
 
 def store_holidays(database: Database, dataset: str) -> None:
-    """Store the dates of a country's holidays with a dataset's last run, if there are new years.
+    """Store the dates of a country's holidays with a dataset's last run, if its partitions reach new years.
 
-    So detection gives the same answers everywhere, without the package ``holidays``. Where that is
-    not installed, nothing is stored, and detection says what it lacks.
+    With stored dates, detection gives the same results without the package ``holidays``. If the package
+    is not installed, nothing is stored, and detection warns.
     """
 
     def work(connection: Connection) -> None:
-        of = dataset_id(connection, dataset)
-        suite, r, p = stored_suite(connection, of), s.run.c, s.partition.c
-        query = sa.select(p.time).where(p.dataset_id == of)
+        dataset_key = dataset_id(connection, dataset)
+        suite, r, p = stored_suite(connection, dataset_key), s.run.c, s.partition.c
+        query = sa.select(p.time).where(p.dataset_id == dataset_key)
         dates = new_dates(suite, connection.execute(query).scalars())
         if dates:
-            last = sa.select(sa.func.max(r.id)).where(r.dataset_id == of).scalar_subquery()
-            text = canonical_json({**suite, DATES: {**suite[DATES], **dates}})
-            connection.execute(s.run.update().where(r.id == last).values(suite=text))
+            last_run = (
+                sa.select(sa.func.max(r.id)).where(r.dataset_id == dataset_key).scalar_subquery()
+            )
+            json_text = canonical_json({**suite, DATES: {**suite[DATES], **dates}})
+            connection.execute(s.run.update().where(r.id == last_run).values(suite=json_text))
 
     database.write(work)
 
 
 def stored_monitors(suite: Mapping[str, Any]) -> list[Monitor]:
-    """Return the monitors of a suite, with its sensitivity; the default monitors if it has none."""
+    """Return the monitors of a suite with its sensitivity, or the default monitors if it has none."""
     stored: list[Mapping[str, Any]] = suite.get("monitors") or []
-    monitors = [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT)
+    monitors = [Monitor.from_dict(monitor) for monitor in stored] or list(DEFAULT_MONITORS)
     return [monitor.with_default(suite.get("sensitivity")) for monitor in monitors]
 
 
-DEFAULT = tuple(
+DEFAULT_MONITORS = tuple(
     Monitor(detector=detector)
     for detector in (
         Seasonal(),
@@ -210,12 +213,26 @@ DEFAULT = tuple(
         SchemaChange(),
     )
 )
-"""The default monitors of a dataset."""
 
 
 @dataclass(frozen=True)
 class DetectionJob(DetectionScope):
-    """The series and partitions to score, and the monitors that watch them."""
+    """The series and partitions to score, and the monitors that watch them.
+
+    Attributes
+    ----------
+    dataset : str
+    known : FactDimensions
+        All series and partitions of the dataset.
+    watched : mapping of Detector to list of Monitor
+        The monitors of each detector.
+    calendar : Calendar
+        Holidays of the suite.
+    replay : bool
+        Whether the whole history is scored again.
+    whole_series : mapping of (str, str) to mapping
+        Series of partition-level measures, by detector and partition segment.
+    """
 
     dataset: str
     known: FactDimensions
@@ -235,74 +252,81 @@ class DetectionJob(DetectionScope):
         replay: bool,
     ) -> DetectionJob:
         """Read partitions, labels, monitors and the watermark of each detector."""
-        seen = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
-        of = dataset_id(connection, dataset)
-        suite = stored_suite(connection, of)
-        watching = stored_monitors(suite) if monitors is None else monitors
-        known = dimensions_of(connection, of, MetricQuery())
+        last_commit = connection.execute(sa.select(s.clock.c.commits)).scalar_one()
+        dataset_key = dataset_id(connection, dataset)
+        suite = stored_suite(connection, dataset_key)
+        active_monitors = stored_monitors(suite) if monitors is None else monitors
+        dimensions = dimensions_of(connection, dataset_key, MetricQuery())
         m = s.scored.c
-        query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == of)
+        query = sa.select(m.detector, m.commit_id, m.monitors).where(m.dataset_id == dataset_key)
         return cls(
             dataset=dataset,
-            id=of,
-            seen=seen,
-            known=known,
-            watched=by_detector(watching),
+            id=dataset_key,
+            seen=last_commit,
+            known=dimensions,
+            watched=group_by_detector(active_monitors),
             marks={name: (commit, key) for name, commit, key in connection.execute(query)},
             teaching=TrainingLabels(
-                training_labels(connection, of),
-                suite_holidays(suite, (row["time"] for row in known[1])),
+                training_labels(connection, dataset_key),
+                suite_holidays(suite, (row["time"] for row in dimensions[1])),
             ),
             calendar=suite.get("holidays"),
             window=window,
             alone=monitors is None,
             replay=replay,
-            whole_series=_whole_series(known[0]),
+            whole_series=_whole_series(dimensions[0]),
             now=datetime.now(UTC),
         )
 
     @property
     def has_partition_series(self) -> bool:
         """True if the series of partition-level measures exist, for all partition segments."""
-        wholes = [repr(d) for d in self.watched if isinstance(d, PartitionDetector)]
-        kinds = group_by_segment(self.known[1])
-        return all((name, within) in self.whole_series for name in wholes for within in kinds)
+        names = [repr(d) for d in self.watched if isinstance(d, PartitionDetector)]
+        segments = group_by_segment(self.known[1])
+        return all((name, within) in self.whole_series for name in names for within in segments)
 
-    def find(self, connection: Connection) -> list[DetectorResult]:
+    def run(self, connection: Connection) -> list[DetectorResult]:
         """Score the changed partitions with each detector."""
-        found = []
+        results = []
         facts = _FactReader(connection, self.dataset, self.known)
         for detector, monitors in self.watched.items():
-            decide = [[m.to_dict() for m in monitors], self.calendar]
-            one = DetectorResult(repr(detector), key_of(canonical_json(decide)))
-            changed = self._changed(connection, detector, one)
-            for within, places in group_by_segment(self.known[1]).items():
-                start = next((k for k, p in enumerate(places) if self._id(p) in changed), None)
+            decision_inputs = [[m.to_dict() for m in monitors], self.calendar]
+            result = DetectorResult(repr(detector), key_of(canonical_json(decision_inputs)))
+            changed = self._changed(connection, detector, result)
+            for within, indices in group_by_segment(self.known[1]).items():
+                start = next((k for k, p in enumerate(indices) if self._id(p) in changed), None)
                 if start is None:
                     continue
                 if isinstance(detector, PartitionDetector):
-                    self._judge(facts, detector, monitors, within, places, start, one)
+                    self._judge(facts, detector, monitors, within, indices, start, result)
                 else:
-                    self._score(facts, detector, monitors, places, start, one)
-            found.append(one)
-        return found
+                    self._score(facts, detector, monitors, indices, start, result)
+            results.append(result)
+        return results
 
-    def _id(self, place: int) -> int:
-        return int(self.known[1][place]["id"])
+    def _id(self, index: int) -> int:
+        return int(self.known[1][index]["id"])
 
-    def _changed(self, connection: Connection, detector: Detector, one: DetectorResult) -> set[int]:
-        """Return the ids of partitions whose inputs or labels changed since a detector's last run."""
-        mark, decided_by = self.marks.get(one.detector, (0, ""))
-        always = isinstance(detector, PartitionDetector) and detector.needs_clock
-        # An ongoing anomaly lowers a rule's threshold per monitor, and stored findings do not name
-        # theirs.
-        always |= len(self.watched[detector]) > 1
-        if always or self.replay or decided_by != one.decided_by or self.window != Window():
+    def _changed(
+        self, connection: Connection, detector: Detector, result: DetectorResult
+    ) -> set[int]:
+        """Return the ids of partitions whose metrics or labels changed since a detector's last run."""
+        mark, decided_by = self.marks.get(result.detector, (0, ""))
+        rescores_all = isinstance(detector, PartitionDetector) and detector.needs_clock
+        # An ongoing anomaly lowers the threshold of its monitor, but stored findings do not name the
+        # monitor.
+        rescores_all |= len(self.watched[detector]) > 1
+        if (
+            rescores_all
+            or self.replay
+            or decided_by != result.decided_by
+            or self.window != Window()
+        ):
             return {int(row["id"]) for row in self.known[1]}
         reads = [s.metric]
         if isinstance(detector, PartitionDetector) and not detector.needs_values:
-            reads.append(s.partition_version)  # which partitions of recorded metrics do not have
-        p, found = s.partition.c, set[int]()
+            reads.append(s.partition_version)  # partitions of recorded metrics have no version
+        p, changed = s.partition.c, set[int]()
         for table in reads:
             m = table.c
             new_data = (
@@ -312,49 +336,70 @@ class DetectionJob(DetectionScope):
                 .where((m.commit_id > mark) | (m.superseded_commit_id > mark))
                 .distinct()
             )
-            found |= set(connection.execute(new_data).scalars())
-        new = [said for said in self.teaching.said if said.commit > mark]
-        return found | {int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new)}
+            changed |= set(connection.execute(new_data).scalars())
+        new_labels = [label for label in self.teaching.said if label.commit > mark]
+        return changed | {
+            int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new_labels)
+        }
 
     def _score(
         self,
         reader: _FactReader,
         detector: Detector,
         monitors: Sequence[Monitor],
-        places: Sequence[int],
+        indices: Sequence[int],
         start: int,
-        found: DetectorResult,
+        detector_result: DetectorResult,
     ) -> None:
-        """Score the partitions of one partition segment from an index on."""
-        grid = grid_of(self.known[1], places)
-        reach = None if self.teaching.restarts else detector.reach(grid)
-        first = 0 if reach is None else max(start - max(reach, EARLIER_PARTITIONS), 0)
-        ids = [self._id(place) for place in places]
+        """Score the partitions of one partition segment from index ``start``, and add the result.
+
+        Parameters
+        ----------
+        reader : _FactReader
+        detector : Detector
+        monitors : sequence of Monitor
+            The monitors of the detector.
+        indices : sequence of int
+            Indices of the segment's partitions.
+        start : int
+            Position in ``indices`` of the first partition to score.
+        detector_result : DetectorResult
+            Receives the scores and anomalies.
+        """
+        # Read only the partitions that the scores depend on: from `first`.
+        grid = grid_of(self.known[1], indices)
+        history_needed = None if self.teaching.restarts else detector.reach(grid)
+        first = (
+            0 if history_needed is None else max(start - max(history_needed, EARLIER_PARTITIONS), 0)
+        )
+        ids = [self._id(index) for index in indices]
         connection = reader.connection
-        one = matrix(
+        series_matrix = matrix(
             reader.read(ids[first:]),
-            places[first:],
+            indices[first:],
             _watched_by(monitors),
             detector.least if first == 0 else 1,
             self.teaching,
             grid.part(first),
         )
         start -= first
-        past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
-        known = known_scores(one, past, start)
-        before = _sides(connection, one, start, found.detector)
-        result = scored(
+        past = scorebook.read(connection, self.id, detector_result.detector, ids[first:][:start])
+        earlier_scores = known_scores(series_matrix, past, start)
+        previous_sides = _previous_sides(connection, series_matrix, start, detector_result.detector)
+        result = score_and_decide(
             detector,
             monitors,
-            one,
+            series_matrix,
             self.window,
             self.teaching,
             start=start,
-            known=known,
-            before=before,
+            earlier_scores=earlier_scores,
+            previous_sides=previous_sides,
         )
-        values = _earlier(connection, one, {i for i, _ in result.places}, first, ids)
-        found.add(result, result.findings(values))
+        values = _earlier_values(
+            connection, series_matrix, {i for i, _ in result.places}, first, ids
+        )
+        detector_result.add(result, result.findings(values))
 
     def _judge(
         self,
@@ -362,102 +407,129 @@ class DetectionJob(DetectionScope):
         detector: PartitionDetector,
         monitors: Sequence[Monitor],
         within: str,
-        places: Sequence[int],
+        indices: Sequence[int],
         start: int,
-        found: DetectorResult,
+        detector_result: DetectorResult,
     ) -> None:
-        """Judge whole partitions from an index on."""
-        grid = grid_of(self.known[1], places)
-        reach = detector.reach(grid)
-        first = 0 if reach is None else max(start - reach, 0)
-        ids = [self._id(place) for place in places]
+        """Score whole partitions of a partition segment from index ``start``, and add the result.
+
+        Parameters
+        ----------
+        reader : _FactReader
+        detector : PartitionDetector
+        monitors : sequence of Monitor
+            The monitors of the detector.
+        within : str
+            The partition segment.
+        indices : sequence of int
+            Indices of the segment's partitions.
+        start : int
+            Position in ``indices`` of the first partition to score.
+        detector_result : DetectorResult
+            Receives the scores and anomalies.
+        """
+        grid = grid_of(self.known[1], indices)
+        history_needed = detector.reach(grid)
+        first = 0 if history_needed is None else max(start - history_needed, 0)
+        ids = [self._id(place) for place in indices]
         connection = reader.connection
         facts = reader.read(ids[first:] if detector.needs_values else [])
-        wanted = _watched_by(monitors) if detector.needs_values else _nothing
-        one = matrix(facts, places[first:], wanted, 1, self.teaching, grid.part(first))
+        is_watched = _watched_by(monitors) if detector.needs_values else _watches_nothing
+        series_matrix = matrix(
+            facts, indices[first:], is_watched, 1, self.teaching, grid.part(first)
+        )
         row = self.whole_series[repr(detector), within]
-        muted = self.teaching.muted([row], one.partitions)
+        muted = self.teaching.muted([row], series_matrix.partitions)
         ledger = replace(
-            read_ledger(connection, one.partitions, self.now),
+            read_ledger(connection, series_matrix.partitions, self.now),
             muted=None if muted is None else muted[0],
         )
         start -= first
         version = np.maximum(ledger.version, 1)[None, :]
-        own = replace(one, series=[row], version=version)
-        known = None
+        measure_matrix = replace(series_matrix, series=[row], version=version)
+        earlier_scores = None
         if detector.needs_scores and start:
-            past = scorebook.read(connection, self.id, found.detector, ids[first:][:start])
-            known = known_scores(own, past, start)
-        judged, findings = scored_partitions(
+            past = scorebook.read(
+                connection, self.id, detector_result.detector, ids[first:][:start]
+            )
+            earlier_scores = known_scores(measure_matrix, past, start)
+        scored_measure, findings = score_partitions(
             detector,
             monitors,
-            own,
+            measure_matrix,
             ledger,
             self.window,
             self.teaching,
             start=start,
-            known=known,
-            before=_sides(connection, own, start, found.detector),
+            earlier_scores=earlier_scores,
+            previous_sides=_previous_sides(
+                connection, measure_matrix, start, detector_result.detector
+            ),
         )
-        found.add(judged, findings)
+        detector_result.add(scored_measure, findings)
 
 
 class _FactReader:
-    """Reads the metrics of partitions, and keeps the last ones: most detectors read the same."""
+    """Reader of metrics that caches the last result, because most detectors read the same partitions."""
 
-    def __init__(self, connection: Connection, dataset: str, known: FactDimensions) -> None:
+    def __init__(self, connection: Connection, dataset: str, dimensions: FactDimensions) -> None:
         self.connection = connection
-        self._dataset, self._known = dataset, known
+        self._dataset, self._known = dataset, dimensions
         self._kept: tuple[frozenset[int], Facts] | None = None
 
     def read(self, partitions: Sequence[int]) -> Facts:
-        """Return the metrics of some partitions, by id, and perhaps of others."""
+        """Return the metrics of partitions by id; the result can contain other partitions."""
         if self._kept is None or not self._kept[0].issuperset(partitions):
-            every = len(partitions) == len(self._known[1])
-            only = None if every else partitions  # a condition on all of them is slower than none
-            query = (self.connection, self._dataset, MetricQuery(), None, only, self._known)
+            reads_all = len(partitions) == len(self._known[1])
+            selected = None if reads_all else partitions  # a condition on all partitions is slow
+            query = (self.connection, self._dataset, MetricQuery(), None, selected, self._known)
             self._kept = frozenset(partitions), read_facts(*query)
         return self._kept[1]
 
 
-def _nothing(row: SeriesRow) -> bool:
+def _watches_nothing(row: SeriesRow) -> bool:
     return False
 
 
 def _create_inputs(
     database: Database, artifacts: Artifacts, dataset: str, monitors: Sequence[Monitor] | None
 ) -> None:
-    """Create the input of detectors: the series of partition-level measures, and drift distances."""
+    """Create inputs of detectors: the series of partition-level measures, and drift distances."""
     with database.read() as connection:
-        of = dataset_id(connection, dataset)
-        suite = stored_suite(connection, of)
-        watching = stored_monitors(suite) if monitors is None else monitors
-        series, partitions = dimensions_of(connection, of, MetricQuery())
-        wanted = {
-            (within, key_of(what.canonical())): what
-            for what in _wholes(watching)
+        dataset_key = dataset_id(connection, dataset)
+        suite = stored_suite(connection, dataset_key)
+        active_monitors = stored_monitors(suite) if monitors is None else monitors
+        series, partitions = dimensions_of(connection, dataset_key, MetricQuery())
+        needed = {
+            (within, key_of(measure.canonical())): measure
+            for measure in _partition_measures(active_monitors)
             for within in group_by_segment(partitions)
         }
-        there = _whole_series(series)
-    for one in watching:
-        if isinstance(one.detector, Drift):
+        existing = _whole_series(series)
+    for monitor in active_monitors:
+        if isinstance(monitor.detector, Drift):
             _record_drifts(
-                StoredColumn(database, artifacts, dataset, one.detector.column), one.detector
+                StoredColumn(database, artifacts, dataset, monitor.detector.column),
+                monitor.detector,
             )
-    missing = {pair: what for pair, what in wanted.items() if (repr(what), pair[0]) not in there}
+    missing = {
+        pair: measure
+        for pair, measure in needed.items()
+        if (repr(measure), pair[0]) not in existing
+    }
     if not missing:
         return
 
     def work(connection: Connection) -> None:
-        dimensions = Dimensions(connection, of)
+        dimensions = Dimensions(connection, dataset_key)
         analyzers = dimensions.analyzers(missing, dict.fromkeys(missing))
         dimensions.series(
             {
-                (analyzers[pair], what.metric, "*"): (
-                    what,
-                    Metric(Entity.DATASET, "*", what.metric, Success(0.0)),
+                (analyzers[pair], measure.metric, "*"): (
+                    measure,
+                    Metric(Entity.DATASET, "*", measure.metric, Success(0.0)),
                 )
-                for pair, what in missing.items()
+                for pair, measure in missing.items()
             }
         )
 
@@ -465,16 +537,16 @@ def _create_inputs(
 
 
 def _record_drifts(column: StoredColumn, detector: Drift) -> None:
-    """Record each partition's drift from its baseline; warn if it cannot be compared."""
+    """Record each partition's drift from its baseline; warn if they cannot be compared."""
     try:
         drifts(column, detector.baseline, Window())
     except HistoryError as error:
         warnings.warn(f"{detector!r}: {error}", RepositoryWarning, stacklevel=2)
 
 
-def _wholes(monitors: Iterable[Monitor]) -> list[Watched]:
-    found = [m.detector for m in monitors if isinstance(m.detector, PartitionDetector)]
-    return [Watched(repr(detector), detector.scale.value) for detector in found]
+def _partition_measures(monitors: Iterable[Monitor]) -> list[Watched]:
+    detectors = [m.detector for m in monitors if isinstance(m.detector, PartitionDetector)]
+    return [Watched(repr(detector), detector.scale.value) for detector in detectors]
 
 
 def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRow]:
@@ -487,116 +559,122 @@ def _whole_series(series: Iterable[SeriesRow]) -> dict[tuple[str, str], SeriesRo
 def read_ledger(
     connection: Connection, partitions: Sequence[PartitionRow], now: datetime
 ) -> PartitionLedger:
-    """Return arrival times, versions and schemas of some partitions.
+    """Return arrival times, versions and schemas of partitions.
 
-    A partition arrived with its first version, at an unknown time if that was cleaned away; one that is
-    restated is not late.
+    The arrival time of a partition is the time of its first version, so that a restatement is not late.
+    It is unknown if the first version was deleted.
     """
     v, t = s.partition_version.c, s.table_schema.c
     ids = [row["id"] for row in partitions]
-    found: dict[int, Any] = {}
-    first: dict[int, Any] = {}
-    for some in chunks(ids):
+    current: dict[int, Any] = {}
+    arrived_at: dict[int, Any] = {}
+    for chunk in chunks(ids):
         query = sa.select(v.partition_id, v.version, v.arrived_at, v.table_schema_id).where(
-            v.partition_id.in_(some), s.holds(s.partition_version)
+            v.partition_id.in_(chunk), s.holds(s.partition_version)
         )
-        found.update({row.partition_id: row for row in connection.execute(query)})
+        current.update({row.partition_id: row for row in connection.execute(query)})
         arrivals = sa.select(v.partition_id, v.arrived_at).where(
-            v.partition_id.in_(some), v.version == 1
+            v.partition_id.in_(chunk), v.version == 1
         )
-        first.update({row[0]: row[1] for row in connection.execute(arrivals)})
+        arrived_at.update({row[0]: row[1] for row in connection.execute(arrivals)})
     schemas: dict[int, dict[str, str]] = {}
-    for some in chunks(sorted({row.table_schema_id for row in found.values()})):
-        query = sa.select(t.id, t.columns).where(t.id.in_(some))
+    for chunk in chunks(sorted({row.table_schema_id for row in current.values()})):
+        query = sa.select(t.id, t.columns).where(t.id.in_(chunk))
         schemas.update({row[0]: dict(json.loads(row[1])) for row in connection.execute(query)})
-    rows = [found.get(of) for of in ids]
+    rows = [current.get(partition) for partition in ids]
     return PartitionLedger(
-        np.array([to_datetime64(first.get(of)) for of in ids], dtype="M8[s]"),
+        np.array([to_datetime64(arrived_at.get(partition)) for partition in ids], dtype="M8[s]"),
         np.array([0 if row is None else row.version for row in rows], dtype=np.int64),
         [{} if row is None else schemas[row.table_schema_id] for row in rows],
         now=to_datetime64(now),
     )
 
 
-def by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
+def group_by_detector(monitors: Iterable[Monitor]) -> dict[Detector, list[Monitor]]:
     """Group monitors by detector."""
-    found: dict[Detector, list[Monitor]] = {}
+    groups: dict[Detector, list[Monitor]] = {}
     for monitor in monitors:
-        found.setdefault(monitor.detector, []).append(monitor)
-    return found
+        groups.setdefault(monitor.detector, []).append(monitor)
+    return groups
 
 
 def _watched_by(monitors: Sequence[Monitor]) -> Callable[[SeriesRow], bool]:
     return lambda row: any(monitor.watches(row) for monitor in monitors)
 
 
-def known_scores(one: Matrix, past: Points, start: int) -> Scores:
+def known_scores(series_matrix: Matrix, past: Points, start: int) -> Scores:
     """Return a detector's stored scores of the partitions before an index, as arrays.
 
     Scores of superseded versions are left out.
     """
-    line = {row["id"]: i for i, row in enumerate(one.series)}
-    column = {row["id"]: t for t, row in enumerate(one.partitions[:start])}
-    kept = np.array([n in line for n in past.series.tolist()], dtype=bool)
-    past = past.taken(np.flatnonzero(kept))
-    i = np.array([line[n] for n in past.series.tolist()], dtype=np.intp)
-    t = np.array([column[n] for n in past.partition.tolist()], dtype=np.intp)
-    scores = Scores.unscored((len(one.series), start))
-    current = past.version == one.version[i, t] if len(i) else np.zeros(0, dtype=bool)
+    row_of = {row["id"]: i for i, row in enumerate(series_matrix.series)}
+    column_of = {row["id"]: t for t, row in enumerate(series_matrix.partitions[:start])}
+    is_known = np.array([n in row_of for n in past.series.tolist()], dtype=bool)
+    past = past.taken(np.flatnonzero(is_known))
+    i = np.array([row_of[n] for n in past.series.tolist()], dtype=np.intp)
+    t = np.array([column_of[n] for n in past.partition.tolist()], dtype=np.intp)
+    scores = Scores.unscored((len(series_matrix.series), start))
+    current = past.version == series_matrix.version[i, t] if len(i) else np.zeros(0, dtype=bool)
     for name in (*NUMBERS, "reason"):
         getattr(scores, name)[i[current], t[current]] = getattr(past, name)[current]
     return scores
 
 
-def _sides(connection: Connection, one: Matrix, start: int, detector: str) -> Floats:
-    """Return each series' anomaly direction in the partition before an index: 1 high, -1 low, else 0."""
-    sides = np.zeros(len(one.series))
+def _previous_sides(
+    connection: Connection, series_matrix: Matrix, start: int, detector: str
+) -> Floats:
+    """Return each series' anomaly direction in the partition before ``start``: 1 high, -1 low, 0 none."""
+    sides = np.zeros(len(series_matrix.series))
     if start:
         n, f = s.anomaly.c, s.finding.c
         query = (
             sa.select(n.series_id, f.value - f.expected)
             .join_from(s.anomaly, s.finding, (f.anomaly_id == n.id) & s.holds(s.finding))
-            .where(n.partition_id == one.partitions[start - 1]["id"], n.detector == detector)
+            .where(
+                n.partition_id == series_matrix.partitions[start - 1]["id"], n.detector == detector
+            )
         )
-        by = dict(connection.execute(query).all())
-        sides = np.array([np.sign(by.get(row["id"]) or 0.0) for row in one.series])
+        departures = dict(connection.execute(query).all())
+        sides = np.array(
+            [np.sign(departures.get(row["id"]) or 0.0) for row in series_matrix.series]
+        )
     return sides
 
 
-def _earlier(
-    connection: Connection, one: Matrix, rows: set[int], first: int, ids: Sequence[int]
+def _earlier_values(
+    connection: Connection, series_matrix: Matrix, rows: set[int], first: int, ids: Sequence[int]
 ) -> Mapping[int, list[float]]:
-    """Return, for series with anomalies, all values before a matrix's first partition."""
-    before: dict[int, list[float]] = {i: [] for i in rows}
+    """Return all values before a matrix's first partition, for series with anomalies."""
+    values: dict[int, list[float]] = {i: [] for i in rows}
     if first and rows:
         m = s.metric.c
-        line = {int(one.series[i]["id"]): i for i in rows}
-        for some in chunks(ids[:first]):
-            for part in chunks(sorted(line)):
+        row_of = {int(series_matrix.series[i]["id"]): i for i in rows}
+        for partition_ids in chunks(ids[:first]):
+            for series_ids in chunks(sorted(row_of)):
                 query = sa.select(m.series_id, m.value).where(
-                    m.partition_id.in_(some),
-                    m.series_id.in_(part),
+                    m.partition_id.in_(partition_ids),
+                    m.series_id.in_(series_ids),
                     m.value.is_not(None),
                     s.holds(s.metric),
                 )
                 for series, value in connection.execute(query):
-                    before[line[series]].append(value)
-    return before
+                    values[row_of[series]].append(value)
+    return values
 
 
-def find(
+def score_history(
     facts: Facts,
     monitors: Sequence[Monitor],
     window: Window,
     teaching: TrainingLabels | None = None,
 ) -> tuple[dict[Key, Finding], Points]:
-    """Score the whole history of some metrics without a database; return anomalies and scored points."""
+    """Score the whole history of metrics without a database; return anomalies and scored points."""
     findings: dict[Key, Finding] = {}
     points: list[Points] = []
-    for detector, of in by_detector(monitors).items():
-        for places in group_by_segment(facts.partitions).values():
-            one = matrix(facts, places, _watched_by(of), detector.least, teaching)
-            result = scored(detector, of, one, window, teaching)
+    for detector, group in group_by_detector(monitors).items():
+        for indices in group_by_segment(facts.partitions).values():
+            series_matrix = matrix(facts, indices, _watched_by(group), detector.least, teaching)
+            result = score_and_decide(detector, group, series_matrix, window, teaching)
             points.append(result.points())
-            findings |= {found.key: found for found in result.findings()}
+            findings |= {anomaly.key: anomaly for anomaly in result.findings()}
     return findings, Points.concatenate(points)

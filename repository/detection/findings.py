@@ -1,4 +1,4 @@
-"""Anomaly findings: decide on scored points, describe anomalies, and write both.
+"""Decide which scored points are anomalies, describe them, and write scores and findings.
 
 Only changes are written, in one commit.
 """
@@ -55,13 +55,16 @@ class Finding:
     series, partition : mapping
         The anomaly's series and partition, as in `Facts`.
     version : int
+        Version of the partition.
     detector : str
     severity : str
     value, score, p_value : float
     expected, lower, upper : float or None
-        None if not finite.
+        Expected value and band; None if not finite.
     direction : str
+        ``low`` or ``high``.
     explanation : str
+        The anomaly in one sentence.
     """
 
     series: SeriesRow
@@ -88,95 +91,109 @@ FINDING_FIELDS = tuple(one.name for one in fields(Finding) if one.name in s.find
 """Fields of a `Finding` that are stored under their names."""
 
 
-def decided(
+def apply_rules(
     monitors: Sequence[Monitor],
-    one: Matrix,
+    series_matrix: Matrix,
     scores: Scores,
     start: int,
-    may: NDArray[np.bool_],
-    before: Floats | None = None,
-    earlier: Floats | None = None,
+    may_alert: NDArray[np.bool_],
+    previous_sides: Floats | None = None,
+    earlier_scores: Floats | None = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
     """Return which points are anomalies by any of a detector's monitors, and their highest severity.
 
     Parameters
     ----------
     monitors : sequence of Monitor
+        The monitors of one detector.
     one : Matrix
+        The values.
     scores : Scores
-        From the partition ``start`` on.
+        Scores of the partitions from ``start``.
     start : int
+        Index of the first partition to decide on.
     may : array of bool, shape (series, partitions - start)
         False for points that are excluded from alerting.
     before : array of float, shape (series,), optional
-        As for `DecisionRule.decide`.
+        Anomaly directions in the previous partition, as for `DecisionRule.decide`.
     earlier : array of float, shape (series, partitions before), optional
-        As for `Monitor.decide`.
+        Earlier scores, as for `Monitor.decide`.
 
     Returns
     -------
     tuple of array
         Flags, and indices in `Severity`, -1 where there is no anomaly.
     """
-    values = one.history.values[:, start:]
+    values = series_matrix.history.values[:, start:]
     gravest = np.full(values.shape, -1, dtype=np.int8)
     for monitor in monitors:
-        rows = np.flatnonzero([monitor.watches(row) for row in one.series])
+        rows = np.flatnonzero([monitor.watches(row) for row in series_matrix.series])
         if not rows.size:
             continue
-        last = None if before is None else before[rows]
+        sides = None if previous_sides is None else previous_sides[rows]
         if monitor.severity is None:
-            watched = [one.series[row] for row in rows.tolist()]
+            watched = [series_matrix.series[row] for row in rows.tolist()]
             steps = severity_steps(watched, values[rows], scores.expected[rows])
             weights = weights_of(watched, steps, scores.score[rows])
         else:  # all departures are equally grave
             step = list(Severity).index(Severity(monitor.severity))
             steps = np.full((len(rows), values.shape[1]), step, dtype=np.int8)
             weights = None
-        past = None if earlier is None else earlier[rows]
-        flags = monitor.decide(values[rows], scores.taken(rows), may[rows], last, weights, past)
+        past = None if earlier_scores is None else earlier_scores[rows]
+        flags = monitor.decide(
+            values[rows], scores.taken(rows), may_alert[rows], sides, weights, past
+        )
         gravest[rows] = np.maximum(gravest[rows], np.where(flags, steps, -1))
     return gravest >= 0, gravest
 
 
-def gone_before(flags: NDArray[np.bool_], before: Floats | None = None) -> NDArray[np.bool_]:
-    """Return a mask of the points whose series was an anomaly in the partition before.
+def anomalous_before(
+    flags: NDArray[np.bool_], previous_sides: Floats | None = None
+) -> NDArray[np.bool_]:
+    """Return a mask of the points whose series was an anomaly in the previous partition.
 
     Parameters
     ----------
     flags : array of bool, shape (series, partitions)
+        The anomalies.
     before : array of float, shape (series,), optional
-        Not 0 where the partition before the first was one.
+        Not 0 for series that were an anomaly in the partition before the first.
 
     Examples
     --------
     >>> gone_before(np.array([[True, False, True]]), np.array([-1.0])).tolist()
     [[True, True, False]]
     """
-    found = np.zeros_like(flags)
-    found[:, 1:] = flags[:, :-1]
-    if before is not None and flags.shape[1]:
-        found[:, 0] = before != 0
-    return found
+    mask = np.zeros_like(flags)
+    mask[:, 1:] = flags[:, :-1]
+    if previous_sides is not None and flags.shape[1]:
+        mask[:, 0] = previous_sides != 0
+    return mask
 
 
 def alerting_mask(
-    one: Matrix, start: int, teaching: TrainingLabels | None = None
+    series_matrix: Matrix, start: int, teaching: TrainingLabels | None = None
 ) -> NDArray[np.bool_]:
-    """Return a mask of points from a partition on that no ``ignore`` label excludes from alerting."""
-    may = np.ones((len(one.series), len(one.partitions) - start), dtype=bool)
-    ignored = None if teaching is None else teaching.ignored(one.series, one.partitions)
-    return may if ignored is None else may & ~ignored[:, start:]
+    """Return a mask of the points from ``start`` that no ``ignore`` label excludes from alerting."""
+    may_alert = np.ones(
+        (len(series_matrix.series), len(series_matrix.partitions) - start), dtype=bool
+    )
+    ignored = (
+        None
+        if teaching is None
+        else teaching.ignored(series_matrix.series, series_matrix.partitions)
+    )
+    return may_alert if ignored is None else may_alert & ~ignored[:, start:]
 
 
-def finding(
+def make_finding(
     detector: str,
-    one: Matrix,
+    series_matrix: Matrix,
     scores: Scores,
-    place: tuple[int, int],
+    point: tuple[int, int],
     start: int,
     severity: Severity,
-    earlier: Sequence[float],
+    earlier_values: Sequence[float],
     others: int = 0,
     *,
     after: bool = False,
@@ -188,45 +205,47 @@ def finding(
     ----------
     detector : str
     one : Matrix
+        The values.
     scores : Scores
-        From the partition ``start`` on.
+        Scores of the partitions from ``start``.
     place : tuple of int
         Series index, and partition index counted from ``start``.
     start : int
+        Index of the first scored partition.
     severity : Severity
     earlier : sequence of float
         All earlier values of the series.
     others : int
         Number of other anomalies in the partition.
     after : bool
-        Whether the series was an anomaly in the partition before.
+        Whether the series was an anomaly in the previous partition.
     weighed : bool
-        Whether an error needs less evidence, as where a monitor sets no severity.
+        Whether an error needs less evidence, because a monitor sets no severity.
     """
-    i, k = place
-    series, partition = one.series[i], one.partitions[start + k]
-    value = float(one.history.values[i, start + k])
+    i, k = point
+    series, partition = series_matrix.series[i], series_matrix.partitions[start + k]
+    value = float(series_matrix.history.values[i, start + k])
     expected, lower, upper = (float(x[i, k]) for x in (scores.expected, scores.lower, scores.upper))
     score = float(scores.score[i, k])
     return Finding(
         series=series,
         partition=partition,
-        version=int(one.version[i, start + k]),
+        version=int(series_matrix.version[i, start + k]),
         detector=detector,
         severity=str(severity),
         value=value,
         score=score,
         p_value=float(scores.p_value[i, k]),
-        expected=_finite(expected),
-        lower=_finite(lower),
-        upper=_finite(upper),
+        expected=_finite_or_none(expected),
+        lower=_finite_or_none(lower),
+        upper=_finite_or_none(upper),
         direction=direction(value, expected, lower, upper),
         explanation=explain(
             subject(series),
             partition["partition"],
             None if partition["time"] is None else partition["time"].weekday(),
             value,
-            earlier,
+            earlier_values,
             expected,
             lower,
             upper,
@@ -250,15 +269,15 @@ class Scored:
     start : int
         Index of the first partition that was scored.
     scores : Scores
-        From ``start`` on.
+        Scores of the partitions from ``start``.
     flags : array of bool, shape (series, partitions - start)
         The anomalies.
     severities : array of int, shape (series, partitions - start)
-        Indices in `Severity`; -1 where no monitor found an anomaly.
+        Indices in `Severity`; -1 for points that are not anomalies.
     after : array of bool, shape (series, partitions - start)
-        Whether the series was an anomaly in the partition before.
+        Whether the series was an anomaly in the previous partition.
     weighed : bool
-        Whether a monitor leaves the severity to the evidence.
+        Whether a monitor derives the severity from the evidence.
     """
 
     detector: str
@@ -277,14 +296,14 @@ class Scored:
 
     def points(self) -> Points:
         """Return the scored points."""
-        one, scores, start = self.matrix, self.scores, self.start
-        i, k = np.nonzero(~np.isnan(scores.score) & (one.version[:, start:] > 0))
-        series = np.array([row["id"] for row in one.series], dtype=np.int64)
-        partitions = np.array([row["id"] for row in one.partitions], dtype=np.int64)
+        series_matrix, scores, start = self.matrix, self.scores, self.start
+        i, k = np.nonzero(~np.isnan(scores.score) & (series_matrix.version[:, start:] > 0))
+        series = np.array([row["id"] for row in series_matrix.series], dtype=np.int64)
+        partitions = np.array([row["id"] for row in series_matrix.partitions], dtype=np.int64)
         return Points(
             partitions[start + k],
             series[i],
-            one.version[i, start + k],
+            series_matrix.version[i, start + k],
             scores.score[i, k],
             scores.expected[i, k],
             scores.lower[i, k],
@@ -292,127 +311,158 @@ class Scored:
             scores.reason[i, k],
         )
 
-    def findings(self, before: Mapping[int, Sequence[float]] | None = None) -> list[Finding]:
-        """Return the anomalies in words.
+    def findings(
+        self, earlier_values: Mapping[int, Sequence[float]] | None = None
+    ) -> list[Finding]:
+        """Return the anomalies with explanations.
 
         Parameters
         ----------
-        before : mapping of int to sequence of float, optional
-            By index of the series, its values in partitions before the matrix's first.
+        earlier_values : mapping of int to sequence of float, optional
+            Values in partitions before the matrix's first, by index of the series.
         """
-        others = self.flags.sum(axis=0) - 1
-        found = []
+        other_counts = self.flags.sum(axis=0) - 1
+        findings = []
         for i, k in self.places:
             past = self.matrix.history.values[i, : self.start + k]
-            earlier = [*(before or {}).get(i, ()), *past[~np.isnan(past)].tolist()]
-            found.append(
-                finding(
+            values_before = [*(earlier_values or {}).get(i, ()), *past[~np.isnan(past)].tolist()]
+            findings.append(
+                make_finding(
                     self.detector,
                     self.matrix,
                     self.scores,
                     (i, k),
                     self.start,
                     list(Severity)[self.severities[i, k]],
-                    earlier,
-                    int(others[k]),
+                    values_before,
+                    int(other_counts[k]),
                     after=bool(self.after[i, k]),
                     weighed=self.weighed,
                 )
             )
-        return found
+        return findings
 
 
-def scored(
+def score_and_decide(
     detector: Detector,
     monitors: Sequence[Monitor],
-    one: Matrix,
+    series_matrix: Matrix,
     window: Window,
     teaching: TrainingLabels | None = None,
     *,
     start: int = 0,
-    known: Scores | None = None,
-    before: Floats | None = None,
+    earlier_scores: Scores | None = None,
+    previous_sides: Floats | None = None,
 ) -> Scored:
-    """Score the partitions of a matrix from an index on, and decide which points are anomalies.
+    """Score the partitions of a matrix from index ``start``, and decide which points are anomalies.
 
     Parameters
     ----------
     detector : Detector
     monitors : sequence of Monitor
-        Those that watch by this detector.
+        The monitors of the detector.
     one : Matrix
+        The values.
     window : Window
-        Only points in it are anomalies.
+        Only points in the window are anomalies.
     teaching : TrainingLabels, optional
-        Labels, by which points are excluded.
+        Labels that exclude points.
     start : int
+        Index of the first partition to score.
     known : Scores, optional
         The detector's scores of the partitions before ``start``.
     before : array of float, shape (series,), optional
-        As for `DecisionRule.decide`.
+        Anomaly directions in the previous partition, as for `DecisionRule.decide`.
     """
-    scores = detector.score(one.history, start, known)
-    earlier = None if known is None else known.score
-    return _decide(repr(detector), monitors, one, scores, start, window, teaching, before, earlier)
+    scores = detector.score(series_matrix.history, start, earlier_scores)
+    score_before = None if earlier_scores is None else earlier_scores.score
+    return _decide(
+        repr(detector),
+        monitors,
+        series_matrix,
+        scores,
+        start,
+        window,
+        teaching,
+        previous_sides,
+        score_before,
+    )
 
 
-def scored_partitions(
+def score_partitions(
     detector: PartitionDetector,
     monitors: Sequence[Monitor],
-    one: Matrix,
+    series_matrix: Matrix,
     ledger: PartitionLedger,
     window: Window,
     teaching: TrainingLabels | None = None,
     *,
     start: int = 0,
-    known: Scores | None = None,
-    before: Floats | None = None,
+    earlier_scores: Scores | None = None,
+    previous_sides: Floats | None = None,
 ) -> tuple[Scored, list[Finding]]:
-    """Judge whole partitions from an index on; return their scores and their anomalies in words.
+    """Score whole partitions from index ``start``; return their scores, and anomalies with explanations.
 
     Parameters
     ----------
     one : Matrix
-        The series that the detector reads; its only row of ``series`` is that of the detector's
+        The values that the detector reads. Its ``series`` has one row: the series of the detector's
         measure.
     detector, monitors, ledger, window, teaching, start, known, before
         As for `scored`.
     """
-    history = replace(one.history, ledger=ledger)
-    scores, measured = detector.score_and_measure(history, start, known)
+    history = replace(series_matrix.history, ledger=ledger)
+    scores, measured = detector.score_and_measure(history, start, earlier_scores)
     values = measured[None, :]
     version = np.maximum(ledger.version, 1)[None, :]
-    whole = replace(one, version=version, history=replace(history, values=values, weights=values))
-    alike = [replace(m, series={}, severity=m.severity or Severity.WARNING) for m in monitors]
-    judged = _decide(repr(detector), alike, whole, scores, start, window, teaching, before)
+    measure_matrix = replace(
+        series_matrix, version=version, history=replace(history, values=values, weights=values)
+    )
+    series_monitors = [
+        replace(m, series={}, severity=m.severity or Severity.WARNING) for m in monitors
+    ]
+    scored_measure = _decide(
+        repr(detector),
+        series_monitors,
+        measure_matrix,
+        scores,
+        start,
+        window,
+        teaching,
+        previous_sides,
+    )
     findings = []
-    for (_, k), new in zip(judged.places, judged.findings(), strict=True):
-        name = new.partition["partition"] or "the table"
-        text = f"{name} {detector.explanation(history, k + start)}."
-        findings.append(replace(new, explanation=text, direction="high"))
-    return judged, findings
+    for (_, k), anomaly in zip(scored_measure.places, scored_measure.findings(), strict=True):
+        name = anomaly.partition["partition"] or "the table"
+        explanation = f"{name} {detector.explanation(history, k + start)}."
+        findings.append(replace(anomaly, explanation=explanation, direction="high"))
+    return scored_measure, findings
 
 
 def _decide(
     detector: str,
     monitors: Sequence[Monitor],
-    one: Matrix,
+    series_matrix: Matrix,
     scores: Scores,
     start: int,
     window: Window,
     teaching: TrainingLabels | None,
-    before: Floats | None,
-    earlier: Floats | None = None,
+    previous_sides: Floats | None,
+    earlier_scores: Floats | None = None,
 ) -> Scored:
-    may = alerting_mask(one, start, teaching)
-    flags, severities = decided(monitors, one, scores, start, may, before, earlier)
-    flags &= np.array([window.holds(p["time"]) for p in one.partitions[start:]], dtype=bool)
+    may_alert = alerting_mask(series_matrix, start, teaching)
+    flags, severities = apply_rules(
+        monitors, series_matrix, scores, start, may_alert, previous_sides, earlier_scores
+    )
+    flags &= np.array(
+        [window.holds(p["time"]) for p in series_matrix.partitions[start:]], dtype=bool
+    )
     weighed = any(monitor.weighs for monitor in monitors)
-    after = gone_before(flags, before)
-    return Scored(detector, one, start, scores, flags, severities, after, weighed)
+    after = anomalous_before(flags, previous_sides)
+    return Scored(detector, series_matrix, start, scores, flags, severities, after, weighed)
 
 
-def _finite(number: float) -> float | None:
+def _finite_or_none(number: float) -> float | None:
     return number if np.isfinite(number) else None
 
 
@@ -423,19 +473,20 @@ class DetectionScope:
     Attributes
     ----------
     id : int
-        Of the dataset.
+        Id of the dataset.
     seen : int
         The last commit that was read.
     marks : mapping of str to tuple
-        Up to which commit each detector has scored, and a hash of the monitors that decided.
+        The last commit that each detector has scored, and a hash of the monitors that decided.
     teaching : TrainingLabels
-        Labels and holidays, as far as they concern detectors.
+        Labels and holidays that concern detectors.
     window : Window
-        Only points in it can become anomalies or cease to be one.
+        Only points in the window can become anomalies or stop being anomalies.
     alone : bool
-        Whether the monitors are the dataset's own, so that anomalies of other detectors are withdrawn.
+        Whether the monitors are the dataset's own. In this case anomalies of other detectors are
+        withdrawn.
     now : datetime
-        When the history was read.
+        Time at which the history was read.
     """
 
     id: int
@@ -459,7 +510,9 @@ class DetectorResult:
     partitions : list of int
         Ids of all partitions that were scored.
     points : Points
+        The scored points.
     findings : list of Finding
+        The anomalies.
     """
 
     detector: str
@@ -475,7 +528,9 @@ class DetectorResult:
         self.findings += findings
 
 
-def write(connection: Connection, scope: DetectionScope, found: Sequence[DetectorResult]) -> bool:
+def write_results(
+    connection: Connection, scope: DetectionScope, results: Sequence[DetectorResult]
+) -> bool:
     """Write changed detection results; return False if another process detected meanwhile."""
     lock_clock(connection)
     m = s.scored.c
@@ -483,18 +538,23 @@ def write(connection: Connection, scope: DetectionScope, found: Sequence[Detecto
     if {row[0]: (row[1], row[2]) for row in connection.execute(query)} != dict(scope.marks):
         return False
     commit = NextCommit(connection)
-    for one in found:
-        scorebook.write(connection, one.detector, one.points, one.partitions, commit)
-    _write_findings(connection, scope, found, commit)
-    if scope.alone:  # others that come back begin anew
-        mine = [one.detector for one in found]
-        gone = sa.update(s.scored).where(m.dataset_id == scope.id, m.detector.not_in(mine))
-        connection.execute(gone.values(commit_id=0, monitors=""))
-    # What was told of a window only is looked at again.
-    whole = scope.window == Window()
+    for result in results:
+        scorebook.write(connection, result.detector, result.points, result.partitions, commit)
+    _write_findings(connection, scope, results, commit)
+    if scope.alone:  # a detector that is used again later scores the whole history
+        names = [result.detector for result in results]
+        update = sa.update(s.scored).where(m.dataset_id == scope.id, m.detector.not_in(names))
+        connection.execute(update.values(commit_id=0, monitors=""))
+    # Results of a limited window are scored again next time.
+    is_unlimited = scope.window == Window()
     marks = [
-        (scope.id, one.detector, scope.seen if whole else 0, one.decided_by if whole else "")
-        for one in found
+        (
+            scope.id,
+            result.detector,
+            scope.seen if is_unlimited else 0,
+            result.decided_by if is_unlimited else "",
+        )
+        for result in results
     ]
     upsert(connection, s.scored, ("dataset_id", "detector", "commit_id", "monitors"), marks)
     write_incidents(connection, scope.id, scope.teaching, commit, scope.now)
@@ -504,36 +564,42 @@ def write(connection: Connection, scope: DetectionScope, found: Sequence[Detecto
 def _write_findings(
     connection: Connection,
     scope: DetectionScope,
-    found: Sequence[DetectorResult],
+    results: Sequence[DetectorResult],
     commit: NextCommit,
 ) -> None:
-    stored = _stored(connection, scope.id)
-    told = {f.key: f for one in found for f in one.findings}
-    scored = {one.detector: set(one.partitions) for one in found}
-    known = {key: row for key, row in stored.items() if row.explanation is not None}
+    stored = _read_stored(connection, scope.id)
+    findings = {f.key: f for result in results for f in result.findings}
+    scored_ids = {result.detector: set(result.partitions) for result in results}
+    current = {key: row for key, row in stored.items() if row.explanation is not None}
     changed = [
-        key for key in sorted(told.keys() & stored.keys()) if not _same(told[key], stored[key])
-    ]
-    fresh = sorted(told.keys() - stored.keys())
-    left = [
         key
-        for key in sorted(known.keys() - told.keys())
-        if scope.window.holds(known[key].time)
-        and (key[1] in scored[key[3]] if key[3] in scored else scope.alone)
+        for key in sorted(findings.keys() & stored.keys())
+        if not _is_unchanged(findings[key], stored[key])
     ]
-    ended = [stored[key].id for key in (*changed, *left)]
+    new_keys = sorted(findings.keys() - stored.keys())
+    withdrawn = [
+        key
+        for key in sorted(current.keys() - findings.keys())
+        if scope.window.holds(current[key].time)
+        and (key[1] in scored_ids[key[3]] if key[3] in scored_ids else scope.alone)
+    ]
+    ended = [stored[key].id for key in (*changed, *withdrawn)]
     f = s.finding
-    for some in chunks(ended):
-        change = sa.update(f).where(f.c.anomaly_id.in_(some), s.holds(f))
+    for chunk in chunks(ended):
+        change = sa.update(f).where(f.c.anomaly_id.in_(chunk), s.holds(f))
         connection.execute(change.values(superseded_commit_id=commit.id))
-    ids = dict(zip(fresh, next_findings(connection, len(fresh)), strict=True)) if fresh else {}
+    ids = (
+        dict(zip(new_keys, next_findings(connection, len(new_keys)), strict=True))
+        if new_keys
+        else {}
+    )
     columns = ("id", "series_id", "partition_id", "version", "detector", "detected_at")
-    insert_rows(connection, s.anomaly, columns, [(ids[key], *key, commit.now) for key in fresh])
+    insert_rows(connection, s.anomaly, columns, [(ids[key], *key, commit.now) for key in new_keys])
     ids |= {key: stored[key].id for key in changed}
-    incidents = _last_incidents(connection, (*fresh, *changed), stored)
+    incidents = _last_incidents(connection, (*new_keys, *changed), stored)
     rows = [
-        _finding_row(ids[key], told[key], commit.id, incidents.get(key[:2]))
-        for key in (*fresh, *changed)
+        _finding_row(ids[key], findings[key], commit.id, incidents.get(key[:2]))
+        for key in (*new_keys, *changed)
     ]
     insert_rows(connection, f, ("anomaly_id", "commit_id", *FINDING_FIELDS, "incident_id"), rows)
 
@@ -543,15 +609,15 @@ def _last_incidents(
 ) -> dict[tuple[int, int], int]:
     """Return the last incident of anomalies, by series and partition.
 
-    An anomaly of a partition that was measured again goes on under the incident of the version before.
+    An anomaly of a partition that was measured again keeps the incident of the previous version.
     """
     points = {key[:2] for key in keys}
     point_of = {row.id: key[:2] for key, row in stored.items() if key[:2] in points}
     f = s.finding.c
     last: dict[tuple[int, int], tuple[int, int]] = {}
-    for some in chunks(sorted(point_of)):
+    for chunk in chunks(sorted(point_of)):
         query = sa.select(f.anomaly_id, f.commit_id, f.incident_id).where(
-            f.anomaly_id.in_(some), f.incident_id.is_not(None)
+            f.anomaly_id.in_(chunk), f.incident_id.is_not(None)
         )
         for anomaly, commit, incident in connection.execute(query):
             point = point_of[anomaly]
@@ -559,7 +625,7 @@ def _last_incidents(
     return {point: incident for point, (_, incident) in last.items()}
 
 
-def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
+def _read_stored(connection: Connection, dataset: int) -> dict[Key, Any]:
     a, p, f = s.anomaly.c, s.partition.c, s.finding.c
     query = (
         sa.select(
@@ -578,15 +644,17 @@ def _stored(connection: Connection, dataset: int) -> dict[Key, Any]:
     return {tuple(row[:4]): row for row in connection.execute(query)}
 
 
-def _same(one: Finding, row: Any) -> bool:
-    return all(_near(getattr(one, name), getattr(row, name)) for name in FINDING_FIELDS)
+def _is_unchanged(finding: Finding, row: Any) -> bool:
+    return all(_is_near(getattr(finding, name), getattr(row, name)) for name in FINDING_FIELDS)
 
 
-def _near(x: float | str | None, y: float | str | None) -> bool:
+def _is_near(x: float | str | None, y: float | str | None) -> bool:
     if isinstance(x, float) and isinstance(y, float):
         return x == y or abs(x - y) <= 1e-9 * max(abs(x), abs(y))
     return x == y
 
 
-def _finding_row(anomaly: int, one: Finding, commit: int, incident: int | None) -> tuple[Any, ...]:
-    return anomaly, commit, *(getattr(one, name) for name in FINDING_FIELDS), incident
+def _finding_row(
+    anomaly: int, finding: Finding, commit: int, incident: int | None
+) -> tuple[Any, ...]:
+    return anomaly, commit, *(getattr(finding, name) for name in FINDING_FIELDS), incident

@@ -1,4 +1,4 @@
-"""Judge single points on request, each by the earlier partitions alone."""
+"""Judge single points on request, each by earlier partitions only."""
 
 from __future__ import annotations
 
@@ -50,21 +50,22 @@ class JudgedSeries:
 class PointJudge:
     """Scorer of series by earlier partitions, with decisions on single points.
 
-    A detector walks the partitions in order of their own times, and judges each by those before it:
-    so one that is measured late is compared neither with later ones nor with itself. Of partitions
-    with equal times, neither precedes the other.
+    A detector scores the partitions in order of their own times, each by the partitions before it. A
+    partition that is measured late is therefore not compared with later ones. Partitions with equal times
+    are not compared with each other.
 
     Attributes
     ----------
     partitions : sequence of mapping
-        All partitions, in order of time; one that is not stored comes last.
+        All partitions in order of time. A partition that is not stored comes last.
     series : sequence of mapping
-        The stored series, by which labels are matched.
+        The stored series, which are matched with labels.
     metrics : mapping
-        By segment and analyzer, then by the partition's id.
+        Metrics by segment and analyzer, then by partition id.
     teaching : TrainingLabels
+        Labels and holidays.
     analyzers : sequence of Analyzer
-        The analyzers that may be judged; they are scored together.
+        The analyzers that can be judged. They are scored together.
     """
 
     partitions: Sequence[PartitionRow]
@@ -77,31 +78,33 @@ class PointJudge:
     _timelines: dict[str, _Timeline] = field(default_factory=dict)
 
     def judged(
-        self, line: JudgedSeries, usual: AnomalySettings, partition: int
+        self, series: JudgedSeries, usual: AnomalySettings, partition: int
     ) -> Judgement | None:
-        """Return a detector's judgement of a point; None if it has no score or its partition no time.
+        """Return a detector's judgement of a point; None without a score or a time of the partition.
 
         Raises
         ------
         UnknownNameError
-            If there is no such detector or rule.
+            If the detector or rule does not exist.
         SuiteError
             If the detector judges whole partitions, not single series.
         """
         if usual not in self._monitors:
-            self._monitors[usual] = monitor_of(usual, line.analyzer)
-        if line.within not in self._timelines:
-            self._timelines[line.within] = _Timeline.from_partitions(self.partitions, line.within)
-        monitor, time = self._monitors[usual], self._timelines[line.within]
-        if partition not in time.places:  # the partition has no time
+            self._monitors[usual] = monitor_of(usual, series.analyzer)
+        if series.within not in self._timelines:
+            self._timelines[series.within] = _Timeline.from_partitions(
+                self.partitions, series.within
+            )
+        monitor, time = self._monitors[usual], self._timelines[series.within]
+        if partition not in time.index_by_id:  # the partition has no time
             return None
-        alone = time.is_alone(partition)
-        key = (line.segment, monitor.detector, line.within if alone else partition)
+        is_alone = time.is_alone(partition)
+        key = (series.segment, monitor.detector, series.within if is_alone else partition)
         if key not in self._scored:
-            some = time.partitions if alone else time.until(partition)
-            self._scored[key] = self._score(line.segment, monitor.detector, some)
-        place = self.analyzers.index(line.analyzer)
-        return self._scored[key].judgement(usual, monitor, place, partition)
+            partitions = time.partitions if is_alone else time.partitions_before(partition)
+            self._scored[key] = self._score(series.segment, monitor.detector, partitions)
+        index = self.analyzers.index(series.analyzer)
+        return self._scored[key].judgement(usual, monitor, index, partition)
 
     def _score(
         self, segment: str, detector: Detector, partitions: Sequence[PartitionRow]
@@ -109,27 +112,29 @@ class PointJudge:
         shape = (len(self.analyzers), len(partitions))
         values, weights = np.full(shape, np.nan), np.full(shape, np.nan)
         for i, analyzer in enumerate(self.analyzers):
-            of = self.metrics.get((segment, analyzer), {})
+            metrics = self.metrics.get((segment, analyzer), {})
             for t, partition in enumerate(partitions):
-                values[i, t], weights[i, t] = _number(of.get(partition["id"]))
+                values[i, t], weights[i, t] = _number(metrics.get(partition["id"]))
         rows = [self._row(segment, analyzer) for analyzer in self.analyzers]
-        known = self.teaching.of(rows, partitions, ~np.isnan(values))
+        exclusions = self.teaching.of(rows, partitions, ~np.isnan(values))
         scales = [analyzer.scale_of(analyzer.name) for analyzer in self.analyzers]
         times = times_of(partitions)
         extremes = extremes_of(rows)
-        history = History(times, values, weights, scales, extremes=extremes, series=rows, **known)
+        history = History(
+            times, values, weights, scales, extremes=extremes, series=rows, **exclusions
+        )
         ignored = self.teaching.ignored(rows, partitions)
-        may = np.ones(shape, dtype=bool) if ignored is None else ~ignored
+        may_alert = np.ones(shape, dtype=bool) if ignored is None else ~ignored
         scores = detector.score(history)
-        places = {partition["id"]: t for t, partition in enumerate(partitions)}
-        return _Scored(values, scores, may, places)
+        index_by_id = {partition["id"]: t for t, partition in enumerate(partitions)}
+        return _Scored(values, scores, may_alert, index_by_id)
 
     def _row(self, segment: str, analyzer: AnyAnalyzer) -> SeriesRow:
         """Return a series as in `Facts`, or a synthetic row if none is stored."""
-        made = _synthetic_series(analyzer, segment)
-        wanted = made["segment"], made["key"], made["name"]
-        found = (r for r in self.series if (r["segment"], r["key"], r["name"]) == wanted)
-        return next(found, made)
+        synthetic = _synthetic_series(analyzer, segment)
+        key = synthetic["segment"], synthetic["key"], synthetic["name"]
+        matches = (r for r in self.series if (r["segment"], r["key"], r["name"]) == key)
+        return next(matches, synthetic)
 
 
 @dataclass(frozen=True)
@@ -139,62 +144,63 @@ class _Timeline:
     Attributes
     ----------
     partitions : sequence of mapping
-    places : mapping of int to int
-        Index by the partition's id.
-    at : Counter
+    index_by_id : mapping of int to int
+        Index of each partition by id.
+    time_counts : Counter
         Number of partitions at each time.
     """
 
     partitions: Sequence[PartitionRow]
-    places: Mapping[int, int]
-    at: Counter[Any]
+    index_by_id: Mapping[int, int]
+    time_counts: Counter[Any]
 
     @classmethod
     def from_partitions(cls, partitions: Sequence[PartitionRow], within: str) -> _Timeline:
         """Select the partitions of a partition segment that have a time."""
-        some = [p for p in partitions if p["time"] is not None and p["within"] == within]
-        places = {p["id"]: place for place, p in enumerate(some)}
-        return cls(some, places, Counter(p["time"] for p in some))
+        timed = [p for p in partitions if p["time"] is not None and p["within"] == within]
+        index_by_id = {p["id"]: index for index, p in enumerate(timed)}
+        return cls(timed, index_by_id, Counter(p["time"] for p in timed))
 
     def is_alone(self, partition: int) -> bool:
         """Return whether a partition is stored and the only one at its time."""
-        time = self.partitions[self.places[partition]]["time"]
-        return partition != UNSTORED_ID and self.at[time] == 1
+        time = self.partitions[self.index_by_id[partition]]["time"]
+        return partition != UNSTORED_ID and self.time_counts[time] == 1
 
-    def until(self, partition: int) -> list[PartitionRow]:
-        """Return the partitions before a partition's time, and that partition."""
-        last = self.partitions[self.places[partition]]
+    def partitions_before(self, partition: int) -> list[PartitionRow]:
+        """Return the partitions before a partition's time, followed by the partition itself."""
+        last = self.partitions[self.index_by_id[partition]]
         times = ((p, p["time"]) for p in self.partitions)
         return [*(p for p, time in times if time and last["time"] and time < last["time"]), last]
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """Scores of a segment's series over some partitions."""
+    """Scores of a segment's series over partitions."""
 
     values: Floats
     scores: Scores
-    may: NDArray[np.bool_]
-    places: Mapping[int, int]
+    may_alert: NDArray[np.bool_]
+    index_by_id: Mapping[int, int]
     flags: dict[Any, NDArray[np.bool_]] = field(default_factory=dict)
 
     def judgement(
-        self, usual: AnomalySettings, monitor: Monitor, line: int, partition: int
+        self, usual: AnomalySettings, monitor: Monitor, row: int, partition: int
     ) -> Judgement | None:
         """Decide on one point, as if its series were monitored alone."""
-        some, at = slice(line, line + 1), self.places[partition]
+        rows, column = slice(row, row + 1), self.index_by_id[partition]
         scores = self.scores
         expected, lower, upper, score = (
-            float(a[line, at]) for a in (scores.expected, scores.lower, scores.upper, scores.score)
+            float(a[row, column])
+            for a in (scores.expected, scores.lower, scores.upper, scores.score)
         )
         if isnan(score) and isnan(lower) and isnan(upper):
             return None
-        key = usual, line
+        key = usual, row
         if key not in self.flags:
-            flags = monitor.decide(self.values[some], scores.taken(some), self.may[some])
+            flags = monitor.decide(self.values[rows], scores.taken(rows), self.may_alert[rows])
             self.flags[key] = flags[0]
         p_value = 0.0 if score >= CAP else 10.0**-score
-        return Judgement(bool(self.flags[key][at]), expected, lower, upper, p_value)
+        return Judgement(bool(self.flags[key][column]), expected, lower, upper, p_value)
 
 
 def _synthetic_series(analyzer: AnyAnalyzer, segment: str) -> SeriesRow:
@@ -214,12 +220,12 @@ def _synthetic_series(analyzer: AnyAnalyzer, segment: str) -> SeriesRow:
 
 
 def monitor_of(usual: AnomalySettings, analyzer: AnyAnalyzer) -> Monitor:
-    """Return the monitor that a `AnomalySettings` describes.
+    """Return the monitor that `AnomalySettings` describe.
 
     Raises
     ------
     UnknownNameError
-        If there is no such detector or rule; names the nearest match.
+        If the detector or rule does not exist; names the nearest match.
     SuiteError
         If the detector does not read the analyzer's number.
 
@@ -233,7 +239,7 @@ def monitor_of(usual: AnomalySettings, analyzer: AnyAnalyzer) -> Monitor:
     if isinstance(detector, PartitionDetector) or not detector.reads(
         _synthetic_series(analyzer, "")
     ):
-        msg = f"{detector!r} says nothing of {analyzer!r}; take one that does, such as Seasonal()"
+        msg = f"{detector!r} does not apply to {analyzer!r}; use a detector of single series, such as Seasonal()"
         raise SuiteError(msg)
     rule = None if usual.rule is None else RULES.parse(usual.rule)
     return Monitor(

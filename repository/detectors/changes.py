@@ -26,7 +26,12 @@ from tidegauge.repository.detectors.seasonal import Seasonal, shifts
 from tidegauge.repository.numerics.arrays import median, middle_mean
 from tidegauge.repository.numerics.forecasts import transform
 from tidegauge.repository.numerics.grid import Grid
-from tidegauge.repository.numerics.tails import FORTNIGHT, noise_ratios, noise_reach, student_score
+from tidegauge.repository.numerics.tails import (
+    NOISE_POINTS,
+    noise_ratios,
+    noise_reach,
+    student_score,
+)
 
 if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
@@ -201,7 +206,7 @@ def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]
         change = np.full(len(history.times), np.nan)
         change[enough] = middle_mean(ratios[:, enough].T)
         padded = np.concatenate([np.full(PAST, np.nan), change])
-        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[: len(change), :-FORTNIGHT]
+        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[: len(change), :-NOISE_POINTS]
         count = (~np.isnan(past)).sum(axis=1)
         usual = np.where(count >= ENOUGH, median(past), np.nan)
         spread = np.fmax(1.4826 * median(np.abs(past - usual[:, None])), LEAST_SPREAD)

@@ -1,9 +1,9 @@
-"""Seasons and lookback of `Seasonal`: the effects it has learned, and the partitions it learns them from.
+"""Seasons and lookback of `Seasonal`: learned effects, and the partitions they are learned from.
 
-`SeasonEffects` are effects of hours, weekdays, weeks and months on several series; `DateEffects` are
-effects of days of the month and of the year on series of daily partitions, and of parts of days.
-Both read the state of a walk (`tidegauge.repository.detectors.walk`). The lookback functions return
-the earlier partitions that a score depends on, level shifts among them.
+`SeasonEffects` are effects of hours, weekdays, weeks and months on several series. `DateEffects` are
+effects of days of the month and of the year, on series of daily or shorter partitions. Both read the
+state of a walk (`tidegauge.repository.detectors.walk`). The lookback functions return the earlier
+partitions that a score depends on, including level shifts.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 FEW_CYCLES = 3
-"""Cycles of a season below which its newest days count before their cycle is complete."""
+"""With fewer cycles, the newest days of a season are used before their cycle is complete."""
 
 
 class SeasonalWalk(Protocol):
-    """State of a walk that its seasons depend on; arrays are as in `Walk`.
+    """State of a walk that its seasons depend on; arrays as in `Walk`.
 
     Attributes
     ----------
-    learned : int
-        Columns before one from which seasons are learned.
+    season_window : int
+        Number of columns from which seasons are learned.
     begun : array of int, shape (series,)
         The first column with a value of each series.
     """
@@ -45,15 +45,15 @@ class SeasonalWalk(Protocol):
     moved: Floats
     usable: Floats
     filled: Floats
-    learned: int
+    season_window: int
     begun: NDArray[np.intp]
 
 
 class SeasonEffects:
-    """Effects of the seasons of a walk, shorter ones first.
+    """Effects of the seasons of a walk, the shortest first.
 
-    Each point is compared with the mean of the cycle around it, half a cycle later. Of several
-    seasons, the longer ones explain what the shorter ones leave.
+    Each point is compared with the mean of the cycle around it, half a cycle later. With several seasons,
+    longer seasons explain the remainder of shorter ones.
 
     Parameters
     ----------
@@ -89,35 +89,35 @@ class SeasonEffects:
         -------
         array, shape (series, slots)
         """
-        found = np.zeros((len(points), 1))
+        effects = np.zeros((len(points), 1))
         for season in self.seasons:
             # With the cycle around it, an occurrence is learned from columns within reach.
-            season.forget(c - self.walk.learned + season.slots // 2)
-            known = np.tile(found, season.slots // found.shape[1])
-            found = known + season.effects(points, known, self._newest(season, c, points))
-        return found
+            season.forget(c - self.walk.season_window + season.slots // 2)
+            known = np.tile(effects, season.slots // effects.shape[1])
+            effects = known + season.effects(points, known, self._newest(season, c, points))
+        return effects
 
     def learn(self, t: int) -> None:
-        """Learn from a partition, and from the empty columns between it and the one before."""
+        """Learn from a partition, and from the empty columns since the previous one."""
         for season in self.seasons:
-            for place in self._places(t, t + 1):
-                self._compare(season, place)
-                new = np.flatnonzero(self.walk.begun == place - season.slots + 1)
-                if self.walk.grid.daily and new.size:
-                    self._begin(season, slice(place - season.slots + 1, place + 1), new)
+            for column in self._places(t, t + 1):
+                self._compare(season, column)
+                starting = np.flatnonzero(self.walk.begun == column - season.slots + 1)
+                if self.walk.grid.daily and starting.size:
+                    self._begin(season, slice(column - season.slots + 1, column + 1), starting)
 
     def learn_together(self, first: int, end: int) -> None:
-        """Learn from several partitions that are not among the first of any series."""
+        """Learn from several partitions, none of them among the first partitions of a series."""
         for season in self.seasons:
-            for place in self._remembered(season, self._places(first, end)):
-                self._compare(season, place)
+            for column in self._remembered(season, self._places(first, end)):
+                self._compare(season, column)
 
     def _newest(
         self, season: Season, c: int, points: NDArray[np.intp]
     ) -> tuple[Floats, NDArray[np.bool_]] | None:
-        """Return the newest half cycle, not yet in the season, against the mean of the last cycle.
+        """Return the newest half cycle, not yet in the season, relative to the mean of the last cycle.
 
-        Only while some series have few cycles: later ones do not need it.
+        Returns None if all series have enough cycles.
         """
         new = (points >= season.slots) & (points < FEW_CYCLES * season.slots)
         if not new.any():
@@ -214,7 +214,7 @@ def columns_of_day(grid: Grid) -> int:
 
 
 class Walked(Protocol):
-    """State of a walk that its dates depend on. Arrays are of shape (series, columns) if not told otherwise.
+    """State of a walk that its dates depend on; arrays of shape (series, columns) unless stated.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class Walked(Protocol):
     column, slot : array of int
         The column of each partition, and the slot of each column in the longest season.
     effects : array, shape (series, slots)
-        Of that season.
+        Effects of that season.
     """
 
     grid: Grid
@@ -234,11 +234,11 @@ class Walked(Protocol):
     moved: Floats
     usable: Floats
     signs: Floats
-    told: NDArray[np.bool_]
+    excluded_from_tail: NDArray[np.bool_]
 
 
 class DateEffects:
-    """Effects of days of the month and of the year, by what a walk has learned so far.
+    """Effects of days of the month and of the year, as learned by a walk so far.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class DateEffects:
     month : array of int, shape (ways, partitions), optional
         Slots of days of the month, as `month_slots` counts them; none if they are not looked for.
     works : array of bool, shape (partitions,)
-        Whether each is of a working day.
+        Whether each partition is on a working day.
     rolled : array of int, shape (ways, 2, partitions)
         Days of the month that fall due, as `rolled_days` counts them.
     enough : int
@@ -274,228 +274,236 @@ class DateEffects:
         self.enough, self.yearly = enough, yearly
 
     def expected(self, t: int, y: Floats, centre: Floats, width: Floats) -> Floats:
-        """Return the expected values; of surprises those of the same day of months or a year ago.
+        """Return the expected values; for surprises, the value of the same day of other months or years.
 
-        Where several would explain a value, the nearest is expected. A part of a day is compared with
-        the same part of other days; a year of them is not looked for.
+        If several days would explain a value, the nearest is expected. A part of a day is compared with
+        the same part of other days of the month, but not with the year before.
         """
         daily = self.walk.grid.daily
         if not days_within(self.walk.grid):
             return centre
         surprise = np.abs(y - centre) > SURPRISE * width
-        some = np.flatnonzero(surprise)
+        surprising = np.flatnonzero(surprise)
         plain = ~surprise & ~np.isnan(y)
-        found = self._due(t, centre, width, plain) if daily else centre.copy()
-        if not some.size:
-            return found
-        for same in [self._same_days(t, slots) for slots in self.month] + self._due_alike(t):
-            effects, _ = self.effect_of_days(same, some, width[some])
-            self._explain(found, some, y, centre[some] + effects)
+        expected_values = self._due(t, centre, width, plain) if daily else centre.copy()
+        if not surprising.size:
+            return expected_values
+        for days in [self._same_days(t, slots) for slots in self.month] + self._due_alike(t):
+            effects, _ = self.effect_of_days(days, surprising, width[surprising])
+            self._explain(expected_values, surprising, y, centre[surprising] + effects)
         if not daily:
-            return found
-        self._explain(found, some, y, self._of_last_year(t, some, width[some]))
-        for effects in self._of_days_last_year(t, some, width[some]):
-            self._explain(found, some, y, centre[some] + effects)
-        return found
+            return expected_values
+        self._explain(
+            expected_values, surprising, y, self._of_last_year(t, surprising, width[surprising])
+        )
+        for effects in self._of_days_last_year(t, surprising, width[surprising]):
+            self._explain(expected_values, surprising, y, centre[surprising] + effects)
+        return expected_values
 
     def _due(self, t: int, centre: Floats, width: Floats, plain: NDArray[np.bool_]) -> Floats:
-        """Return the expected values; of plain ones those of a day of the month that always stood out.
+        """Return the expected values; for plain values, the value of a day of the month that always stood out.
 
-        So a month end that does not come is a surprise. Each of the last `ALWAYS` days must have stood
-        out alike. Where these were one day by another way of counting, too, that must expect the same: it is
-        not known which way counts. A day off is expected to stand out only if one of them was one, as
-        paydays move to working days; likewise a working day.
+        A missing month end is therefore a surprise. Each of the last `ALWAYS` days must have stood out
+        alike. If these days also fall on one day by another way of counting, that way must expect the same,
+        because it is unknown which way counts. A day off is expected to stand out only if one of these
+        days was a day off, because paydays move to working days. The same holds for working days.
         """
         days = [self._same_days(t, slots, ALWAYS) for slots in self.month]
-        effects = [self._always(same, width, plain) for same in days]
-        found = centre.copy()
-        for same, effect in zip(days, effects, strict=True):
+        effects = [self._always(days_of_effect, width, plain) for days_of_effect in days]
+        expected_values = centre.copy()
+        for days_of_effect, effect in zip(days, effects, strict=True):
             due = ~np.isnan(effect)
-            if not due.any() or not (self.works[same] == self.works[t]).any():
+            if not due.any() or not (self.works[days_of_effect] == self.works[t]).any():
                 continue
-            for slots, other in zip(self.month, effects, strict=True):
-                alike = slots[same]
-                if alike[0] >= 0 and (alike == alike[0]).all():
-                    due &= (slots[t] == alike[0]) & ~np.isnan(other)
-            found[due] = (centre + effect)[due]
-        return found
+            for slots, other_effect in zip(self.month, effects, strict=True):
+                other_slots = slots[days_of_effect]
+                if other_slots[0] >= 0 and (other_slots == other_slots[0]).all():
+                    due &= (slots[t] == other_slots[0]) & ~np.isnan(other_effect)
+            expected_values[due] = (centre + effect)[due]
+        return expected_values
 
     def _always(self, same: NDArray[np.intp], width: Floats, plain: NDArray[np.bool_]) -> Floats:
-        """Return the effect that all of some days had on the series, where it is large; else NaN."""
-        found = np.full(len(width), np.nan)
+        """Return the effect that all of the given days had on each series; NaN if it is small."""
+        effects = np.full(len(width), np.nan)
         if len(same) < ALWAYS:
-            return found
+            return effects
         columns = self.walk.column[same]
-        odd = (self.walk.signs[:, columns] != 0) | self.walk.told[:, columns]
-        some = np.flatnonzero(odd.all(axis=1) & plain)
-        if some.size:
-            effect, alike = self.effect_of_days(same, some, width[some])
-            always = (alike == len(same)) & (np.abs(effect) > SURPRISE * width[some])
-            found[some] = np.where(always, effect, np.nan)
-        return found
+        stood_out = (self.walk.signs[:, columns] != 0) | self.walk.excluded_from_tail[:, columns]
+        rows = np.flatnonzero(stood_out.all(axis=1) & plain)
+        if rows.size:
+            effect, agreeing = self.effect_of_days(same, rows, width[rows])
+            always = (agreeing == len(same)) & (np.abs(effect) > SURPRISE * width[rows])
+            effects[rows] = np.where(always, effect, np.nan)
+        return effects
 
-    def _explain(self, found: Floats, some: NDArray[np.intp], y: Floats, expected: Floats) -> None:
-        """Replace expected values by others that are nearer to the values; NaN is none."""
-        nearer = np.abs(y[some] - expected) < np.abs(y[some] - found[some])
-        found[some[nearer]] = expected[nearer]
+    def _explain(
+        self, expected_values: Floats, rows: NDArray[np.intp], y: Floats, expected: Floats
+    ) -> None:
+        """Replace expected values in place by others that are nearer to the values; NaN is ignored."""
+        nearer = np.abs(y[rows] - expected) < np.abs(y[rows] - expected_values[rows])
+        expected_values[rows[nearer]] = expected[nearer]
 
     def _same_days(self, t: int, slots: NDArray[np.intp], last: int = MONTHS) -> NDArray[np.intp]:
-        """Return the last partitions of the same day of months; none if it has no slot."""
+        """Return the last partitions of the same day of the month; empty if it has no slot."""
         if slots[t] < 0:
             return np.empty(0, dtype=np.intp)
         return self._last(t, slots[self._since(t) : t] == slots[t], last)
 
     def _due_alike(self, t: int) -> list[NDArray[np.intp]]:
-        """Return, for each day of the month that may be due on a partition, the last on which it was.
+        """Return the last partitions on which each day of the month was due that may be due at ``t``.
 
-        So a payday is expected on the 14th if the 15th is a Saturday.
+        For example, a payday is expected on the 14th if the 15th is a Saturday.
         """
-        since, found = self._since(t), []
-        for first, last in self.rolled:
-            for due in range(first[t], last[t] + 1):
-                was = (first[since:t] <= due) & (due <= last[since:t])
-                found.append(self._last(t, was, MONTHS))
-        return found
+        since, days = self._since(t), []
+        for first_day, last_day in self.rolled:
+            for due in range(first_day[t], last_day[t] + 1):
+                was_due = (first_day[since:t] <= due) & (due <= last_day[since:t])
+                days.append(self._last(t, was_due, MONTHS))
+        return days
 
-    def _last(self, t: int, alike: NDArray[np.bool_], most: int) -> NDArray[np.intp]:
+    def _last(self, t: int, is_alike: NDArray[np.bool_], limit: int) -> NDArray[np.intp]:
         """Return the last partitions of a mask up to `t` that are the same part of their day."""
-        since = t - len(alike)
-        same = alike & (self.part[since:t] == self.part[t])
-        found: NDArray[np.intp] = since + np.flatnonzero(same)[-most:]
-        return found
+        since = t - len(is_alike)
+        same = is_alike & (self.part[since:t] == self.part[t])
+        last_partitions: NDArray[np.intp] = since + np.flatnonzero(same)[-limit:]
+        return last_partitions
 
     def _since(self, t: int) -> int:
-        """Return the first partition of which days of the month are compared with one."""
+        """Return the first partition whose day of the month is compared with ``t``."""
         reach = self.walk.days[t] - np.timedelta64(days_within(self.walk.grid), "D")
         return int(np.searchsorted(self.walk.days, reach))
 
     def effect_of_days(
-        self, same: NDArray[np.intp], some: NDArray[np.intp], width: Floats
+        self, days: NDArray[np.intp], rows: NDArray[np.intp], width: Floats
     ) -> tuple[Floats, NDArray[np.intp]]:
-        """Return the effect that some partitions share, NaN for none, and how many of them agree.
+        """Return the effect that partitions share, or NaN, and the number of partitions that agree.
 
-        It is the median, and most must stand out and agree with it: an incident on one of them is no
-        reason to forget the others.
+        The effect is the median. Most partitions, not all, must stand out and agree with it, so that a
+        single incident does not hide the effect.
         """
-        if len(same) < self.enough:
-            return np.full(len(some), np.nan), np.zeros(len(some), dtype=np.intp)
-        out = np.stack([self._stands_out(some, self.walk.column[p]) for p in same], axis=1)
-        effect = median(out)
-        alike = np.abs(out - effect[:, None]) <= AGREE / 2 * np.abs(effect)[:, None]
-        alike &= np.abs(out) > NOTICEABLE * width[:, None]
-        count = alike.sum(axis=1)
-        most = count >= max(self.enough, math.ceil(MOST * len(same)))
-        return np.where(most, effect, np.nan), count
+        if len(days) < self.enough:
+            return np.full(len(rows), np.nan), np.zeros(len(rows), dtype=np.intp)
+        departures = np.stack([self._stands_out(rows, self.walk.column[p]) for p in days], axis=1)
+        effect = median(departures)
+        agrees = np.abs(departures - effect[:, None]) <= AGREE / 2 * np.abs(effect)[:, None]
+        agrees &= np.abs(departures) > NOTICEABLE * width[:, None]
+        count = agrees.sum(axis=1)
+        has_agreement = count >= max(self.enough, math.ceil(MOST * len(days)))
+        return np.where(has_agreement, effect, np.nan), count
 
-    def _of_last_year(self, t: int, some: NDArray[np.intp], width: Floats) -> Floats:
-        """Return the expected values by how much the days around this one left the level a year ago."""
+    def _of_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Floats:
+        """Return the expected values from the departure of the days around this one a year ago."""
         now = self.walk.column[t]
         ago = now - YEAR
         if not self.yearly or ago - BASE[0] < self.walk.column[0]:
-            return np.full(len(some), np.nan)
-        week = median(self._plain(some, ago - AROUND // 2, ago + AROUND // 2 + 1))
-        effect = week - median(self._plain(some, ago - BASE[0], ago - BASE[1]))
-        level = median(self._plain(some, now - BASE[0], now - BASE[1]))
-        expected = level + effect + self.walk.effects[some, self.walk.slot[now]]
+            return np.full(len(rows), np.nan)
+        week = median(self._plain(rows, ago - AROUND // 2, ago + AROUND // 2 + 1))
+        effect = week - median(self._plain(rows, ago - BASE[0], ago - BASE[1]))
+        level = median(self._plain(rows, now - BASE[0], now - BASE[1]))
+        expected = level + effect + self.walk.effects[rows, self.walk.slot[now]]
         return np.where(np.abs(effect) > SURPRISE * width, expected, np.nan)
 
-    def _of_days_last_year(self, t: int, some: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
-        """Yield by how much single days around this one stood out a year ago; NaN where they did not."""
+    def _of_days_last_year(self, t: int, rows: NDArray[np.intp], width: Floats) -> Iterator[Floats]:
+        """Yield the departures of single days around this one a year ago; NaN if they are small."""
         ago = int(self.walk.column[t]) - YEAR
         if not self.yearly or ago - AROUND - 1 < self.walk.column[0]:
             return
         for day in (ago - 1, ago, ago + 1):
-            around = self._plain(some, day - AROUND, day + AROUND + 1)
-            out = around[:, AROUND] - median(np.delete(around, AROUND, axis=1))
-            yield np.where(np.abs(out) > SURPRISE * width, out, np.nan)
+            around = self._plain(rows, day - AROUND, day + AROUND + 1)
+            departure = around[:, AROUND] - median(np.delete(around, AROUND, axis=1))
+            yield np.where(np.abs(departure) > SURPRISE * width, departure, np.nan)
 
-    def _plain(self, some: NDArray[np.intp], first: int, last: int) -> Floats:
-        """Return the values of columns as they were, weekdays apart."""
-        seasons = self.walk.effects[np.ix_(some, self.walk.slot[first:last])]
-        plain: Floats = self.walk.y[some, first:last] - seasons
+    def _plain(self, rows: NDArray[np.intp], first: int, last: int) -> Floats:
+        """Return the original values of columns without the effects of weekdays."""
+        seasons = self.walk.effects[np.ix_(rows, self.walk.slot[first:last])]
+        plain: Floats = self.walk.y[rows, first:last] - seasons
         return plain
 
-    def _stands_out(self, some: NDArray[np.intp], c: int) -> Floats:
-        """Return by how much a column differs from those around it, weekdays apart."""
+    def _stands_out(self, rows: NDArray[np.intp], c: int) -> Floats:
+        """Return the difference of a column from its neighbours, without the effects of weekdays."""
         around = c + self.per_day * np.arange(-AROUND, AROUND + 1)
         around = around[(around < self.walk.slot.size) & (around != c)]
-        seasons = self.walk.effects[np.ix_(some, self.walk.slot[around])]
-        level = median(self.walk.usable[np.ix_(some, around)] - seasons)
-        out: Floats = self.walk.moved[some, c] - self.walk.effects[some, self.walk.slot[c]] - level
-        return out
+        seasons = self.walk.effects[np.ix_(rows, self.walk.slot[around])]
+        level = median(self.walk.usable[np.ix_(rows, around)] - seasons)
+        departure: Floats = (
+            self.walk.moved[rows, c] - self.walk.effects[rows, self.walk.slot[c]] - level
+        )
+        return departure
 
 
-TEACHES_BELOW = 3.0
-"""Score from which a point is excluded from training."""
+MAX_TRAINING_SCORE = 3.0
+"""Points with at least this score are excluded from training."""
 SHIFT_ALARMS, SHIFT_WITHIN = 4, 6
-"""Alarms to one side within so many points by which a level shift is accepted, at the least."""
+"""A level shift needs at least 4 alarms to one side within 6 points."""
 SHIFT_SHARE = 0.75
-"""Share of a day that must alarm, where partitions are parts of a day."""
+"""Partitions within days: a level shift needs alarms at this share of the points of a day."""
 NEW_DAYS = 3
-"""Days that a level lasts in a new series, whose weekends are unknown."""
-SHORT, LONG = 7, 24
-"""Minimum and maximum cycle length, in points, by which memory is sized."""
+"""In a new series, whose weekends are unknown, a level must last longer than a weekend."""
+MIN_CYCLE_POINTS, MAX_CYCLE_POINTS = 7, 24
+"""Limits of the cycle length, in points, that determines the window of levels."""
 
 
 def lookback_of(grid: Grid, cycles: int) -> tuple[int, int]:
-    """Return the columns from which level and spread are estimated, and those of the seasons."""
-    return cycles * min(max(grid.period, SHORT), LONG), (OCCURRENCES + 2) * grid.cycle
+    """Return the number of columns from which levels and spreads, and seasons, are estimated."""
+    return cycles * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS), (
+        OCCURRENCES + 2
+    ) * grid.cycle
 
 
 def margin_of(grid: Grid, cycles: int) -> int:
-    """Return the columns before a point of which its score may read the values."""
+    """Return the number of columns before a point whose values its score can read."""
     return max(_training_columns(grid, cycles), (YEAR + AROUND + BASE[0]) * grid.daily)
 
 
 def padding_of(grid: Grid, cycles: int, start: int) -> int:
-    """Return the empty columns before a history of which the partitions from ``start`` on are scored.
+    """Return the number of empty columns before a history that is scored from ``start``.
 
-    So no slice of the columns before one begins before the first. A history that is long enough by
-    itself needs few of them.
+    With this padding no slice of earlier columns begins before the first column. A history that is long
+    enough needs little padding.
     """
-    learned = max(*lookback_of(grid, cycles), AROUND * columns_of_day(grid))
-    known = int(grid.column[min(start, len(grid.column) - 1)]) if len(grid.column) else 0
-    return max(learned, margin_of(grid, cycles) - known)
+    window = max(*lookback_of(grid, cycles), AROUND * columns_of_day(grid))
+    available = int(grid.column[min(start, len(grid.column) - 1)]) if len(grid.column) else 0
+    return max(window, margin_of(grid, cycles) - available)
 
 
 def _training_columns(grid: Grid, cycles: int) -> int:
-    """Return the columns before a point from which its score may have learned."""
+    """Return the number of columns before a point that can have trained its score."""
     dates = (days_within(grid) + AROUND) * columns_of_day(grid) if days_within(grid) else 0
     return max(*lookback_of(grid, cycles), dates)
 
 
 def first_training_partition(grid: Grid, cycles: int, start: int) -> int:
-    """Return the first partition from which scores from `start` on may have learned."""
+    """Return the first partition that can have trained the scores from `start`."""
     return max(start - _training_columns(grid, cycles) - _shift_reach(grid), 0)
 
 
 def unsettled(history: History, cycles: int, start: int, known: Scores) -> NDArray[np.bool_]:
-    """Return a mask of the series that are learned from one partition after the other.
+    """Return a mask of the series that must be learned partition by partition.
 
-    Their level may have shifted or recovered before `start`, or their first days lie there. What the
-    others learn from a partition does not depend on those before.
+    Their level may have shifted or recovered before `start`, or they began there. For all other series,
+    learning from a partition does not depend on earlier partitions.
     """
     grid = history.grid or Grid.from_times(history.times)
     first = first_training_partition(grid, cycles, start)
     score, reason = known.score[:, first:start], known.reason[:, first:start]
-    alarm = (score >= TEACHES_BELOW) & (reason != Reason.DRIFT)
+    alarm = (score >= MAX_TRAINING_SCORE) & (reason != Reason.DRIFT)
     alarms, within = shift_rule(grid)
-    found: NDArray[np.bool_] = (reason == Reason.RECOVERY).any(axis=1)
-    some = np.flatnonzero(alarm.sum(axis=1) >= alarms)
-    count = np.cumsum(alarm[some], axis=1, dtype=np.intp)
+    mask: NDArray[np.bool_] = (reason == Reason.RECOVERY).any(axis=1)
+    candidates = np.flatnonzero(alarm.sum(axis=1) >= alarms)
+    count = np.cumsum(alarm[candidates], axis=1, dtype=np.intp)
     count[:, within:] -= count[:, :-within].copy()
-    found[some] |= (count >= alarms).any(axis=1)
+    mask[candidates] |= (count >= alarms).any(axis=1)
     if grid.daily and first < start:
-        begun = grid.column[(~np.isnan(history.values)).argmax(axis=1)]
-        found |= begun > grid.column[first] - grid.cycle
-    return found
+        first_columns = grid.column[(~np.isnan(history.values)).argmax(axis=1)]
+        mask |= first_columns > grid.column[first] - grid.cycle
+    return mask
 
 
 def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
-    """Return the alarms by which a level shift is accepted, and the points within which they lie.
+    """Return the number of alarms that a level shift needs, and the number of points that contain them.
 
-    Parts of a day must alarm for most of a day: a few hours are no level. In a ``new`` series, whose
-    weekends are not known yet, they must do so for longer than a weekend.
+    Parts of a day must alarm for most of a day, because a few hours are not a new level. In a ``new``
+    series, whose weekends are not known yet, they must alarm for longer than a weekend.
     """
     if not grid.within_days:
         return SHIFT_ALARMS, SHIFT_WITHIN
@@ -504,14 +512,14 @@ def shift_rule(grid: Grid, *, new: bool = False) -> tuple[int, int]:
 
 
 def reach_of(grid: Grid, cycles: int) -> int:
-    """Return the number of earlier columns that a score may depend on."""
-    seasons = lookback_of(grid, cycles)[1] if grid.within_days else 0  # by which a series is new
+    """Return the number of earlier columns that a score can depend on."""
+    seasons = lookback_of(grid, cycles)[1] if grid.within_days else 0  # to know if a series is new
     return margin_of(grid, cycles) + _shift_reach(grid) + seasons
 
 
 def _shift_reach(grid: Grid) -> int:
-    """Return the columns of two level shifts.
+    """Return the number of columns of two level shifts.
 
-    Alarms that confirm a new level may lie across the edge, as may those of the one before.
+    The alarms of a new level can cross the edge of the history, and so can those of the previous level.
     """
     return 2 * shift_rule(grid, new=True)[1]

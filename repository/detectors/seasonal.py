@@ -29,7 +29,7 @@ from tidegauge.repository.detectors.season_effects import (
     reach_of,
     unsettled,
 )
-from tidegauge.repository.detectors.walk import AUTO, LEARNING, SEASONS, Walk
+from tidegauge.repository.detectors.walk import AUTO_SEASON, MIN_POINTS_TO_SCORE, SEASON_NAMES, Walk
 from tidegauge.repository.numerics.arrays import median
 from tidegauge.repository.numerics.forecasts import OCCURRENCES, restore
 from tidegauge.repository.numerics.grid import WEEKDAYS, Grid
@@ -71,11 +71,11 @@ class Seasonal(Detector):
     True
     """
 
-    least: ClassVar[int] = LEARNING + 1
+    least: ClassVar[int] = MIN_POINTS_TO_SCORE + 1
     rule: ClassVar[str] = "FalseDiscoveryRate()"
 
     cycles: int = 14
-    seasons: tuple[str, ...] = (AUTO,)
+    seasons: tuple[str, ...] = (AUTO_SEASON,)
 
     def check_parameters(self) -> None:
         """Validate that `cycles` exceeds those from which effects are estimated, and the seasons' names."""
@@ -83,8 +83,8 @@ class Seasonal(Detector):
             msg = f"{self!r}: cycles must be at least {OCCURRENCES + 1}"
             raise IllegalAnalyzerParameterError(msg)
         for season in self.seasons:
-            if season not in SEASONS:
-                raise UnknownNameError("season", season, SEASONS)
+            if season not in SEASON_NAMES:
+                raise UnknownNameError("season", season, SEASON_NAMES)
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
@@ -116,7 +116,7 @@ class Seasonal(Detector):
             for some in _blocks(series[~settled], series[settled]):
                 walk = Walk(history.rows(some), self.cycles, self.seasons, least, begin)
                 taken = known and known.taken(some)
-                blocks.append(walk.run(taken, settled=bool(settled[some][0])))
+                blocks.append(walk.run(taken, is_settled=bool(settled[some][0])))
         whole = Scores.concatenate(blocks, (0, len(history.times) - begin))
         return whole.taken(np.argsort(order)).since(start - begin)
 

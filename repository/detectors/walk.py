@@ -1,8 +1,8 @@
 """Sequential scoring of several series, the algorithm of `Seasonal`.
 
-`Walk` goes from one partition to the next: it forecasts the values, scores them and learns from them.
-`Units` converts values of metrics to the scales on which they are compared, and back. Times are
-compared with the beginning of their partitions.
+`Walk` processes the partitions in order: it forecasts the values of each, scores them and learns from them.
+`Units` converts values of metrics to the scales on which they are compared, and back. Times are compared
+with the start of their partitions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tidegauge.repository.detectors.base import History, Reason, Scores
 from tidegauge.repository.detectors.rules import counts_values
 from tidegauge.repository.detectors.season_effects import (
     FEW_CYCLES,
-    LONG,
-    SHORT,
+    MAX_CYCLE_POINTS,
+    MAX_TRAINING_SCORE,
+    MIN_CYCLE_POINTS,
     SURPRISE,
-    TEACHES_BELOW,
     DateEffects,
     SeasonEffects,
     first_training_partition,
@@ -56,21 +56,22 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
-STEPS = 7
-"""Last changes of a time by which it moves along with its partitions, or stays where it is."""
+TIME_STEPS = 7
+"""Most of this many last changes of a time decide whether it moves with its partitions or stays."""
 
 
 class Units:
-    """Scales of a history's series. Times are those since their partition began: of a day, the time of day.
+    """Scales of a history's series. Times are measured from the start of their partition.
 
     Attributes
     ----------
     rows : ScaleRows
+        The series of each scale.
     timed : array of int
         The series that are times.
     stays : array of float, shape (series, partitions)
-        Where a time stayed as it was through most of the changes before a partition: that time, on the
-        scale; else NaN. The first date of a table that is copied whole every day stays.
+        The time, on the scale, if it stayed the same through most of the changes before a partition;
+        else NaN. For example, the first date of a table that is copied completely every day stays.
     """
 
     def __init__(self, history: History) -> None:
@@ -80,10 +81,10 @@ class Units:
         self._began: Floats = np.where(np.isnat(history.times), 0, seconds)
         self.stays: Floats = np.full(history.values.shape, np.nan)
         for i in self.timed:
-            self.stays[i] = _last_that_stayed(history.values[i], self._began) - self._began
+            self.stays[i] = _last_unmoved_time(history.values[i], self._began) - self._began
 
     def transformed(self, values: Floats, partitions: slice) -> Floats:
-        """Return values of some partitions on their scales."""
+        """Return values of partitions on their scales."""
         if self.timed.size:
             values = values.copy()
             values[self.timed] -= self._began[partitions]
@@ -91,88 +92,105 @@ class Units:
 
     def restored(self, values: Floats, t: int) -> Floats:
         """Return values of a partition in the metrics' units."""
-        found = restore(values, self.rows)
-        found[self.timed] += self._began[t]
-        return found
+        units = restore(values, self.rows)
+        units[self.timed] += self._began[t]
+        return units
 
 
-def _last_that_stayed(values: Floats, began: Floats) -> Floats:
-    """Return the last time before each partition, NaN where most times move along with the partitions."""
-    found = np.full(len(values), np.nan)
+def _last_unmoved_time(values: Floats, began: Floats) -> Floats:
+    """Return the last time before each partition; NaN where most times move with the partitions."""
+    last_times = np.full(len(values), np.nan)
     known = np.flatnonzero(np.isfinite(values))
     change = np.diff(values[known])
     stayed = np.abs(change) < np.abs(change - np.diff(began[known]))
     count = np.concatenate([[0], np.cumsum(stayed)])
-    place = np.searchsorted(known, np.arange(len(values)))  # known points before each
-    last = np.maximum(place - 1, 0)  # changes before each
-    first = np.maximum(last - STEPS, 0)
-    most = 2 * (count[last] - count[first]) > last - first
-    found[most] = values[known[place[most] - 1]]
-    return found
+    known_before = np.searchsorted(
+        known, np.arange(len(values))
+    )  # number of known points before each
+    last_change = np.maximum(known_before - 1, 0)  # number of changes before each
+    first_change = np.maximum(last_change - TIME_STEPS, 0)
+    mostly_stayed = 2 * (count[last_change] - count[first_change]) > last_change - first_change
+    last_times[mostly_stayed] = values[known[known_before[mostly_stayed] - 1]]
+    return last_times
 
 
-AUTO = "auto"
-SEASONS = (AUTO, "day", "week", "month", "year")
-"""Seasons that can be looked for: all that the partitions can have, or these."""
-LEARNING = 7
+AUTO_SEASON = "auto"
+SEASON_NAMES = (AUTO_SEASON, "day", "week", "month", "year")
+"""Seasons to look for: ``auto`` is all seasons that the partitions can have."""
+MIN_POINTS_TO_SCORE = 7
 """Earlier points required before a point is scored."""
-HOLIDAY_TEACHES_BELOW = 1.3
-"""The same on holidays, where a point need not be an anomaly to be unsuitable for training."""
-REASON_ABOVE = 1.0
-"""Score above which a point has a reason."""
-BAND = 0.1 / 450
-"""P-value at the band's limits: that by which `FalseDiscoveryRate` decides on a series alone."""
+MAX_HOLIDAY_TRAINING_SCORE = 1.3
+"""On holidays even points that are not anomalies can be unsuitable for training."""
+MIN_REASON_SCORE = 1.0
+"""Points with lower scores have no reason."""
+BAND_P_VALUE = 0.1 / 450
+"""P-value at the limits of the band: the level of `FalseDiscoveryRate` for a single series."""
 NEW_WEEKS = 2.5
-"""Weeks of points below which effects of the week are unknown."""
+"""With fewer weeks of points, effects of the week are unknown."""
 SURE_WEEKS = 4
-"""Weeks of points from which these effects are so sure that what they leave can be a drift."""
-RECOVERY = 4
-"""Cycles after a level shift within which the level before it is no surprise."""
-WHOLE = 1e-6
-"""Distance from a whole number within which a count is one."""
-SETTLED, CALMER = 28, 3.0
-"""Points from which a count's spread is at most so many times the observed one, and a season's value constant."""
-_DRIFT, _CALENDAR, _RECOVERY = map(int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY))
-"""As numbers: arrays of them are compared with thousands of times."""
-WEEK_UNKNOWN = 0.25
-"""Standard deviation of the effects of weekdays, of a logarithm, while no week has passed."""
-INFLATION = 1.3
-"""Ratio of a new point's spread to that of errors, where few points are known."""
-RECORDS = 2
-"""Earlier values as extreme as an extreme by which it is no news."""
-LEAST_TIME = 0.01
-"""Share of the step between partitions within which times of day are the same."""
+"""With fewer weeks of points, effects of the week are too uncertain to report a drift."""
+RECOVERY_CYCLES = 4
+"""Cycles after a level shift within which a return to the previous level is not a surprise."""
+WHOLE_NUMBER_TOLERANCE = 1e-6
+"""Tolerance for rounding errors of whole numbers."""
+MATURE_POINTS, MAX_SPREAD_RATIO = 28, 3.0
+"""From 28 points on, a count's spread is at most 3 times the observed one, and a season can be constant."""
+_DRIFT_REASON, _CALENDAR_REASON, _RECOVERY_REASON = map(
+    int, (Reason.DRIFT, Reason.CALENDAR, Reason.RECOVERY)
+)
+"""Plain integers, because arrays are compared with them thousands of times."""
+UNKNOWN_WEEK_SPREAD = 0.25
+"""Standard deviation of the effects of weekdays, of a logarithm, before the first week has passed."""
+NEW_POINT_INFLATION = 1.3
+"""With few points, a new point's spread is this much larger than the spread of errors."""
+MIN_EARLIER_RECORDS = 2
+"""If this many earlier values were as extreme, an extreme is not a surprise."""
+MIN_TIME_SHARE = 0.01
+"""Times of day are the same within this share of the step between partitions."""
 
 
-def _tiny(now: Forecast, some: NDArray[np.bool_]) -> Floats:
-    """Return a small fallback spread, larger for the series whose scale implies no lower bound."""
+def _fallback_spread(now: Forecast, unbounded: NDArray[np.bool_]) -> Floats:
+    """Return a small fallback spread; larger for series whose scale implies no lower bound."""
     tiny = 1e-9 * np.fmax(np.abs(now.centre), 1e-6)
-    if some.any():
-        around = median(np.abs(now.flat[some] - (now.centre - now.effect)[some, None]))
-        tiny[some] = np.fmax(0.01 * around, tiny[some])
+    if unbounded.any():
+        around = median(np.abs(now.flat[unbounded] - (now.centre - now.effect)[unbounded, None]))
+        tiny[unbounded] = np.fmax(0.01 * around, tiny[unbounded])
     return tiny
 
 
-def _limit(freedom: Floats) -> Floats:
-    """Return the limits of the band in spreads; most series have the same degrees of freedom."""
-    kinds, of = np.unique(freedom, return_inverse=True)
-    limits: Floats = np.asarray(special.stdtrit(kinds, 1 - BAND / 2), dtype=np.float64)
-    return limits[of]
+def _band_limit(freedom: Floats) -> Floats:
+    """Return the limits of the band in spreads.
+
+    Each number of degrees of freedom is computed once, because most series have the same.
+    """
+    distinct, index = np.unique(freedom, return_inverse=True)
+    limits: Floats = np.asarray(special.stdtrit(distinct, 1 - BAND_P_VALUE / 2), dtype=np.float64)
+    return limits[index]
 
 
-def _looked_for(slots: int, grid: Grid, wanted: Sequence[str]) -> bool:
-    """Return whether a season of a grid is among those to look for."""
+def _is_wanted(slots: int, grid: Grid, names: Sequence[str]) -> bool:
+    """Return whether a season of a grid is one of the wanted seasons."""
     name = "week" if slots == grid.cycle else "day"
-    return bool({AUTO, "year" if grid.yearly else name} & set(wanted))
+    return bool({AUTO_SEASON, "year" if grid.yearly else name} & set(names))
 
 
 @dataclass(frozen=True)
 class _Level:
-    """A level that a series took up: its first column, its distance from the one before, and when."""
+    """The current level of a series.
+
+    Attributes
+    ----------
+    first : int
+        First column of the level.
+    offset : float
+        Distance from the previous level.
+    accepted : int
+        Column at which the level was accepted.
+    """
 
     first: int = 0
-    by: float = 0.0
-    at: int = -(10**9)
+    offset: float = 0.0
+    accepted: int = -(10**9)
 
 
 @dataclass(frozen=True)
@@ -182,14 +200,15 @@ class _Expected:
     Attributes
     ----------
     now : Forecast
+        Expected values and their errors.
     width, least : array of float
         The standard deviation of the next point, and its lower bound.
     few : array of int
-        The series that are small counts, judged by their own distribution.
+        The series that are small counts, which are scored by their own distribution.
     counted : CountForecast
-        Of these.
+        Forecast of the small counts.
     calendar, recovered : array of bool
-        Where the calendar, or the level before the last shift, is expected.
+        True if the expected value comes from the calendar, or from the level before the last shift.
     """
 
     now: Forecast
@@ -204,35 +223,36 @@ class _Expected:
 class Walk:
     """State of one sequential scoring of several series.
 
-    Arrays have one column per grid column, preceded by empty ones.
+    Arrays have one column per grid column, preceded by empty columns.
 
     Parameters
     ----------
     history : History
     cycles : int
-    wanted : sequence of str
+        Number of cycles from which seasons are learned.
+    season_names : sequence of str
         Seasons to look for.
     least_rise : float
-        Distance above the expected value up to which a point is none to speak of.
+        Points at most this far above the expected value are not reported.
     start : int
-        First partition to score; those before are learned from as they were scored.
+        First partition to score. Earlier partitions are learned from their known scores.
 
     Attributes
     ----------
     moved : array
-        The transformed values, moved to the present level after level shifts.
+        The transformed values, moved to the current level after level shifts.
     usable : array
-        The training points among them; others are NaN.
+        The training points of ``moved``; other points are NaN.
     filled : array
-        The transformed values as `moved`; the expected ones where a point alarmed.
+        The values of ``moved``, with the expected value in place of alarms.
     centre, signs : array
-        The expected values, and 1 or -1 where a point alarmed.
-    told : array of bool
-        Points whose distance says nothing of the tail: the calendar explains it, or an alarm before.
+        The expected values, and 1 or -1 for points that alarmed.
+    excluded_from_tail : array of bool
+        Points excluded from the tail estimate: the calendar or a preceding alarm explains their distance.
     open : array
-        Alarms that may still become a level shift.
+        Alarms that can still become a level shift.
     levels : list of _Level
-        The last level that each series took up.
+        The current level of each series.
     shifts : list
         Accepted level shifts: series, partition, and the first partition of the new level.
     """
@@ -241,7 +261,7 @@ class Walk:
         self,
         history: History,
         cycles: int,
-        wanted: Sequence[str] = (AUTO,),
+        season_names: Sequence[str] = (AUTO_SEASON,),
         least_rise: float = -np.inf,
         start: int = 0,
     ) -> None:
@@ -251,16 +271,18 @@ class Walk:
         grid = history.grid or Grid.from_times(history.times)
         self.grid = grid
         self.cycles = cycles
-        self.memory, self.learned = lookback_of(grid, cycles)
-        self.margin = margin_of(grid, cycles)
+        self.level_window, self.season_window = lookback_of(grid, cycles)
+        self.record_window = margin_of(grid, cycles)
         padding = padding_of(grid, cycles, start)
         self.column = padding + grid.column
         self.distances = np.array([scale is Scale.DISTANCE for scale in history.scales], dtype=bool)
         self.counts = np.array([scale is Scale.COUNT for scale in history.scales], dtype=bool)
-        self.of_values = np.ones(len(self.counts), dtype=bool)
+        self.counts_of_values = np.ones(len(self.counts), dtype=bool)
         if history.series:
-            self.of_values &= [counts_values(row["kind"], row["name"]) for row in history.series]
-        # Counts and shares of rows have tails of their own; a storm among them is no noise.
+            self.counts_of_values &= [
+                counts_values(row["kind"], row["name"]) for row in history.series
+            ]
+        # Only other numbers have heavy tails: counts and shares of rows have tails of their own.
         positive = np.array([scale is Scale.POSITIVE for scale in history.scales], dtype=bool)
         of_one_row = np.zeros(len(positive), dtype=bool)
         if history.extremes is not None:
@@ -269,8 +291,8 @@ class Walk:
             np.flatnonzero(positive | of_one_row),
             np.flatnonzero(of_one_row),
         )
-        logs = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
-        self.unknown_week = np.where(logs, WEEK_UNKNOWN, 0.0)
+        is_log = [scale in {Scale.COUNT, Scale.POSITIVE} for scale in history.scales]
+        self.unknown_week = np.where(is_log, UNKNOWN_WEEK_SPREAD, 0.0)
         shape = (len(history.values), padding + grid.size)
         self.units = Units(history)
         self.y = np.full(shape, np.nan)
@@ -279,19 +301,25 @@ class Walk:
             np.full(shape, np.nan) for _ in range(4)
         )
         self.signs, self.open = np.zeros(shape), np.zeros(shape)
-        self.told = np.zeros(shape, dtype=bool)
-        self.seen = self.y  # but for what labels exclude
+        self.excluded_from_tail = np.zeros(shape, dtype=bool)
+        self.seen = self.y  # without points that labels exclude
         if history.muted is not None:
             self.seen = self.y.copy()
             self.seen[:, self.column] = np.where(history.muted, np.nan, self.y[:, self.column])
         self.shifts: list[tuple[int, int, int]] = []
         self.levels = [_Level() for _ in range(shape[0])]
-        known = ~np.isnan(self.y)
-        self.begun = np.where(known.any(axis=1), known.argmax(axis=1), shape[1])
-        self.recovery = RECOVERY * min(max(grid.period, SHORT), LONG)
-        self.learning = max(LEARNING, grid.period) if grid.within_days else LEARNING
+        is_known = ~np.isnan(self.y)
+        self.begun = np.where(is_known.any(axis=1), is_known.argmax(axis=1), shape[1])
+        self.recovery = RECOVERY_CYCLES * min(max(grid.period, MIN_CYCLE_POINTS), MAX_CYCLE_POINTS)
+        self.learning = (
+            max(MIN_POINTS_TO_SCORE, grid.period) if grid.within_days else MIN_POINTS_TO_SCORE
+        )
         self.shift_rules = [shift_rule(grid, new=new) for new in (False, True)]
-        slots = [one for one in grid.slots(history.times) if _looked_for(one[0], grid, wanted)]
+        slots = [
+            season
+            for season in grid.slots(history.times)
+            if _is_wanted(season[0], grid, season_names)
+        ]
         self.by_season = SeasonEffects(self, slots)
         self.slot = self.by_season.slot
         self.effects = np.zeros((len(history.values), slots[-1][0] if slots else 1))
@@ -299,24 +327,31 @@ class Walk:
         self.days = history.times.astype("M8[D]")
         self.dates = DateEffects(
             self,
-            month_slots(self.days, history.free_days) if {AUTO, "month"} & set(wanted) else None,
+            month_slots(self.days, history.free_days)
+            if {AUTO_SEASON, "month"} & set(season_names)
+            else None,
             np.is_busday(self.days, holidays=history.free_days),
             rolled_days(self.days, history.free_days),
-            enough=1 if "month" in wanted else REPEATED,
-            yearly=bool({AUTO, "year"} & set(wanted)),
+            enough=1 if "month" in season_names else REPEATED,
+            yearly=bool({AUTO_SEASON, "year"} & set(season_names)),
         )
         self.free = np.zeros(len(self.days), dtype=bool)
-        if history.holidays and not grid.yearly:  # a holiday explains no week and no month
+        if history.holidays and not grid.yearly:  # a holiday does not explain a week or a month
             self.free = np.array([bool(day) for day in history.holidays], dtype=bool)
 
-    def run(self, known: Scores | None = None, *, settled: bool = False) -> Scores:
-        """Score the partitions from `start` on, given the scores of those before.
+    def run(self, earlier_scores: Scores | None = None, *, is_settled: bool = False) -> Scores:
+        """Score the partitions from `start`.
 
-        ``settled`` says that none of the series is `unsettled`.
+        Parameters
+        ----------
+        earlier_scores : Scores, optional
+            The scores of the partitions before `start`.
+        is_settled : bool
+            True if none of the series is `unsettled`.
         """
         h, start = self.history, self.start
-        if known is not None:
-            self._relearn(start, known, settled=settled)
+        if earlier_scores is not None:
+            self._relearn(start, earlier_scores, is_settled=is_settled)
         scores = Scores.unscored((len(self.y), len(h.times) - start))
         for t in range(start, len(h.times)):
             self._restart(t)
@@ -326,20 +361,24 @@ class Walk:
             self._learn(t, scores.score[:, k], scores.reason[:, k], centre)
         return scores
 
-    def _relearn(self, start: int, known: Scores, *, settled: bool) -> None:
-        """Learn from the partitions before `start`, as they were scored."""
+    def _relearn(self, start: int, earlier_scores: Scores, *, is_settled: bool) -> None:
+        """Learn from the partitions before `start` and their scores."""
         h = self.history
-        # A restart moves the whole past by what was expected then.
+        # A restart moves the whole past by the error of its forecast, so learn from the beginning.
         first = (
             0 if h.restarts is not None else first_training_partition(self.grid, self.cycles, start)
         )
-        centre = self.units.transformed(known.expected[:, first:start], slice(first, start))
-        if settled:
-            self._learn_together(first, start, known, centre)
+        centre = self.units.transformed(
+            earlier_scores.expected[:, first:start], slice(first, start)
+        )
+        if is_settled:
+            self._learn_together(first, start, earlier_scores, centre)
             return
         for t in range(first, start):
             self._restart(t)
-            self._learn(t, known.score[:, t], known.reason[:, t], centre[:, t - first])
+            self._learn(
+                t, earlier_scores.score[:, t], earlier_scores.reason[:, t], centre[:, t - first]
+            )
 
     def _forecast(self, t: int) -> Forecast:
         c = self.column[t]
@@ -348,207 +387,237 @@ class Walk:
         return self._ahead(c, max(self.slot[c], 0))
 
     def _ahead(self, c: int, slot: int) -> Forecast:
-        """Return the forecast of a column, of a slot of the longest season."""
-        past = slice(c - self.memory, c)
+        """Return the forecast of a column for a slot of the longest season."""
+        past = slice(c - self.level_window, c)
         season = self.effects.take(np.maximum(self.slot[past], 0), axis=1)
         effect = self.effects[:, slot]
-        known = np.where(self.told[:, past], np.nan, self.moved[:, past])
-        return forecast(self.usable[:, past], known, season, effect)
+        tail_values = np.where(self.excluded_from_tail[:, past], np.nan, self.moved[:, past])
+        return forecast(self.usable[:, past], tail_values, season, effect)
 
     def after(self) -> Forecast:
-        """Return the forecast of the partition after the last, seasonal effects apart."""
+        """Return the forecast of the partition after the last one, without seasonal effects."""
         end = self.y.shape[1]
         self._refresh(end)
         now = self._ahead(end, 0)
         return replace(now, centre=now.centre - now.effect)
 
     def _refresh(self, c: int) -> None:
-        """Compute the effects of all slots anew, as of a column."""
+        """Compute the effects of all slots as of a column."""
         if self.by_season.seasons:
-            past = slice(c - self.learned, c)
+            past = slice(c - self.season_window, c)
             self.points = (~np.isnan(self.usable[:, past])).sum(axis=1)
             self.effects = self.by_season.effects(c, self.points)
 
     def _score(self, t: int, scores: Scores, k: int) -> None:
+        # Base score of partition t, written to column k: Student's t, with a heavier tail or the distribution of small counts.
         c = self.column[t]
         expected = self._expect(t)
         now, width, few = expected.now, expected.width, expected.few
-        past = slice(c - self.memory, c)
+        past = slice(c - self.level_window, c)
         y = self.y[:, c]
-        off = np.abs(y - now.centre)
-        score = tails.student_score(off / width, now.freedom)
+        distance = np.abs(y - now.centre)
+        score = tails.student_score(distance / width, now.freedom)
         heavy = self.heavy
         alarms = self.signs[:, past] != 0
-        lasting = tails.ongoing(alarms[heavy, 1:])  # no example of what it is part of
+        lasting = tails.ongoing(alarms[heavy, 1:])  # an ongoing run is not its own example
         errors = np.where(lasting, np.nan, now.surprises[heavy])
         tail = tails.HeavyTail.from_errors(errors, width[heavy])
-        score[heavy] = np.minimum(score[heavy], tail.score(off[heavy] / width[heavy]))
+        score[heavy] = np.minimum(score[heavy], tail.score(distance[heavy] / width[heavy]))
         if few.size:
             score[few] = expected.counted.score(np.expm1(y[few]))
-        score = tails.cap_recurring_errors(score, off, now)
-        moving, before, step = tails.drift(now, y, self.signs[:, past], expected.least)
-        moving[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
-        some = np.flatnonzero(moving)
-        moving[some[self._are_new(some, c, SURE_WEEKS)]] = 0  # a weekend is no drift
-        drifts = moving > score
-        score = np.maximum(score, moving)
+        score = tails.cap_recurring_errors(score, distance, now)
+        # Slow drifts.
+        drift_score, start_level, step = tails.drift(now, y, self.signs[:, past], expected.least)
+        drift_score[~np.isnan(self.units.stays[:, t]) | expected.calendar] = 0
+        drifting = np.flatnonzero(drift_score)
+        drift_score[drifting[self._are_new(drifting, c, SURE_WEEKS)]] = (
+            0  # a weekend is not a drift
+        )
+        drifts = drift_score > score
+        score = np.maximum(score, drift_score)
+        # Nearly constant series, and records of extremes.
         repeating = tails.repeats(self.seen[:, past])
-        atoms, constant = tails.score_constants(
+        is_constant, constant = tails.score_constants(
             score,
-            self._alike(past, np.flatnonzero(repeating), expected),
+            self._same_season_values(past, np.flatnonzero(repeating), expected),
             repeating,
             y,
             alarms,
             expected.least,
             self.counts,
-            self.of_values,
+            self.counts_of_values,
             now.centre,
-            -math.log10(BAND),
+            -math.log10(BAND_P_VALUE),
         )
         self._cap_records(c, y, now, score)
-        # A weaker drift leaves the band, and what is said of the point, where they were.
-        drifts &= ~atoms & (score >= TEACHES_BELOW)
-        centre = np.where(drifts, before, now.centre)
-        score[self.distances & (y < now.centre)] = 0  # a smaller distance is no anomaly
+        # A weaker drift changes neither the band nor the reason.
+        drifts &= ~is_constant & (score >= MAX_TRAINING_SCORE)
+        centre = np.where(drifts, start_level, now.centre)
+        score[self.distances & (y < now.centre)] = 0  # a smaller distance is not an anomaly
         score[y <= centre + self.least_rise] = 0
-        fit = ~np.isnan(off + score) & (now.points >= self.learning)
+        # Write scores and reasons of points with enough history.
+        is_scored = ~np.isnan(distance + score) & (now.points >= self.learning)
         if self.history.restarts is not None:
-            fit &= ~self.history.restarts[:, t]
-        scores.score[:, k] = np.where(fit, score, np.nan)
+            is_scored &= ~self.history.restarts[:, t]
+        scores.score[:, k] = np.where(is_scored, score, np.nan)
         reason = np.where(drifts, Reason.DRIFT, Reason.LEVEL)
-        reason[atoms] = Reason.CONSTANT
-        reason = np.where(fit & (score > REASON_ABOVE), reason, Reason.NONE)
-        reason = np.where(fit & expected.calendar, Reason.CALENDAR, reason)
-        scores.reason[:, k] = np.where(fit & expected.recovered, Reason.RECOVERY, reason)
-        limit = _limit(now.freedom)
-        far = limit.copy()
-        far[heavy] = np.maximum(limit[heavy], tail.limit(BAND))
-        reach = np.where(drifts, step * limit, width * far)
-        usual = np.stack([centre, centre - reach, centre + reach], axis=1)
-        usual[atoms, 1:] = constant[atoms]
-        bounds = self.units.restored(np.where(fit[:, None], usual, np.nan), t)
-        bounds[np.isposinf(usual) | np.isinf(bounds)] = np.nan  # no number is outside
+        reason[is_constant] = Reason.CONSTANT
+        reason = np.where(is_scored & (score > MIN_REASON_SCORE), reason, Reason.NONE)
+        reason = np.where(is_scored & expected.calendar, Reason.CALENDAR, reason)
+        scores.reason[:, k] = np.where(is_scored & expected.recovered, Reason.RECOVERY, reason)
+        # Write expected values and bands, in the metrics' units.
+        limit = _band_limit(now.freedom)
+        far_limit = limit.copy()
+        far_limit[heavy] = np.maximum(limit[heavy], tail.limit(BAND_P_VALUE))
+        reach = np.where(drifts, step * limit, width * far_limit)
+        band = np.stack([centre, centre - reach, centre + reach], axis=1)
+        band[is_constant, 1:] = constant[is_constant]
+        bounds = self.units.restored(np.where(is_scored[:, None], band, np.nan), t)
+        bounds[np.isposinf(band) | np.isinf(bounds)] = np.nan  # a side without a limit
         if few.size:
-            shown = (fit & ~drifts & ~atoms)[few]
-            bounds[few[shown], 1:] = expected.counted.taken(shown).limits(BAND)
+            is_shown = (is_scored & ~drifts & ~is_constant)[few]
+            bounds[few[is_shown], 1:] = expected.counted.taken(is_shown).limits(BAND_P_VALUE)
         scores.expected[:, k], scores.lower[:, k], scores.upper[:, k] = bounds.T
 
-    def _alike(self, past: slice, some: NDArray[np.intp], expected: _Expected) -> Floats:
-        """Return the past without what labels exclude; of some series, what the season makes alike.
+    def _same_season_values(
+        self, past: slice, seasonal: NDArray[np.intp], expected: _Expected
+    ) -> Floats:
+        """Return the past values with which a value is tested for constancy; others are NaN.
 
-        An hour of the day is not constant by the nights, nor a Wednesday by the weekends. Of a few
-        points, such as the Sundays of 14 weeks, none is constant, unless all of the past is, at what is expected.
+        For seasonal series these are only values of slots with the same effect, such as the same hour or
+        weekday. If a slot has few points, such as 14 Sundays, it is not constant, unless the whole past
+        is constant at the expected value.
+
+        Parameters
+        ----------
+        past : slice
+            Columns of the past.
+        seasonal : array of int
+            The series that repeat values.
+        expected : _Expected
         """
-        now, seen = expected.now, self.seen[:, past]
-        some = some[np.ptp(self.effects[some], axis=1) > expected.width[some]]
-        if not some.size:
-            return seen
-        other = self.effects[some].take(np.maximum(self.slot[past], 0), axis=1)
-        effect, centre = now.effect[some, None], now.centre[some, None]
-        reach = np.maximum(expected.width, 2 * expected.least)[some, None]
-        alike = np.abs(other - effect) <= reach
-        by_one = np.abs(np.expm1(centre + other - effect) - np.expm1(centre)) < tails.BY_ONE
-        alike |= self.counts[some, None] & by_one
-        few = (alike & ~np.isnan(seen[some])).sum(axis=1) < SETTLED
-        usual = np.abs(median(seen[some]) - now.centre[some]) <= reach[:, 0]
-        alike[few] = usual[few, None]
-        seen = seen.copy()
-        seen[some] = np.where(alike, seen[some], np.nan)
-        return seen
+        now, values = expected.now, self.seen[:, past]
+        seasonal = seasonal[np.ptp(self.effects[seasonal], axis=1) > expected.width[seasonal]]
+        if not seasonal.size:
+            return values
+        past_effects = self.effects[seasonal].take(np.maximum(self.slot[past], 0), axis=1)
+        effect, centre = now.effect[seasonal, None], now.centre[seasonal, None]
+        reach = np.maximum(expected.width, 2 * expected.least)[seasonal, None]
+        is_same = np.abs(past_effects - effect) <= reach
+        by_one = (
+            np.abs(np.expm1(centre + past_effects - effect) - np.expm1(centre))
+            < tails.COUNT_STEP_TOLERANCE
+        )
+        is_same |= self.counts[seasonal, None] & by_one
+        is_rare = (is_same & ~np.isnan(values[seasonal])).sum(axis=1) < MATURE_POINTS
+        is_usual = np.abs(median(values[seasonal]) - now.centre[seasonal]) <= reach[:, 0]
+        is_same[is_rare] = is_usual[is_rare, None]
+        values = values.copy()
+        values[seasonal] = np.where(is_same, values[seasonal], np.nan)
+        return values
 
     def _cap_records(self, c: int, y: Floats, now: Forecast, score: Floats) -> None:
-        """Cap scores of extremes that had as extreme values twice, in all of the past that is known.
+        """Cap scores of extremes if the known past has two values that are as extreme.
 
-        The largest of a heavy-tailed column are rare, so that those of the last weeks tell little.
+        The largest values of a heavy-tailed column are rare, so the last weeks are not enough.
         """
-        some = self.extremes[score[self.extremes] > tails.LOOK]
-        if not some.size:
+        rows = self.extremes[score[self.extremes] > tails.RECORD_CHECK_SCORE]
+        if not rows.size:
             return
-        past = self.seen[some, c - self.margin : c]
-        value, above = y[some, None], (y[some] > now.centre[some])[:, None]
+        past = self.seen[rows, c - self.record_window : c]
+        value, above = y[rows, None], (y[rows] > now.centre[rows])[:, None]
         as_extreme = np.where(above, past >= value, past <= value).sum(axis=1)
-        usual = np.log10(now.points[some] + 1)
-        score[some] = np.where(as_extreme >= RECORDS, np.minimum(score[some], usual), score[some])
+        cap = np.log10(now.points[rows] + 1)
+        score[rows] = np.where(
+            as_extreme >= MIN_EARLIER_RECORDS, np.minimum(score[rows], cap), score[rows]
+        )
 
     def _expect(self, t: int) -> _Expected:
-        """Return the forecast of a partition, after all that may explain its values."""
+        """Return the forecast of a partition after all corrections that can explain its values."""
         c = self.column[t]
         now, y = self._forecast(t), self.y[:, c]
-        few, counted = self._small_counts(now, slice(c - self.memory, c))
+        few, counted = self._small_counts(now, slice(c - self.level_window, c))
         now.centre[few] = np.log1p(counted.mean)
         mean = now.centre[few]
         centre = self._between_weeks(self._repeated(now, c, y), now.spread, c, y)
         now = replace(now, centre=centre, spread=self._second_week(now, c))
         width, least = self._width(t, now)
         by_date = self.dates.expected(t, y, now.centre, width)
-        settled = self._before_shift(c, y, by_date, width)
-        own = settled[few] == mean  # neither a season's nor the calendar's
+        expected_level = self._expect_previous_level(c, y, by_date, width)
+        is_own = expected_level[few] == mean  # not replaced by a season or the calendar
         stays = self.units.stays[:, t]
         return _Expected(
-            now=replace(now, centre=np.where(np.isnan(stays), settled, stays)),
+            now=replace(now, centre=np.where(np.isnan(stays), expected_level, stays)),
             width=width,
             least=least,
-            few=few[own],
-            counted=counted.taken(own),
+            few=few[is_own],
+            counted=counted.taken(is_own),
             calendar=by_date != now.centre,
-            recovered=settled != by_date,
+            recovered=expected_level != by_date,
         )
 
     def _width(self, t: int, now: Forecast) -> tuple[Floats, Floats]:
         """Return the standard deviation of the next point, and its lower bound."""
         least = least_spread(now.centre, self.history.weights[:, t], self.units.rows)
-        least[self.units.timed] = LEAST_TIME * self.grid.step
-        settled = self.counts & (now.points >= SETTLED)
-        least[settled] = np.minimum(least, np.maximum(LEAST_COUNT, CALMER * now.spread))[settled]
-        width = np.hypot(now.spread, np.maximum(least, _tiny(now, least == 0)))
+        least[self.units.timed] = MIN_TIME_SHARE * self.grid.step
+        is_mature = self.counts & (now.points >= MATURE_POINTS)
+        least[is_mature] = np.minimum(
+            least, np.maximum(LEAST_COUNT, MAX_SPREAD_RATIO * now.spread)
+        )[is_mature]
+        width = np.hypot(now.spread, np.maximum(least, _fallback_spread(now, least == 0)))
         if self.grid.within_days:
-            new = self.points < WEEKDAYS * self.grid.period
-            width = np.where(new, np.hypot(width, self.unknown_week), width)
-            least = np.where(new, np.hypot(least, self.unknown_week), least)
+            is_new = self.points < WEEKDAYS * self.grid.period
+            width = np.where(is_new, np.hypot(width, self.unknown_week), width)
+            least = np.where(is_new, np.hypot(least, self.unknown_week), least)
         return width, least
 
     def _small_counts(self, now: Forecast, past: slice) -> tuple[NDArray[np.intp], CountForecast]:
         """Return the series that are small whole counts, and their forecasts."""
-        some = np.flatnonzero(self.counts & (now.centre < np.log1p(2 * SMALL_COUNT_MEAN)))
-        if not some.size:
-            return some, NO_COUNTS
-        seen = np.expm1(self.y[some, past])
-        whole = np.isnan(seen) | (np.abs(seen - np.round(seen)) < WHOLE)
-        some = some[whole.all(axis=1)]
-        found = CountForecast.from_past(
-            np.maximum(np.expm1(now.flat[some] + now.effect[some, None]), 0),
-            ~np.isnan(self.centre[some, past]),
+        rows = np.flatnonzero(self.counts & (now.centre < np.log1p(2 * SMALL_COUNT_MEAN)))
+        if not rows.size:
+            return rows, NO_COUNTS
+        past_counts = np.expm1(self.y[rows, past])
+        is_whole = np.isnan(past_counts) | (
+            np.abs(past_counts - np.round(past_counts)) < WHOLE_NUMBER_TOLERANCE
         )
-        return some[found.small], found.taken(found.small)
+        rows = rows[is_whole.all(axis=1)]
+        forecasts = CountForecast.from_past(
+            np.maximum(np.expm1(now.flat[rows] + now.effect[rows, None]), 0),
+            ~np.isnan(self.centre[rows, past]),
+        )
+        return rows[forecasts.small], forecasts.taken(forecasts.small)
 
-    def _before_shift(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
-        """Return the expected values; of surprises soon after a level shift those before it, if near."""
-        found = centre.copy()
+    def _expect_previous_level(self, c: int, y: Floats, centre: Floats, width: Floats) -> Floats:
+        """Return the expected values; soon after a level shift, the previous level if a surprise is near it."""
+        expected = centre.copy()
         for i in np.flatnonzero(np.abs(y - centre) > SURPRISE * width):
             level = self.levels[i]
-            before = centre[i] - level.by
-            if c - level.at <= self.recovery and abs(y[i] - before) <= SURPRISE * width[i]:
-                found[i] = before
-        return found
+            previous = centre[i] - level.offset
+            if c - level.accepted <= self.recovery and abs(y[i] - previous) <= SURPRISE * width[i]:
+                expected[i] = previous
+        return expected
 
     def _repeated(self, now: Forecast, c: int, y: Floats) -> Floats:
-        """Return the expected values; in a season's second cycle those of the first, where nearer.
+        """Return the expected values; in a season's second cycle, the value one cycle before if nearer.
 
-        A season's effects are known after two cycles. Until then its repetition is no surprise. Of
-        parts of days neither is it in the third: a first weekend that alarmed taught nothing.
+        A season's effects are known after two cycles. Until then its repetition is not a surprise. For
+        partitions within days this includes the third cycle, because a first weekend that alarmed is not
+        learned.
         """
         centre = now.centre
         for season in self.by_season.seasons:
-            new = self.points < (FEW_CYCLES if self.grid.within_days else 2) * season.slots
-            if new.any():
-                before = self.moved[:, c - season.slots]
-                centre = np.where(new & (np.abs(y - before) < np.abs(y - centre)), before, centre)
+            is_new = self.points < (FEW_CYCLES if self.grid.within_days else 2) * season.slots
+            if is_new.any():
+                previous = self.moved[:, c - season.slots]
+                centre = np.where(
+                    is_new & (np.abs(y - previous) < np.abs(y - centre)), previous, centre
+                )
         return centre
 
     def _between_weeks(self, centre: Floats, spread: Floats, c: int, y: Floats) -> Floats:
-        """Return the expected values; of surprises in the year of weeks what is between its neighbours.
+        """Return the expected values; for surprises in weekly data, a value between neighbouring weeks.
 
-        A week of the year begins up to six days earlier or later than it did in other years.
+        A week of the year begins up to six days earlier or later than in other years.
         """
         slot = self.slot[c]
         if not self.by_season.seasons or self.grid.step != WEEK or slot < 0:
@@ -558,19 +627,19 @@ class Walk:
         return np.where(np.abs(y - centre) > SURPRISE * spread, between, centre)
 
     def _second_week(self, now: Forecast, c: int) -> Floats:
-        """Return the spreads; in the second week of days that of forecasts by `_repeated`.
+        """Return the spreads; in the second week of daily data, the spread of forecasts by `_repeated`.
 
-        A weekend is two large errors in seven, so that of the middle one is taken.
+        A weekend causes two large errors in seven, so the spread is based on the median error.
         """
-        new = (now.points > WEEKDAYS) & (now.points < 2 * WEEKDAYS)
-        if not self.grid.daily or not self.by_season.seasons or not new.any():
+        is_new = (now.points > WEEKDAYS) & (now.points < 2 * WEEKDAYS)
+        if not self.grid.daily or not self.by_season.seasons or not is_new.any():
             return now.spread
-        past = slice(c - self.memory + 1, c)
-        before = slice(past.start - WEEKDAYS, past.stop - WEEKDAYS)
-        repeated = np.abs(self.moved[new, past] - self.moved[new, before])
-        errors = np.fmin(now.errors[new], repeated)
+        past = slice(c - self.level_window + 1, c)
+        week_before = slice(past.start - WEEKDAYS, past.stop - WEEKDAYS)
+        repeated = np.abs(self.moved[is_new, past] - self.moved[is_new, week_before])
+        errors = np.fmin(now.errors[is_new], repeated)
         spread = now.spread.copy()
-        spread[new] = 1.4826 * median(errors) * INFLATION
+        spread[is_new] = 1.4826 * median(errors) * NEW_POINT_INFLATION
         return np.fmin(spread, now.spread)
 
     # learning from a scored point
@@ -580,11 +649,11 @@ class Walk:
         if self._begins_day(t):
             self._refresh(c)
         alarm, teaches = self._keep(t, score, reason, centre)
-        for i in np.flatnonzero(teaches & (reason == _RECOVERY)):
+        for i in np.flatnonzero(teaches & (reason == _RECOVERY_REASON)):
             self._recover(int(i), int(c))
-        some = np.flatnonzero(alarm)
-        young = self._are_new(some, c)
-        groups = (some[~young], some[young])
+        alarmed = np.flatnonzero(alarm)
+        is_young = self._are_new(alarmed, c)
+        groups = (alarmed[~is_young], alarmed[is_young])
         for group, (alarms, within) in zip(groups, self.shift_rules, strict=True):
             first = c - within + 1
             recent = self.open[group, first : c + 1].sum(axis=1)
@@ -593,62 +662,69 @@ class Walk:
         self.by_season.learn(t)
 
     def _are_new(
-        self, some: NDArray[np.intp], c: int, weeks: float = NEW_WEEKS
+        self, rows: NDArray[np.intp], c: int, weeks: float = NEW_WEEKS
     ) -> NDArray[np.bool_]:
-        """Return which of some series have fewer points than so many weeks have, as of a column."""
+        """Return a mask of the series that have fewer than ``weeks`` weeks of points, as of a column."""
         if not self.grid.within_days:
-            return np.zeros(len(some), dtype=bool)
-        known = ~np.isnan(self.y[some, c - self.learned : c])
-        found: NDArray[np.bool_] = known.sum(axis=1) < weeks * self.grid.cycle
-        return found
+            return np.zeros(len(rows), dtype=bool)
+        is_known = ~np.isnan(self.y[rows, c - self.season_window : c])
+        is_new: NDArray[np.bool_] = is_known.sum(axis=1) < weeks * self.grid.cycle
+        return is_new
 
-    def _learn_together(self, first: int, end: int, known: Scores, centre: Floats) -> None:
-        """Learn from several partitions, where none is `unsettled`, as `_learn` does from each.
+    def _learn_together(self, first: int, end: int, earlier_scores: Scores, centre: Floats) -> None:
+        """Learn from several partitions at once if no series is `unsettled`, with the result of `_learn`.
 
-        ``centre`` begins with the first of them.
+        ``centre`` begins with the first of these partitions.
         """
         day = max((t for t in range(first, end) if self._begins_day(t)), default=first)
-        for begin, until in ((first, day), (day, end)):
-            if begin == until:
+        for begin, stop in ((first, day), (day, end)):
+            if begin == stop:
                 continue
             if self._begins_day(begin):
                 self._refresh(self.column[begin])
-            some = slice(begin, until)
-            expected = centre[:, begin - first : until - first]
-            self._keep(some, known.score[:, some], known.reason[:, some], expected)
-            self.by_season.learn_together(begin, until)
+            partitions = slice(begin, stop)
+            expected = centre[:, begin - first : stop - first]
+            self._keep(
+                partitions,
+                earlier_scores.score[:, partitions],
+                earlier_scores.reason[:, partitions],
+                expected,
+            )
+            self.by_season.learn_together(begin, stop)
 
     def _begins_day(self, t: int) -> bool:
-        """Return whether a partition is the first of its day, if days have several."""
+        """Return whether a partition is the first of its day, if days have several partitions."""
         return self.grid.within_days and (t == 0 or bool(self.days[t] != self.days[t - 1]))
 
     def _keep(
         self, t: int | slice, score: Floats, reason: NDArray[np.uint8], centre: Floats
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Keep scored points; return masks of those that alarmed, and of those to learn from."""
+        """Store scored points; return masks of the points that alarmed and of the training points."""
         c, muted = self._columns(t), self.history.muted
         y = self.y[:, c]
-        alarm = (score >= TEACHES_BELOW) & (reason != _DRIFT)  # a drift is the current level
-        by_date = reason == _CALENDAR
+        alarm = (score >= MAX_TRAINING_SCORE) & (
+            reason != _DRIFT_REASON
+        )  # a drift is the current level
+        by_date = reason == _CALENDAR_REASON
         self.centre[:, c] = centre
         self.moved[:, c] = y
         self.signs[:, c] = self.open[:, c] = np.where(alarm, np.sign(y - centre), 0)
-        explained = ~alarm & by_date  # which is not the level
-        again = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
-        self.told[:, c] = explained | again
-        teaches = ~alarm & ~explained & ~(self.free[t] & (score >= HOLIDAY_TEACHES_BELOW))
-        if muted is not None:  # neither an example of the tail, nor of a new level
-            teaches &= ~muted[:, t]
-            self.told[:, c] |= muted[:, t]
+        explained = ~alarm & by_date  # the calendar's value differs from the level
+        repeats_alarm = alarm & (self.signs[:, self._columns(t, 1)] == self.signs[:, c])
+        self.excluded_from_tail[:, c] = explained | repeats_alarm
+        is_training = ~alarm & ~explained & ~(self.free[t] & (score >= MAX_HOLIDAY_TRAINING_SCORE))
+        if muted is not None:  # excluded from the tail and from new levels
+            is_training &= ~muted[:, t]
+            self.excluded_from_tail[:, c] |= muted[:, t]
             self.open[:, c] = np.where(muted[:, t], 0, self.open[:, c])
-        self.usable[:, c] = np.where(teaches, y, np.nan)
+        self.usable[:, c] = np.where(is_training, y, np.nan)
         self.filled[:, c] = np.where(by_date, np.nan, np.where(alarm, centre, y))
-        return alarm, teaches
+        return alarm, is_training
 
     def _columns(self, t: int | slice, before: int = 0) -> np.intp | slice | NDArray[np.intp]:
-        """Return the columns of partitions, or those so many before each.
+        """Return the columns of partitions, or the columns ``before`` positions earlier.
 
-        As a slice, which copies nothing, if there is no gap between them.
+        Returns a slice, which copies nothing, if there are no gaps between the columns.
         """
         c = self.column[t] - before
         if isinstance(t, slice) and c[-1] - c[0] == len(c) - 1:
@@ -656,36 +732,39 @@ class Walk:
         return c
 
     def _shift(self, i: int, t: int, first: int) -> None:
-        """Accept a level shift since some column: move the past to the new level, keeping season and spread."""
+        """Accept a level shift at or after column ``first``: move the past to the new level.
+
+        Season and spread are kept.
+        """
         c = int(self.column[t])
         first += int(np.flatnonzero(self.open[i, first : c + 1])[0])
-        by = np.nanmedian(self.y[i, first : c + 1] - self.centre[i, first : c + 1])
-        self._move(i, first, float(by))
+        offset = np.nanmedian(self.y[i, first : c + 1] - self.centre[i, first : c + 1])
+        self._move(i, first, float(offset))
         self.usable[i, first : c + 1] = self.y[i, first : c + 1]
         self.filled[i, first : c + 1] = self.y[i, first : c + 1]
-        self.levels[i] = _Level(first, float(by), c)
+        self.levels[i] = _Level(first, float(offset), c)
         self.shifts.append((i, t, int(np.searchsorted(self.column, first))))
 
     def _recover(self, i: int, c: int) -> None:
-        """End a level that turned out to be an incident: move the past back, and learn nothing of it."""
+        """End a level that was an incident: move the past back, and exclude the level from training."""
         level = self.levels[i]
-        self._move(i, level.first, -level.by)
+        self._move(i, level.first, -level.offset)
         self.usable[i, level.first : c] = np.nan
-        self.told[i, level.first + 1 : c] = True
-        self.filled[i, level.first : c] -= level.by
+        self.excluded_from_tail[i, level.first + 1 : c] = True
+        self.filled[i, level.first : c] -= level.offset
 
-    def _move(self, i: int, until: int, by: float) -> None:
-        """Move the past of a series to another level."""
+    def _move(self, i: int, until: int, offset: float) -> None:
+        """Move the past of a series, before column ``until``, to another level."""
         for past in (self.usable, self.moved, self.filled):
-            past[i, :until] += by
+            past[i, :until] += offset
         self.open[i] = 0
         self.levels[i] = _Level()
 
     def _restart(self, t: int) -> None:
-        """Move the past to the new level where a label says that one begins."""
+        """Move the past of series for which a label begins a new level at this partition."""
         restarts = self.history.restarts
         if restarts is None or not restarts[:, t].any():
             return
-        by = self.y[:, self.column[t]] - self._forecast(t).centre
-        for i in np.flatnonzero(restarts[:, t] & ~np.isnan(by)):
-            self._move(int(i), int(self.column[t]), float(by[i]))
+        offsets = self.y[:, self.column[t]] - self._forecast(t).centre
+        for i in np.flatnonzero(restarts[:, t] & ~np.isnan(offsets)):
+            self._move(int(i), int(self.column[t]), float(offsets[i]))

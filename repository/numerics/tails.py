@@ -1,19 +1,19 @@
-"""Tail scores of points given their forecasts, of small counts, and of departures taken together.
+"""Tail scores of points given their forecasts, of small counts, and of several departures together.
 
 Scores are -log10 of p-values. Points are scored by Student's t and Pareto tails, nearly constant
-series by how rarely they leave their value, and slow drifts by the changes of earlier weeks.
+series by the frequency of other values, and slow drifts by the changes of earlier weeks.
 
-Small counts have negative binomial tails, which a logarithm of so few rows does not have. The mean is
-that of the last weeks, which knows more of a small count than the median of a few days. The variance
-is the observed one, and the mean's (a Poisson distribution) where less was observed.
+Small counts have negative binomial tails, because the logarithm of a few rows is not symmetric. The mean
+is taken over the last weeks, which is more precise for small counts than the median of a few days. The
+variance is the observed one, but at least the mean (a Poisson distribution).
 
-`jointly_significant` tests a partition's largest departures: each alone could be chance, together
-they are not.
+`jointly_significant` tests the largest departures of a partition. Each alone could be chance; together
+they may not be.
 
-`noise_ratios` compares the noise of the series of a table with earlier weeks, whatever their level
-and season. The noise of a point is its change since the point before, less the same change a season
-ago. That of the last fortnight is compared with the median of those that ended in the seven weeks
-before. Points at which most series jump, such as the beginning of a new level, are events, not noise.
+`noise_ratios` compares the noise of the series of a table with earlier weeks, independent of level and
+season. The noise of a point is its change since the previous point, minus the same change one season
+ago. The noise of the last fortnight is compared with the median over the fortnights that ended in the seven
+weeks before. Points at which most series jump, such as the beginning of a new level, are events, not noise.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 
 SMALL_COUNT_MEAN = 30.0
-"""Mean below which a count is small."""
+"""Above this mean the logarithm of a count is close to normal."""
 LARGEST_EXACT_COUNT = 1e15
-"""Count from which doubles leave out whole numbers; larger ones are judged as this."""
+"""Doubles do not represent all larger whole numbers; larger counts are scored as this one."""
 MEAN_POINTS, VARIANCE_POINTS = 28, 98
-"""Points whose mean is expected, and those whose variance is."""
+"""Mean and variance are estimated from this many points."""
 MIN_COUNT_POINTS = 14
-"""Points from which mean and variance are known well enough."""
+"""With fewer points, mean and variance are too uncertain."""
 FAR_COUNT_DEVIATIONS, MIN_OTHER_COUNTS = 10.0, 7
-"""Deviations of so many others, at least, beyond which a point that was never scored is no example."""
+"""A point that was never scored is excluded if it is this many deviations from at least so many others."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class CountForecast:
     Attributes
     ----------
     mean, variance : array of float
-        Of the next count; the variance is at least the mean.
+        Mean and variance of the next count. The variance is at least the mean.
     small : array of bool
-        Where the count is small and known well enough to be forecast so.
+        True for small counts with enough points for this forecast.
     """
 
     mean: Floats
@@ -78,26 +78,26 @@ class CountForecast:
         Parameters
         ----------
         past : array of float, shape (series, memory)
-            Earlier counts, NaN where unknown, without their season.
+            Earlier counts without their season; NaN where unknown.
         scored : array of bool, same shape
-            Which of them were scored, and so are no anomalies. The first of a series were not: a
-            table's first load may hold the rows of years.
+            The counts that were scored. The first counts of a series are not scored: the first load of
+            a table can contain the rows of years.
         """
         past = np.where(_first_loads(past, scored), np.nan, past)
-        mean = _mean(past[:, -MEAN_POINTS:])
-        long = past[:, -VARIANCE_POINTS:]
-        points = (~np.isnan(long)).sum(axis=1)
-        variance = _mean(np.square(long - _mean(long)[:, None]))
+        mean = _row_means(past[:, -MEAN_POINTS:])
+        variance_past = past[:, -VARIANCE_POINTS:]
+        points = (~np.isnan(variance_past)).sum(axis=1)
+        variance = _row_means(np.square(variance_past - _row_means(variance_past)[:, None]))
         variance *= points / np.maximum(points - 1, 1)
-        # Those of the mean itself: a new count differs from an estimate.
+        # Add the variance of the estimated mean.
         recent = np.maximum((~np.isnan(past[:, -MEAN_POINTS:])).sum(axis=1), 1)
         variance = np.maximum(variance, mean) * (1 + 1 / recent)
         small = (points >= MIN_COUNT_POINTS) & (mean > 0) & (mean < SMALL_COUNT_MEAN)
         return cls(mean, variance, small)
 
-    def taken(self, some: NDArray[np.bool_]) -> CountForecast:
+    def taken(self, rows: NDArray[np.bool_]) -> CountForecast:
         """Return the forecasts of a selection of the series."""
-        return CountForecast(self.mean[some], self.variance[some], self.small[some])
+        return CountForecast(self.mean[rows], self.variance[rows], self.small[rows])
 
     def score(self, value: Floats) -> Floats:
         """Return -log10 of the two-sided tail probability of counts."""
@@ -112,8 +112,8 @@ class CountForecast:
     def quantile(self, probability: float) -> Floats:
         """Return a quantile of the forecast distribution."""
         size, share = self._parameters()
-        found: Floats = np.maximum(special.nbdtrik(probability, size, share), 0)
-        return np.ceil(np.nan_to_num(found))
+        count: Floats = np.maximum(special.nbdtrik(probability, size, share), 0)
+        return np.ceil(np.nan_to_num(count))
 
     def limits(self, p_value: float) -> Floats:
         """Return the counts at the limits of a two-sided p-value, of shape (series, 2)."""
@@ -129,7 +129,7 @@ NO_COUNTS = CountForecast(np.empty(0), np.empty(0), np.empty(0, dtype=bool))
 
 
 def poisson_score(value: Floats, mean: Floats) -> Floats:
-    """Return -log10 of the probability that a Poisson count is at least a value.
+    """Return -log10 of the probability that a Poisson count is at least ``value``.
 
     Examples
     --------
@@ -163,58 +163,59 @@ def poisson_limit(score: float, mean: Floats) -> Floats:
 
 
 def _first_loads(past: Floats, scored: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which points that were never scored are far from all that were."""
-    others = np.where(scored, past, np.nan)
-    mean = _mean(others)[:, None]
-    variance = np.maximum(_mean(np.square(others - mean))[:, None], np.maximum(mean, 1))
-    enough = (~np.isnan(others)).sum(axis=1) >= MIN_OTHER_COUNTS
-    far = np.abs(past - mean) > FAR_COUNT_DEVIATIONS * np.sqrt(variance)
-    found: NDArray[np.bool_] = far & ~scored & enough[:, None]
-    return found
+    """Return a mask of the unscored points that are far from all scored points."""
+    scored_counts = np.where(scored, past, np.nan)
+    mean = _row_means(scored_counts)[:, None]
+    variance = np.maximum(_row_means(np.square(scored_counts - mean))[:, None], np.maximum(mean, 1))
+    has_enough = (~np.isnan(scored_counts)).sum(axis=1) >= MIN_OTHER_COUNTS
+    is_far = np.abs(past - mean) > FAR_COUNT_DEVIATIONS * np.sqrt(variance)
+    mask: NDArray[np.bool_] = is_far & ~scored & has_enough[:, None]
+    return mask
 
 
-def _mean(values: Floats) -> Floats:
-    """Return the means of rows; 0 where there is no value."""
+def _row_means(values: Floats) -> Floats:
+    """Return the means of rows; 0 for rows without a value."""
     known = ~np.isnan(values)
     mean: Floats = np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     return mean
 
 
-LOOK = 2.0
-"""Score above which a point is compared with the largest earlier errors."""
-OFTEN, RUNS = 5, 3
-"""Alarms within memory, and runs of them, from which the tail counts as heavy."""
-CLOSE = 1.1
-FROM = 2.5
-"""Spreads from which errors are in the tail."""
-FARTHEST = 2.0
-"""Multiple of `FROM` as which farther errors count: an incident tells no more of a tail than that."""
-EXPONENT, PRIOR, POINTS = 4.0, 4.0, 60.0
-"""Exponent of a tail before errors are known in it, its weight in errors, and in points."""
-ATOM = 0.6
-"""Share of a single value from which a series is nearly constant and scored by its departures."""
-BY_ONE = 1.5
-"""Difference below which counts differ by one, at most."""
-EQUAL, FEW = 0.5, 10
-"""Difference below which counts are equal, and up to which a constant's first change by one counts."""
-UNSEEN = 2.0
-"""Score added for the size of the first departure from a constant."""
+RECORD_CHECK_SCORE = 2.0
+"""Lower scores are far from any alarm, so they are not compared with the largest earlier errors."""
+HEAVY_TAIL_ALARMS, HEAVY_TAIL_RUNS = 5, 3
+"""With this many alarms, or runs of alarms, in the past, the tail counts as heavy."""
+RECURRENCE_FACTOR = 1.1
+"""An error recurs if an earlier one was about as large: at most a tenth smaller."""
+TAIL_START = 2.5
+"""The tail begins at this many spreads."""
+MAX_TAIL_EXCESS = 2.0
+"""Larger errors count as this multiple of the start of the tail, because they may be incidents."""
+PRIOR_EXPONENT, PRIOR_ERRORS, PRIOR_POINTS = 4.0, 4.0, 60.0
+"""Exponent of a tail without known errors, and the weight of this prior in errors and in points."""
+MIN_CONSTANT_SHARE = 0.6
+"""A series is nearly constant if one value has at least this share."""
+COUNT_STEP_TOLERANCE = 1.5
+"""Counts differ by at most one if their difference is smaller."""
+EQUAL_COUNT_TOLERANCE, MAX_STEP_CONSTANT = 0.5, 10
+"""Counts are equal below this difference. The first change by one is scored only for smaller constants."""
+FIRST_DEPARTURE_SCORE = 2.0
+"""Score of the size of the first departure from a constant."""
 SHIFT_REPORTED_ALARMS = 2
-"""Alarms to one side that have already reported a new level."""
-LARGE = 0.1
-"""Relative size above which a first departure scores more; never if the constant is 0."""
-LITTLE = 0.01
-"""Relative spread of constants whose scale implies none."""
-NOISE = 0.6
-"""Share of the error spread that remains in the medians which `drift` compares."""
+"""After this many alarms to one side, a new level has already been reported."""
+LARGE_DEPARTURE = 0.1
+"""First departures of a larger relative size score more, except from 0."""
+DEFAULT_RELATIVE_SPREAD = 0.01
+"""Relative spread of constants whose scale implies no lower bound."""
+MEDIAN_NOISE_SHARE = 0.6
+"""Share of the error spread that remains in the medians that `drift` compares."""
 MIN_DRIFT_SPREADS = 3.0
-"""Spreads below which a change is no drift, whatever was usual."""
-WANDERING = 6.0
-"""Degrees of freedom of the changes of a level that wanders."""
-ODD = 2.0
-"""Spreads from the starting level within which a point is not told of as drifted."""
-LAG, BASELINE = 14, 21
-"""A drift is the change from the median of BASELINE points, LAG ago, to that of the last seven."""
+"""Smaller changes are not a drift, however small the usual changes are."""
+WANDER_FREEDOM = 6.0
+"""Degrees of freedom of the changes of a wandering level."""
+MAX_UNDRIFTED_SPREADS = 2.0
+"""Points within this many spreads of the starting level are not reported as drifted."""
+DRIFT_LAG_POINTS, DRIFT_BASELINE_POINTS = 14, 21
+"""A drift is the change from the median of 21 points, 14 points ago, to the median of the last seven."""
 
 
 def student_score(z: Floats, freedom: Floats) -> Floats:
@@ -226,17 +227,17 @@ def student_score(z: Floats, freedom: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """Pareto tails beyond `FROM` spreads, fitted to earlier errors (Hill 1975).
+    """Pareto tails beyond 2.5 spreads, fitted to earlier errors (Hill 1975).
 
-    Errors of points that alarmed belong to them, the first of each run: without its end a heavy tail
-    looks light, and alarms for ever. As they may be incidents, no error counts as farther than `FARTHEST`.
+    The errors include the first alarm of each run. Without alarms a heavy tail would look light and alarm
+    again and again. Because alarms can be incidents, larger errors count as twice the start of the tail.
 
-    The exponent is shrunk towards `EXPONENT`, as if `PRIOR` errors more had been seen.
+    The exponent is shrunk towards 4, as if four more errors had been observed.
 
     Attributes
     ----------
     share, exponent : array of float, shape (series,)
-        Share of errors beyond `FROM` spreads, and by which power of the distance it falls.
+        Share of errors in the tail, and the power of the distance by which it falls.
     """
 
     share: Floats
@@ -244,19 +245,19 @@ class HeavyTail:
 
     @classmethod
     def from_errors(cls, errors: Floats, spread: Floats) -> HeavyTail:
-        """Fit tails to absolute errors, of shape (series, memory); NaN is unknown."""
-        start = FROM * spread
+        """Fit tails to absolute errors of shape (series, memory); NaN where unknown."""
+        start = TAIL_START * spread
         rows, columns = np.nonzero(errors > start[:, None])
-        excess = np.log(np.minimum(errors[rows, columns] / start[rows], FARTHEST))
+        excess = np.log(np.minimum(errors[rows, columns] / start[rows], MAX_TAIL_EXCESS))
         beyond = np.bincount(rows, minlength=len(errors))
         sums = np.bincount(rows, weights=excess, minlength=len(errors))
-        known = (~np.isnan(errors)).sum(axis=1)
-        share = (beyond + 1) / (known + POINTS)
-        return cls(share, (PRIOR + beyond) / (PRIOR / EXPONENT + sums))
+        error_counts = (~np.isnan(errors)).sum(axis=1)
+        share = (beyond + 1) / (error_counts + PRIOR_POINTS)
+        return cls(share, (PRIOR_ERRORS + beyond) / (PRIOR_ERRORS / PRIOR_EXPONENT + sums))
 
     def score(self, z: Floats) -> Floats:
-        """Return the scores of z-values; infinite where they are no farther than the tail begins."""
-        far = np.abs(z) / FROM
+        """Return the scores of z-values; infinite before the tail begins."""
+        far = np.abs(z) / TAIL_START
         score: Floats = np.where(
             far > 1, self.exponent * np.log10(np.maximum(far, 1)) - np.log10(self.share), np.inf
         )
@@ -264,12 +265,12 @@ class HeavyTail:
 
     def limit(self, p_value: float) -> Floats:
         """Return the z-values of a p-value."""
-        found: Floats = FROM * np.power(np.maximum(self.share / p_value, 1), 1 / self.exponent)
-        return found
+        z: Floats = TAIL_START * np.power(np.maximum(self.share / p_value, 1), 1 / self.exponent)
+        return z
 
 
 def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the alarms, of shape (series, memory), of the run that lasts until the newest point.
+    """Return the alarms, of shape (series, memory), of the run that includes the newest point.
 
     Examples
     --------
@@ -278,31 +279,40 @@ def ongoing(alarms: NDArray[np.bool_]) -> NDArray[np.bool_]:
            [0, 0, 0, 0]])
     """
     newest_first = np.logical_and.accumulate(alarms[:, ::-1], axis=1)
-    found: NDArray[np.bool_] = newest_first[:, ::-1]
-    return found
+    run: NDArray[np.bool_] = newest_first[:, ::-1]
+    return run
 
 
 def cap_recurring_errors(score: Floats, off: Floats, now: Forecast) -> Floats:
-    """Cap scores at log10(points + 1) where errors about as large occurred before.
+    """Cap scores at log10(points + 1) where errors of about the same size occurred before.
 
-    Two such errors suffice, or `RUNS` if runs of alarms are counted: if alarms are frequent, the tail
-    is heavy and another is no news.
+    Two such errors suffice, or three if they are runs of alarms: if alarms are frequent, the tail is heavy
+    and another large error is usual. Changes ``score`` in place.
+
+    Parameters
+    ----------
+    score : array of float, shape (series,)
+    off : array of float, shape (series,)
+        Distance of each value from its forecast.
+    now : Forecast
     """
-    some = np.flatnonzero(score > LOOK)
-    if not some.size:
+    rows = np.flatnonzero(score > RECORD_CHECK_SCORE)
+    if not rows.size:
         return score
-    large = np.maximum(_from_top(now.errors[some], 2), _from_top(now.surprises[some], RUNS))
-    seen = (large > 0) & (off[some] < CLOSE * large)
-    score[some] = np.where(
-        seen, np.minimum(score[some], np.log10(now.points[some] + 1)), score[some]
+    large = np.maximum(
+        _from_top(now.errors[rows], 2), _from_top(now.surprises[rows], HEAVY_TAIL_RUNS)
+    )
+    recurs = (large > 0) & (off[rows] < RECURRENCE_FACTOR * large)
+    score[rows] = np.where(
+        recurs, np.minimum(score[rows], np.log10(now.points[rows] + 1)), score[rows]
     )
     return score
 
 
 def repeats(past: Floats) -> NDArray[np.bool_]:
     """Return whether series, of shape (series, memory), have a value twice in succession."""
-    found: NDArray[np.bool_] = (past[:, 1:] == past[:, :-1]).any(axis=1)
-    return found
+    mask: NDArray[np.bool_] = (past[:, 1:] == past[:, :-1]).any(axis=1)
+    return mask
 
 
 def score_constants(
@@ -319,110 +329,144 @@ def score_constants(
 ) -> tuple[NDArray[np.bool_], Floats]:
     """Score nearly constant series in place; return a mask of them, and their bands.
 
-    The probability of another value is the frequency of departures, times the tail probability of
-    its distance among those of earlier departures. Of counts that are nearly always 0 it is not less
-    than a Poisson count's: a first 2 is less of a surprise than a first 6. A departure below twice
-    the lower bound of the spread is no anomaly; below 2 % of numbers without one, and of counts that
-    were more constant than Poisson counts are; and none is of counts by one, from their constant or
-    from what a season makes of it, unless it is the first change of a count of values from 1 to 9.
+    The p-value of another value is the frequency of departures from the constant, times the tail
+    probability of its distance among earlier departures. For counts that are nearly always 0 it is at
+    least the p-value of a Poisson count: a first 2 is less surprising than a first 6.
+
+    These departures are never anomalies: below twice the lower bound of the spread; below 2 % of numbers
+    without a lower bound, and of counts that are more constant than Poisson counts; and counts that differ
+    by one from their constant or from its seasonal value, unless it is the first change of a count of
+    values from 1 to 9.
 
     Parameters
     ----------
     score : array of float, shape (series,)
+        Scores so far; overwritten for nearly constant series.
     past : array of float, shape (series, memory)
+        Earlier values; NaN where unknown.
     repeating : array of bool, shape (series,)
-        Those that have a value twice in succession; others have no constant.
+        Series that have a value twice in succession. Other series have no constant.
     value : array of float, shape (series,)
+        The values to score.
     alarms : array of bool, shape (series, memory)
-        Points that alarmed; excluded from earlier departures if fewer than `OFTEN`, as are counts by one.
+        Points that alarmed. If there are few, they are excluded from earlier departures, as are counts
+        that rarely differ by one.
     least : array of float, shape (series,)
-        Lower bound of the spread; 0 if there is none.
+        Lower bound of the spread; 0 without one.
     counts : array of bool, shape (series,)
-        Which series are counts, of which all numbers are logarithms of one more.
+        Series that are counts. All of their numbers are log(1 + count).
     of_values : array of bool, shape (series,)
-        Which of these count values, such as distinct ones, and not rows.
+        Counts of values, such as distinct values, instead of rows.
     centre : array of float, shape (series,)
-        Expected value.
+        Expected values.
     limit : float
-        Score that values outside the band have.
+        Minimum score of values outside the band.
 
     Returns
     -------
     tuple of array
         The mask, and lower and upper limits, of shape (series, 2), NaN where the mask is false.
     """
-    atom: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
+    is_constant: NDArray[np.bool_] = np.zeros(len(score), dtype=bool)
     band = np.full((len(score), 2), np.nan)
-    some = np.flatnonzero(repeating)
-    past, alarms = past[some], alarms[some]
+    # Select the nearly constant series. If one value fills over half, it is the median.
+    rows = np.flatnonzero(repeating)
+    past, alarms = past[rows], alarms[rows]
     known = ~np.isnan(past)
-    usual = median(past)  # where one value fills over half, the median is that value
-    close = 1e-12 * np.fmax(1.0, np.abs(usual))
-    same = np.abs(past - usual[:, None]) <= close[:, None]
-    mostly = same.sum(axis=1) >= ATOM * np.maximum(known.sum(axis=1), 1)
-    some = some[mostly]
-    if not some.size:
-        return atom, band
-    atom[some] = True
-    past, alarms, known, same = past[mostly], alarms[mostly], known[mostly], same[mostly]
-    usual, close, points = usual[mostly], close[mostly], known.sum(axis=1)
-    away = np.where(~same & known, np.abs(past - usual[:, None]), np.nan)
-    count = (~np.isnan(away)).sum(axis=1)
-    told = alarms & (alarms.sum(axis=1) < OFTEN)[:, None]
-    away[told | (_rarely_by_one(past, usual) & counts[some, None])] = np.nan
-    examples = (~np.isnan(away)).sum(axis=1)
-    freedom = np.clip(examples, 1, 12).astype(float)
-    mean, spread = _moments(away, np.maximum(examples, 1))
-    off = np.abs(value[some] - usual)
-    beyond = np.maximum(off - mean, 0) / np.where(spread > 0, spread, 1)
-    part = LARGE * np.abs(usual)
-    large = np.log10(np.maximum(off / np.where(part > 0, part, np.inf), 1))
-    size = np.where(examples > 0, student_score(beyond, freedom), UNSEEN + large)
-    rare = np.log10((points + 2) / (count + 1)) + size
-    bound = np.where(least[some] > 0, least[some], LITTLE * np.abs(usual))
-    constant = counts[some] & _more_constant_than_poisson(usual, same.sum(axis=1), points)
-    bound[constant] = np.minimum(bound[constant], LITTLE)
-    near = np.expm1(np.stack([usual, centre[some]]))
-    step = np.where(
-        (usual > close) & (near[0] < FEW) & (count == 0) & of_values[some], EQUAL, BY_ONE
+    mode = median(past)
+    close = 1e-12 * np.fmax(1.0, np.abs(mode))
+    same = np.abs(past - mode[:, None]) <= close[:, None]
+    is_mostly_same = same.sum(axis=1) >= MIN_CONSTANT_SHARE * np.maximum(known.sum(axis=1), 1)
+    rows = rows[is_mostly_same]
+    if not rows.size:
+        return is_constant, band
+    is_constant[rows] = True
+    past, alarms, known, same = (
+        past[is_mostly_same],
+        alarms[is_mostly_same],
+        known[is_mostly_same],
+        same[is_mostly_same],
     )
-    one = counts[some] & (np.abs(np.expm1(value[some]) - near) < step).any(axis=0)
-    rare = np.where((off < 2 * bound) | one, np.minimum(rare, 1.0), rare)
-    none = np.flatnonzero(counts[some] & (usual <= close))
-    seen = np.where(known[none] & ~told[none], np.expm1(past[none]), 0).sum(axis=1)
-    usually = (seen + 1) / (points[none] + 1)
-    rare[none] = np.minimum(rare[none], poisson_score(np.expm1(value[some[none]]), usually))
-    score[some] = np.where(off <= close, 0.0, np.minimum(rare, CAP))
-    need = np.maximum(limit - np.log10((points + 2) / (count + 1)), 0.0)
-    first = np.where(need > UNSEEN, part * np.power(10.0, need - UNSEEN), 0.0)
-    first[(need > UNSEEN) & (part <= 0)] = np.inf
-    another = mean + spread * special.stdtrit(freedom, 1 - np.power(10.0, -need) / 2)
-    reach = np.maximum(np.where(examples > 0, another, first), 2 * bound)[:, None]
-    band[some] = usual[:, None] + reach * [-1, 1]
-    whole = np.flatnonzero(counts[some])
-    band[some[whole]] = _widened(band[some[whole]], near[:, whole], step[whole])
-    zero = np.log1p(poisson_limit(limit, usually))
-    band[some[none], 1] = np.maximum(band[some[none], 1], zero)
-    return atom, band
+    mode, close, points = mode[is_mostly_same], close[is_mostly_same], known.sum(axis=1)
+    # Distances of earlier departures, without alarms and rare counts by one.
+    departures = np.where(~same & known, np.abs(past - mode[:, None]), np.nan)
+    departure_count = (~np.isnan(departures)).sum(axis=1)
+    excluded = alarms & (alarms.sum(axis=1) < HEAVY_TAIL_ALARMS)[:, None]
+    departures[excluded | (_rarely_by_one(past, mode) & counts[rows, None])] = np.nan
+    examples = (~np.isnan(departures)).sum(axis=1)
+    # Score the frequency of departures plus the size of this one.
+    freedom = np.clip(examples, 1, 12).astype(float)
+    mean, spread = _moments(departures, np.maximum(examples, 1))
+    distance = np.abs(value[rows] - mode)
+    beyond = np.maximum(distance - mean, 0) / np.where(spread > 0, spread, 1)
+    large_size = LARGE_DEPARTURE * np.abs(mode)
+    large = np.log10(np.maximum(distance / np.where(large_size > 0, large_size, np.inf), 1))
+    size = np.where(examples > 0, student_score(beyond, freedom), FIRST_DEPARTURE_SCORE + large)
+    rare = np.log10((points + 2) / (departure_count + 1)) + size
+    # Cap the scores of departures that are too small, and of counts that differ by one.
+    bound = np.where(least[rows] > 0, least[rows], DEFAULT_RELATIVE_SPREAD * np.abs(mode))
+    is_extra_constant = counts[rows] & _more_constant_than_poisson(mode, same.sum(axis=1), points)
+    bound[is_extra_constant] = np.minimum(bound[is_extra_constant], DEFAULT_RELATIVE_SPREAD)
+    near_counts = np.expm1(np.stack([mode, centre[rows]]))
+    step = np.where(
+        (mode > close)
+        & (near_counts[0] < MAX_STEP_CONSTANT)
+        & (departure_count == 0)
+        & of_values[rows],
+        EQUAL_COUNT_TOLERANCE,
+        COUNT_STEP_TOLERANCE,
+    )
+    is_one_step = counts[rows] & (np.abs(np.expm1(value[rows]) - near_counts) < step).any(axis=0)
+    rare = np.where((distance < 2 * bound) | is_one_step, np.minimum(rare, 1.0), rare)
+    # Counts that are nearly always 0 score at most as Poisson counts.
+    zero_rows = np.flatnonzero(counts[rows] & (mode <= close))
+    total = np.where(known[zero_rows] & ~excluded[zero_rows], np.expm1(past[zero_rows]), 0).sum(
+        axis=1
+    )
+    rate = (total + 1) / (points[zero_rows] + 1)
+    rare[zero_rows] = np.minimum(
+        rare[zero_rows], poisson_score(np.expm1(value[rows[zero_rows]]), rate)
+    )
+    score[rows] = np.where(distance <= close, 0.0, np.minimum(rare, CAP))
+    # The band: the distances at which the score reaches the limit.
+    needed_size_score = np.maximum(limit - np.log10((points + 2) / (departure_count + 1)), 0.0)
+    first_reach = np.where(
+        needed_size_score > FIRST_DEPARTURE_SCORE,
+        large_size * np.power(10.0, needed_size_score - FIRST_DEPARTURE_SCORE),
+        0.0,
+    )
+    first_reach[(needed_size_score > FIRST_DEPARTURE_SCORE) & (large_size <= 0)] = np.inf
+    usual_reach = mean + spread * special.stdtrit(
+        freedom, 1 - np.power(10.0, -needed_size_score) / 2
+    )
+    reach = np.maximum(np.where(examples > 0, usual_reach, first_reach), 2 * bound)[:, None]
+    band[rows] = mode[:, None] + reach * [-1, 1]
+    count_rows = np.flatnonzero(counts[rows])
+    band[rows[count_rows]] = _widen_bands(
+        band[rows[count_rows]], near_counts[:, count_rows], step[count_rows]
+    )
+    zero = np.log1p(poisson_limit(limit, rate))
+    band[rows[zero_rows], 1] = np.maximum(band[rows[zero_rows], 1], zero)
+    return is_constant, band
 
 
 def _rarely_by_one(past: Floats, usual: Floats) -> NDArray[np.bool_]:
-    """Return a mask of counts by one from their constant, where there are few: no examples of more."""
-    near = np.abs(np.expm1(past) - np.expm1(usual)[:, None]) < BY_ONE
+    """Return a mask of counts that rarely differ by exactly one from their constant."""
+    near = np.abs(np.expm1(past) - np.expm1(usual)[:, None]) < COUNT_STEP_TOLERANCE
     by_one = near & (past != usual[:, None])
-    found: NDArray[np.bool_] = by_one & (by_one.sum(axis=1) < OFTEN)[:, None]
-    return found
+    mask: NDArray[np.bool_] = by_one & (by_one.sum(axis=1) < HEAVY_TAIL_ALARMS)[:, None]
+    return mask
 
 
 def _moments(away: Floats, n: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return mean and spread of the departures from a constant, of which the next may differ."""
+    """Return mean and spread of the next departure from a constant."""
     mean = np.nansum(away, axis=1) / n
     spread = np.sqrt(np.nansum(np.square(away - mean[:, None]), axis=1) / n)
     return mean, np.hypot(spread, 0.3 * mean / np.sqrt(n + 1)) * np.sqrt(1 + 1 / n)
 
 
-def _widened(band: Floats, near: Floats, step: Floats) -> Floats:
-    """Return bands of counts, as logarithms of one more, that hold all within a step of some counts."""
+def _widen_bands(band: Floats, near: Floats, step: Floats) -> Floats:
+    """Return bands of counts, as log(1 + count), widened to include all counts within ``step`` of ``near``."""
     lower = np.log1p(np.maximum(near - step, 0)).min(axis=0)
     upper = np.log1p(near + step).max(axis=0)
     return np.stack([np.minimum(band[:, 0], lower), np.maximum(band[:, 1], upper)], axis=1)
@@ -431,7 +475,7 @@ def _widened(band: Floats, near: Floats, step: Floats) -> Floats:
 def _more_constant_than_poisson(
     usual: Floats, same: NDArray[np.intp], points: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
-    """Return whether more of the points have one value than of Poisson counts would."""
+    """Return whether more points have one value than Poisson counts would."""
     n = np.expm1(usual)
     share = np.exp(special.xlogy(n, n) - n - special.gammaln(n + 1))
     expected = points * share
@@ -444,14 +488,16 @@ def drift(
 ) -> tuple[Floats, Floats, Floats]:
     """Score slow drifts; return the score, the starting level and the usual spread of changes.
 
-    Only a drift larger than all of the last `LAG` points scores, so that each is reported once;
-    none scores after alarms to one side, which have already reported a new level, and none at a
-    point that is itself as near to the starting level as points usually are.
+    Only a drift larger than at all of the last 14 points scores, so that each drift is reported once. A
+    drift does not score after alarms to one side, because these have reported the new level, and not at
+    a point close to the starting level.
 
     Parameters
     ----------
     now : Forecast
+        Forecast of the current point.
     value : array of float, shape (series,)
+        Current values.
     alarms : array of float, shape (series, memory)
         1 or -1 where a point alarmed, else 0.
     least : array of float, shape (series,)
@@ -460,58 +506,72 @@ def drift(
     count = len(value)
     score, start, spread = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
     flat = value - now.effect
-    some = np.flatnonzero(_moved(now, flat))
-    if not some.size:
+    rows = np.flatnonzero(_may_have_drifted(now, flat))
+    if not rows.size:
         return score, start, spread
-    path = forward_fill(np.concatenate([now.flat[some], flat[some, None]], axis=1))
-    week, before = running_medians(path, (7, BASELINE))
-    before = np.where(np.isnan(before), week, before)
-    ways = week[:, LAG:] - before[:, :-LAG]
-    sizes = np.abs(ways)
-    usual = sizes[:, :-BASELINE]
-    middle, high = quantiles(usual, (0.5, 0.9))
-    known = (~np.isnan(usual)).sum(axis=1)
-    usually = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
-    noise = NOISE * now.spread[some]
-    freedom = _joint_freedom(usually, noise, np.clip(6 + known / 10, WANDERING, 12))
-    wander = np.hypot(usually, noise)
-    wander = np.hypot(NOISE * np.sqrt(1 + 30 / (known + 10)) * wander, least[some])
-    z = ways[:, -1] / np.where(wander > 0, wander, np.inf)
-    found = np.nan_to_num(student_score(z, freedom))
-    farther = sizes[:, -1] > zero_if_nan(sizes[:, -1 - LAG : -1]).max(axis=1)
-    lately = alarms[some, -(LAG + BASELINE) :]
-    told = np.maximum((lately > 0).sum(axis=1), (lately < 0).sum(axis=1)) >= SHIFT_REPORTED_ALARMS
-    own = flat[some] - before[:, -1 - LAG]
-    odd = (own * ways[:, -1] > 0) & (np.abs(own) > ODD * now.spread[some])
-    score[some] = np.where(farther & ~told & odd & (found >= LOOK), found, 0.0)
-    start[some] = before[:, -1 - LAG] + now.effect[some]
-    spread[some] = wander
+    # Change of running medians, at each point of the past.
+    path = forward_fill(np.concatenate([now.flat[rows], flat[rows, None]], axis=1))
+    week, baseline = running_medians(path, (7, DRIFT_BASELINE_POINTS))
+    baseline = np.where(np.isnan(baseline), week, baseline)
+    changes = week[:, DRIFT_LAG_POINTS:] - baseline[:, :-DRIFT_LAG_POINTS]
+    sizes = np.abs(changes)
+    # The usual spread of such changes: observed ones, the noise of medians, and the lower bound.
+    earlier_sizes = sizes[:, :-DRIFT_BASELINE_POINTS]
+    middle, high = quantiles(earlier_sizes, (0.5, 0.9))
+    known = (~np.isnan(earlier_sizes)).sum(axis=1)
+    usual_change = zero_if_nan(np.fmax(1.4826 * middle, high / 1.645))
+    noise = MEDIAN_NOISE_SHARE * now.spread[rows]
+    freedom = _joint_freedom(usual_change, noise, np.clip(6 + known / 10, WANDER_FREEDOM, 12))
+    wander = np.hypot(usual_change, noise)
+    wander = np.hypot(MEDIAN_NOISE_SHARE * np.sqrt(1 + 30 / (known + 10)) * wander, least[rows])
+    # Score the newest change, if it is the largest, unreported, and visible in the point itself.
+    z = changes[:, -1] / np.where(wander > 0, wander, np.inf)
+    drift_scores = np.nan_to_num(student_score(z, freedom))
+    is_largest = sizes[:, -1] > zero_if_nan(sizes[:, -1 - DRIFT_LAG_POINTS : -1]).max(axis=1)
+    recent_alarms = alarms[rows, -(DRIFT_LAG_POINTS + DRIFT_BASELINE_POINTS) :]
+    is_reported = (
+        np.maximum((recent_alarms > 0).sum(axis=1), (recent_alarms < 0).sum(axis=1))
+        >= SHIFT_REPORTED_ALARMS
+    )
+    own_change = flat[rows] - baseline[:, -1 - DRIFT_LAG_POINTS]
+    has_left = (own_change * changes[:, -1] > 0) & (
+        np.abs(own_change) > MAX_UNDRIFTED_SPREADS * now.spread[rows]
+    )
+    score[rows] = np.where(
+        is_largest & ~is_reported & has_left & (drift_scores >= RECORD_CHECK_SCORE),
+        drift_scores,
+        0.0,
+    )
+    start[rows] = baseline[:, -1 - DRIFT_LAG_POINTS] + now.effect[rows]
+    spread[rows] = wander
     return score, start, spread
 
 
 def _joint_freedom(wander: Floats, noise: Floats, freedom: Floats) -> Floats:
-    """Return the degrees of freedom of changes that wander and noise make (Welch, Satterthwaite).
+    """Return the degrees of freedom of the sum of wander and noise (Welch, Satterthwaite).
 
-    Noise has many. Changes of a level that wanders overlap, so that few of them are independent.
+    Noise has many degrees of freedom. Changes of a wandering level overlap, so few are independent.
 
     Examples
     --------
     >>> _joint_freedom(np.array([0.0, 9.0]), np.array([1.0, 1.0]), np.array([12.0, 12.0])).round(1)
     array([12. ,  6.1])
     """
-    parts = np.square(wander) / WANDERING * np.square(wander) + np.square(noise) ** 2 / freedom
+    parts = np.square(wander) / WANDER_FREEDOM * np.square(wander) + np.square(noise) ** 2 / freedom
     both = np.square(np.square(wander) + np.square(noise))
-    joint: Floats = np.clip(both / np.where(parts > 0, parts, np.inf), WANDERING, freedom)
+    joint: Floats = np.clip(both / np.where(parts > 0, parts, np.inf), WANDER_FREEDOM, freedom)
     return joint
 
 
-def _moved(now: Forecast, value: Floats) -> NDArray[np.bool_]:
-    """Return a mask of series that may have drifted, by a bound that is cheap to compute."""
-    path = np.concatenate([now.level[:, -LAG - BASELINE :], value[:, None]], axis=1)
-    week, before = newest(path, 7), path[:, :-LAG]
-    long, short = newest(before, BASELINE), newest(before, 7)
-    way = np.abs(week - np.where(np.isnan(long), short, long))
-    return way > MIN_DRIFT_SPREADS * NOISE * NOISE * now.spread
+def _may_have_drifted(now: Forecast, value: Floats) -> NDArray[np.bool_]:
+    """Return a mask of the series that may have drifted, by a bound that is cheap to compute."""
+    path = np.concatenate(
+        [now.level[:, -DRIFT_LAG_POINTS - DRIFT_BASELINE_POINTS :], value[:, None]], axis=1
+    )
+    week, earlier = newest(path, 7), path[:, :-DRIFT_LAG_POINTS]
+    long, short = newest(earlier, DRIFT_BASELINE_POINTS), newest(earlier, 7)
+    change = np.abs(week - np.where(np.isnan(long), short, long))
+    return change > MIN_DRIFT_SPREADS * MEDIAN_NOISE_SHARE * MEDIAN_NOISE_SHARE * now.spread
 
 
 def _from_top(values: Floats, rank: int) -> Floats:
@@ -519,16 +579,16 @@ def _from_top(values: Floats, rank: int) -> Floats:
     if values.shape[1] < rank:
         return np.full(len(values), -1.0)
     known = np.nan_to_num(values, nan=-1.0)
-    found: Floats = np.partition(known, values.shape[1] - rank, axis=1)[:, -rank]
-    return found
+    ranked: Floats = np.partition(known, values.shape[1] - rank, axis=1)[:, -rank]
+    return ranked
 
 
 COMBINED_P_VALUES = 3
-"""P-values that are combined: the smallest of a partition."""
+"""The smallest p-values of a partition, which are combined."""
 EARLIER_PARTITIONS, MIN_EARLIER_PARTITIONS = 98, 28
-"""Earlier partitions by which it is known which series depart together, and the least of them."""
+"""Correlations of series are estimated from at most and at least this many partitions."""
 USUAL_SCORE = 2.0
-"""Score above which earlier departures count as no larger: a common incident makes no relation."""
+"""Higher earlier scores count as this one, so that a common incident does not correlate series."""
 INTEGRATION_POINTS = (np.arange(100) + 0.5) / 100
 """Probabilities at which a distribution is integrated."""
 
@@ -536,33 +596,34 @@ INTEGRATION_POINTS = (np.arange(100) + 0.5) / 100
 def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
     """Return whether the largest scores of a partition are significant together.
 
-    Fisher's product of the `COMBINED_P_VALUES` smallest of n p-values is tested at a significance level (the
-    rank truncated product of Dudbridge and Koeleman 2003). Series that depart together as a rule, as
-    a number of rows and a sum, are no evidence twice: the product's distribution is that of fewer
-    independent p-values, by the correlations of earlier scores (Brown 1975; of observed ones Poole et
-    al. 2016), from which one standard error is taken, as chance correlates all of them somewhat.
+    Fisher's product of the three smallest of n p-values is tested at a significance level (the rank
+    truncated product of Dudbridge and Koeleman 2003). Series that usually depart together, such as a
+    number of rows and a sum, are not independent evidence: the product has the distribution of fewer
+    independent p-values, given the correlations of earlier scores (Brown 1975; for observed correlations
+    Poole et al. 2016). One standard error is subtracted from each correlation, because chance correlates
+    all series somewhat.
 
-    Independent series keep the level. Of series that share a fifth to a half of their variance false
-    alarms are two to three and a half times as many: they depart far together more often than their
-    usual scores tell.
+    Independent series keep the level. For series that share a fifth to a half of their variance, false
+    alarms are two to three and a half times as frequent: large departures coincide more often than the
+    usual scores suggest.
 
     Parameters
     ----------
     score : array of float, shape (series,)
-        -log10 of p-values; NaN is unknown.
+        -log10 of p-values; NaN where unknown.
     earlier : array of float, shape (series, partitions)
-        Scores of the same series before.
+        Earlier scores of the same series.
     limit : float
         Accepted probability of a false alarm.
 
     Returns
     -------
     bool
-        False where fewer than `COMBINED_P_VALUES` series are known, or fewer than `MIN_EARLIER_PARTITIONS` earlier partitions.
+        False with fewer than 3 known series or fewer than 28 earlier partitions.
 
     Examples
     --------
-    Three p-values of 0.002 among six are no chance, unless the series always depart together:
+    Three p-values of 0.002 among six are not chance, unless the series always depart together:
 
     >>> chance = np.random.default_rng(1)
     >>> apart = chance.exponential(1 / np.log(10), (6, 60))
@@ -575,12 +636,12 @@ def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
     known = np.flatnonzero(~np.isnan(score))
     if len(known) < COMBINED_P_VALUES:
         return False
-    some = known[np.argsort(score[known])[-COMBINED_P_VALUES:]]
-    nats = math.log(10) * float(score[some].sum())
-    # Of no more than three independent series, the product is the likeliest to be chance.
+    largest = known[np.argsort(score[known])[-COMBINED_P_VALUES:]]
+    nats = math.log(10) * float(score[largest].sum())
+    # With only three independent series the product has its smallest p-value: stop early.
     if special.gammaincc(COMBINED_P_VALUES, nats) > limit:
         return False
-    past = np.minimum(earlier[some, -EARLIER_PARTITIONS:], USUAL_SCORE)
+    past = np.minimum(earlier[largest, -EARLIER_PARTITIONS:], USUAL_SCORE)
     past = past[:, ~np.isnan(past).any(axis=0)]
     if past.shape[1] < MIN_EARLIER_PARTITIONS:
         return False
@@ -589,13 +650,15 @@ def jointly_significant(score: Floats, earlier: Floats, limit: float) -> bool:
 
 
 def _tail_of_related(nats: float, past: Floats) -> float:
-    """Return the probability of a sum of scores, as large in natural logarithms, of related series.
+    """Return the probability that the scores of correlated series have at least this sum, in nats.
 
-    It is gamma distributed, with the mean and the variance that it has by the correlations.
+    The sum is approximated by a gamma distribution whose variance follows from the correlations.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        known = np.atleast_2d(np.corrcoef(past))
-    correlations = np.nan_to_num(known, nan=1.0)  # what never varied tells nothing
+        coefficients = np.atleast_2d(np.corrcoef(past))
+    correlations = np.nan_to_num(
+        coefficients, nan=1.0
+    )  # constant scores are no independent evidence
     pairs = correlations[np.triu_indices(COMBINED_P_VALUES, 1)] - 1 / math.sqrt(past.shape[1])
     variance = COMBINED_P_VALUES + 2 * float(np.clip(pairs, 0, 1).sum())
     return float(
@@ -604,9 +667,16 @@ def _tail_of_related(nats: float, past: Floats) -> float:
 
 
 def _tail_of_largest(independent: float, count: int) -> float:
-    """Return the probability that the largest scores of so many have a sum that rare in any few of them.
+    """Return the p-value of the largest of ``count`` scores, given the p-value of their sum.
 
-    Given the next largest score, those above it are exponential.
+    Given the next largest score, the scores above it are exponentially distributed.
+
+    Parameters
+    ----------
+    independent : float
+        Probability of the sum if the scores were not selected.
+    count : int
+        Number of scores of which the largest were selected.
     """
     if count == COMBINED_P_VALUES:
         return independent
@@ -619,29 +689,29 @@ def _tail_of_largest(independent: float, count: int) -> float:
 
 
 WEEK_POINTS = 7
-"""Points between fortnights that are compared, and the number of those before the last."""
-FORTNIGHT, CALM = 14, 10
-"""Points whose noise is averaged, and how many of them, the calmest: an outlier makes four of a fortnight noisy."""
+"""Points between compared fortnights, and the number of earlier fortnights."""
+NOISE_POINTS, CALM_POINTS = 14, 10
+"""Noise is averaged over the 10 calmest points of 14, because an outlier makes four points noisy."""
 EVENT_NOISE_RATIO = 9.0
-"""Multiple of the usual noise by which most series change at an event."""
+"""At an event, the median series changes by more than this multiple of its usual noise."""
 
 
 def noise_reach(period: int) -> int:
-    """Return the number of earlier points on which a log ratio depends."""
-    return 2 * _PAST + _lag(period) + 1
+    """Return the number of earlier points that a log ratio depends on."""
+    return 2 * _COMPARED_POINTS + _season_lag(period) + 1
 
 
 def noise_ratios(values: Floats, period: int) -> Floats:
-    """Return the logarithms of the ratios of noise to that of the weeks before; NaN where unknown.
+    """Return the logarithms of the ratios of noise to the noise of earlier weeks.
 
-    Series that are constant have none.
+    NaN where unknown, and for constant series.
 
     Parameters
     ----------
     values : array of float, shape (series, points)
-        On a scale on which noise does not depend on the level; NaN is unknown.
+        Values on a scale on which noise does not depend on the level; NaN where unknown.
     period : int
-        Points of a season.
+        Points in a season.
 
     Examples
     --------
@@ -651,40 +721,39 @@ def noise_ratios(values: Floats, period: int) -> Floats:
     >>> bool(abs(before) < 0.4 < 0.7 < after < 1.4)  # log(3) is 1.1
     True
     """
-    lag = _lag(period)
+    lag = _season_lag(period)
     change = np.diff(values, axis=1)
     noise = np.full(values.shape, np.nan)
     noise[:, lag + 1 :] = np.abs(change[:, lag:] - change[:, :-lag])
-    lacking = np.isnan(noise[:, WEEK_POINTS:])  # one missing value would cost two weeks
+    lacking = np.isnan(noise[:, WEEK_POINTS:])  # a missing value would make two weeks unknown
     noise[:, WEEK_POINTS:][lacking] = noise[:, :-WEEK_POINTS][lacking]
-    recent, usual = _compared(noise)
+    recent, usual = _noise_levels(noise)
     events = np.flatnonzero(median((noise / usual).T) > EVENT_NOISE_RATIO)
     if events.size:
         for t in events:
             noise[:, t] = noise[:, t - WEEK_POINTS]
-        recent, usual = _compared(noise)
+        recent, usual = _noise_levels(noise)
     return np.where((recent > 0) & (usual > 0), np.log(recent / usual), np.nan)
 
 
-def _lag(period: int) -> int:
+def _season_lag(period: int) -> int:
     return period if period > 1 else WEEK_POINTS
 
 
-_PAST = FORTNIGHT + (WEEK_POINTS - 1) * WEEK_POINTS + FORTNIGHT
-"""Points of the fortnights that are compared."""
+_COMPARED_POINTS = NOISE_POINTS + (WEEK_POINTS - 1) * WEEK_POINTS + NOISE_POINTS
 
 
-def _compared(noise: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of the fortnight that ends at each point, and that of those before."""
-    recent, usual = np.full(noise.shape, np.nan), np.full(noise.shape, np.nan)
-    if noise.shape[1] >= FORTNIGHT:
-        windows = np.lib.stride_tricks.sliding_window_view(noise, FORTNIGHT, axis=1)
-        calm = np.partition(windows, CALM, axis=2)[..., :CALM].mean(axis=2)
-        recent[:, FORTNIGHT - 1 :] = np.where(np.isnan(windows).any(axis=2), np.nan, calm)
-    first = FORTNIGHT + (WEEK_POINTS - 1) * WEEK_POINTS
+def _noise_levels(noise: Floats) -> tuple[Floats, Floats]:
+    """Return the noise of the fortnight that ends at each point, and the usual noise before it."""
+    recent_noise, usual_noise = np.full(noise.shape, np.nan), np.full(noise.shape, np.nan)
+    if noise.shape[1] >= NOISE_POINTS:
+        windows = np.lib.stride_tricks.sliding_window_view(noise, NOISE_POINTS, axis=1)
+        calm = np.partition(windows, CALM_POINTS, axis=2)[..., :CALM_POINTS].mean(axis=2)
+        recent_noise[:, NOISE_POINTS - 1 :] = np.where(np.isnan(windows).any(axis=2), np.nan, calm)
+    first = NOISE_POINTS + (WEEK_POINTS - 1) * WEEK_POINTS
     count = noise.shape[1] - first
     if count > 0:
-        usual[:, first:] = median_of_seven(
-            [recent[:, WEEK_POINTS * k : WEEK_POINTS * k + count] for k in range(WEEK_POINTS)]
+        usual_noise[:, first:] = median_of_seven(
+            [recent_noise[:, WEEK_POINTS * k : WEEK_POINTS * k + count] for k in range(WEEK_POINTS)]
         )
-    return recent, usual
+    return recent_noise, usual_noise

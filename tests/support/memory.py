@@ -236,13 +236,13 @@ class MemoryRepository(MemoryVerdicts):
 
     def detect(self, dataset: str, monitors: Sequence[Monitor]) -> pd.DataFrame:
         """Score every point of the history and return the anomalies."""
-        from tidegauge.repository.detection.detect import find
+        from tidegauge.repository.detection.detect import score_history
 
         data = self.store.dataset(dataset)
         current = [f for f in data.facts if f.holds(None)]
         current.sort(key=lambda f: _order(data, f))
         facts = _columns(data, dataset, current)
-        findings, _ = find(facts, monitors, Window())
+        findings, _ = score_history(facts, monitors, Window())
         told = {
             (
                 cast("_SeriesRow", facts.series[i])["of"],

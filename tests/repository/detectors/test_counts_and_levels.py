@@ -6,7 +6,7 @@ from scipy import stats
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History, Reason
 from tidegauge.repository.detectors.monitor import Monitor
-from tidegauge.repository.detectors.walk import BAND
+from tidegauge.repository.detectors.walk import BAND_P_VALUE
 from tidegauge.repository.numerics.tails import CountForecast, poisson_limit, poisson_score
 
 import tidegauge as tg
@@ -98,7 +98,7 @@ def test_the_band_of_a_constant_is_the_limit_of_its_decision(scale, points):
     constant = np.isin(scores.reason[:, -1], [Reason.NONE, Reason.CONSTANT])
     assert constant.sum() > 100
     assert outside[constant].any()
-    assert (outside == (score >= -np.log10(BAND)))[constant].all()
+    assert (outside == (score >= -np.log10(BAND_P_VALUE)))[constant].all()
 
 
 def test_a_constant_within_two_per_cent_is_inside_its_band():

@@ -8,9 +8,16 @@ from tidegauge.repository.detectors.inputs import extremes_of
 from tidegauge.repository.detectors.monitor import Monitor
 from tidegauge.repository.detectors.rules import severity_steps
 from tidegauge.repository.detectors.seasonal import shifts
-from tidegauge.repository.detectors.walk import BAND
+from tidegauge.repository.detectors.walk import BAND_P_VALUE
 from tidegauge.repository.numerics.forecasts import forecast
-from tidegauge.repository.numerics.tails import EXPONENT, FARTHEST, FROM, POINTS, PRIOR, HeavyTail
+from tidegauge.repository.numerics.tails import (
+    MAX_TAIL_EXCESS,
+    PRIOR_ERRORS,
+    PRIOR_EXPONENT,
+    PRIOR_POINTS,
+    TAIL_START,
+    HeavyTail,
+)
 
 import tidegauge as tg
 
@@ -61,7 +68,7 @@ def test_a_first_weekend_is_no_new_level_and_the_second_no_news(period):
     """A day of alarms is a new level later, but a weekend that is unknown may have two."""
     history = office_hours(np.ones(28 * period), period)
     assert not shifts(history)
-    alarms = tg.Seasonal().score(history).score[0] > -np.log10(BAND)
+    alarms = tg.Seasonal().score(history).score[0] > -np.log10(BAND_P_VALUE)
     assert alarms[5 * period : 7 * period].all()
     assert alarms[7 * period :].mean() <= 0.003
 
@@ -77,16 +84,20 @@ def test_a_level_of_three_days_is_learned_in_the_second_week(period):
 
 def test_a_tail_is_fitted_to_the_errors_beyond_its_beginning():
     errors = np.full((2, 40), 0.5)
-    errors[0, :2] = FROM * 1.5, FROM * 50
+    errors[0, :2] = TAIL_START * 1.5, TAIL_START * 50
     errors[1, 5:] = np.nan
     tail = HeavyTail.from_errors(errors, np.ones(2))
-    assert tail.share == pytest.approx([3 / (40 + POINTS), 1 / (5 + POINTS)])
+    assert tail.share == pytest.approx([3 / (40 + PRIOR_POINTS), 1 / (5 + PRIOR_POINTS)])
     assert tail.exponent == pytest.approx(
-        [(PRIOR + 2) / (PRIOR / EXPONENT + np.log(1.5) + np.log(FARTHEST)), EXPONENT]
+        [
+            (PRIOR_ERRORS + 2)
+            / (PRIOR_ERRORS / PRIOR_EXPONENT + np.log(1.5) + np.log(MAX_TAIL_EXCESS)),
+            PRIOR_EXPONENT,
+        ]
     )
-    near, far = tail.score(np.array([FROM, 10 * FROM]))
+    near, far = tail.score(np.array([TAIL_START, 10 * TAIL_START]))
     assert near == np.inf
-    assert far == pytest.approx(EXPONENT - np.log10(1 / (5 + POINTS)))
+    assert far == pytest.approx(PRIOR_EXPONENT - np.log10(1 / (5 + PRIOR_POINTS)))
     assert 10.0 ** -tail.score(tail.limit(1e-4)) == pytest.approx([1e-4, 1e-4])
 
 
@@ -130,7 +141,7 @@ def test_large_values_of_a_heavy_tail_are_learned_though_they_alarmed():
     days = np.arange(300).astype("M8[D]").astype("M8[s]")
     history = History(days, values, np.full(values.shape, np.nan), [Scale.POSITIVE] * 14)
     scores = tg.Seasonal().score(history).score[:, 100:]
-    assert 0 < (scores > -np.log10(BAND)).mean() < 0.002
+    assert 0 < (scores > -np.log10(BAND_P_VALUE)).mean() < 0.002
 
 
 @pytest.mark.parametrize(("memory", "most"), [(0.9, 0.536), (0.0, 1.2)])

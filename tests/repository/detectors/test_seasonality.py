@@ -120,5 +120,5 @@ def test_a_repository_tells_them_of_its_series():
         found = repo.seasons("t").set_index("name")["seasons"].to_dict()
         assert found == {"rows": "Saturdays and Sundays 60 % lower", "others": ""}
         assert repo.seasons("t", name="rows", detector="Seasonal(seasons='month')").shape == (1, 5)
-        with pytest.raises(tg.SuiteError, match="learns no seasons; take Seasonal"):
+        with pytest.raises(tg.SuiteError, match="learns no seasons; use Seasonal"):
             repo.seasons("t", detector="OnlineNormal()")

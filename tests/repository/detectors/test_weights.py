@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tidegauge.repository.detection.findings import decided
+from tidegauge.repository.detection.findings import apply_rules
 from tidegauge.repository.detectors.base import History, Scores
 from tidegauge.repository.detectors.inputs import Matrix
 from tidegauge.repository.detectors.monitor import Monitor
@@ -24,7 +24,7 @@ def flags(series, score, value, expected, monitor=None):
     scores, values = scored(score, value, expected)
     history = History(np.array(["2024-01-01"], "M8[s]"), values, values, [series["scale"]])
     one = Matrix([{**series, **WHOLE}], [{}], history, np.ones((1, 1), dtype=np.int64))
-    found, _ = decided([monitor or Monitor()], one, scores, 0, np.ones((1, 1), dtype=bool))
+    found, _ = apply_rules([monitor or Monitor()], one, scores, 0, np.ones((1, 1), dtype=bool))
     return bool(found[0, 0])
 
 
@@ -60,7 +60,7 @@ def together(series, scores):
     )
     rows = [{**series, **WHOLE}] * len(values)
     one = Matrix(rows, [{}], history, np.ones(values.shape, dtype=np.int64))
-    found, _ = decided([Monitor()], one, said, 0, np.ones(values.shape, dtype=bool))
+    found, _ = apply_rules([Monitor()], one, said, 0, np.ones(values.shape, dtype=bool))
     return found[:, 0].tolist()
 
 
