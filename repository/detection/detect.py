@@ -337,7 +337,7 @@ class DetectionJob(DetectionScope):
                 .distinct()
             )
             changed |= set(connection.execute(new_data).scalars())
-        new_labels = [label for label in self.teaching.said if label.commit > mark]
+        new_labels = [label for label in self.teaching.labels if label.commit > mark]
         return changed | {
             int(row["id"]) for row in self.known[1] if any(x.covers(row) for x in new_labels)
         }

@@ -116,7 +116,7 @@ class PointJudge:
             for t, partition in enumerate(partitions):
                 values[i, t], weights[i, t] = _number(metrics.get(partition["id"]))
         rows = [self._row(segment, analyzer) for analyzer in self.analyzers]
-        exclusions = self.teaching.of(rows, partitions, ~np.isnan(values))
+        exclusions = self.teaching.history_arguments(rows, partitions, ~np.isnan(values))
         scales = [analyzer.scale_of(analyzer.name) for analyzer in self.analyzers]
         times = times_of(partitions)
         extremes = extremes_of(rows)

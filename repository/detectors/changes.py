@@ -37,30 +37,30 @@ if TYPE_CHECKING:
     from tidegauge.repository.numerics.arrays import Floats
 
 
-PAST, ENOUGH = 98, 28
-"""Partitions with which a change of noise is compared, and those that must be known of them."""
-LEAST_SERIES = 5
-"""Metrics whose noise must be known."""
-MOST_SERIES = 256
-"""Metrics by which the noise of a table is measured, at most."""
-NOISIER = 1.5
-"""Factor from which noise counts as more than usual."""
-LEAST_SPREAD = 0.05
-"""Lower bound of the spread of a change of noise, of its logarithm."""
-APART = 10
-"""Partitions from which on changes of noise count as independent: their fortnights hardly overlap."""
-TOLD, WITHIN = 4, 28
-"""Noisy partitions within so many after which the noise is usual; and the score of a noisy one."""
-NOISY = 3.0
+MAX_EARLIER_CHANGES, MIN_EARLIER_CHANGES = 98, 28
+"""A change of noise is compared with at most 98 partitions, of which at least 28 must be known."""
+MIN_NOISE_SERIES = 5
+MAX_NOISE_SERIES = 256
+"""More metrics do not make the noise of a table more precise, but slower to compute."""
+MIN_NOISE_FACTOR = 1.5
+"""Smaller factors are not reported, however usual."""
+MIN_NOISE_SPREAD = 0.05
+"""Lower bound of the spread of the logarithm of a change of noise."""
+INDEPENDENCE_LAG = 10
+"""Changes of noise this many partitions apart count as independent: their fortnights hardly overlap."""
+MAX_REPORTED_NOISY, REPORT_WINDOW = 4, 28
+"""After 4 noisy partitions within 28, the noise is usual."""
+NOISY_SCORE = 3.0
+"""Score of a noisy partition."""
 
 
 @detector
 class SlowDrift(Detector):
     """Detector of slow drift: series that move gradually, but farther than ever before.
 
-    The median of the last week is compared with that of the three weeks that ended two weeks ago,
-    and the difference with earlier such differences, net of season and known level shifts
-    (`tails.drift`). A drift is reported again only if it continues.
+    The median of the last week minus the median of the three weeks that ended two weeks ago is compared
+    with earlier such differences, net of season and known level shifts (`tails.drift`). A drift is
+    reported again only if it continues.
 
     Examples
     --------
@@ -127,9 +127,9 @@ class ChangePoint(Detector):
 class VolatilityShift(PartitionDetector):
     """Detector of volatility shifts: the metrics of a table are noisier than they were.
 
-    It measures by what factor the noise of the last fourteen partitions exceeds that of the weeks
-    before, as the mean of the middle half of the metrics, and compares it with earlier such factors, upwards only.
-    Four partitions of a shift are told of; the noise is usual from then on.
+    The measure is the ratio of the noise of the last fourteen partitions to the noise of the weeks before,
+    as the mean of the middle half of the metrics. It is compared with earlier ratios, upwards only. Four
+    partitions of a shift are reported; then the noise is usual.
 
     Examples
     --------
@@ -145,33 +145,35 @@ class VolatilityShift(PartitionDetector):
 
     def reach(self, grid: Grid) -> int:
         """Return the number of earlier partitions that a score may depend on."""
-        return noise_reach(grid.period) + PAST + WITHIN
+        return noise_reach(grid.period) + MAX_EARLIER_CHANGES + REPORT_WINDOW
 
     def measure(self, history: History) -> Floats:
-        """Return the factors by which partitions are noisier; NaN where unknown."""
+        """Return the ratio of each partition's noise to earlier noise; NaN where unknown."""
         return self.score_and_measure(history)[1]
 
     def score(self, history: History, start: int = 0, known: Scores | None = None) -> Scores:
-        """Score each partition by its noise among that of the partitions before."""
+        """Score the noise of each partition relative to the partitions before."""
         return self.score_and_measure(history, start)[0]
 
     def score_and_measure(
         self, history: History, start: int = 0, known: Scores | None = None
     ) -> tuple[Scores, Floats]:
         """Return what `score` and `measure` do."""
-        change, usual, spread, freedom = _changes_of_noise(history)
-        more = change - usual
-        score = np.where(more >= np.log(NOISIER), student_score(more / spread, freedom), 0.0)
-        known_now = ~np.isnan(more)
-        noisy = np.concatenate([[0], np.cumsum(known_now & (score >= NOISY))])
-        places = np.arange(len(score))
-        lately = noisy[places] - noisy[np.maximum(places - WITHIN, 0)]
-        score[lately >= TOLD] = 0.0
+        change, usual_change, spread, freedom = _noise_changes(history)
+        excess = change - usual_change
+        score = np.where(
+            excess >= np.log(MIN_NOISE_FACTOR), student_score(excess / spread, freedom), 0.0
+        )
+        known_now = ~np.isnan(excess)
+        noisy = np.concatenate([[0], np.cumsum(known_now & (score >= NOISY_SCORE))])
+        indices = np.arange(len(score))
+        recent_noisy = noisy[indices] - noisy[np.maximum(indices - REPORT_WINDOW, 0)]
+        score[recent_noisy >= MAX_REPORTED_NOISY] = 0.0
         scores = Scores.unscored((1, len(score)))
         scores.score[0] = np.where(known_now, score, np.nan)
         scores.expected[0] = np.where(known_now, 1.0, np.nan)
         scores.reason[0] = np.where(known_now & (score > 0), Reason.VOLATILITY, Reason.NONE)
-        factor: Floats = np.exp(more)
+        factor: Floats = np.exp(excess)
         return scores.since(start), factor
 
     def explanation(self, history: History, t: int) -> str:
@@ -181,39 +183,44 @@ class VolatilityShift(PartitionDetector):
         )
 
 
-def _sample(history: History) -> list[int]:
-    """Return at most `MOST_SERIES` of the series, of which others that come or go change few."""
-    every = range(len(history.values))
-    if len(every) <= MOST_SERIES:
-        return list(every)
-    names = [str(row["id"]) for row in history.series] or [str(i) for i in every]
-    order = sorted(every, key=lambda i: (crc32(names[i].encode()), i))
-    return sorted(order[:MOST_SERIES])
+def _select_series(history: History) -> list[int]:
+    """Return at most `MAX_NOISE_SERIES` series; new or removed series change the selection little."""
+    indices = range(len(history.values))
+    if len(indices) <= MAX_NOISE_SERIES:
+        return list(indices)
+    names = [str(row["id"]) for row in history.series] or [str(i) for i in indices]
+    order = sorted(indices, key=lambda i: (crc32(names[i].encode()), i))
+    return sorted(order[:MAX_NOISE_SERIES])
 
 
-def _changes_of_noise(history: History) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the noise of each partition relative to the weeks before, and what is usual of it.
+def _noise_changes(history: History) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the noise of each partition relative to the weeks before, and its usual distribution.
 
-    As logarithms: the middle mean over the metrics; the median, spread and degrees of freedom of earlier
-    ones. All are of shape (partitions,), NaN where unknown.
+    Returns
+    -------
+    tuple of array, shape (partitions,)
+        The logarithm of the noise ratio, as the middle mean over the metrics; and the median, spread and
+        degrees of freedom of earlier ratios. NaN where unknown.
     """
     grid = history.grid or Grid.from_times(history.times)
     with np.errstate(all="ignore"):
-        some = _sample(history)
-        values = transform(history.values[some], [history.scales[i] for i in some])
+        selected = _select_series(history)
+        values = transform(history.values[selected], [history.scales[i] for i in selected])
         ratios = noise_ratios(values, grid.period)
-        enough = (~np.isnan(ratios)).sum(axis=0) >= LEAST_SERIES
+        has_enough = (~np.isnan(ratios)).sum(axis=0) >= MIN_NOISE_SERIES
         change = np.full(len(history.times), np.nan)
-        change[enough] = middle_mean(ratios[:, enough].T)
-        padded = np.concatenate([np.full(PAST, np.nan), change])
-        past = np.lib.stride_tricks.sliding_window_view(padded, PAST)[: len(change), :-NOISE_POINTS]
+        change[has_enough] = middle_mean(ratios[:, has_enough].T)
+        padded = np.concatenate([np.full(MAX_EARLIER_CHANGES, np.nan), change])
+        past = np.lib.stride_tricks.sliding_window_view(padded, MAX_EARLIER_CHANGES)[
+            : len(change), :-NOISE_POINTS
+        ]
         count = (~np.isnan(past)).sum(axis=1)
-        usual = np.where(count >= ENOUGH, median(past), np.nan)
-        spread = np.fmax(1.4826 * median(np.abs(past - usual[:, None])), LEAST_SPREAD)
-    return change, usual, spread, np.maximum(count / APART, 1.0)
+        usual_change = np.where(count >= MIN_EARLIER_CHANGES, median(past), np.nan)
+        spread = np.fmax(1.4826 * median(np.abs(past - usual_change[:, None])), MIN_NOISE_SPREAD)
+    return change, usual_change, spread, np.maximum(count / INDEPENDENCE_LAG, 1.0)
 
 
-DISTANCES = ("psi", "js", "ks", "wasserstein", "unseen", "lost")
+DISTANCE_NAMES = ("psi", "js", "ks", "wasserstein", "unseen", "lost")
 
 
 @detector
@@ -249,8 +256,8 @@ class Drift(Detector):
 
     def check_parameters(self) -> None:
         """Validate the distance."""
-        if self.distance not in DISTANCES:
-            msg = f"{self!r}: distance must be one of {', '.join(DISTANCES)}"
+        if self.distance not in DISTANCE_NAMES:
+            msg = f"{self!r}: distance must be one of {', '.join(DISTANCE_NAMES)}"
             raise IllegalAnalyzerParameterError(msg)
 
     def reads(self, series: Mapping[str, Any]) -> bool:

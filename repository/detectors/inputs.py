@@ -18,7 +18,7 @@ import numpy as np
 from tidegauge.analyzers.core.errors import SuiteError
 from tidegauge.analyzers.core.metric import Scale
 from tidegauge.repository.detectors.base import History
-from tidegauge.repository.detectors.rules import EXTREMES
+from tidegauge.repository.detectors.rules import EXTREME_ANALYZERS
 from tidegauge.repository.numerics.grid import Grid
 from tidegauge.repository.store.rows import LabelEffect, LedgerRow, PartitionRow, SeriesRow
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.facts import Facts
 
 
-MUTING = frozenset({"expected", "bad", "ignore"})
+MUTING_LABELS = frozenset({"expected", "bad", "ignore"})
 """Labels that exclude points from training."""
 
 
@@ -39,27 +39,36 @@ class TrainingLabels:
 
     Attributes
     ----------
-    said : sequence of LabelEffect
-        The newest last. That of each point counts, ``rebaseline`` apart; ``reopened`` takes all back.
+    labels : sequence of LabelEffect
+        Labels, the newest last. The newest label of each point counts, except ``rebaseline``;
+        ``reopened`` cancels all earlier labels.
     holidays : mapping of date text to str
         Names of holidays by ISO date, such as ``2013-07-04``.
     """
 
-    said: Sequence[LabelEffect] = ()
+    labels: Sequence[LabelEffect] = ()
     holidays: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def restarts(self) -> bool:
         """True if any label resets the baseline."""
-        return any(one.label == "rebaseline" for one in self.said)
+        return any(label.label == "rebaseline" for label in self.labels)
 
-    def of(
+    def history_arguments(
         self,
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
         known: NDArray[np.bool_],
     ) -> dict[str, Any]:
-        """Return keyword arguments for `History`; ``known`` masks the points that have a value."""
+        """Return keyword arguments for `History`.
+
+        Parameters
+        ----------
+        series, partitions : sequence of mapping
+            Rows and columns of the history.
+        known : array of bool, shape (series, partitions)
+            The points that have a value.
+        """
         muted = self.muted(series, partitions)
         restarts = self._restarts(series, partitions, known if muted is None else known & ~muted)
         holidays = [self.holiday(partition) for partition in partitions]
@@ -74,7 +83,7 @@ class TrainingLabels:
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
     ) -> NDArray[np.bool_] | None:
         """Return a mask of the points excluded from training; None if no label excludes any."""
-        return self._marked(MUTING, series, partitions)
+        return self._marked(MUTING_LABELS, series, partitions)
 
     def ignored(
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
@@ -83,12 +92,12 @@ class TrainingLabels:
         return self._marked(frozenset({"ignore"}), series, partitions)
 
     def holiday(self, partition: PartitionRow) -> str:
-        """Return the name of a partition's holiday; empty if it is on none."""
+        """Return the name of a partition's holiday; empty if it is not on a holiday."""
         time = partition["time"]
         return "" if time is None else self.holidays.get(f"{time:%Y-%m-%d}", "")
 
     def explains(self, time: datetime | None) -> str:
-        """Return the name of a holiday on or within a day of a time; empty if there is none."""
+        """Return the name of a holiday on the day of a time, or the day before or after; empty if none."""
         if time is None:
             return ""
         day = np.datetime64(time.date())  # which has years after 9999
@@ -101,20 +110,20 @@ class TrainingLabels:
         partitions: Sequence[PartitionRow],
         trains: NDArray[np.bool_],
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of baseline resets, at the first point of each label and series that trains.
+        """Return a mask of baseline resets: the first training point of each label and series.
 
-        None if no label resets the baseline.
+        Returns None if no label resets the baseline.
         """
         if not self.restarts:
             return None
-        begun = np.zeros(trains.shape, dtype=bool)
-        for one in self.said:
-            if one.label == "rebaseline":
-                covered = trains & mark(one, series, partitions)
-                begun |= covered & (np.cumsum(covered, axis=1) == 1)
-            elif one.label == "reopened":
-                begun &= ~mark(one, series, partitions)
-        return begun
+        resets = np.zeros(trains.shape, dtype=bool)
+        for label in self.labels:
+            if label.label == "rebaseline":
+                covered = trains & mark(label, series, partitions)
+                resets |= covered & (np.cumsum(covered, axis=1) == 1)
+            elif label.label == "reopened":
+                resets &= ~mark(label, series, partitions)
+        return resets
 
     def _marked(
         self,
@@ -122,46 +131,46 @@ class TrainingLabels:
         series: Sequence[SeriesRow],
         partitions: Sequence[PartitionRow],
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the points whose newest label is one of some kinds; None if there is none."""
-        some = [number for number, one in enumerate(self.said) if one.label in labels]
-        if not some:
+        """Return a mask of the points whose newest label is in ``labels``; None if no label is."""
+        indices = [index for index, label in enumerate(self.labels) if label.label in labels]
+        if not indices:
             return None
-        marked: NDArray[np.bool_] = np.isin(self._newest(series, partitions), some)
+        marked: NDArray[np.bool_] = np.isin(self._newest(series, partitions), indices)
         return marked
 
     def _newest(
         self, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
     ) -> NDArray[np.intp]:
-        """Return the number of the newest label that covers each point; -1 where none does.
+        """Return the index of the newest label that covers each point; -1 without one.
 
-        A new level says nothing of the points after its first.
+        ``rebaseline`` is left out, because it applies only to the first point that it covers.
         """
         newest = np.full((len(series), len(partitions)), -1, dtype=np.intp)
-        for number, one in enumerate(self.said):
-            if one.label != "rebaseline":
-                newest[mark(one, series, partitions)] = number
+        for index, label in enumerate(self.labels):
+            if label.label != "rebaseline":
+                newest[mark(label, series, partitions)] = index
         return newest
 
 
 def mark(
-    one: LabelEffect, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
+    label: LabelEffect, series: Sequence[SeriesRow], partitions: Sequence[PartitionRow]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the points of some series and partitions that a label covers."""
-    if one.points is None:
-        rows = np.array([one.applies_to(row) for row in series], dtype=bool)
-        columns = np.array([one.covers(row) for row in partitions], dtype=bool)
-        both: NDArray[np.bool_] = rows[:, None] & columns[None, :]
-        return both
+    """Return a mask of the points that a label covers, of shape (series, partitions)."""
+    if label.points is None:
+        rows = np.array([label.applies_to(row) for row in series], dtype=bool)
+        columns = np.array([label.covers(row) for row in partitions], dtype=bool)
+        covered: NDArray[np.bool_] = rows[:, None] & columns[None, :]
+        return covered
     marked = np.zeros((len(series), len(partitions)), dtype=bool)
-    line = {row["id"]: i for i, row in enumerate(series)}
-    column = {row["id"]: t for t, row in enumerate(partitions)}
-    for of, at in one.points:
-        if of in line and at in column:
-            marked[line[of], column[at]] = True
+    row_of = {row["id"]: i for i, row in enumerate(series)}
+    column_of = {row["id"]: t for t, row in enumerate(partitions)}
+    for series_id, partition_id in label.points:
+        if series_id in row_of and partition_id in column_of:
+            marked[row_of[series_id], column_of[partition_id]] = True
     return marked
 
 
-COUNTRY = re.compile(r"[A-Z]{2}(-[A-Z0-9]{1,4})?")
+COUNTRY_PATTERN = re.compile(r"[A-Z]{2}(-[A-Z0-9]{1,4})?")
 
 Calendar = str | Mapping[str, str] | None
 """A country as in ``US`` or ``US-NY``, names by day as in ``2013-07-04``, or None."""
@@ -169,7 +178,7 @@ Calendar = str | Mapping[str, str] | None
 
 def check_calendar(given: Calendar) -> None:
     """Raise `SuiteError` if the value is not a valid calendar."""
-    if isinstance(given, str) and not COUNTRY.fullmatch(given):
+    if isinstance(given, str) and not COUNTRY_PATTERN.fullmatch(given):
         msg = f"holidays {given!r}: write a country as US or US-NY, or names by day"
         raise SuiteError(msg)
     if isinstance(given, Mapping):
@@ -321,7 +330,7 @@ def times_of(partitions: Sequence[PartitionRow] | Sequence[LedgerRow]) -> NDArra
 
 def extremes_of(series: Sequence[SeriesRow]) -> NDArray[np.bool_]:
     """Return a mask of the series that are extremes of a column."""
-    return np.array([row["kind"] in EXTREMES for row in series], dtype=bool)
+    return np.array([row["kind"] in EXTREME_ANALYZERS for row in series], dtype=bool)
 
 
 def to_datetime64(time: datetime | None) -> np.datetime64:
@@ -379,7 +388,11 @@ def matrix(
         values,
         weights,
         [Scale(row["scale"]) for row in series],
-        **({} if teaching is None else teaching.of(series, partitions, ~np.isnan(values))),
+        **(
+            {}
+            if teaching is None
+            else teaching.history_arguments(series, partitions, ~np.isnan(values))
+        ),
         grid=grid,
         extremes=extremes_of(series),
         series=series,

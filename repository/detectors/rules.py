@@ -70,10 +70,10 @@ def rule(cls: R) -> R:
     return RULES.add(cls)
 
 
-LASTING = 4
-"""Number of tests that a series counts for if it was an anomaly in the partition before."""
-JOINT = 10
-"""Series as of which a partition is rejected by the joint test, at most."""
+ONGOING_TESTS = 4
+"""A series that was an anomaly in the previous partition counts as this many tests."""
+MAX_JOINT_SERIES = 10
+"""The level of the joint test does not grow beyond this many series."""
 
 
 @rule
@@ -213,10 +213,10 @@ class FalseDiscoveryRate(DecisionRule):
         Parameters
         ----------
         values, scores, before
-            As of all rules.
-        earlier : array of float, optional
-            Scores of the partitions before, and of these, by which it is known which series depart
-            together; of shape (series, before + partitions). Without them no departures count together.
+            As for all rules.
+        earlier : array of float, shape (series, before + partitions), optional
+            Scores of earlier partitions, followed by the scores of these partitions. They show which
+            series depart together. Without them the joint test is skipped.
         """
         known = ~np.isnan(scores.score)
         p = np.where(known, 10.0 ** -np.nan_to_num(scores.score), 1.0)
@@ -232,14 +232,14 @@ class FalseDiscoveryRate(DecisionRule):
                 rejected = self._limit(told, max(tests, self.least)) > 0
                 if not rejected and earlier is not None:
                     now = earlier.shape[1] - p.shape[1] + t
-                    level = self.rate * min(tests, JOINT) / max(tests, self.least)
-                    # The weights of errors multiply by three: as they are, they are evidence enough.
+                    level = self.rate * min(tests, MAX_JOINT_SERIES) / max(tests, self.least)
+                    # Use unweighted scores: weights of errors would multiply three times.
                     score = np.fmin(scores.score[:, t], earlier[:, now])
                     rejected = jointly_significant(score, earlier[:, :now], level)
                 if rejected:
                     flags[:, t] = np.less_equal(p[:, t], self._limit(told, tests))
                 goes_on = np.flatnonzero(known[:, t] & (last * side[:, t] > 0))
-                limit = self._limit(p[goes_on, t], LASTING * len(goes_on))
+                limit = self._limit(p[goes_on, t], ONGOING_TESTS * len(goes_on))
                 flags[goes_on, t] |= p[goes_on, t] <= limit
                 flags[:, t] &= known[:, t]
             last = np.where(flags[:, t], side[:, t], 0)
@@ -252,24 +252,28 @@ class FalseDiscoveryRate(DecisionRule):
         return float(ordered[found[-1]]) if found.size else 0.0
 
 
-EXTREMES = frozenset({"Maximum", "MaxLength", "MaxTime", "Minimum", "MinLength", "MinTime"})
+EXTREME_ANALYZERS = frozenset(
+    {"Maximum", "MaxLength", "MaxTime", "Minimum", "MinLength", "MinTime"}
+)
 """Metrics that a single row can move."""
-DISTINCT = frozenset({"CountDistinct", "ApproxCountDistinct", "ColumnCount", "Recorded"})
-"""Metrics that count values or columns, not rows; what is recorded may be either."""
-SHARES = (0.01, 0.1)
-"""Departures of shares from which they are a warning, and an error."""
-COUNTS = (0.1, 0.5)
-"""Relative departures of counts from which they are a warning, and an error."""
-NUMBERS = 0.5
-"""Departure of other numbers, relative to the smaller of the two, from which it is a warning."""
+VALUE_COUNT_ANALYZERS = frozenset(
+    {"CountDistinct", "ApproxCountDistinct", "ColumnCount", "Recorded"}
+)
+"""Metrics that count values or columns, not rows. Recorded metrics can be either."""
+SHARE_STEPS = (0.01, 0.1)
+"""Shares: minimum departures of a warning and an error."""
+COUNT_STEPS = (0.1, 0.5)
+"""Counts: minimum relative departures of a warning and an error."""
+NUMBER_WARNING_STEP = 0.5
+"""Other numbers: minimum departure of a warning, relative to the smaller of value and expected value."""
 ERROR_FACTOR = 10.0
-"""Factor between a number and the expected one from which it is an error: wrong units, or a decimal point."""
+"""Other numbers: factor of an error, as caused by wrong units or a shifted decimal point."""
 MIN_ABSENT_ROWS, MIN_ABSENT_SHARE = 10.0, 0.01
-"""Expected rows, and expected share of rows, from which a part of the table that has none is absent."""
-WEIGHTS = np.array([0.25, 1.0, 2.0])
-"""Weights in the decision of departures that would be information, a warning and an error."""
-ALONE, OTHERS, STIRRED = 0.05, 5, 2.0
-"""Weight of a number that departs alone: of so many others, none has a score of so much."""
+"""A part of the table without rows is absent if at least this many rows, or this share, were expected."""
+SEVERITY_WEIGHTS = np.array([0.25, 1.0, 2.0])
+"""Weights of evidence for departures of severity information, warning and error."""
+LONE_NUMBER_WEIGHT, MIN_OTHER_METRICS, MIN_OTHER_SCORE = 0.05, 5, 2.0
+"""Weight of a number that departs alone: none of at least 5 other metrics has a score of 2."""
 
 
 def severity_steps(
@@ -350,29 +354,31 @@ def weights_of(
         NaN is unknown.
     """
     numbers = np.array([Scale(row["scale"]) is Scale.POSITIVE for row in series], dtype=bool)
-    known, stirs = ~np.isnan(score), np.nan_to_num(score) >= STIRRED
+    known, stirs = ~np.isnan(score), np.nan_to_num(score) >= MIN_OTHER_SCORE
     quiet = stirs.sum(axis=0) - stirs == 0
-    alone = numbers[:, None] & quiet & (known.sum(axis=0) > OTHERS)
-    weights: Floats = np.where(alone, np.minimum(ALONE, WEIGHTS[steps]), WEIGHTS[steps])
+    alone = numbers[:, None] & quiet & (known.sum(axis=0) > MIN_OTHER_METRICS)
+    weights: Floats = np.where(
+        alone, np.minimum(LONE_NUMBER_WEIGHT, SEVERITY_WEIGHTS[steps]), SEVERITY_WEIGHTS[steps]
+    )
     return weights
 
 
 def _limits(series: Mapping[str, Any]) -> tuple[float, float, int]:
     """Return the departures from which a series' are a warning and an error, and the gravest step."""
     scale = Scale(series["scale"])
-    if series["kind"] in EXTREMES:
+    if series["kind"] in EXTREME_ANALYZERS:
         return inf, inf, 0
     if scale is Scale.DISTANCE:
         return 0, inf, 1
     if scale is Scale.RATIO or scale is Scale.COUNT:
-        return *(SHARES if scale is Scale.RATIO else COUNTS), 2
-    return NUMBERS, inf, 1
+        return *(SHARE_STEPS if scale is Scale.RATIO else COUNT_STEPS), 2
+    return NUMBER_WARNING_STEP, inf, 1
 
 
 def _is_number(series: Mapping[str, Any]) -> bool:
     """Return whether a series is of numbers such as means and sums, which no single row moves far."""
     number = Scale(series["scale"]) in {Scale.POSITIVE, Scale.SIGNED}
-    return number and series["kind"] not in EXTREMES
+    return number and series["kind"] not in EXTREME_ANALYZERS
 
 
 def _counts_rows(series: Mapping[str, Any]) -> bool:
@@ -392,4 +398,4 @@ def counts_values(kind: str, name: str) -> bool:
     >>> counts_values("Size", "Size"), counts_values("Histogram", "Histogram.abs.AS")
     (False, False)
     """
-    return kind in DISTINCT or name.endswith(".bins")
+    return kind in VALUE_COUNT_ANALYZERS or name.endswith(".bins")
