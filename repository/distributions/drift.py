@@ -50,11 +50,11 @@ RECORDED_OF = {
     NUMERIC: ("psi", "js", "ks", "wasserstein"),
     CATEGORICAL: ("psi", "js", "unseen", "lost"),
 }
-DRIFT = "Drift."
+DRIFT_PREFIX = "Drift."
 """Prefix of the names of recorded distances."""
-RANKS = tuple(rank / 100 for rank in range(101))
-MOST_CATEGORIES = 20
-_DIGITS = 9
+PLOT_RANKS = tuple(rank / 100 for rank in range(101))
+MAX_PLOT_CATEGORIES = 20
+_RECORDED_DIGITS = 9
 """Significant digits recorded, so that another machine's rounding does not make a new version."""
 
 
@@ -62,13 +62,13 @@ _DIGITS = 9
 class Drifted(Rendered, Distances):
     """Difference of a column's distribution between two partitions or windows.
 
-    The distances are those of `Distances`; nulls and NaN are left out.
+    Nulls and NaN are left out of the distances.
 
     Attributes
     ----------
     dataset, column : str
     baseline, current : str
-        Partition names, or windows as ``2013-02-01 to 2013-02-07``.
+        Partition names, or windows such as ``2013-02-01 to 2013-02-07``.
     kind : str
         ``numeric`` or ``categorical``.
     baseline_rows, current_rows : int
@@ -119,25 +119,25 @@ def drift(
     *,
     record: bool = False,
     against: StoredColumn | None = None,
-    prefix: str = DRIFT,
+    prefix: str = DRIFT_PREFIX,
 ) -> Drifted:
     """Compare two partitions or windows; see `Repository.drift`.
 
-    The baseline is of the column ``against``, if there is one. Distances are recorded under names
-    that begin with ``prefix``.
+    If ``against`` is given, the baseline is a distribution of that column. Distances are recorded under
+    names that begin with ``prefix``.
     """
     columns = (against or column, column)
     with column.database.read() as connection:
         sides = [
-            _Side.resolve(connection, of, name, side)
-            for of, name, side in zip(
+            _Side.resolve(connection, side_column, name, side)
+            for side_column, name, side in zip(
                 columns, ("baseline", "current"), (baseline, current), strict=True
             )
         ]
     shared = column.kind_of_all([state for side in sides for state in side.stored])
     before, after = (
-        merged([part for _, part in replace(of, kind=shared).distributions(side.stored)])
-        for of, side in zip(columns, sides, strict=True)
+        merged([part for _, part in replace(side_column, kind=shared).distributions(side.stored)])
+        for side_column, side in zip(columns, sides, strict=True)
     )
     distances, (axis, *values) = compare(before, after), _plot_data(before, after)
     kind = kind_of(after)
@@ -170,7 +170,7 @@ def drift_before(
     length: timedelta | None,
     current: State | None = None,
 ) -> Distances | None:
-    """Compare one partition with the earlier ones of its segment; None if none of them has values.
+    """Compare a partition with earlier partitions of its segment; return None if these have no values.
 
     Partitions without a stored distribution are left out of the baseline.
 
@@ -179,11 +179,11 @@ def drift_before(
     column : StoredColumn
     partition : str
     time : datetime
-        Its time.
+        Time of the partition.
     length : timedelta, optional
-        The time before it that the baseline covers; only the newest partition before it if not given.
+        Length of the baseline before the partition. Default: only the previous partition.
     current : State, optional
-        The partition's own state, if it is not stored.
+        State of the partition, if it is not stored.
 
     Raises
     ------
@@ -193,15 +193,15 @@ def drift_before(
     with column.database.read() as connection:
         since = None if length is None else time - length
         stored = column.stored(connection, Window(since, time))
-    own = [found for found in stored if found.partition == partition and current is None]
-    before = [found for found in stored if found.time is not None and found.time < time]
-    before = [found for found in before if found.payload is not None][0 if length else -1 :]
-    parts = dict(column.distributions([*before, *own]))
-    past = [parts[found] for found in before]
+    own_states = [state for state in stored if state.partition == partition and current is None]
+    earlier = [state for state in stored if state.time is not None and state.time < time]
+    earlier = [state for state in earlier if state.payload is not None][0 if length else -1 :]
+    parts = dict(column.distributions([*earlier, *own_states]))
+    past = [parts[state] for state in earlier]
     if not any(map(rows_of, past)):
         return None
     baseline = merged(past)
-    now = [parts[found] for found in own if found in parts]
+    now = [parts[state] for state in own_states if state in parts]
     if current is not None:
         now = [quantiles_of(current) if kind_of(baseline) == NUMERIC else categories_of(current)]
     if not now:
@@ -226,7 +226,7 @@ def drifts(
     at_least: int = 7,
     record: bool = True,
 ) -> pd.DataFrame:
-    """Compare each partition with the earlier ones in its baseline; see `Repository.drifts`."""
+    """Compare each partition with its trailing baseline; see `Repository.drifts`."""
     length = _length(baseline)
     since = window.since
     if since is not None:
@@ -239,23 +239,23 @@ def drifts(
             by_segment.setdefault(state.segment, []).append(state)
     rows: list[dict[str, Any]] = []
     for states in by_segment.values():
-        found = {}
-        for state, before, after in _trailing(column.distributions(states), length):
+        distances = {}
+        for state, earlier, after in _trailing(column.distributions(states), length):
             assert state.time is not None
-            if len(before) >= at_least and window.holds(state.time):
-                past = merged(before)
-                found[state] = compare(past, after)
-                about = {"rows": rows_of(after), "baseline_rows": rows_of(past)}
-                rows.append({**asdict(found[state]), **vars(state), **about})
-        if record and column.as_of is None and found:
-            _record(column, kind_of(after), found)
+            if len(earlier) >= at_least and window.holds(state.time):
+                past = merged(earlier)
+                distances[state] = compare(past, after)
+                row_counts = {"rows": rows_of(after), "baseline_rows": rows_of(past)}
+                rows.append({**asdict(distances[state]), **vars(state), **row_counts})
+        if record and column.as_of is None and distances:
+            _record(column, kind_of(after), distances)
     return frame_of(rows, DRIFTS_COLUMNS)
 
 
 def _trailing(
     parts: Iterator[tuple[StoredState, Distribution]], length: int | timedelta
 ) -> Iterator[tuple[StoredState, Sequence[Distribution], Distribution]]:
-    """Yield each partition with its trailing baseline of partitions with values; read each once."""
+    """Yield each partition with the earlier partitions with values in its baseline; read each once."""
     queue: deque[tuple[datetime, Distribution]] = deque()
     for state, part in parts:
         assert state.time is not None
@@ -265,7 +265,7 @@ def _trailing(
             else len(queue) > length
         ):
             queue.popleft()
-        yield state, [before for _, before in queue], part
+        yield state, [earlier for _, earlier in queue], part
         if rows_of(part):
             queue.append((state.time, part))
 
@@ -282,47 +282,51 @@ def compare(baseline: Distribution, current: Distribution) -> Distances:
 def _plot_data(baseline: Distribution, current: Distribution) -> tuple[Any, ...]:
     """Return the plot axis, and both sides' values along it."""
     if isinstance(baseline, Quantiles) and isinstance(current, Quantiles):
-        return RANKS, *(tuple(side.at(RANKS).tolist()) for side in (baseline, current))
+        return PLOT_RANKS, *(tuple(side.at(PLOT_RANKS).tolist()) for side in (baseline, current))
     assert isinstance(baseline, Counter)
     assert isinstance(current, Counter)
     shares = [
         {key: count / side.total() for key, count in side.items()} for side in (baseline, current)
     ]
-    most = {
+    largest_share = {
         key: max(side.get(key, 0.0) for side in shares) for key in sorted({**baseline, **current})
     }
-    axis = tuple(sorted(most, key=lambda key: -most[key])[:MOST_CATEGORIES])
+    axis = tuple(sorted(largest_share, key=lambda key: -largest_share[key])[:MAX_PLOT_CATEGORIES])
     return axis, *(tuple(side.get(key, 0.0) for key in axis) for side in shares)
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a comparison: its name and its stored states, none of them missing."""
+    """One side of a comparison: name and stored states, all present."""
 
     name: str
     stored: list[StoredState]
 
     @classmethod
-    def resolve(cls, connection: Connection, column: StoredColumn, which: str, side: Any) -> _Side:
+    def resolve(
+        cls, connection: Connection, column: StoredColumn, parameter: str, side: Any
+    ) -> _Side:
         if isinstance(side, str):
-            p, of = s.partition.c, partition_id(connection, column.dataset, side)
-            time = connection.execute(sa.select(p.time).where(p.id == of)).scalar_one()
+            p, partition = s.partition.c, partition_id(connection, column.dataset, side)
+            time = connection.execute(sa.select(p.time).where(p.id == partition)).scalar_one()
             stored = column.stored(connection, Window(time, time))
-            name, stored = side, [found for found in stored if found.partition == side]
+            name, stored = side, [state for state in stored if state.partition == side]
         else:
             if not isinstance(side, Sequence) or len(side) != 2:
-                msg = f"{which}={side!r} is neither a partition's name nor a pair (since, until)"
+                msg = (
+                    f"{parameter}={side!r} is neither a partition's name nor a pair (since, until)"
+                )
                 raise HistoryError(msg)
             name = " to ".join("..." if end is None else str(end) for end in side)
             stored = column.stored(connection, Window.between(*side))
-        missing = [found.partition for found in stored if found.payload is None]
+        missing = [state.partition for state in stored if state.payload is None]
         if not stored:
             within = "" if column.segment is None else f" with segment {column.segment!r}"
-            msg = f"{which}: {column.dataset!r} has no partition in {name}{within}"
+            msg = f"{parameter}: {column.dataset!r} has no partition in {name}{within}"
             raise HistoryError(msg)
         if missing:
             msg = (
-                f"{which}: the distribution of {column.name!r} is not stored for {len(missing)} of"
+                f"{parameter}: the distribution of {column.name!r} is not stored for {len(missing)} of"
                 f" {plural(len(stored), 'partition')}, first {missing[0]!r}: the analyzer failed there, was not"
                 " measured, or the state was cleaned away"
             )
@@ -333,15 +337,15 @@ class _Side:
 def _record(
     column: StoredColumn,
     kind: str,
-    found: Mapping[StoredState, Distances],
-    prefix: str = DRIFT,
+    distances_by_state: Mapping[StoredState, Distances],
+    prefix: str = DRIFT_PREFIX,
 ) -> int:
     """Record distances as metrics of one segment's partitions; return the number of new ones."""
-    segment = next(iter(found)).segment
+    segment = next(iter(distances_by_state)).segment
     written = 0
     for name in RECORDED_OF[kind]:
         scale = Scale.RATIO if name in {"unseen", "lost"} else Scale.DISTANCE
-        what = Recorded(
+        metric = Recorded(
             f"{prefix}{name}",
             instance=column.name,
             entity=Entity.COLUMN.value,
@@ -349,11 +353,11 @@ def _record(
             where=column.where,
         )
         numbers = {
-            state.partition: float(f"{getattr(distances, name):.{_DIGITS}g}")
-            for state, distances in found.items()
+            state.partition: float(f"{getattr(distances, name):.{_RECORDED_DIGITS}g}")
+            for state, distances in distances_by_state.items()
         }
-        times = {state.partition: state.time for state in found}
-        record = Record(column.dataset, what, segment, numbers, times)
+        times = {state.partition: state.time for state in distances_by_state}
+        record = Record(column.dataset, metric, segment, numbers, times)
         written += write_record(column.database, record)
     return written
 

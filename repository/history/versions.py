@@ -1,4 +1,4 @@
-"""Versions of partitions and points: lookups of single ones, and what restatements changed.
+"""Versions of partitions and points, and metric changes by restatements.
 
 The lookups are for views that show a few points, partitions and versions. Restatements are metric
 changes between versions of a partition that was measured or recorded again.
@@ -65,7 +65,7 @@ def last_commit(connection: Connection) -> int:
 
 
 def partition_names(connection: Connection, dataset: str) -> list[PartitionName]:
-    """Return a dataset's partitions, the newest first, those without a time last."""
+    """Return a dataset's partitions, the newest first; partitions without a time come last."""
     p = s.partition.c
     query = (
         sa.select(p.name, p.time, p.segment)
@@ -76,10 +76,10 @@ def partition_names(connection: Connection, dataset: str) -> list[PartitionName]
 
 
 def partition_time(connection: Connection, dataset: str, name: str) -> datetime | None:
-    """Return the time of a partition; None if it has none, or there is no such partition."""
+    """Return the time of a partition; None if it has no time or does not exist."""
     p = s.partition.c
-    named = (p.dataset_id == dataset_id(connection, dataset)) & (p.name == name)
-    return connection.execute(sa.select(p.time).where(named)).scalar()
+    condition = (p.dataset_id == dataset_id(connection, dataset)) & (p.name == name)
+    return connection.execute(sa.select(p.time).where(condition)).scalar()
 
 
 def partition_versions(connection: Connection, dataset: str, name: str) -> list[StoredVersion]:
@@ -97,7 +97,7 @@ def partition_versions(connection: Connection, dataset: str, name: str) -> list[
 def point_value(
     connection: Connection, series: int, partitions: Collection[int], commit: int | None
 ) -> PointValue | None:
-    """Return the value of a series in the last, by name, of some partitions, as of a commit or now."""
+    """Return the value of a series in the last partition by name, as of a commit or now."""
     m, p = s.metric.c, s.partition.c
     query = (
         sa.select(p.name, m.value, m.status, m.version)
@@ -106,14 +106,14 @@ def point_value(
         .where(s.holds(s.metric, commit))
         .order_by(p.name.desc())
     )
-    found = connection.execute(query).first()
-    return None if found is None else PointValue(*found)
+    row = connection.execute(query).first()
+    return None if row is None else PointValue(*row)
 
 
 def stored_points(
     connection: Connection, series: Sequence[int], commit: int | None
 ) -> Iterator[StoredPoint]:
-    """Yield every stored version of the points of some series, up to a commit or now."""
+    """Yield every stored version of the points of series, up to a commit or now."""
     m = s.metric.c
     # One index lookup per partition; all partitions of the datasets are queried, however many.
     within = sa.select(s.partition.c.id).where(
@@ -133,7 +133,7 @@ def stored_points(
 
 
 def series_scales(connection: Connection, series: Sequence[int]) -> dict[int, str]:
-    """Return the scale of each of some series, such as ``ratio``."""
+    """Return the scale of each series, such as ``ratio``."""
     e = s.series.c
     query = sa.select(e.id, e.scale).where(e.id.in_(series))
     return {row[0]: row[1] for row in connection.execute(query)}
@@ -154,7 +154,7 @@ RESTATEMENT_COLUMNS = columns(
 
 VERSION_COLUMNS = columns("segment name instance analyzer")
 
-_CLOSE = 1e-9
+_RELATIVE_TOLERANCE = 1e-9
 
 
 def restatement_rows(
@@ -165,22 +165,22 @@ def restatement_rows(
     A series that only one of two versions has, of an analyzer measured on both, has the status
     ``absent`` in the other: for example a value that a histogram no longer has.
     """
-    of = dataset_id(connection, dataset)
+    dataset_key = dataset_id(connection, dataset)
     commit = commit_as_of(connection, as_of)
     a, e, p, m = s.analyzer.c, s.series.c, s.partition.c, s.metric.c
-    again = (
+    restated = (
         sa.select(m.partition_id)
         .join_from(s.metric, s.partition, p.id == m.partition_id)
-        .where(p.dataset_id == of, query.window.condition(), m.version > 1)
+        .where(p.dataset_id == dataset_key, query.window.condition(), m.version > 1)
         .distinct()
     )
-    wanted = (
+    selected = (
         sa.select(e.id, e.analyzer_id)
         .join_from(s.series, s.analyzer)
-        .where(a.dataset_id == of, query.series_condition())
+        .where(a.dataset_id == dataset_key, query.series_condition())
         .subquery()
     )
-    before = sa.select(s.commit.c.id, s.commit.c.run_id, s.commit.c.committed_at).subquery()
+    commits = sa.select(s.commit.c.id, s.commit.c.run_id, s.commit.c.committed_at).subquery()
     select = (
         sa.select(
             a.id.label("analyzer_id"),
@@ -196,47 +196,49 @@ def restatement_rows(
             m.value,
             m.status,
             m.superseded_commit_id,
-            before.c.run_id,
-            before.c.committed_at,
+            commits.c.run_id,
+            commits.c.committed_at,
         )
         .join_from(s.metric, s.partition, p.id == m.partition_id)
         .join(s.series, e.id == m.series_id)
         .join(s.analyzer)
-        .join(before, before.c.id == m.commit_id)
+        .join(commits, commits.c.id == m.commit_id)
         .where(m.version > 0)  # without failures that a retry replaced
-        .where(m.partition_id.in_(again), e.analyzer_id.in_(sa.select(wanted.c.analyzer_id)))
+        .where(m.partition_id.in_(restated), e.analyzer_id.in_(sa.select(selected.c.analyzer_id)))
         .order_by(m.partition_id, m.version)
     )
     if commit is not None:
         select = select.where(m.commit_id <= commit)
     rows = connection.execute(select).all()
-    # Compare all series of an analyzer, to find those that one version lacks; then apply the query.
-    asked = set(connection.execute(sa.select(wanted.c.id)).scalars())
-    found: list[Mapping[str, Any]] = [
-        {"dataset": dataset, **row} for series, row in _pairs(rows) if series in asked
+    # Compare all series of an analyzer, to find series that one version lacks; then apply the query.
+    selected_ids = set(connection.execute(sa.select(selected.c.id)).scalars())
+    changes: list[Mapping[str, Any]] = [
+        {"dataset": dataset, **row}
+        for series, row in _compare_versions(rows)
+        if series in selected_ids
     ]
-    found.sort(key=lambda r: (r["partition"], r["name"], r["instance"], r["segment"]))
-    found.sort(key=lambda r: r["restated_at"], reverse=True)
-    return found
+    changes.sort(key=lambda r: (r["partition"], r["name"], r["instance"], r["segment"]))
+    changes.sort(key=lambda r: r["restated_at"], reverse=True)
+    return changes
 
 
-def _pairs(rows: Any) -> list[tuple[int, dict[str, Any]]]:
+def _compare_versions(rows: Any) -> list[tuple[int, dict[str, Any]]]:
     """Compare consecutive versions by partition and analyzer; return series ids and changes."""
     versions: dict[tuple[int, int], dict[int, dict[int, Any]]] = {}
     for row in rows:
-        of = versions.setdefault((row.partition_id, row.analyzer_id), {})
-        of.setdefault(row.version, {})[row.series_id] = row
-    found = []
-    for of in versions.values():
-        order = sorted(of)
+        by_version = versions.setdefault((row.partition_id, row.analyzer_id), {})
+        by_version.setdefault(row.version, {})[row.series_id] = row
+    changes = []
+    for by_version in versions.values():
+        order = sorted(by_version)
         for old, new in pairwise(order):
-            some_new = next(iter(of[new].values()))
-            some_old = next(iter(of[old].values()))
-            for series in of[old].keys() | of[new].keys():
-                a, b = of[old].get(series), of[new].get(series)
+            some_new = next(iter(by_version[new].values()))
+            some_old = next(iter(by_version[old].values()))
+            for series in by_version[old].keys() | by_version[new].keys():
+                a, b = by_version[old].get(series), by_version[new].get(series)
                 change = _change(a, b)
                 if change is not None:
-                    told = {
+                    values = {
                         **{c: getattr(a or b, c) for c in tuple(RESTATEMENT_COLUMNS)[1:7]},
                         **change,
                         "old_version": old,
@@ -245,24 +247,24 @@ def _pairs(rows: Any) -> list[tuple[int, dict[str, Any]]]:
                         "new_run": some_new.run_id,
                         "restated_at": some_new.committed_at,
                     }
-                    found.append((series, told))
-    return found
+                    changes.append((series, values))
+    return changes
 
 
 def _change(a: Any, b: Any) -> dict[str, Any] | None:
     old, new = _value(a), _value(b)
-    before, after = _status(a), _status(b)
-    same = before == after and (
-        before != "finite" or abs(old - new) <= _CLOSE * max(abs(old), abs(new))
+    old_status, new_status = _status(a), _status(b)
+    is_same = old_status == new_status and (
+        old_status != "finite" or abs(old - new) <= _RELATIVE_TOLERANCE * max(abs(old), abs(new))
     )
-    if same:
+    if is_same:
         return None
     return {
         "old": old,
         "new": new,
         "change": new - old,
-        "old_status": before,
-        "new_status": after,
+        "old_status": old_status,
+        "new_status": new_status,
     }
 
 
@@ -280,14 +282,14 @@ def version_rows(
     """Return the metrics of all versions of a partition, ordered by series and version."""
     commit = commit_as_of(connection, as_of)
     a, e, m = s.analyzer.c, s.series.c, s.metric.c
-    of = dataset_id(connection, dataset)
+    dataset_key = dataset_id(connection, dataset)
     select = (
         sa.select(
             a.segment, e.name, e.instance, a.text.label("analyzer"), m.version, m.value, m.status
         )
         .join_from(s.metric, s.series, e.id == m.series_id)
         .join(s.analyzer)
-        .where(m.partition_id == partition, m.version > 0, a.dataset_id == of)
+        .where(m.partition_id == partition, m.version > 0, a.dataset_id == dataset_key)
         .where(query.series_condition())
         .order_by(a.segment, e.name, e.instance, e.id, m.version)
     )
