@@ -45,7 +45,7 @@ ALLOWED: Mapping[str, str] = {
     "DataSketches calls them": "get_size to_bytes",
     "IPython calls it": "_render_traceback_",
     "Lark calls them, by the names of the grammar's rules": (
-        "accuracy aliased between_listed bracketed from_clause group_clause is_what limit_clause"
+        "accuracy all_of between_listed bracketed from_clause group_clause is_what like limit_clause"
         " listing order_clause order_item profiling where_clause"
     ),
     "Lark reads it": "always_accept",
@@ -66,7 +66,7 @@ ALLOWED: Mapping[str, str] = {
     "Typer reads the values of an option": "DARK",
     "sqlglot reads it": "COMMANDS",
     "the dashboard's script has their types": "ErrorReply Reply Request",
-    "code reads them with getattr": "key_hash mismatched null_keys temporal unmatched",
+    "code reads them with getattr": "key_hash null_keys temporal unmatched",
     "keys of Griffin's files, which are checked and have no effect": "log_level updatable",
     "notebooks and examples make their tables with them": "log_search make_features",
 }

@@ -73,7 +73,7 @@ class CheckedTable:
     def heading(self) -> str:
         """Return how many constraints failed, in one line."""
         if not self.verification.judged:
-            return f"{self.file.name}: no new partitions to check; all earlier checks passed"
+            return f"{self.file.name}: nothing new to check; all earlier checks passed"
         return f"{self.file.name}: {str(self.verification).splitlines()[0]}"
 
     def failures(self) -> Iterator[str]:
