@@ -161,7 +161,7 @@ def anomalous_before(
 
     Examples
     --------
-    >>> gone_before(np.array([[True, False, True]]), np.array([-1.0])).tolist()
+    >>> anomalous_before(np.array([[True, False, True]]), np.array([-1.0])).tolist()
     [[True, True, False]]
     """
     mask = np.zeros_like(flags)

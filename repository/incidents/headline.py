@@ -542,9 +542,9 @@ def _is_same_change(first: float, second: float) -> bool:
 
     Examples
     --------
-    >>> _same_change(0.62, 0.63), _same_change(6.3, 6.2), _same_change(0.0, 0.0)
+    >>> _is_same_change(0.62, 0.63), _is_same_change(6.3, 6.2), _is_same_change(0.0, 0.0)
     (True, True, True)
-    >>> _same_change(0.08, 0.16), _same_change(0.95, 0.86), _same_change(0.95, 1.04)
+    >>> _is_same_change(0.08, 0.16), _is_same_change(0.95, 0.86), _is_same_change(0.95, 1.04)
     (False, False, False)
     """
     apart = abs(first - second)
@@ -603,7 +603,7 @@ def _format_range(shares: Sequence[float]) -> str:
 
     Examples
     --------
-    >>> _range([0.19, 0.191]), _range([0.16, 0.17])
+    >>> _format_range([0.19, 0.191]), _format_range([0.16, 0.17])
     ('19 %', '16 to 17 %')
     """
     low, high = percent(min(shares)), percent(max(shares))

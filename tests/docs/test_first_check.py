@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import random
 import shlex
 
 import pyarrow as pa
@@ -17,14 +18,15 @@ ROWS = 200
 
 def write_day(folder, number, without_id=0):
     """Write the orders of a day of January; some have no id, and every fiftieth has no email."""
+    amounts = random.Random(number)
     ids = [number * 1000 + n if n >= without_id else None for n in range(ROWS)]
     table = pa.table(
         {
             "order_id": pa.array(ids, pa.int64()),
             "customer_id": pa.array([n * 7 % 60 for n in range(ROWS)], pa.int64()),
             "email": [f"c{n}@example.org" if n % 50 else None for n in range(ROWS)],
-            # Not the same amounts each day: sketches are random, and a day may not repeat another.
-            "amount": [n * 31 % 97 + number * 13 % 7 / 10 for n in range(ROWS)],
+            # Not the same amounts each day, which would be reported as a stale partition.
+            "amount": [amounts.uniform(1, 97) for _ in range(ROWS)],
             "channel": [("web", "app", "shop")[n % 3] for n in range(ROWS)],
         }
     )

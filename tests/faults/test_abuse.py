@@ -216,9 +216,9 @@ def test_variables_of_files_do_not_explode(tmp_path):
     assert {rule.expression.text for rule in doubled} == {"(\nx = ${v}${v}\n)"}
     long = f"{{v: '{'x' * 200_000}'}}"
     for rule in (f"- Rule: {'${v}' * 50_000}", *[[f"- Rule: 'a{i} ${{v}}'" for i in range(60)]]):
-        with pytest.raises(tg.SuiteError, match="more than 10,000,000 letters"):
+        with pytest.raises(tg.SuiteError, match="more than 10,000,000 characters"):
             rules_of(long, *([rule] if isinstance(rule, str) else rule))
-    with pytest.raises(tg.SuiteError, match="the variable 'v' is a text"):
+    with pytest.raises(tg.SuiteError, match="the variable 'v' must be a string"):
         rules_of("{v: [1]}", "- Rule: x")
 
 

@@ -43,12 +43,13 @@ SUITE = (
 PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
 CONNECT = "tests/tidegauge/spark/test_connect.py::test_a_table_is_measured_over_spark_connect"
 OF_DEVELOPMENT = (
+    "tests/test_dead_code.py",
     "tests/test_laptop.py",
     "tests/test_notebooks.py",
     "tests/test_wheel.py",
     "tests/tidegauge/widgets/test_script.py",
 )
-"""What needs Jupyter's kernels, npm's packages or the tools that build the wheel."""
+"""Tests that need Jupyter's kernels, npm's packages, or tools of development such as vulture."""
 PURE = "not spark and not browser and not kafka and not postgres and not soak"
 NEWER = ("3.12", "3.13")
 # Old releases of Spark use what newer Pythons, pandas and NumPy warn of.

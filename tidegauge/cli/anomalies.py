@@ -59,7 +59,8 @@ def detect(
     since: Since = None,
     until: Until = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Score the whole history again, not what is new.")
+        bool,
+        typer.Option("--replay", help="Score the whole history again, not only new partitions."),
     ] = False,
     form: FormatOption = Format.TABLE,
     fail_on_anomaly: Annotated[
@@ -70,7 +71,7 @@ def detect(
         ),
     ] = False,
 ) -> int:
-    """Detect anomalies in new and changed metrics, and print all that stand."""
+    """Detect anomalies in new and changed metrics, and print all current ones."""
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import AnomalyRow
 
@@ -257,12 +258,12 @@ def _is_incident(repository: Repository, number: int) -> bool:
 
 
 def _end_of_snooze(text: str) -> datetime:
-    """Return a time to come; in UTC unless it names a zone.
+    """Parse a future time; in UTC unless it names a zone.
 
     Raises
     ------
     CommandError
-        If the text is no time, or the time is over.
+        If the string is not a time, or the time has passed.
     """
     try:
         end = datetime.fromisoformat(text.strip())
@@ -273,7 +274,7 @@ def _end_of_snooze(text: str) -> datetime:
         raise CommandError(msg) from None
     end = end if end.tzinfo is not None else end.replace(tzinfo=UTC)
     if end <= datetime.now(UTC):
-        msg = f"Invalid time {text!r}: it is over; use one to come."
+        msg = f"Invalid time {text!r}: it has passed; use a future time."
         raise CommandError(msg)
     return end
 

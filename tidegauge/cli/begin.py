@@ -59,7 +59,7 @@ def demo(
 def doctor(
     db: Db = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Start a session, too, and ask what it can do.")
+        bool, typer.Option("--spark", help="Also start a Spark session and test its capabilities.")
     ] = False,
     *,
     session: SparkOptions,
@@ -113,7 +113,7 @@ def schema(
         typer.Option(help="File to write; without a kind, the folder for a file of each kind."),
     ] = None,
 ) -> None:
-    """Write the JSON Schema of suite, rules, consistency or settings files, by which editors check them."""
+    """Write the JSON Schema of suite, rules, consistency or settings files, for completion and checks in editors."""
     from tidegauge.files.schema import FILE_KINDS, json_schema
 
     if not kind and output is None:

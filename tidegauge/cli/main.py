@@ -25,39 +25,40 @@ from tidegauge.cli.output import SafeTerminal
 
 LONGEST_MINUTES = 1_000_000
 GRACE_SECONDS = 30.0
-"""Time in which a command whose limit is over may close its runs; then its process ends as it is."""
+"""Time that an interrupted command has to close its runs, before its process is ended."""
 
 
 class TimeLimitReached(SystemExit):
-    """The command's time is over; what it was doing is interrupted, as by Ctrl-C."""
+    """The time limit of a command has passed. The command is interrupted, as by Ctrl-C."""
 
 
 @contextmanager
 def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator[None]:
     """Interrupt the block after some minutes; None sets no limit.
 
+    Spark cannot stop a task within a regular expression, and threads may wait for such a task. If the
+    process is still running 30 seconds after the interruption, it ends at once. Spark's Java process
+    watches it and then ends as well. Committed batches are kept.
+
     Parameters
     ----------
     minutes : float, optional
+        The limit.
     ends_process : bool
-        Whether the process has nothing to do but the block, so that it must end soon after, too.
-
-    Spark cannot stop a task within a regular expression, and threads may wait for such a task. So if
-    the process is still there after another half minute, it ends at once, and Spark's Java with it,
-    which watches for that. A repository stands that: what was committed stays, whole batches of it.
+        Whether the process runs only the block, so that it may be ended.
 
     Raises
     ------
     TimeLimitReached
         In the block.
     SetupError
-        If the limit is no time, or the system has no timers for processes, as Windows.
+        If the limit is not a positive number of minutes, or the system has no timers (Windows).
     """
     if minutes is None:
         yield
         return
     if not hasattr(signal, "setitimer"):
-        msg = "--time-limit needs timers of POSIX, which this system has not"
+        msg = "--time-limit needs POSIX timers, which this system does not have"
         raise SetupError(msg)
     if not 0 < minutes <= LONGEST_MINUTES:
         msg = f"--time-limit is a number of minutes, more than 0 and up to {LONGEST_MINUTES:,}, not {minutes:g}"
@@ -102,7 +103,7 @@ PANELS = {
         ),
         "schema": CommandEntry(
             "tidegauge.cli.begin:schema",
-            "Write the JSON Schema of suite, rules, consistency or settings files, by which editors check them.",
+            "Write the JSON Schema of suite, rules, consistency or settings files, for completion and checks in editors.",
         ),
     },
     "Measure": {
@@ -137,7 +138,7 @@ PANELS = {
         ),
         "detect": CommandEntry(
             "tidegauge.cli.anomalies:detect",
-            "Detect anomalies in new and changed metrics, and print all that stand.",
+            "Detect anomalies in new and changed metrics, and print all current ones.",
         ),
         "backtest": CommandEntry(
             "tidegauge.cli.anomalies:backtest",
@@ -202,7 +203,7 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
     ----------
     arguments : list of str
     ends_process : bool
-        Whether the process has nothing to do but the command: a time limit then ends it, too.
+        Whether the process runs only this command, so that a time limit may end the process.
     """
     try:
         with redirect_stdout(cast("TextIO", SafeTerminal(sys.stdout))):
@@ -262,7 +263,7 @@ def options(
             "--time-limit",
             metavar="MINUTES",
             min=0,
-            help="End the command after so long; what was committed stays.",
+            help="End the command after this time. Committed batches are kept.",
         ),
     ] = None,
 ) -> None:

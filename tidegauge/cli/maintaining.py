@@ -102,7 +102,7 @@ def rename(
     artifacts: ArtifactsOption = None,
     dry_run: CheckOnly = False,
 ) -> None:
-    """Give a dataset another name, with all of its history; change the name in its suite files, too."""
+    """Give a dataset another name, with all of its history; also change the name in its suite files."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.rename(dataset, new, dry_run=dry_run)
     print(
@@ -193,7 +193,9 @@ def drop(
     ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be removed.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     backup: Annotated[
         bool, typer.Option("--backup/--no-backup", help="Back up the database first.")
@@ -236,7 +238,7 @@ def _back_up(repository: Repository) -> Path:
     try:
         return back_up(repository.database, repository.artifacts)
     except DatabaseAccessError as error:
-        msg = f"nothing was dropped, because there is no backup: {error}; --no-backup drops without one"
+        msg = f"nothing was dropped, because the backup failed: {error}; --no-backup drops without one"
         raise DatabaseAccessError(msg) from error
 
 
@@ -328,7 +330,9 @@ def upgrade(db: Db = None) -> None:
 
 @db_app.command()
 def downgrade(
-    revision: Annotated[str, typer.Argument(help="As in 0002; `db current` says which it has.")],
+    revision: Annotated[
+        str, typer.Argument(help="Such as 0002; `db current` prints the present revision.")
+    ],
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
@@ -347,7 +351,7 @@ def downgrade(
             return
         if before is None or revision not in all_revisions() or revision >= before:
             known = ", ".join(sorted(r for r in all_revisions() if before and r < before)) or "none"
-            msg = f"{revision!r} is no revision before {before or 'an empty database'}; there are: {known}"
+            msg = f"{revision!r} is not a revision before {before or 'an empty database'}; there are: {known}"
             raise CommandError(msg)
         backup = back_up(database, _artifacts(database, db, artifacts))
         there = database.row_counts()
@@ -421,7 +425,7 @@ def restore(
 
     with _at_any_revision(db, new=True, may_be_damaged=True) as database:
         before = put_back(database, _artifacts(database, db, artifacts), file)
-        kept = f"; what it held is kept in {before}" if before else ""
+        kept = f"; its previous content is kept in {before}" if before else ""
         print(f"{database.name} restored from {file}, revision {database.revision()}{kept}")
 
 
@@ -431,11 +435,15 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="An empty database.")],
     artifacts: Annotated[
         str | None,
-        typer.Option(help="The source's folder of large states; beside a SQLite file by default."),
+        typer.Option(
+            help="The source's folder of large states; by default beside the SQLite file."
+        ),
     ] = None,
     to_artifacts: Annotated[
         str | None,
-        typer.Option(help="The target's folder of large states; beside a SQLite file by default."),
+        typer.Option(
+            help="The target's folder of large states; by default beside the SQLite file."
+        ),
     ] = None,
     discard_unfinished: Annotated[
         bool,
@@ -467,7 +475,9 @@ def forget(
     value: Annotated[list[str], typer.Option(help="As a histogram shows it; may be repeated.")],
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would change.")
+    ] = False,
 ) -> int:
     """Replace personal values by tokens in states, series and messages; report what cannot be.
 
@@ -495,9 +505,11 @@ def clean(
         str | None, typer.Option(metavar="AGE", help="Age of runs without stored results.")
     ] = None,
     vacuum: Annotated[
-        bool, typer.Option("--vacuum", help="Also make a SQLite file smaller, by writing it anew.")
+        bool, typer.Option("--vacuum", help="Also make a SQLite file smaller, by rewriting it.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be removed.")
+    ] = False,
 ) -> None:
     """Apply retention: remove data older than an age (12w, 90d, 6mo, 2y), and unreferenced files.
 

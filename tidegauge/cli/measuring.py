@@ -62,7 +62,8 @@ def run(
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
-            "--fail-on-anomaly", help="Exit with 2 for anomalies in what was measured last."
+            "--fail-on-anomaly",
+            help="Exit with 2 for anomalies in the partitions that were measured last.",
         ),
     ] = False,
     fail_on: Annotated[
@@ -236,7 +237,7 @@ def _file_in(place: Path | None, name: str, suffix: str) -> Path | None:
 
 
 def _check_proposal(option: str, place: Path | None, *, several: bool) -> None:
-    """Check that proposals can be written where an option says, before a table is read."""
+    """Check that an option's target can be written, before a table is read."""
     if place is None and several and option == "--output":
         msg = "several tables need a folder for their files: --output suites/"
         raise CommandError(msg)

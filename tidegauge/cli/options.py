@@ -96,7 +96,7 @@ class CommandGroup(TyperGroup):
     """A group that prints its help if no command is given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the help if there are no arguments, and exit with 1: nothing was done."""
+        """Print the help and exit with 1 if there are no arguments."""
         if not args and not ctx.resilient_parsing:
             print(ctx.get_help())
             ctx.exit(1)
@@ -167,7 +167,7 @@ Variables = Annotated[
 Jobs = Annotated[int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")]
 AllowEmpty = Annotated[
     bool,
-    typer.Option("--allow-empty", help="Pass without data, whatever on_empty: in the files says."),
+    typer.Option("--allow-empty", help="Pass without data, and ignore on_empty: in the files."),
 ]
 Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
 AsOfOption = Annotated[
@@ -244,7 +244,7 @@ def print_result(
     output : Path or None
         The file; None for standard output.
     options : str
-        The end of commands that the text names.
+        Options appended to the commands in the text.
     """
     match form:
         case ResultFormat.TEXT:
@@ -321,7 +321,7 @@ def the_dataset(
 
 
 def repeated(db: str | None) -> str:
-    """Return the option by which a command that is told finds the same repository, without passwords.
+    """Return the --db option for commands in messages, without passwords.
 
     Examples
     --------
@@ -358,7 +358,7 @@ class SparkOptions:
         str | None,
         typer.Option(
             metavar="GROUP:ARTIFACT:VERSION,...",
-            help="Maven packages for Spark, such as those of Delta Lake or Iceberg.",
+            help="Maven packages for Spark, for example for Delta Lake or Iceberg.",
         ),
     ] = None
     master: Annotated[
@@ -376,7 +376,7 @@ class SparkOptions:
         return self != SparkOptions()
 
     def settings(self) -> dict[str, str]:
-        """Return the Spark settings that the options stand for.
+        """Return the Spark settings of the options.
 
         Raises
         ------

@@ -125,7 +125,7 @@ def history(
 
 
 def _in_words(result: str) -> str:
-    """Format a stored verdict as one line; one that is not tidegauge's is returned as is."""
+    """Format a stored verdict as one line. The verdict of another program is returned unchanged."""
     from tidegauge.analyzers.core.errors import RuleError
     from tidegauge.rules.verdicts import CheckResult
 

@@ -47,7 +47,7 @@ TITLES = {
     "failing": "checks failing",
     "failing_known": "known failures",
 }
-"""Headings of columns that say of what they are; CSV and JSON have the columns' names."""
+"""Column headings in text; CSV and JSON use the names of the columns."""
 
 
 def report(
@@ -198,13 +198,13 @@ def dashboard(
             help="With --host and --user-header: a proxy in front asks for a password.",
         ),
     ] = False,
-    theme: Annotated[Theme, typer.Option(help="?theme=dark in the address does it, too.")] = (
-        Theme.LIGHT
-    ),
+    theme: Annotated[
+        Theme, typer.Option(help="Color theme; ?theme=dark in the address has the same effect.")
+    ] = (Theme.LIGHT),
 ) -> None:
     """Serve the dashboard on this machine, and open it in the browser.
 
-    With --host, the token is that of TIDEGAUGE_DASHBOARD_TOKEN, else a random one that is printed.
+    With --host, the token is read from TIDEGAUGE_DASHBOARD_TOKEN. Otherwise a random token is printed.
     """
     if find_spec("tornado") is None:
         msg = "the dashboard needs tornado: pip install 'tidegauge[notebook]'"
@@ -246,7 +246,7 @@ def dashboard(
 
 
 def _check_token(token: str) -> None:
-    """Refuse a token that browsers or cookies would change, and warn of one that can be guessed."""
+    """Refuse a token that browsers or cookies would change, and warn if it can be guessed."""
     place = next((n for n, letter in enumerate(token, 1) if not "!" <= letter <= "~"), None)
     if place is not None:
         msg = (
@@ -263,7 +263,7 @@ def _check_token(token: str) -> None:
 
 def _check_header(name: str | None) -> None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        msg = f"--user-header {name!r} is no name of an HTTP header, such as X-Forwarded-User"
+        msg = f"--user-header {name!r} is not the name of an HTTP header, such as X-Forwarded-User"
         raise CommandError(msg)
 
 

@@ -282,7 +282,7 @@ def _split_distributions(metrics: Sequence[str]) -> tuple[list[str], list[str]]:
 
     Examples
     --------
-    >>> _split(["smape", *(f"delta-{q}" for q in QUANTILES), "odd-p50"])
+    >>> _split_distributions(["smape", *(f"delta-{q}" for q in QUANTILES), "odd-p50"])
     (['smape', 'odd-p50'], ['delta'])
     """
     names = set(metrics)

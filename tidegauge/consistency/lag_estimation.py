@@ -118,8 +118,8 @@ def best_shift(counts: LagCounts, seed: int = 0) -> BestShift:
     --------
     >>> import numpy as np
     >>> unequal = np.array([[9, 4, 0, 3]] * 8)
-    >>> found = best(LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80)))
-    >>> found.at, found.low, found.high, found.p_value < CHANCE
+    >>> found = best_shift(LagCounts((0, 60, 120, 180), np.full(8, 20), unequal, (80, 80, 80, 80)))
+    >>> found.at, found.low, found.high, found.p_value < SIGNIFICANCE_LEVEL
     (2, 2, 2, True)
     """
     import numpy as np

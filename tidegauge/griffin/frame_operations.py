@@ -38,7 +38,7 @@ def frame_operation(name: str) -> Callable[[O], O]:
     >>> @frame_operation("first_rows")
     ... def first_rows(frame, details):
     ...     return frame.limit(details["rows"])
-    >>> "first_rows" in OPERATIONS
+    >>> "first_rows" in OPERATION_REGISTRY
     True
     """
 

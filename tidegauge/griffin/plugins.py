@@ -63,7 +63,7 @@ class PluginRegistry:
 
         Examples
         --------
-        >>> SINKS.spelled("ElasticSearch"), SINKS.spelled("Log"), SINKS.spelled("logs")
+        >>> SINK_REGISTRY.spelled("ElasticSearch"), SINK_REGISTRY.spelled("Log"), SINK_REGISTRY.spelled("logs")
         ('elasticsearch', 'console', None)
         """
         folded = self.also.get(name.lower(), name.lower())

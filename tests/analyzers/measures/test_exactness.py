@@ -105,7 +105,7 @@ def test_queries_see_one_partition_or_the_whole_table(spark):
 def test_queries_that_cannot_be_answered_say_why(spark):
     data = spark.createDataFrame([("a", 1), ("b", 0)], "ds string, n int")
     asked = {
-        "SELECT n FROM data": "with more than one row",
+        "SELECT n FROM data": "returned more than one row",
         "SELECT n FROM data WHERE n > 5": "with no rows",
         "SELECT min(n), max(n) FROM data": "with 2 columns",
         "SELECT max(ds) FROM data": "gives a str, not a number",

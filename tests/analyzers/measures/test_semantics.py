@@ -211,7 +211,7 @@ def test_histogram_of_bins(tables):
     counts = histogram(tables["NUM"], "att2", binning="att2 % 2", ratios=False).value
     assert dict(counts.scalars()) == {"bins": 2, "abs.0": 4, "abs.1": 2}
     failed = histogram(tables["NUM"], "att2", binning="array(att2)")
-    assert "a bin is a plain value" in str(failed.outcome.error)
+    assert "a bin must be a plain value" in str(failed.outcome.error)
     for wrong in ("nope + 1", "sum(att2)", "att2 >"):
         found = histogram(tables["NUM"], "att2", binning=wrong)
         assert isinstance(found.outcome.error, tg.UnresolvedExpressionError), wrong

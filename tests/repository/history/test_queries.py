@@ -754,7 +754,7 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 version," in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 version," in said("clean", "--versions", "0d", *db)
-    assert "is no revision before 0007; there are: 0005, 0006" in said(
+    assert "is not a revision before 0007; there are: 0005, 0006" in said(
         "downgrade", "0008", *db, status=1
     )
     assert "has revision 0007 already" in said("downgrade", "0007", *db)

@@ -94,7 +94,7 @@ def test_a_backup_is_restored_in_place_of_a_damaged_file(sound, tmp_path, damage
     assert run_command(["db", "restore", str(sound / "kept.db"), "--db", url]) == 0
     (aside,) = tmp_path.glob("r.*.damaged.db")
     assert aside.read_bytes() == content
-    assert f"what it held is kept in {aside}" in capsys.readouterr().out
+    assert f"its previous content is kept in {aside}" in capsys.readouterr().out
     with tg.Repository(url) as repo:
         assert check(repo.database, repo.artifacts) == []
         assert len(repo.partitions("d")) == 60

@@ -68,7 +68,7 @@ def test_what_is_no_backup_is_refused_in_one_line(postgres, tmp_path, capsys):
     (tmp_path / "cut.dump").write_bytes(b"PGDMP\1\2")
     url = postgres.database()
     problems = {
-        "notes.txt": "no backup of a tidegauge repository",
+        "notes.txt": "not a backup of a tidegauge repository",
         "cut.dump": "cut off or damaged",
     }
     for name, problem in problems.items():

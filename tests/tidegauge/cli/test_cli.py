@@ -132,7 +132,7 @@ def test_an_incident_is_snoozed_until_a_time_to_come(url, capsys):
     command = ["anomalies", "label", str(number), "snoozed", "--db", url]
     assert run_command(command) == 1
     assert "snoozed needs an end" in capsys.readouterr().err
-    for until, problem in (("soon", "Invalid time 'soon'"), ("2013-01-01", "it is over")):
+    for until, problem in (("soon", "Invalid time 'soon'"), ("2013-01-01", "it has passed")):
         assert run_command([*command, "--until", until]) == 1
         assert problem in capsys.readouterr().err
     assert run_command([*command, "--until", "2033-12-24T08:00"]) == 0
@@ -184,7 +184,7 @@ def test_a_dataset_that_cannot_be_scored_does_not_stop_the_others(url):
                 " (SELECT id FROM dataset WHERE name = 'd')",
                 (suite,),
             )
-        with pytest.raises(tg.HistoryError, match=r"1 of 2 datasets .*'d': .*Clairvoyant"):
+        with pytest.raises(tg.HistoryError, match=r"1 of 2 datasets: 'd': .*Clairvoyant"):
             repo.detect()
         assert repo.anomalies("revenue")["partition"].tolist() == ["ds=2026-01-29"]
 

@@ -421,7 +421,7 @@ def test_a_table_of_somebody_else_is_left_alone(spark, namespace, service, repos
     two_days(service)
     name = f"{namespace}.search_comparison"
     spark.range(3).write.saveAsTable(name)
-    with pytest.raises(SourceError, match="search_comparison` was not made by a comparison"):
+    with pytest.raises(SourceError, match="search_comparison` was not written by a comparison"):
         pipeline.run(spark, conf(namespace), repository, until="2023-01-06")
     assert spark.table(name).count() == 3
 

@@ -76,7 +76,7 @@ def test_a_suite_file_says_everything(write):
         (("Completeness: dep_time", "Compleetness: dep_time"), ":8: unknown analyzer 'Compleetness'; did you mean 'Completeness'?"),
         (("quantile: 0.5", "quantil: 0.5"), ":9: unknown option of ApproxQuantile 'quantil'; did you mean 'quantile'?"),
         (("quantile: 0.5", "quantile: half"), ":9: ApproxQuantile: quantile must be a number, not 'half'"),
-        (("quantile: 0.5", "quantile: 1.5"), ":9: ApproxQuantile('dep_delay', 1.5, where=\"origin = 'EWR'\"): a quantile lies between"),
+        (("quantile: 0.5", "quantile: 1.5"), ":9: ApproxQuantile('dep_delay', 1.5, where=\"origin = 'EWR'\"): a quantile must be between"),
         (("  - Size\n", "  - Size: {}\n  - Mean\n"), ":8: Mean needs 'column'"),
         (("  - Size\n", "  - [Size]\n"), ":7: an analyzer is a name"),
         (("partition_by: [ds]", "partition_bi: [ds]"), ":4: unknown field 'partition_bi'; did you mean 'partition_by'?"),

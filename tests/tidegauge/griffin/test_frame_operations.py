@@ -83,7 +83,7 @@ def test_what_from_json_cannot_be_told(texts, details, told):
 @pytest.mark.spark
 def test_a_stream_needs_a_schema(spark, tmp_path):
     stream = spark.readStream.format("text").load(str(tmp_path))
-    with pytest.raises(GriffinConfigError, match="say the 'schema'"):
+    with pytest.raises(GriffinConfigError, match="set the 'schema'"):
         operate("from_json", stream, {})
     assert operate("from_json", stream, {"schema": "a INT"}).isStreaming
 

@@ -174,7 +174,7 @@ def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
         "Griffin.unknown.n": 1, "Griffin.unknown.n.2": 2, "Griffin.one.n": 2,
         "Griffin.unselected.n": 2, "Griffin.unselected.n.2": 1, "Griffin.unselected.n.3": 1,
     }  # fmt: skip
-    said = "its result has several rows and no GROUP BY whose columns it selects"
+    said = "its result has several rows, and no GROUP BY on columns that it selects"
     assert [one.split(":")[0] for one in result.notices if said in one] == ["unknown", "unselected"]
 
 
@@ -218,7 +218,7 @@ def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
     ("text", "kind", "hint"),
     [
         ("not coalesce(src.id, 1) = tgt.id", "accuracy", "write not (a = b)"),
-        ("coalesce(src.id, tgt.id)", "accuracy", "true or false for a pair of rows"),
+        ("coalesce(src.id, tgt.id)", "accuracy", "true or false for each pair of rows"),
         ("count(*) as n where coalesce(id, 1)", "profiling", "a condition must be true or false"),
     ],
 )
@@ -308,7 +308,7 @@ def test_what_is_no_bad_pattern_of_sql_passes(spark, text):
 
 BEFORE = {
     "select *\nfrom nowhere": "line 2, column 6: .*nowhere.*\nfrom nowhere\n     \\^",
-    "select 1 as id; select 2": "line 1, column 15: a rule is one query",
+    "select 1 as id; select 2": "line 1, column 15: a rule must be one query",
     "select id from this where name rlike '('": "line 1, column 38: '\\('.* is not a valid regular expression",
 }  # fmt: skip
 

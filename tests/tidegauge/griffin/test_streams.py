@@ -280,7 +280,7 @@ def test_what_tells_the_time(minutes, time, window):
     [
         ("att", "did you mean 'at'"),
         ("name", "is of type string"),
-        ("at +", "no expression"),
+        ("at +", "nor an expression"),
     ],
 )
 def test_what_tells_no_time(minutes, time, said):

@@ -249,9 +249,9 @@ def test_rejects_go_to_quarantine(spark, source, tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "one place"),
-        ({"table": "t", "path": "p"}, "one place"),
-        ({"table": "t", "ephemeral": True}, "one place"),
+        ({}, "exactly one of table="),
+        ({"table": "t", "path": "p"}, "exactly one of table="),
+        ({"table": "t", "ephemeral": True}, "exactly one of table="),
         ({"ephemeral": True, "quarantine": "q"}, "writes nothing"),
         ({"table": "t", "folder": "f", "repository": object()}, "not both"),
     ],

@@ -177,7 +177,7 @@ def test_a_check_before_any_action_does_not_wait_for_one(data, monkeypatch):
     assert counts(attached.state) == TRUE
     attached.data.limit(1).collect()
     assert attached.check(rows=5) is result
-    with pytest.raises(tg.RuleError, match="not checked yet"):
+    with pytest.raises(tg.RuleError, match="has not been checked"):
         DQM.attach(data).state  # noqa: B018
 
 

@@ -526,10 +526,10 @@ def test_fingerprints_follow_the_files(parse):
         ("n INT", {"options": {"sep": ""}}, "must not be empty"),
         ("n INT", {"samples": -1}, "from 0 to 1000"),
         ("n INT", {"policies": [3]}, "FailParserCountPolicy"),
-        ("n INT", {"date_format": "qqbb"}, "means nothing"),
+        ("n INT", {"date_format": "qqbb"}, "unknown letter"),
         ("n INT", {"date_format": ""}, "such as 'yyyyMMdd'"),
         ("n INT", {"date_format": "dd MMM yyyy", "lenient_dates": True}, "has 'MMM'"),
-        ("", {}, "schema is text"),
+        ("", {}, "schema must be a string"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(parse, schema, given, match):
@@ -540,10 +540,10 @@ def test_what_cannot_be_is_said_at_once(parse, schema, given, match):
 @pytest.mark.parametrize(
     ("schema", "given", "match"),
     [
-        ("n INT, N INT", {}, "each of another name"),
-        ("n BINARY", {}, "is of type binary, which csv"),
-        ("n ARRAY<INT>", {}, "and in json"),
-        ("n INT,,", {}, "no schema"),
+        ("n INT, N INT", {}, "distinct names"),
+        ("n BINARY", {}, "has type binary, which csv"),
+        ("n ARRAY<INT>", {}, "or in json"),
+        ("n INT,,", {}, "invalid schema"),
         ("n INT, day DATE", {"formats": {"days": "yyyy"}}, "did you mean 'day'"),
     ],
 )

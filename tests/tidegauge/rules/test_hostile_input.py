@@ -126,7 +126,7 @@ def test_hostile_names_of_columns(spark):
 
 def test_columns_that_are_called_as_ours(data):
     for name in ("__tidegauge_w0", "__TIDEGAUGE_E1", "__tidegauge_n"):
-        with pytest.raises(tg.RuleError, match="needed for counting; rename it"):
+        with pytest.raises(tg.RuleError, match="reserved for counting; rename the column"):
             tg.DQM().add(GOOD).apply(data.withColumnRenamed("s", name))
     with pytest.raises(tg.RuleError, match="has a column 'broken_rules'"):
         tg.DQM().add(GOOD).apply(data.withColumnRenamed("s", "Broken_Rules")).rejects  # noqa: B018

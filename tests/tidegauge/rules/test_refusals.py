@@ -143,9 +143,9 @@ def test_reasons_tell_message_tags_run_and_time_of_a_broken_rule(spark):
         ["BoundRule(n, 0, 8)"],
         big.rule,
     )
-    with pytest.raises(tg.RuleError, match="'S' already"):
+    with pytest.raises(tg.RuleError, match="already has a column 'S'"):
         done.flagged(reasons="S")
-    with pytest.raises(tg.RuleError, match="'names' already"):
+    with pytest.raises(tg.RuleError, match="already has a column 'names'"):
         done.rejects_as("names", reasons="names")
 
 

@@ -112,7 +112,7 @@ def _patterns_in_sql(query: str) -> Iterator[_Pattern]:
     Examples
     --------
     >>> query = "select split(a, '[;')[0], b rlike r'(', c rlike 'x' || d from t -- rlike '('"
-    >>> [pattern.sql for pattern in _in_sql(query)]
+    >>> [pattern.sql for pattern in _patterns_in_sql(query)]
     ["'[;'", "r'('"]
     """
     tree = parse_query(query)

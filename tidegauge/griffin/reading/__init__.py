@@ -88,7 +88,7 @@ def read_job(what: Mapping[str, Any] | str | bytes | Path) -> Job:
     Traceback (most recent call last):
         ...
     tidegauge.analyzers.core.errors.GriffinConfigError: dq.json cannot be:
-      $: there are no 'data.sources'
+      $: 'data.sources' is missing or empty
       $: there are neither 'evaluate.rule' nor 'measures'
       $: unknown key 'process.typ'; did you mean 'process.type'?
     """

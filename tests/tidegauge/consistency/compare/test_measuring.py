@@ -183,7 +183,7 @@ def test_columns_of_one_side_are_named(spark):
     backfilled = spark.createDataFrame([(1, at(1), 1, 2)], "id long, ts timestamp, x int, y int")
     comparison = compare(logged, backfilled, ["id"])
     notices = (
-        "not compared, because the backfill lacks them: request of the log",
+        "not compared, because the backfill does not have them: request of the log",
         "not compared, because the log lacks them: y of the backfill",
     )
     assert comparison.notices == comparison.merged().notices == notices
@@ -587,7 +587,7 @@ def test_all_that_does_not_fit_is_told_at_once(spark):
 
 def test_options_that_cannot_be(spark):
     frame = spark.createDataFrame([(1, 0, "a")], "id int, ts long, x string")
-    with pytest.raises(IllegalAnalyzerParameterError, match="'x' is of type string"):
+    with pytest.raises(IllegalAnalyzerParameterError, match="'x' has type string"):
         compare(frame, frame, ["id"], tolerance={"x": 1})
     with pytest.raises(UnknownNameError, match="did you mean 'x'"):
         compare(frame, frame, ["id"], tolerance={"X": 1})

@@ -157,7 +157,7 @@ def test_accuracy_of_nothing_is_whole_and_weighs_nothing(spark, target):
     [
         ("source.idd = target.id", "did you mean 'id'"),
         ("source.id = target.ib", "did you mean 'id'"),
-        ("source.id = 1", "none of 'target'"),
+        ("source.id = 1", "no column of 'target'"),
     ],
 )
 def test_a_condition_that_cannot_be_fails_alone(spark, target, text, message):
