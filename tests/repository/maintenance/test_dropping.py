@@ -290,7 +290,7 @@ def test_nothing_is_dropped_without_the_backup_unless_that_is_said(tmp_path, cap
 
     monkeypatch.setattr(backups, "back_up", full)
     assert run_command(["dataset", "drop", "d", "--db", db, "--yes"]) == 1
-    assert "nothing was dropped, because there is no backup: no space" in capsys.readouterr().err
+    assert "nothing was dropped, because the backup failed: no space" in capsys.readouterr().err
     with tg.Repository(db) as repo:
         assert repo.datasets() == ["d"]
     assert run_command(["dataset", "drop", "d", "--db", db, "--yes", "--no-backup"]) == 0
