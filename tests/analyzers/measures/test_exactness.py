@@ -106,8 +106,8 @@ def test_queries_that_cannot_be_answered_say_why(spark):
     data = spark.createDataFrame([("a", 1), ("b", 0)], "ds string, n int")
     asked = {
         "SELECT n FROM data": "returned more than one row",
-        "SELECT n FROM data WHERE n > 5": "with no rows",
-        "SELECT min(n), max(n) FROM data": "with 2 columns",
+        "SELECT n FROM data WHERE n > 5": "returned no rows",
+        "SELECT min(n), max(n) FROM data": "2 columns",
         "SELECT max(ds) FROM data": "gives a str, not a number",
         "SELECT max(nope) FROM data": "UNRESOLVED_COLUMN",
         "SELECT max(n) FROM data, nosuch": "TABLE_OR_VIEW_NOT_FOUND",
@@ -125,7 +125,7 @@ def test_queries_that_cannot_be_answered_say_why(spark):
     kinds = SegmentSet(("n",), (("1",),))
     parts = scan(data, [tg.CustomSql("SELECT count(*) FROM data")], segments=[kinds]).whole
     (outcome,) = next(iter(parts.segments.values())).states.values()
-    assert "not measured by segments" in str(outcome.error)
+    assert "cannot be measured by segment" in str(outcome.error)
 
 
 def test_columns_are_compared_by_key(spark):

@@ -184,7 +184,7 @@ def test_columns_of_one_side_are_named(spark):
     comparison = compare(logged, backfilled, ["id"])
     notices = (
         "not compared, because the backfill does not have them: request of the log",
-        "not compared, because the log lacks them: y of the backfill",
+        "not compared, because the log does not have them: y of the backfill",
     )
     assert comparison.notices == comparison.merged().notices == notices
 
