@@ -202,6 +202,27 @@ def test_docstrings_name_types_that_there_are():
     assert unknown == []
 
 
+def documented_parameters(function):
+    """Return the names in the section of parameters of a docstring."""
+    _, _, section = (ast.get_docstring(function) or "").partition("Parameters\n----------\n")
+    section = re.split(r"\n\n[A-Z][\w ]+\n-{3,}\n", section)[0]
+    lines = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", section, re.MULTILINE)
+    return {name.lstrip("*") for line in lines for name in line.split(", ")}
+
+
+def test_docstrings_describe_parameters_that_there_are():
+    """Functions that take ``**series`` also describe the filters in it."""
+    unknown = []
+    for module, node in nodes():
+        if isinstance(node, ast.FunctionDef) and node.args.kwarg is None:
+            arguments = node.args
+            named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            named += filter(None, [arguments.vararg])
+            wrong = documented_parameters(node) - {argument.arg for argument in named}
+            unknown += [f"{module}.{node.name}: {name}" for name in sorted(wrong)]
+    assert unknown == []
+
+
 def test_no_two_public_classes_share_a_name():
     homes = {}
     for module, node in nodes():

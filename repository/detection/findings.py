@@ -106,17 +106,17 @@ def apply_rules(
     ----------
     monitors : sequence of Monitor
         The monitors of one detector.
-    one : Matrix
+    series_matrix : Matrix
         The values.
     scores : Scores
         Scores of the partitions from ``start``.
     start : int
         Index of the first partition to decide on.
-    may : array of bool, shape (series, partitions - start)
+    may_alert : array of bool, shape (series, partitions - start)
         False for points that are excluded from alerting.
-    before : array of float, shape (series,), optional
+    previous_sides : array of float, shape (series,), optional
         Anomaly directions in the previous partition, as for `DecisionRule.decide`.
-    earlier : array of float, shape (series, partitions before), optional
+    earlier_scores : array of float, shape (series, partitions before), optional
         Earlier scores, as for `Monitor.decide`.
 
     Returns
@@ -156,7 +156,7 @@ def anomalous_before(
     ----------
     flags : array of bool, shape (series, partitions)
         The anomalies.
-    before : array of float, shape (series,), optional
+    previous_sides : array of float, shape (series,), optional
         Not 0 for series that were an anomaly in the partition before the first.
 
     Examples
@@ -204,16 +204,16 @@ def make_finding(
     Parameters
     ----------
     detector : str
-    one : Matrix
+    series_matrix : Matrix
         The values.
     scores : Scores
         Scores of the partitions from ``start``.
-    place : tuple of int
+    point : tuple of int
         Series index, and partition index counted from ``start``.
     start : int
         Index of the first scored partition.
     severity : Severity
-    earlier : sequence of float
+    earlier_values : sequence of float
         All earlier values of the series.
     others : int
         Number of other anomalies in the partition.
@@ -361,7 +361,7 @@ def score_and_decide(
     detector : Detector
     monitors : sequence of Monitor
         The monitors of the detector.
-    one : Matrix
+    series_matrix : Matrix
         The values.
     window : Window
         Only points in the window are anomalies.
@@ -369,9 +369,9 @@ def score_and_decide(
         Labels that exclude points.
     start : int
         Index of the first partition to score.
-    known : Scores, optional
+    earlier_scores : Scores, optional
         The detector's scores of the partitions before ``start``.
-    before : array of float, shape (series,), optional
+    previous_sides : array of float, shape (series,), optional
         Anomaly directions in the previous partition, as for `DecisionRule.decide`.
     """
     scores = detector.score(series_matrix.history, start, earlier_scores)
@@ -405,11 +405,13 @@ def score_partitions(
 
     Parameters
     ----------
-    one : Matrix
+    series_matrix : Matrix
         The values that the detector reads. Its ``series`` has one row: the series of the detector's
         measure.
-    detector, monitors, ledger, window, teaching, start, known, before
-        As for `scored`.
+    detector, monitors, window, teaching, start, earlier_scores, previous_sides
+        As for `score_and_decide`.
+    ledger : PartitionLedger
+        Arrival times, versions and schemas of the partitions.
     """
     history = replace(series_matrix.history, ledger=ledger)
     scores, measured = detector.score_and_measure(history, start, earlier_scores)

@@ -275,7 +275,7 @@ class _StartTimes:
         return bisect_right(self._days, (since - self._first) / _ONE_DAY)
 
     def days_before(self, since: datetime) -> float:
-        """Return the table-time, in days, of the `LOOKBACK` before a time."""
+        """Return the table-time, in days, of the `LOOKBACK_TIME` before a time."""
         end, lookback = (since - self._first) / _ONE_DAY, LOOKBACK_TIME / _ONE_DAY
         full_count, begun_count = (
             bisect_left(self._days, end - lookback),

@@ -620,11 +620,11 @@ def _build_course(
     ----------
     group : sequence of Anomaly
         The anomalies of the incident, in order.
-    told : str
+    title : str
         Headline.
-    until : mapping of (int, str) to int
+    newest_positions : mapping of (int, str) to int
         Position of the newest partition, by series and partition segment.
-    odd : mapping of (int, str) to sequence of int
+    anomalous_positions : mapping of (int, str) to sequence of int
         Sorted positions of partitions with anomalies, by series and partition segment.
     """
     last = group[-1]

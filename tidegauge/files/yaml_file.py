@@ -331,9 +331,9 @@ def _error_message(error: Any, location: Sequence[str | int], *, is_shown: bool)
     ----------
     error : dict
         One of ``ValidationError.errors()``.
-    place : sequence of str or int
+    location : sequence of str or int
         Path of keys and indices of the value.
-    shown : bool
+    is_shown : bool
         Whether the message contains the value, which can be a secret.
     """
     kind, input_value, path = error["type"], error["input"], ".".join(map(str, location))

@@ -368,9 +368,9 @@ def _record_values(
         Name of the history.
     rule : RuleResult
         The result of the rule.
-    to : Recorder
+    recorder : Recorder
         The repository.
-    taken : dict of str to str
+    rule_by_name : dict of str to str
         The rule of each name; names are added.
     """
     numbers: dict[tuple[str, str], dict[Partition, float]] = defaultdict(dict)

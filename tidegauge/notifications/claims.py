@@ -452,7 +452,7 @@ class _CurrentVerdict:
 
         Parameters
         ----------
-        told : str
+        previous_outcome : str
             The outcome that it received before.
         severity : Severity
             Minimum severity of messages to it.

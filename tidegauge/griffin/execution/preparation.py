@@ -351,7 +351,7 @@ def _with_labels(prepared: Prepared, views: Views, groups: dict[str, frozenset[s
 
     Parameters
     ----------
-    one : Prepared
+    prepared : Prepared
         The rule.
     views : Views
         Views of the rule's steps.
