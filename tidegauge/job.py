@@ -1,7 +1,7 @@
 """Run a job on many tables, and report it: one loop and one result for suites, checks and rules.
 
 A product works on one table at a time and returns a report on it. `run_tables` calls it for each table,
-in several threads if asked for, and keeps the failure of one table from ending the others. A
+optionally in several threads. If one table fails, the others continue. A
 `JobResult` collects the reports; its text, JSON, JUnit XML and exit status come from the same problems.
 """
 
@@ -40,10 +40,10 @@ class TableReport(Protocol):
         """Yield the problems that keep the table from passing."""
 
     def lines(self, options: str = "") -> Iterator[str]:
-        """Yield lines of text; the commands that they name end with these options."""
+        """Yield lines of text; commands in them end with these options."""
 
     def sections(self) -> Mapping[str, Any]:
-        """Return JSON values: lists, and objects by dataset, that those of other tables are added to."""
+        """Return JSON values by section: lists, or objects by dataset. Sections of all tables are merged."""
 
     def errors(self) -> Iterator[str]:
         """Yield a sentence for each part that could not be measured and that no line or case reports."""
@@ -110,7 +110,7 @@ class JobResult(Generic[Report]):
         return "\n".join(self.lines(options))
 
     def sections(self) -> dict[str, Any]:
-        """Return what JSON tells of the tables."""
+        """Return the JSON values of all tables, by section."""
         sections: dict[str, Any] = {}
         for table in self.tables:
             for name, values in table.sections().items():
@@ -164,7 +164,7 @@ def run_tables(
     jobs: int = 1,
     finished: Callable[[Table, Report | Exception], None] | None = None,
 ) -> Iterator[tuple[Table, Report | Exception]]:
-    """Yield each table with the report on it, or with the error that ended the work on it.
+    """Yield each table with its report, or with the error that ended it.
 
     Parameters
     ----------
@@ -173,6 +173,7 @@ def run_tables(
     work : callable
         Works on one table.
     spark : SparkSession
+        The session of all threads.
     jobs : int
         Number of tables to work on at the same time, in threads that share the session. One job runs in
         the caller's thread.

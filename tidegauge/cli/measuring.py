@@ -79,9 +79,8 @@ def run(
     from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
 
-    live = (
-        form is ResultFormat.TEXT and output is None
-    )  # each table is reported when it is finished
+    # As text on standard output, each table is reported when it is finished.
+    live = form is ResultFormat.TEXT and output is None
     return _measure(
         partial(run_suites, rename=rename, resegment=resegment),
         fail_on.gate(anomalies=fail_on_anomaly),

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from tidegauge.suite import Suite
 
 
-MOST_ANOMALIES = 10
-"""Anomalies of a dataset that a summary tells one by one."""
-_PLAIN = re.compile(r"\w+", re.ASCII)
-"""Names of tables that need no quotes."""
+MAX_LISTED_ANOMALIES = 10
+"""Maximum number of anomalies of a dataset that a report lists."""
+_UNQUOTED_NAME = re.compile(r"\w+", re.ASCII)
+"""Table names that need no quotes."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +216,14 @@ class SuiteResult(JobResult[SuiteReport]):
         The dashboard's address, where incidents are linked to.
     undated : list of str
         Datasets whose partitions have no time.
+    only_checks : bool
+        Whether it is the result of `run_checks`, which has no totals.
     """
 
     anomalies: list[pd.DataFrame] = field(default_factory=list)
     url: str | None = None
     undated: list[str] = field(default_factory=list)
+    only_checks: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the tables, and one for each anomaly."""
@@ -240,7 +243,7 @@ class SuiteResult(JobResult[SuiteReport]):
 
     def closing_lines(self, options: str = "") -> list[str]:
         """Return the lines after those of the tables: anomalies, notices, failures and totals."""
-        lines = [line for frame in self.anomalies for line in self._told(frame, options)]
+        lines = [line for frame in self.anomalies for line in self._anomaly_lines(frame, options)]
         lines += [
             f"  warning: no time is known of the partitions of {dataset}: weekdays, missing days and windows"
             ' need one; add to its file, for example, time: {format: "%Y-%m-%d", key: KEY}'
@@ -249,7 +252,7 @@ class SuiteResult(JobResult[SuiteReport]):
         return [*lines, *super().closing_lines(options), *self._totals()]
 
     def _totals(self) -> list[str]:
-        if any(table.only_checks for table in self.tables):
+        if self.only_checks:
             return []
         totals = []
         if len(self.tables) + len(self.failed) > 1:
@@ -289,22 +292,22 @@ class SuiteResult(JobResult[SuiteReport]):
         suites = super().junit_suites(gate)
         return [*suites, ("anomalies", anomalies)] if anomalies else suites
 
-    def _told(self, anomalies: pd.DataFrame, options: str) -> Iterator[str]:
-        """Yield lines of the gravest anomalies of a dataset, and of where all of them are told."""
+    def _anomaly_lines(self, anomalies: pd.DataFrame, options: str) -> Iterator[str]:
+        """Yield the most severe anomalies of a dataset, and where to see all of them."""
         if anomalies.empty:
             return
-        gravity = anomalies["severity"].map(lambda one: list(Severity).index(Severity(one)))
-        gravest = anomalies.loc[gravity.sort_values(ascending=False, kind="stable").index]
-        for severity, text in zip(
-            gravest["severity"][:MOST_ANOMALIES], gravest["explanation"], strict=False
+        ranks = anomalies["severity"].map(lambda name: list(Severity).index(Severity(name)))
+        gravest = anomalies.loc[ranks.sort_values(ascending=False, kind="stable").index]
+        for severity, explanation in zip(
+            gravest["severity"][:MAX_LISTED_ANOMALIES], gravest["explanation"], strict=False
         ):
-            yield f"  {severity}: {text}"
-        more = len(gravest) - MOST_ANOMALIES
-        if more > 0:
-            yield f"  and {more:,} more anomal{'ies' if more > 1 else 'y'}"
+            yield f"  {severity}: {explanation}"
+        unlisted = len(gravest) - MAX_LISTED_ANOMALIES
+        if unlisted > 0:
+            yield f"  and {unlisted:,} more anomal{'ies' if unlisted > 1 else 'y'}"
         incidents = gravest["incident_id"].drop_duplicates().astype(int).tolist()
         if self.url is not None:
-            for number in incidents[:MOST_ANOMALIES]:
+            for number in incidents[:MAX_LISTED_ANOMALIES]:
                 yield f"  see: {incident_address(self.url, number)}"
             return
         yield f"  explained: tidegauge anomalies show {incidents[0]}{options}"
@@ -323,13 +326,13 @@ def _json_value(value: Any) -> Any:
 
 def checks_text(tables: Sequence[CheckedTable]) -> str:
     """Return how many checks passed, and in how many partitions."""
-    count = sum(len(check.constraints) for one in tables for check in one.file.checks)
+    count = sum(len(check.constraints) for table in tables for check in table.file.checks)
     failing, partitions = set(), set()
-    for place, one in enumerate(tables):
-        for result in one.verification.judged:
-            partitions.add((place, result.partition))
-            if not result.result.passed:
-                failing.add((place, result.result.constraint.identity))
+    for index, table in enumerate(tables):
+        for judged in table.verification.judged:
+            partitions.add((index, judged.partition))
+            if not judged.result.passed:
+                failing.add((index, judged.result.constraint.identity))
     checks = plural(count, "check")
     if not partitions:
         return f"{checks} passed before, nothing new to check"
@@ -501,32 +504,34 @@ def _detect_and_notify(
         try:
             if partitions_of - {""} and repository.partitions(dataset)["time"].isna().all():
                 result.undated.append(dataset)
-            found = repository.detect(dataset)
-            standing = _standing(repository, dataset, partitions_of)
+            anomalies = repository.detect(dataset)
+            earlier = _earlier_anomalies(repository, dataset, partitions_of)
         except Exception as error:  # noqa: BLE001 - the other datasets continue
             result.failed.append(f"detection in {dataset}: {message_of(error)}")
         else:
-            result.anomalies.append(found[found["partition"].isin(partitions_of)])
-            if not standing.empty:
-                result.anomalies.append(standing)
+            result.anomalies.append(anomalies[anomalies["partition"].isin(partitions_of)])
+            if not earlier.empty:
+                result.anomalies.append(earlier)
     suites = [*(table.file.suite for table in result.tables), *failed]
     result.notices = notify_all(repository, sinks_by_dataset(suites))
 
 
-def _standing(repository: Repository, dataset: str, scanned: Collection[str]) -> pd.DataFrame:
-    """Return the open anomalies of partitions that were measured last, but not by this run.
+def _earlier_anomalies(
+    repository: Repository, dataset: str, scanned: Collection[str]
+) -> pd.DataFrame:
+    """Return the open anomalies of the last measured partitions that this run did not measure.
 
-    A run that is repeated because another table failed finds nothing new, and one that is repeated
-    because it failed itself finds the rest: what was measured before is as bad as it was.
+    If a run is repeated because a table failed, the tables that succeeded have no new partitions. Their
+    anomalies must fail the repeated run as well.
     """
-    found = repository.anomalies(dataset, status="open")
-    if found.empty:
-        return found
+    anomalies = repository.anomalies(dataset, status="open")
+    if anomalies.empty:
+        return anomalies
     with repository.database.read() as connection:
-        last = last_measuring_runs(connection, dataset)
+        last_runs = last_measuring_runs(connection, dataset)
     ledger = repository.partitions(dataset)
-    names = set(ledger["partition"][ledger["run_id"].isin(last)]) - set(scanned)
-    return found[found["partition"].isin(names)]
+    names = set(ledger["partition"][ledger["run_id"].isin(last_runs)]) - set(scanned)
+    return anomalies[anomalies["partition"].isin(names)]
 
 
 def _title(table: SuiteFile) -> str:
@@ -596,7 +601,8 @@ def matching_tables(spark: SparkSession, pattern: str) -> list[tuple[str, str]]:
         msg = f"no table matches {whole!r}"
         raise NoSuchTableError(msg)
     return [
-        (name, f"{database}.{name if _PLAIN.fullmatch(name) else quote(name)}") for name in names
+        (name, f"{database}.{name if _UNQUOTED_NAME.fullmatch(name) else quote(name)}")
+        for name in names
     ]
 
 
@@ -616,9 +622,9 @@ def run_checks(
 ) -> SuiteResult:
     """Measure the tables of suite files, evaluate their checks on each partition, and notify.
 
-    All files are read before Spark is started; those that cannot be read are reported. Verdicts are kept in the repository under each file's
-    name for them (`SuiteFile.name`): a partition that passed is judged again only if it, or the checks, changed; one that
-    failed is judged each time. Numbers that are stored are not measured again.
+    All files are read before Spark is started, and files that cannot be read are reported. The repository
+    stores the verdicts under `SuiteFile.name`. A partition that passed is judged again only if it or the
+    checks changed; a partition that failed is judged every time. Stored metrics are not measured again.
 
     Parameters
     ----------
@@ -649,7 +655,7 @@ def run_checks(
             msg = f"{file.path}: the file has no checks; list them under checks:"
             raise SuiteError(msg)
     spark = session()
-    result = SuiteResult(failed=errors)
+    result = SuiteResult(failed=errors, only_checks=True)
     measure = _Measurement(repository, spark, partitions, tags, progress=progress, only_checks=True)
     failed = measure.run(files, result, jobs=jobs, report=report, options=options)
     suites = [*(table.file.suite for table in result.tables), *failed]

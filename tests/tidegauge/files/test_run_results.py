@@ -60,6 +60,17 @@ def test_a_run_that_finds_nothing_says_what_passed(summary):
     assert summary.lines()[-1] == "2 checks passed in 27 partitions, 0 anomalies"
 
 
+def test_only_runs_have_totals():
+    """Also if no table could be measured, and so no report says which command it was."""
+    failed = ["a.yml: no table a", "b.yml: no table b"]
+    lines = [f"failed: {problem}" for problem in failed]
+    assert runs.SuiteResult(failed=failed, only_checks=True).lines() == lines
+    assert runs.SuiteResult(failed=failed).lines() == [
+        *lines,
+        "0 tables measured, 2 failed, 0 anomalies",
+    ]
+
+
 def test_checks_that_fail_are_counted_apart(suite, history):
     commit(history, day(28, rows=10))
     run = run_of(history, 1)
