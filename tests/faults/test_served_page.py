@@ -93,7 +93,7 @@ def test_an_answer_tells_no_folder_of_this_machine(tmp_path):
     ("arguments", "said"),
     [
         (["--no-token"], "as in --user-header X-Forwarded-User"),
-        (["--no-token", "--user-header", "X: a"], "no name of an HTTP header"),
+        (["--no-token", "--user-header", "X: a"], "is not the name of an HTTP header"),
     ],
 )
 def test_without_a_token_a_proxy_has_to_name_the_user(url, capsys, arguments, said):
