@@ -18,15 +18,16 @@ ROWS = 200
 
 def write_day(folder, number, without_id=0):
     """Write the orders of a day of January; some have no id, and every fiftieth has no email."""
-    amounts = random.Random(number)
+    shift = random.Random(number).random()
     ids = [number * 1000 + n if n >= without_id else None for n in range(ROWS)]
     table = pa.table(
         {
             "order_id": pa.array(ids, pa.int64()),
             "customer_id": pa.array([n * 7 % 60 for n in range(ROWS)], pa.int64()),
             "email": [f"c{n}@example.org" if n % 50 else None for n in range(ROWS)],
-            # Not the same amounts each day, which would be reported as a stale partition.
-            "amount": [amounts.uniform(1, 97) for _ in range(ROWS)],
+            # Five amounts a day, so that a sketch that samples at random returns the same quantiles.
+            # They are shifted each day: equal days would be reported as stale partitions.
+            "amount": [10.0 + 20 * (n % 5) + shift for n in range(ROWS)],
             "channel": [("web", "app", "shop")[n % 3] for n in range(ROWS)],
         }
     )
