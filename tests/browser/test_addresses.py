@@ -214,7 +214,7 @@ def test_the_user_is_named_by_the_proxys_header(page, tmp_path, coast_copy):
     with dashboard_server(tmp_path, coast_copy, "--user-header", "X-Forwarded-User") as (_, url):
         page.goto(url)
         refused = wait_for_state(page, "error").inner_text()
-        assert "the request has no header X-Forwarded-User" in refused
+        assert "The request has no header X-Forwarded-User" in refused
         page.set_extra_http_headers({"X-Forwarded-User": "ann@example.org"})
         page.goto(f"{url}#/incidents")
         page.reload()

@@ -285,7 +285,7 @@ def limits(monkeypatch):
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.3)
     monkeypatch.setattr(server, "QUESTION_SECONDS", 0.3)
     monkeypatch.setattr(server, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
     return server
 
 
@@ -475,7 +475,7 @@ def test_one_address_does_not_take_all_connections(url, limits, monkeypatch, sit
     """Others are served at once, and silent connections end after 10 seconds; a proxy has one address for all."""
     assert (limits.MAX_CONNECTIONS_PER_ADDRESS, limits.FIRST_REQUEST_SECONDS) == (64, 10.0)
     monkeypatch.setattr(limits, "IDLE_SECONDS", 60.0)
-    monkeypatch.setattr(limits, "MOST_CONNECTIONS", 512)
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 512)
     monkeypatch.setattr(limits, "MAX_CONNECTIONS_PER_ADDRESS", 3)
     monkeypatch.setattr(limits, "FIRST_REQUEST_SECONDS", 1.0)
 
@@ -571,7 +571,7 @@ def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
 
 def test_who_asks_too_much_is_refused(url):
     """The queue is bounded, so that memory is."""
-    from tidegauge.widgets.server import MOST_WAITING, Site, application
+    from tidegauge.widgets.server import MAX_WAITING_QUESTIONS, Site, application
     from tidegauge.widgets.source import DashboardSource, Shown
     from tornado.httpclient import AsyncHTTPClient
     from tornado.testing import bind_unused_port
@@ -588,7 +588,7 @@ def test_who_asks_too_much_is_refused(url):
             given = {"method": "POST", "body": body, "headers": JSON, "raise_error": False}
             return (await client.fetch(place, **given)).code
 
-        site.waiting.extend([None] * MOST_WAITING)
+        site.waiting.extend([None] * MAX_WAITING_QUESTIONS)
         full = await status()
         site.waiting.pop()
         found = [full, await status(), len(site.waiting)]
@@ -597,4 +597,4 @@ def test_who_asks_too_much_is_refused(url):
         site.source.close()
         return found
 
-    assert asyncio.run(statuses()) == [503, 200, MOST_WAITING - 1]
+    assert asyncio.run(statuses()) == [503, 200, MAX_WAITING_QUESTIONS - 1]

@@ -1,4 +1,4 @@
-"""Open the repository that a served dashboard shows once, and again if its file was replaced."""
+"""Open the repository of a served dashboard once, and reopen it if its file was replaced."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ class Shown:
     Attributes
     ----------
     db : str
-        The database's URL.
+        URL of the database.
     artifacts : str or None
-        The folder for large states.
+        Folder of large states.
     dataset : str or None
-        The dataset to begin with.
+        The dataset to show first.
     read_only : bool
+        If true, incidents cannot be labelled.
     samples : bool
-        Show samples of failing records.
+        If true, show samples of failing records, which are data of the tables.
     """
 
     db: str
@@ -40,19 +41,19 @@ class Shown:
 
 
 class DashboardSource:
-    """Backend of all pages of a server.
+    """Source of the backend of a server, which all pages share.
 
-    Connections outlive the file that they opened, so a restored or replaced SQLite file would never be
-    seen: each question looks whether the file is still the same.
+    Connections outlive the file that they opened, so they would not notice a restored or replaced
+    SQLite file. Each question therefore checks whether the file is still the same.
 
     Parameters
     ----------
-    shown : Shown
+    config : Shown
     """
 
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
-        self._opening = Lock()
+    def __init__(self, config: Shown) -> None:
+        self._config = config
+        self._opening_lock = Lock()
         self._backend: Backend | None = None
         self._file: tuple[int, int] | None = None
 
@@ -62,21 +63,21 @@ class DashboardSource:
         Raises
         ------
         DatabaseAccessError
-            If its file is gone, or cannot be opened.
+            If its file is missing or cannot be opened.
         """
-        with self._opening:
+        with self._opening_lock:
             old = self._backend
             if old is not None and _identity(old.repository.database.file) == self._file:
                 return old
             self.close()
-            shown = self._shown
-            # To look at a database must not upgrade it, which older releases could no longer write to.
+            config = self._config
+            # The dashboard must not upgrade the database: older releases could not write to it anymore.
             repository = Repository(
-                shown.db, artifacts=shown.artifacts, read_only=shown.read_only, upgrade=False
+                config.db, artifacts=config.artifacts, read_only=config.read_only, upgrade=False
             )
             try:
                 self._file = _identity(repository.database.file)
-                self._backend = Backend(repository, samples=shown.samples)
+                self._backend = Backend(repository, samples=config.samples)
             except BaseException:
                 repository.close()
                 raise
@@ -90,17 +91,17 @@ class DashboardSource:
 
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
-    """Return device and number of a database's file; None for a server.
+    """Return the device and inode of a database file; None for a database server.
 
     Raises
     ------
     DatabaseAccessError
-        If there is no such file.
+        If the file does not exist.
     """
     if file is None:
         return None
     try:
-        found = file.stat()
+        status = file.stat()
     except FileNotFoundError as error:
         raise DatabaseAccessError(missing_file_message(file)) from error
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -78,7 +78,7 @@ def test_a_port_that_is_asked_for_must_be_free(url, tmp_path):
             timeout=60,
         )
     assert done.returncode == 1
-    assert f"cannot listen on 127.0.0.1, port {port}" in done.stderr
+    assert f"Cannot listen on 127.0.0.1, port {port}" in done.stderr
 
 
 @pytest.mark.soak
