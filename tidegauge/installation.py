@@ -228,7 +228,9 @@ def _array_package(package: str, problem: str | None) -> Diagnosis:
 def _script() -> Diagnosis:
     what, why = "the dashboard's script", script.problem()
     return (
-        Diagnosis(what, OK, "built") if why is None else Diagnosis(what, MISSING, why, script.CURE)
+        Diagnosis(what, OK, "built")
+        if why is None
+        else Diagnosis(what, MISSING, why, script.BUILD_HINT)
     )
 
 

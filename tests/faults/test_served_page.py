@@ -448,7 +448,7 @@ def test_viewers_learn_neither_the_place_of_the_database_nor_what_the_operator_c
 
     written, odd = asyncio.run(answers())
     assert written["kind"] == "ReadOnlyError"
-    assert written["error"] == "this page is read-only: labels and comments are not accepted here"
+    assert written["error"] == "This page is read-only: it cannot save labels or comments."
     assert not [answer for answer in odd if "sqlite" in str(answer) or "/tmp" in str(answer)]
 
 

@@ -1,1 +1,1 @@
-"""The dashboard: an anywidget whose script fetches what it shows from the kernel on demand."""
+"""The dashboard: an anywidget whose script requests data from the kernel on demand."""

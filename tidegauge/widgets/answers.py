@@ -1,9 +1,11 @@
-"""Answers to the dashboard's script: filtered as the page is, packed, and exported.
+"""Answers to the dashboard's script: filtering, sorting, encoding and exports.
 
-The kernel sorts and the page lists: answers hold the order of rows by each column of the page, and an export has the
-rows and columns that the page names. `Dashboard.data` needs no page, so the words of a search and windows of time are
-applied here, too. An `Answer` is text as JSON and numbers as binary buffers. The data of what the dashboard shows are
-exported as a table to read, as CSV, series as SVG.
+The kernel sorts the rows of a table, and the page displays them. Answers contain the order of rows
+for each sortable column. An export contains the rows and columns that the page names. `Dashboard.data`
+works without a page, so this module also applies search words and time windows.
+
+An `Answer` has a JSON part and numbers as binary buffers. The data behind a view are exported as text
+tables or CSV, and charts of series as SVG.
 """
 
 from __future__ import annotations
@@ -34,14 +36,22 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.queries import AsOf
 
 
-_DAY = 86400.0
-_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
+EMPTY_MESSAGE = "The repository is empty: no metrics yet."
+SECONDS_PER_DAY = 86400.0
+_DATE_OR_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?")
 
 
 def matches(columns: Iterable[Iterable[Any]], search: str | None) -> NDArray[np.bool_]:
-    """Return which rows contain all words of a search in any of their texts, case-insensitively.
+    """Return a mask of the rows that contain all words of a search, ignoring case.
 
-    The page searches the same texts. Its names are truncated, except for those of tables.
+    The page searches the same strings. It receives truncated names, except for names of tables.
+
+    Parameters
+    ----------
+    columns : iterable of iterable
+        Searched columns. A word can occur in any of them.
+    search : str or None
+        Words separated by spaces. None or an empty string matches all rows.
 
     Examples
     --------
@@ -49,56 +59,56 @@ def matches(columns: Iterable[Iterable[Any]], search: str | None) -> NDArray[np.
     [True, False]
     """
     words = (search or "").lower().split()
-    rows = ("\n".join(str(text) for text in row).lower() for row in zip(*columns, strict=True))
-    return np.array([all(word in text for word in words) for text in rows], np.bool_)
+    rows = ("\n".join(str(cell) for cell in row).lower() for row in zip(*columns, strict=True))
+    return np.array([all(word in row for word in words) for row in rows], np.bool_)
 
 
-def within(
+def in_window(
     labels: Sequence[str], times: NDArray[np.float64], since: Any, until: Any
 ) -> NDArray[np.bool_]:
-    """Return which columns of a chart lie in a window, both ends included.
+    """Return a mask of the chart columns inside a window, both ends included.
 
     Parameters
     ----------
     labels : sequence of str
-        Of the columns, in order.
+        Label of each column, in order.
     times : array of float
-        Of the columns, in seconds since 1970. If some are NaN, columns have their order alone.
+        Time of each column, in seconds since 1970. If any is NaN, columns are compared by position.
     since, until : float, str or None
-        Seconds, the label of a column, or a time as ISO 8601 text, of UTC unless it says otherwise.
-        None and what is not on the axis is no end; without ends, or if the first is not before the
-        last, all columns are in the window, as the chart shows them.
+        Ends of the window: seconds, a column's label, or an ISO 8601 time (UTC if it has no offset).
+        None, or an end that is not on the axis, leaves the window open. If both ends are open, or if
+        the first end is not before the last, all columns are inside, as in the chart.
 
     Examples
     --------
-    >>> within(["a", "b", "c"], np.full(3, np.nan), "b", None).tolist()
+    >>> in_window(["a", "b", "c"], np.full(3, np.nan), "b", None).tolist()
     [False, True, True]
     """
     timed = bool(np.isfinite(times).all())
     axis = times if timed else np.arange(len(labels), dtype=np.float64)
-    whole = np.ones(len(labels), np.bool_)
+    all_columns = np.ones(len(labels), np.bool_)
     if not len(axis):
-        return whole
-    ends = [_place(end, labels, axis, timed=timed) for end in (since, until)]
-    first, last = axis[0] if ends[0] is None else ends[0], axis[-1] if ends[1] is None else ends[1]
-    return (axis >= first) & (axis <= last) if first < last else whole
+        return all_columns
+    ends = [_axis_position(end, labels, axis, timed=timed) for end in (since, until)]
+    start, stop = axis[0] if ends[0] is None else ends[0], axis[-1] if ends[1] is None else ends[1]
+    return (axis >= start) & (axis <= stop) if start < stop else all_columns
 
 
 def column_range(
     labels: Sequence[str], times: NDArray[np.float64], since: str | None, until: str | None
 ) -> slice:
-    """Return the columns of the heat map in a saved range, as column-range.ts does; all if there are none.
+    """Return the heat map columns in a saved range, as column-range.ts does; all if none match.
 
     Parameters
     ----------
     labels : sequence of str
-        Of the columns, in order.
+        Label of each column, in order.
     times : array of float
-        Of the columns, in seconds since 1970 and in order; NaN for partitions without a time, which
-        come last.
+        Time of each column, in seconds since 1970 and ascending. Partitions without a time have NaN
+        and come last.
     since, until : str or None
-        A date or a time of UTC, or the name of a partition without a time; both inclusive, a date as
-        ``until`` with its whole day. None is the oldest or newest column.
+        A UTC date or time, or the name of a partition without a time. Both ends are inclusive, and a
+        date as ``until`` includes its whole day. None is the oldest or newest column.
 
     Examples
     --------
@@ -111,33 +121,50 @@ def column_range(
     >>> column_range(labels, days, "batch=7", None)
     slice(3, 4, None)
     """
-    first, end = 0, len(labels)
-    if since is not None and (time := _TIME.fullmatch(since)):
+    start, stop = 0, len(labels)
+    if since is not None and (time := _DATE_OR_TIME.fullmatch(since)):
         late = np.flatnonzero(times >= _seconds(time))
-        first = int(late[0]) if len(late) else end
+        start = int(late[0]) if len(late) else stop
     elif since is not None:
-        first = labels.index(since) if since in labels else 0
-    if until is not None and (time := _TIME.fullmatch(until)):
-        last = _seconds(time)
-        early = np.flatnonzero(times <= last if time[2] else times < last + _DAY)
-        end = int(early[-1]) + 1 if len(early) else 0
+        start = labels.index(since) if since in labels else 0
+    if until is not None and (time := _DATE_OR_TIME.fullmatch(until)):
+        end = _seconds(time)
+        early = np.flatnonzero(times <= end if time[2] else times < end + SECONDS_PER_DAY)
+        stop = int(early[-1]) + 1 if len(early) else 0
     elif until is not None:
-        end = labels.index(until) + 1 if until in labels else 0
-    return slice(first, end) if first < end else slice(0, len(labels))
+        stop = labels.index(until) + 1 if until in labels else 0
+    return slice(start, stop) if start < stop else slice(0, len(labels))
 
 
 def _seconds(time: re.Match[str]) -> float:
-    """Return a matched time in seconds since 1970; NaN if the calendar has none such."""
+    """Return a matched time in seconds since 1970; NaN if the date does not exist."""
     try:
         return datetime.fromisoformat(f"{time[1]}T{time[2] or '00:00'}+00:00").timestamp()
     except ValueError:
         return np.nan
 
 
-def _place(
+def _axis_position(
     end: Any, labels: Sequence[str], axis: NDArray[np.float64], *, timed: bool
 ) -> float | None:
-    """Return the place of a window's end on an axis; None if it has none. As `parsePlace` in timeseries.ts."""
+    """Return the axis position of a window's end, as `parsePlace` in timeseries.ts does.
+
+    Parameters
+    ----------
+    end : float, str or None
+        Seconds, a label or an ISO 8601 time.
+    labels : sequence of str
+        Label of each column.
+    axis : array of float
+        Position of each column: times in seconds, or indices.
+    timed : bool
+        Whether positions are times.
+
+    Returns
+    -------
+    float or None
+        None if the end is not on the axis.
+    """
     if isinstance(end, int | float):
         return float(end) if timed else None
     if not isinstance(end, str):
@@ -154,11 +181,18 @@ def _place(
 
 
 def row_order(key: pd.Series, *, descending: bool) -> NDArray[np.int32]:
-    """Return the order of rows by a key: numbers and times by value, texts alphabetically.
+    """Return the order of rows by a key: numbers and times by value, strings alphabetically.
 
-    The page lists rows in these orders and does not sort by itself. Unknown keys and empty texts come
-    last either way, ties keep their order. Texts that differ only by case are ties; letters with accents
-    follow those without.
+    The page displays rows in this order and does not sort them itself. Missing keys and empty strings
+    come last in both directions, and ties keep their order. Strings that differ only by case are
+    ties. Accented letters follow the same letters without accents.
+
+    Parameters
+    ----------
+    key : Series
+        Sort key of each row.
+    descending : bool
+        If true, the largest keys come first.
 
     Examples
     --------
@@ -172,28 +206,30 @@ def row_order(key: pd.Series, *, descending: bool) -> NDArray[np.int32]:
     import pandas as pd
 
     if key.dtype.kind not in "iufbM":
-        key = pd.Series([_alphabetical(text) for text in key], dtype=object)
+        key = pd.Series([_alphabetical_key(value) for value in key], dtype=object)
     ranks, distinct = pd.factorize(key, sort=True)
     signed = -ranks if descending else ranks
     return np.argsort(np.where(ranks < 0, len(distinct), signed), kind="stable").astype(np.int32)
 
 
-def _alphabetical(text: Any) -> str | None:
-    """Return a text's alphabetical sort key; None for missing and empty texts."""
-    return unicodedata.normalize("NFKD", text.casefold()) or None if isinstance(text, str) else None
+def _alphabetical_key(value: Any) -> str | None:
+    """Return the alphabetical sort key of a string; None for missing and empty strings."""
+    return (
+        unicodedata.normalize("NFKD", value.casefold()) or None if isinstance(value, str) else None
+    )
 
 
 def row_orders(
     names: Iterable[str], order: Callable[[str, bool], NDArray[np.int32]]
 ) -> dict[str, NDArray[np.int32]]:
-    """Return the arrays of a table's orders: ``<name>_order``, and ``<name>_order_down`` descending.
+    """Return a table's row orders: ``<name>_order``, and ``<name>_order_down`` for descending.
 
     Parameters
     ----------
     names : iterable of str
-        Columns of the page by which it can be sorted.
+        Sortable columns of the page.
     order : callable
-        Returns the order of rows by a column, descending or not.
+        Returns the order of rows by a column, ascending or descending.
     """
     return {
         f"{name}_order{suffix}": order(name, bool(suffix))
@@ -203,7 +239,16 @@ def row_orders(
 
 
 def listed_rows(frame: pd.DataFrame, ids: Iterable[Any], rows: Sequence[Any]) -> pd.DataFrame:
-    """Return the rows of a frame that the page lists, in its order; see `listed_places`.
+    """Return the rows of a frame that the page displays, in the page's order.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        All rows.
+    ids : iterable
+        Id of each row of the frame.
+    rows : sequence
+        Ids of the displayed rows; see `listed_positions`.
 
     Examples
     --------
@@ -211,50 +256,50 @@ def listed_rows(frame: pd.DataFrame, ids: Iterable[Any], rows: Sequence[Any]) ->
     >>> listed_rows(pd.DataFrame({"n": [1.5, 2.5]}), ["a", "b"], ["b"])["n"].tolist()
     [2.5]
     """
-    return frame.iloc[listed_places(ids, rows)].reset_index(drop=True)
+    return frame.iloc[listed_positions(ids, rows)].reset_index(drop=True)
 
 
-def listed_places(ids: Iterable[Any], rows: Sequence[Any]) -> list[int]:
-    """Return the places of the rows that the page lists, in its order.
+def listed_positions(ids: Iterable[Any], rows: Sequence[Any]) -> list[int]:
+    """Return the positions of the rows that the page displays, in the page's order.
 
     Parameters
     ----------
     ids : iterable
         Ids of all rows, in order.
     rows : sequence
-        Ids that the page lists.
+        Ids of the displayed rows.
 
     Raises
     ------
     HistoryError
-        If there is no row of such an id.
+        If a displayed row no longer exists.
     """
-    place = {row_id: n for n, row_id in enumerate(ids)}
-    unknown = [row for row in rows if row not in place]
+    position_by_id = {row_id: n for n, row_id in enumerate(ids)}
+    unknown = [row for row in rows if row not in position_by_id]
     if unknown:
-        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        suffix = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
         msg = (
-            f"Unknown row {unknown[0]!r}{more}: the repository changed since this page read it."
+            f"Unknown row {unknown[0]!r}{suffix}: the repository changed since this page read it."
             " Reload the page and export again."
         )
         raise HistoryError(msg)
-    return [place[row] for row in rows]
+    return [position_by_id[row] for row in rows]
 
 
 def listed_columns(labels: Sequence[str], ends: Sequence[str]) -> slice:
-    """Return the columns that the page shows, from the label of the first to that of the last.
+    """Return the range of columns that the page displays.
 
     Parameters
     ----------
     labels : sequence of str
-        Of all columns, in order.
+        Labels of all columns, in order.
     ends : sequence of str
-        First and last label; empty for no column.
+        First and last displayed label; empty if no column is displayed.
 
     Raises
     ------
     HistoryError
-        If there is no such column.
+        If a displayed column no longer exists.
 
     Examples
     --------
@@ -263,8 +308,8 @@ def listed_columns(labels: Sequence[str], ends: Sequence[str]) -> slice:
     """
     if not ends:
         return slice(0, 0)
-    names = [shown(label) for label in labels]
-    first, last = (shown(ends[0]), shown(ends[-1]))
+    names = [truncate(label) for label in labels]
+    first, last = (truncate(ends[0]), truncate(ends[-1]))
     for end in (first, last):
         if end not in names:
             msg = (
@@ -275,23 +320,23 @@ def listed_columns(labels: Sequence[str], ends: Sequence[str]) -> slice:
     return slice(names.index(first), names.index(last) + 1)
 
 
-LONGEST = 200
-"""Maximum number of characters of a name to send."""
+MAX_NAME_LENGTH = 200
+"""Maximum number of characters of a name in an answer."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A response to one request of the script.
+    """Answer to one request of the script.
 
     Attributes
     ----------
-    told : mapping
-        The JSON part.
+    payload : mapping
+        JSON part.
     arrays : mapping of str to array
-        The binary part: unsigned bytes, 32-bit integers, floats of both sizes.
+        Binary part: unsigned bytes, 32-bit integers, and 32-bit or 64-bit floats.
     """
 
-    told: Mapping[str, Any] = field(default_factory=dict)
+    payload: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def packed(self) -> tuple[dict[str, Any], list[bytes]]:
@@ -302,30 +347,36 @@ class Answer:
         >>> Answer({"n": math.nan}, {"x": np.zeros((2, 3), np.uint8)}).packed()[0]
         {'told': {'n': None}, 'arrays': [['x', 'u1', [2, 3]]]}
         """
-        little = {name: _little(array) for name, array in self.arrays.items()}
-        heads = [[name, a.dtype.str[1:], list(a.shape)] for name, a in little.items()]
+        encoded = {name: _little_endian(array) for name, array in self.arrays.items()}
+        headers = [[name, a.dtype.str[1:], list(a.shape)] for name, a in encoded.items()]
         return (
-            {"told": plain(self.told), "arrays": heads},
-            [a.tobytes() for a in little.values()],
+            {"told": plain(self.payload), "arrays": headers},
+            [a.tobytes() for a in encoded.values()],
         )
 
 
-def _little(array: NDArray[Any]) -> NDArray[Any]:
+def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
     """Convert an array to little-endian, and 64-bit integers, which JavaScript lacks, to floats."""
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
         return array.astype("<f8")
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def plain(value: Any) -> Any:  # noqa: PLR0911 - one for each kind of value
-    """Convert a value to JSON: NaN and infinity to null, numpy scalars to numbers, times to ISO 8601."""
+def plain(value: Any) -> Any:  # noqa: PLR0911 - one return for each type
+    """Convert a value to JSON: NaN and infinity to null, numpy scalars to numbers, times to ISO 8601.
+
+    Parameters
+    ----------
+    value : object
+        Scalar, mapping or iterable. Nested values are converted as well.
+    """
     match value:
         case None | str() | bool():
             return value
         case Mapping():
-            return {str(key): plain(one) for key, one in value.items()}
+            return {str(key): plain(item) for key, item in value.items()}
         case Iterable():
-            return [plain(one) for one in value]
+            return [plain(item) for item in value]
         case float() | np.floating():
             return float(value) if math.isfinite(value) else None
         case int() | np.integer():
@@ -340,20 +391,38 @@ def seconds(time: datetime | None) -> float:
     return math.nan if time is None else time.timestamp()
 
 
-def shown(text: str, most: int = LONGEST) -> str:
-    """Truncate a text for display: names may be of any length.
+def truncate(string: str, max_length: int = MAX_NAME_LENGTH) -> str:
+    """Truncate a string for display, because names can have any length.
+
+    Parameters
+    ----------
+    string : str
+    max_length : int
+        Maximum number of characters, including the ellipsis.
 
     Examples
     --------
-    >>> len(shown("x" * 10_000))
+    >>> len(truncate("x" * 10_000))
     200
     """
-    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return (
+        string
+        if len(string) <= max_length
+        else string[: max_length - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    )
 
 
-def table(frame: pd.DataFrame, **told: Any) -> Answer:
-    """Encode a frame by column: numbers and times (seconds since 1970) as arrays, all else as text."""
-    texts: dict[str, list[str | None]] = {}
+def table(frame: pd.DataFrame, **payload: Any) -> Answer:
+    """Encode a frame by column: numbers and times as arrays, other columns as strings.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Times are encoded in seconds since 1970.
+    **payload
+        Further entries of the JSON part.
+    """
+    strings: dict[str, list[str | None]] = {}
     arrays: dict[str, NDArray[Any]] = {}
     for name in map(str, frame.columns):
         column = frame[name]
@@ -365,60 +434,79 @@ def table(frame: pd.DataFrame, **told: Any) -> Answer:
             arrays[name] = column.to_numpy(np.float64, na_value=np.nan)
         else:
             missing = column.isna()
-            texts[name] = [
-                None if gone else shown(str(one)) for one, gone in zip(column, missing, strict=True)
+            strings[name] = [
+                None if is_missing else truncate(str(value))
+                for value, is_missing in zip(column, missing, strict=True)
             ]
     columns = list(map(str, frame.columns))
-    return Answer({**told, "columns": columns, "rows": len(frame), "texts": texts}, arrays)
+    return Answer({**payload, "columns": columns, "rows": len(frame), "texts": strings}, arrays)
 
 
-MOST_CELLS = 2_000_000
-"""Maximum number of cells of a CSV file that is sent to the page."""
+MAX_CSV_CELLS = 2_000_000
+"""Maximum number of cells of a CSV file for download; `Dashboard.data` has no limit."""
 
-MOST_ROWS, MOST_COLUMNS = 500, 40
-"""Maximum number of rows and of columns of a table to read."""
+MAX_TABLE_ROWS, MAX_TABLE_COLUMNS = 500, 40
+"""Maximum number of rows and of columns of a text table."""
 
 
 def data(frames: Mapping[str, pd.DataFrame]) -> Answer:
-    """Return a view's tables by title as texts, for those who cannot see the picture.
+    """Return a view's data as text tables by title, for users who cannot see the picture.
 
-    Each has its first rows and last columns. Times are of UTC; missing values are None.
+    Each table has its first rows and last columns. Times are in UTC; missing values are None.
+
+    Parameters
+    ----------
+    frames : mapping of str to DataFrame
+        Data by title.
 
     Examples
     --------
     >>> import pandas as pd
     >>> points = pd.DataFrame({"value": [1234.5, None], "id": [1001, 7], "late": [True, False]})
-    >>> data({"Points": points}).told["tables"][0]["cells"]
+    >>> data({"Points": points}).payload["tables"][0]["cells"]
     [['1,234', '1001', 'yes'], [None, '7', 'no']]
     """
-    told: protocol.DataAnswer = {"tables": [_texts(*one) for one in frames.items()]}
-    return Answer(told)
+    payload: protocol.DataAnswer = {
+        "tables": [_frame_as_text(title, frame) for title, frame in frames.items()]
+    }
+    return Answer(payload)
 
 
-def _texts(title: str, frame: pd.DataFrame) -> protocol.TextTable:
-    some = frame.iloc[:MOST_ROWS, -MOST_COLUMNS:]
+def _frame_as_text(title: str, frame: pd.DataFrame) -> protocol.TextTable:
+    """Return the first rows and last columns of a frame as text, named index levels included."""
+    excerpt = frame.iloc[:MAX_TABLE_ROWS, -MAX_TABLE_COLUMNS:]
     if any(name is not None for name in frame.index.names):
-        some = some.reset_index()
-    columns = [some.iloc[:, n].tolist() for n in range(some.shape[1])]
-    texts = text_table(title, map(str, some.columns), zip(*columns, strict=True))
-    return {**texts, "rows": len(frame), "omitted": max(0, frame.shape[1] - MOST_COLUMNS)}
+        excerpt = excerpt.reset_index()
+    columns = [excerpt.iloc[:, n].tolist() for n in range(excerpt.shape[1])]
+    cells = text_table(title, map(str, excerpt.columns), zip(*columns, strict=True))
+    return {**cells, "rows": len(frame), "omitted": max(0, frame.shape[1] - MAX_TABLE_COLUMNS)}
 
 
 def text_table(
     title: str, columns: Iterable[str], rows: Iterable[Sequence[Any]]
 ) -> protocol.TextTable:
-    """Return the first `MOST_ROWS` rows of a table as text."""
-    whole = list(rows)
+    """Return the first `MAX_TABLE_ROWS` rows of a table as text.
+
+    Parameters
+    ----------
+    title : str
+    columns : iterable of str
+        Names of the columns.
+    rows : iterable of sequence
+        Values by row.
+    """
+    all_rows = list(rows)
     return {
         "title": title,
-        "columns": [shown(name) for name in columns],
-        "cells": [[_cell(value) for value in row] for row in whole[:MOST_ROWS]],
-        "rows": len(whole),
+        "columns": [truncate(name) for name in columns],
+        "cells": [[_format_cell(value) for value in row] for row in all_rows[:MAX_TABLE_ROWS]],
+        "rows": len(all_rows),
         "omitted": 0,
     }
 
 
-def _cell(value: Any) -> str | None:
+def _format_cell(value: Any) -> str | None:
+    """Format a value for a text table; None if it is missing or an empty string."""
     import pandas as pd
 
     if pd.api.types.is_scalar(value) and pd.isna(value):
@@ -429,50 +517,67 @@ def _cell(value: Any) -> str | None:
         return number(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return shown(str(value)) or None
+    return truncate(str(value)) or None
 
 
 def csv(frame: pd.DataFrame, view: str) -> Answer:
-    """Return a view's data as CSV text.
+    """Return a view's data as CSV.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The data, with named index levels as columns.
+    view : str
+        Name of the view, for the error message.
 
     Raises
     ------
     HistoryError
-        If it is too large for a page; `Dashboard.data` has it all.
+        If the data are too large for a page. `Dashboard.data` has no limit.
     """
-    if frame.size > MOST_CELLS:
+    if frame.size > MAX_CSV_CELLS:
         msg = (
-            f"{frame.size:,} cells are too many to download; choose a table, or take"
-            f" Dashboard(repo, view={view!r}).data in Python"
+            f"Cannot download {frame.size:,} cells; the limit is {MAX_CSV_CELLS:,}. Choose one table,"
+            f" or use Dashboard(repo, view={view!r}).data in Python."
         )
         raise HistoryError(msg)
     labelled = any(name is not None for name in frame.index.names)
     cells = spreadsheet(frame.reset_index() if labelled else frame)
-    told: protocol.TextAnswer = {"text": cells.to_csv(index=False)}
-    return Answer(told)
+    payload: protocol.TextAnswer = {"text": cells.to_csv(index=False)}
+    return Answer(payload)
 
 
-def svg(repository: Repository, asked: Mapping[str, Any], as_of: AsOf = None) -> Answer:
-    """Return the chart of some series of one table in a window as the text of an SVG file.
+def svg(repository: Repository, params: Mapping[str, Any], as_of: AsOf = None) -> Answer:
+    """Return the chart of series of one table in a window as an SVG file.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.SvgQuestion`.
+    as_of : str, date, datetime or int, optional
+        Time or run id of an earlier state of the repository.
 
     Raises
     ------
     HistoryError
-        If there are none, more than `Repository.plot` draws, or they are of several tables.
+        If the request has no known series, more series than `Repository.plot` draws, or series of
+        several tables.
     """
-    ids = [int(number) for number in asked.get("ids", ())]
+    ids = [int(series_id) for series_id in params.get("ids", ())]
     with repository.database.read() as connection:
-        known = panorama(connection, as_of)
-        rows = [row for row in range(known.shape[0]) if int(known.series[row]) in set(ids)]
-        datasets = sorted({known.dataset.word(row) for row in rows})
+        heatmap = panorama(connection, as_of)
+        rows = [row for row in range(heatmap.shape[0]) if int(heatmap.series[row]) in set(ids)]
+        datasets = sorted({heatmap.dataset.word(row) for row in rows})
         if len(datasets) != 1:
-            msg = "an SVG file shows series of one table; choose some of one table"
+            msg = "An SVG file shows series of one table. Choose one or more series of the same table."
             raise HistoryError(msg)
-        window = Window(_time(asked.get("since")), _time(asked.get("until")))
+        window = Window(_to_datetime(params.get("since")), _to_datetime(params.get("until")))
         plot = read_plot(connection, datasets[0], MetricQuery(series=ids, window=window), as_of)
-    told: protocol.TextAnswer = {"text": plot.standalone}
-    return Answer(told)
+    payload: protocol.TextAnswer = {"text": plot.standalone}
+    return Answer(payload)
 
 
-def _time(seconds: Any) -> datetime | None:
+def _to_datetime(seconds: Any) -> datetime | None:
+    """Convert seconds since 1970 to a time; None if the value is not a number."""
     return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None

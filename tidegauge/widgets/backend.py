@@ -1,4 +1,4 @@
-"""Answers to the dashboard's script, the same for the widget and for the served page."""
+"""Answers to the dashboard's script, shared by the widget and the served page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegauge.repository.history.health import open_incidents
 from tidegauge.repository.history.versions import last_commit
 from tidegauge.repository.store.config import dashboard_url
 from tidegauge.widgets import answers, compare, incidents, protocol, series, tables
-from tidegauge.widgets.answers import Answer, shown
+from tidegauge.widgets.answers import EMPTY_MESSAGE, Answer, truncate
 from tidegauge.widgets.consistency import Consistency
 from tidegauge.widgets.series import Overview
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-VIEWS = (
+VIEW_NAMES = (
     "home",
     "overview",
     "series",
@@ -43,26 +43,27 @@ VIEWS = (
     "incidents",
     "partitions",
 )
-_OF_ONE_DATASET = frozenset({"compare", "distribution", "consistency", "partitions"})
-_SIGNED = frozenset({"catalogue", "say", "say_all"})
-"""Questions whose handlers are given the known user as ``author``."""
+_DATASET_VIEWS = frozenset({"compare", "distribution", "consistency", "partitions"})
+"""Views of a single dataset."""
+_LABELLING_QUESTIONS = frozenset({"catalogue", "say", "say_all"})
+"""Questions whose handlers receive the known user as ``author``."""
 
 
 class Backend:
-    """Answer the questions of any number of pages, from several threads, about one repository.
+    """Answer the questions of all pages about one repository, from several threads.
 
     Parameters
     ----------
     repository : Repository
     as_of : str, date, datetime or int, optional
-        Show the overview and the series as known at that time, or after the run of that id.
+        Show the overview and the series as known at that time, or after the run with that id.
     samples : bool
-        Show samples of failing records, which are data of the tables.
+        If true, show samples of failing records, which are data of the tables.
 
     Attributes
     ----------
     questions : mapping of str to callable
-        Handlers by the names of `protocol.QUESTIONS`.
+        Handlers by the names of `protocol.QUESTION_TYPES`.
     """
 
     def __init__(
@@ -74,157 +75,179 @@ class Backend:
         self._consistency = Consistency(repository)
         self.questions: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "catalogue": self._catalogue,
-            "tables": lambda asked: tables.tables(repository, asked),
-            "failures": lambda asked: tables.failures(repository, asked, samples=samples),
+            "tables": lambda params: tables.tables(repository, params),
+            "failures": lambda params: tables.failures(repository, params, samples=samples),
             "levels": self._overview.levels,
             "rows": self._overview.rows,
             "cell": self._overview.cell,
             "order": self._overview.order,
-            "series": lambda asked: series.series(self._overview, asked),
-            "seasons": lambda asked: series.seasons(self._overview, asked),
-            "sides": lambda asked: compare.sides(repository, asked),
-            "compare": lambda asked: compare.compare(repository, asked),
-            "merged": lambda asked: compare.merged(repository, asked),
-            "columns": lambda asked: compare.columns(repository, asked),
-            "distribution": lambda asked: compare.distribution(repository, asked),
-            "drifts": lambda asked: compare.drifts(repository, asked),
+            "series": lambda params: series.series(self._overview, params),
+            "seasons": lambda params: series.seasons(self._overview, params),
+            "sides": lambda params: compare.sides(repository, params),
+            "compare": lambda params: compare.compare(repository, params),
+            "merged": lambda params: compare.merged(repository, params),
+            "columns": lambda params: compare.columns(repository, params),
+            "distribution": lambda params: compare.distribution(repository, params),
+            "drifts": lambda params: compare.drifts(repository, params),
             "consistency": self._consistency.ranking,
             "consistency_lines": self._consistency.lines,
             "consistency_features": self._consistency.features,
-            "incidents": lambda asked: incidents.incidents(repository, asked),
-            "incident": lambda asked: incidents.incident(repository, asked, samples=samples),
-            "say": lambda asked: incidents.say(
-                repository, asked, asked.get("author"), samples=samples
+            "incidents": lambda params: incidents.incidents(repository, params),
+            "incident": lambda params: incidents.incident(repository, params, samples=samples),
+            "say": lambda params: incidents.label_incident(
+                repository, params, params.get("author"), samples=samples
             ),
-            "say_all": lambda asked: incidents.say_all(repository, asked, asked.get("author")),
-            "partitions": lambda asked: tables.partitions(repository, asked),
-            "day": lambda asked: tables.day(repository, asked),
+            "say_all": lambda params: incidents.label_incidents(
+                repository, params, params.get("author")
+            ),
+            "partitions": lambda params: tables.partitions(repository, params),
+            "day": lambda params: tables.day(repository, params),
             "csv": self._csv,
             "data": self._data,
-            "svg": lambda asked: answers.svg(repository, asked, as_of),
+            "svg": lambda params: answers.svg(repository, params, as_of),
             "pulse": self._pulse,
         }
 
     def first_view(self) -> str:
-        """Return the view to begin with: the tables, or the heat map if there is only one."""
+        """Return the first view to show: the list of tables, or the heat map of a single table."""
         return "home" if len(self.repository.datasets()) > 1 else "overview"
 
     def answer(self, message: Mapping[str, Any], author: str | None) -> tuple[Any, list[bytes]]:
-        """Answer a message of the script with JSON and buffers; errors are answers, too.
+        """Answer a message of the script with JSON and buffers; errors are also answers.
 
         Parameters
         ----------
         message : mapping
             ``id``, ``ask``, ``about`` and ``catalogue``, as in `protocol`.
         author : str or None
-            The known user, who signs labels; None if the page may name one.
+            The known user, who becomes the author of labels; None if the page can name one.
         """
         started = time.perf_counter()
-        told, buffers = self._told(message, author)
-        spent = round(time.perf_counter() - started, 4)
-        return {"id": message["id"], "seconds": spent, **told}, buffers
+        reply, buffers = self._reply(message, author)
+        duration = round(time.perf_counter() - started, 4)
+        return {"id": message["id"], "seconds": duration, **reply}, buffers
 
     def frame(self, view: str, options: Mapping[str, Any], dataset: str | None) -> pd.DataFrame:
-        """Return the data of a view; see `Dashboard.data`."""
+        """Return the data of a view; see `Dashboard.data`.
+
+        Parameters
+        ----------
+        view : str
+        options : mapping
+            Last request of the view.
+        dataset : str or None
+            Dataset of the view; the first one if None.
+        """
         return next(iter(self._frames(view, options, dataset).values()))()
 
     def _frames(
         self, view: str, options: Mapping[str, Any], dataset: str | None
     ) -> Mapping[str, Callable[[], pd.DataFrame]]:
-        """Return what reads each table of a view's data by its title, that of `Dashboard.data` first.
+        """Return functions that read the tables of a view by title; `Dashboard.data` is the first.
 
-        Of a list, the charts beside it are a table of their own.
+        In views with a list and charts, the charts have a table of their own.
+
+        Raises
+        ------
+        UnknownNameError
+            If the view is unknown.
+        HistoryError
+            If the view needs a dataset and the repository is empty.
         """
         repository = self.repository
-        first = next(iter(repository.datasets()), None)
-        asked = {"dataset": dataset or first, **options}
-        chosen = asked.get("id")
-        evidence = {f"Incident {chosen}": lambda: incidents.evidence(self._overview, asked)}
+        first_dataset = next(iter(repository.datasets()), None)
+        params = {"dataset": dataset or first_dataset, **options}
+        incident_id = params.get("id")
+        evidence = {f"Incident {incident_id}": lambda: incidents.evidence(self._overview, params)}
         frames: Mapping[str, Mapping[str, Callable[[], pd.DataFrame]]] = {
-            "home": {"Tables": lambda: tables.tables_frame(repository, asked)},
-            "overview": {"Heat map": lambda: self._overview.frame(asked)},
-            "series": {"Series": lambda: series.frame(self._overview, asked)},
-            "compare": {"Comparison": lambda: compare.compare_frame(repository, asked)},
+            "home": {"Tables": lambda: tables.tables_frame(repository, params)},
+            "overview": {"Heat map": lambda: self._overview.frame(params)},
+            "series": {"Series": lambda: series.frame(self._overview, params)},
+            "compare": {"Comparison": lambda: compare.compare_frame(repository, params)},
             "distribution": {
-                "Distributions": lambda: compare.distribution_frame(repository, asked),
-                "Drift": lambda: compare.drift_frame(repository, asked),
+                "Distributions": lambda: compare.distribution_frame(repository, params),
+                "Drift": lambda: compare.drift_frame(repository, params),
             },
             "consistency": {
-                "Features": lambda: self._consistency.frame(asked),
-                "Charts": lambda: self._consistency.charts(asked),
+                "Features": lambda: self._consistency.frame(params),
+                "Charts": lambda: self._consistency.charts(params),
             },
             "incidents": {
-                "Incidents": lambda: incidents.frame(repository, asked),
-                **({} if chosen is None else evidence),
+                "Incidents": lambda: incidents.frame(repository, params),
+                **({} if incident_id is None else evidence),
             },
-            "partitions": {"Partitions": lambda: tables.calendar_frame(repository, asked)},
+            "partitions": {"Partitions": lambda: tables.calendar_frame(repository, params)},
         }
         if view not in frames:
-            raise UnknownNameError("view", view, VIEWS)
-        if view in _OF_ONE_DATASET and asked["dataset"] is None:
-            msg = "the repository is empty: there is no dataset to show"
-            raise HistoryError(msg)
+            raise UnknownNameError("view", view, VIEW_NAMES)
+        if view in _DATASET_VIEWS and params["dataset"] is None:
+            raise HistoryError(EMPTY_MESSAGE)
         return frames[view]
 
-    def _told(
+    def _reply(
         self, message: Mapping[str, Any], author: str | None
     ) -> tuple[dict[str, Any], list[bytes]]:
+        """Return the answer to a message, or the error, without id and duration."""
         ask = message.get("ask")
         question = self.questions.get(ask) if isinstance(ask, str) else None
         if question is None:
-            return {"error": f"no question {ask!r}", "kind": "UnknownQuestion"}, []
-        given = {"catalogue": message.get("catalogue")}
-        if ask in _SIGNED:
-            given["author"] = author
+            return {"error": f"Unknown question {ask!r}.", "kind": "UnknownQuestion"}, []
+        context = {"catalogue": message.get("catalogue")}
+        if ask in _LABELLING_QUESTIONS:
+            context["author"] = author
         try:
-            return question({**(message.get("about") or {}), **given}).packed()
+            return question({**(message.get("about") or {}), **context}).packed()
         except Exception as problem:  # noqa: BLE001 - every error is shown on the page
             return error_for_viewers(problem), []
 
-    def _catalogue(self, asked: Mapping[str, Any]) -> Answer:
-        answer = self._overview.catalogue(asked.get("table"))
+    def _catalogue(self, params: Mapping[str, Any]) -> Answer:
+        """Return the catalogue with the settings of the repository."""
+        answer = self._overview.catalogue(params.get("table"))
         with self.repository.database.read() as connection:
-            still = open_incidents(connection, datetime.now(UTC))
+            incident_count = open_incidents(connection, datetime.now(UTC))
         settings = {
-            "open": still,
+            "open": incident_count,
             "datasets": self.repository.datasets(),
             "repository": _database_name(self.repository),
             "writable": not self.repository.database.read_only,
-            "by": asked.get("author"),
+            "by": params.get("author"),
             "url": self._url,
         }
-        told = cast("protocol.CatalogueAnswer", {**answer.told, **settings})
-        return Answer(told, answer.arrays)
+        payload = cast("protocol.CatalogueAnswer", {**answer.payload, **settings})
+        return Answer(payload, answer.arrays)
 
-    def _csv(self, asked: Mapping[str, Any]) -> Answer:
-        frames = self._shown(asked)
-        title = asked.get("title") or next(iter(frames))
+    def _csv(self, params: Mapping[str, Any]) -> Answer:
+        """Return one table of a page as CSV; the first if no title is given."""
+        frames = self._page_frames(params)
+        title = params.get("title") or next(iter(frames))
         if title not in frames:
             raise UnknownNameError("table", title, frames)
-        return answers.csv(frames[title](), str(asked["view"]))
+        return answers.csv(frames[title](), str(params["view"]))
 
-    def _data(self, asked: Mapping[str, Any]) -> Answer:
-        return answers.data({title: read() for title, read in self._shown(asked).items()})
+    def _data(self, params: Mapping[str, Any]) -> Answer:
+        """Return all tables of a page as text."""
+        return answers.data({title: read() for title, read in self._page_frames(params).items()})
 
-    def _shown(self, asked: Mapping[str, Any]) -> Mapping[str, Callable[[], pd.DataFrame]]:
-        listed = {name: asked[name] for name in ("rows", "columns") if name in asked}
-        return self._frames(str(asked["view"]), {**asked["options"], **listed}, asked["dataset"])
+    def _page_frames(self, params: Mapping[str, Any]) -> Mapping[str, Callable[[], pd.DataFrame]]:
+        """Return functions that read the tables of a page, with its displayed rows and columns."""
+        listed = {name: params[name] for name in ("rows", "columns") if name in params}
+        return self._frames(str(params["view"]), {**params["options"], **listed}, params["dataset"])
 
     def _pulse(self, _: Mapping[str, Any]) -> Answer:
-        """Return the commit count, by which the script detects changes."""
+        """Return the number of commits, so that the script detects changes."""
         with self.repository.database.read() as connection:
-            told: protocol.PulseAnswer = {"commits": last_commit(connection)}
-            return Answer(told)
+            payload: protocol.PulseAnswer = {"commits": last_commit(connection)}
+            return Answer(payload)
 
 
 def _database_name(repository: Repository) -> str:
-    """Return the name of a database: of others' folders and servers a page tells nothing."""
+    """Return the name of the database without its folder or server, which viewers must not see."""
     file = repository.database.file
-    return shown((file.name if file else repository.database.url.database) or "")
+    return truncate((file.name if file else repository.database.url.database) or "")
 
 
 def current_user() -> str | None:
-    """Return the user's name; None for root, who is nobody, and where the system has no name."""
+    """Return the name of the user; None for root, which identifies no person, or without a name."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -233,13 +256,19 @@ def current_user() -> str | None:
 
 
 def error_for_viewers(problem: Exception) -> dict[str, str]:
-    """Return an error as an answer: it tells viewers neither folders nor servers, nor what only the operator can do."""
+    """Return an error as an answer, without folders, servers and advice for operators.
+
+    Parameters
+    ----------
+    problem : Exception
+        Errors of SQLAlchemy are logged, because viewers do not see their messages.
+    """
     kind = type(problem).__name__
     if isinstance(problem, ReadOnlyError):
-        text = "this page is read-only: labels and comments are not accepted here"
+        message = "This page is read-only: it cannot save labels or comments."
     elif type(problem).__module__.startswith("sqlalchemy"):
-        text = "the database could not answer it; its message is in the server's log"
-        _LOGGER.warning("a question failed: %s", describe(problem))
+        message = "The database returned an error. See the server's log for its message."
+        _LOGGER.warning("Question failed: %s", describe(problem))
     else:
-        text = str(problem) if isinstance(problem, TidegaugeError) else describe(problem)
-    return {"error": hide_folders(text), "kind": kind}
+        message = str(problem) if isinstance(problem, TidegaugeError) else describe(problem)
+    return {"error": hide_folders(message), "kind": kind}

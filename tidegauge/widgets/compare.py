@@ -1,6 +1,7 @@
 """The compare and distribution views: two partitions, runs or windows side by side.
 
-The compare view lists metrics of both sides; the distribution view a column's distributions, and its drift.
+The compare view lists the metrics of both sides. The distribution view shows a column's distributions
+and its drift.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from tidegauge.repository.store.queries import MetricQuery, dataset_id
 from tidegauge.repository.store.rows import series_key
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answers import (
+    SECONDS_PER_DAY,
     Answer,
     listed_rows,
     matches,
     row_order,
     row_orders,
     seconds,
-    shown,
     table,
+    truncate,
 )
 
 if TYPE_CHECKING:
@@ -39,26 +41,34 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
 
 
-MOST = 10_000
-"""Maximum number of rows to send; the least surprising of more are left out."""
-_WEEK = 7 * 86400.0
-_SIDES = frozenset({"baseline", "current"})
-_BESIDE = frozenset({"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down", "rows"})
-"""Request fields that select no side: the state of the table."""
+MAX_COMPARED_ROWS = 10_000
+"""Maximum number of rows in an answer; the least surprising rows are omitted."""
+_SIDE_FIELDS = frozenset({"baseline", "current"})
+_TABLE_FIELDS = frozenset(
+    {"dataset", "catalogue", "kind", "filter", "unusual", "sort", "down", "rows"}
+)
+"""Request fields that describe the table instead of a side."""
 COMPARED_NUMBERS = ("baseline", "current", "change", "relative", "surprise")
-SEARCHED = ("name", "instance", "segment", "status")
-_WHERE = re.compile(r"where='((?:[^'\\]|\\.)*)'|where=\"((?:[^\"\\]|\\.)*)\"")
-SORTABLE = ("name", "instance", "segment", *COMPARED_NUMBERS, "unusual")
-"""Columns of the page that it sorts by; those of windows by `MERGED`, too."""
-SERIES = ("segment", "name", "instance", "analyzer")
-MERGED = ("merged_baseline", "merged_current")
-MOST_MERGED = 200
-"""Maximum number of analyzers whose states are merged: each reads those of all partitions of a window."""
+SEARCHED_FIELDS = ("name", "instance", "segment", "status")
+_FILTER_PATTERN = re.compile(r"where='((?:[^'\\]|\\.)*)'|where=\"((?:[^\"\\]|\\.)*)\"")
+SORTABLE_COLUMNS = ("name", "instance", "segment", *COMPARED_NUMBERS, "unusual")
+"""Sortable columns of the page; comparisons of windows are also sorted by `MERGED_COLUMNS`."""
+SERIES_FIELDS = ("segment", "name", "instance", "analyzer")
+MERGED_COLUMNS = ("merged_baseline", "merged_current")
+MAX_MERGED_ANALYZERS = 200
+"""Maximum number of analyzers to merge: each merge reads the states of all partitions of a window."""
 
 
-def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the sides to choose from: partitions, the newest first, and runs that measured some."""
-    dataset = asked["dataset"]
+def sides(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return the choices for a side: partitions, the newest first, and runs that measured partitions.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``dataset``.
+    """
+    dataset = params["dataset"]
     with repository.database.read() as connection:
         partitions = partition_names(connection, dataset)
     runs = repository.runs(dataset)
@@ -71,249 +81,335 @@ def sides(repository: Repository, asked: Mapping[str, Any]) -> Answer:
     # Names are sent untruncated: the script sends partitions back as sides, and groups them by
     # segment.
     names = [row.name for row in partitions]
-    within = [row.segment for row in partitions]
+    segments = [row.segment for row in partitions]
     times = np.array([seconds(row.time) for row in partitions], np.float64)
-    told: protocol.SidesAnswer = {
+    payload: protocol.SidesAnswer = {
         "partitions": names,
-        "within": within,
+        "within": segments,
         "runs": measured_runs,
     }
-    return Answer(told, {"times": times})
+    return Answer(payload, {"times": times})
 
 
-def compare(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return every metric on both sides, the most surprising first, with id and scale of their series.
+def compare(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return every metric on both sides, the most surprising first, with id and scale of its series.
 
     The arrays ``…_order`` are the orders of rows by each column of the page.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.CompareQuestion`.
     """
-    found = compare_frame(repository, asked, with_merged=False)
-    # A row with a stored anomaly may rank low by surprise: keep it.
-    marked = found.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
-    kept = marked.head(MOST).sort_index()
-    told = {"total": len(found), "unusual": int(found["unusual"].sum())}
-    answer = table(kept, **told, dataset=shown(asked["dataset"]))
-    orders = row_orders(SORTABLE, lambda name, down: _order(kept, name, down=down))
-    series = _series(repository, asked["dataset"], kept)
-    return Answer(answer.told, {**answer.arrays, **series, **orders})
+    comparison = compare_frame(repository, params, with_merged=False)
+    # Rows with a stored anomaly can rank low by surprise. Put them first, so that they are kept.
+    marked = comparison.sort_values(["unusual", "anomaly"], ascending=False, kind="stable")
+    sent = marked.head(MAX_COMPARED_ROWS).sort_index()
+    totals = {"total": len(comparison), "unusual": int(comparison["unusual"].sum())}
+    answer = table(sent, **totals, dataset=truncate(params["dataset"]))
+    orders = row_orders(SORTABLE_COLUMNS, lambda name, down: _order(sent, name, down=down))
+    series = _series_arrays(repository, params["dataset"], sent)
+    return Answer(answer.payload, {**answer.arrays, **series, **orders})
 
 
-def _series(
-    repository: Repository, dataset: str, found: pd.DataFrame
+def _series_arrays(
+    repository: Repository, dataset: str, comparison: pd.DataFrame
 ) -> Mapping[str, NDArray[np.float64]]:
-    """Return the ids of series, NaN for those that no longer exist, and which of them are ratios."""
+    """Return the ``ids`` of series and whether each is a ``ratio``; NaN for series that were deleted."""
     with repository.database.read() as connection:
         series, _ = dimensions_of(connection, dataset_id(connection, dataset), MetricQuery())
-    known = {series_key(row): (row["id"], row["scale"] == Scale.RATIO) for row in series}
-    rows = found[list(SERIES)].itertuples(index=False, name=None)
-    told = np.array([known.get(row, (np.nan, False)) for row in rows], np.float64).reshape(-1, 2)
-    return {"ids": told[:, 0], "ratio": told[:, 1]}
+    entries = {series_key(row): (row["id"], row["scale"] == Scale.RATIO) for row in series}
+    rows = comparison[list(SERIES_FIELDS)].itertuples(index=False, name=None)
+    pairs = np.array([entries.get(row, (np.nan, False)) for row in rows], np.float64)
+    pairs = pairs.reshape(-1, 2)
+    return {"ids": pairs[:, 0], "ratio": pairs[:, 1]}
 
 
 def compare_frame(
-    repository: Repository, asked: Mapping[str, Any], *, with_merged: bool = True
+    repository: Repository, params: Mapping[str, Any], *, with_merged: bool = True
 ) -> pd.DataFrame:
-    """Return a comparison; by default of the newest partition with an earlier one.
+    """Return a comparison.
 
-    It has the ``rows`` that the page lists, by the ids of their series, and without a page those of the
-    options. Windows of time also have the metrics of their merged states, as `MERGED`.
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``baseline`` and ``current`` are the sides; by default, the newest partition is compared with
+        an earlier one. ``rows`` are the ids of the series that the page displays; without a page,
+        rows follow ``filter``, ``unusual``, ``sort`` and ``down``.
+    with_merged : bool
+        If true, comparisons of windows also have the metrics of the merged states, `MERGED_COLUMNS`.
+
+    Raises
+    ------
+    HistoryError
+        If a side is missing or invalid, or if the dataset has only one partition.
     """
-    if not set(asked) - _BESIDE:
-        asked = {**asked, **_usual(repository, asked)}
-    given = sorted(set(asked) - _BESIDE)
-    if any(asked.get(name) is None for name in _SIDES) or set(given) != _SIDES:
+    if not set(params) - _TABLE_FIELDS:
+        params = {**params, **_default_sides(repository, params)}
+    side_names = sorted(set(params) - _TABLE_FIELDS)
+    if any(params.get(name) is None for name in _SIDE_FIELDS) or set(side_names) != _SIDE_FIELDS:
         msg = (
             "dashboard.options['compare'] needs baseline and current, each {'partition': ...}, {'run': ...}"
-            f" or {{'since': ..., 'until': ...}}; there are: {', '.join(given)}"
+            f" or {{'since': ..., 'until': ...}}; it has: {', '.join(side_names)}"
         )
         raise HistoryError(msg)
-    baseline, current = side(asked["baseline"]), side(asked["current"])
-    found = repository.compare(asked["dataset"], baseline, current)
+    baseline, current = side(params["baseline"]), side(params["current"])
+    comparison = repository.compare(params["dataset"], baseline, current)
     if isinstance(baseline, tuple) and with_merged:
-        columns = (_merged(repository, asked["dataset"], found, one) for one in (baseline, current))
-        found = found.assign(**dict(zip(MERGED, columns, strict=True)))
-    if asked.get("rows") is not None:
-        ids = _series(repository, asked["dataset"], found)["ids"]
-        return listed_rows(found, ids.tolist(), asked["rows"])
-    return _listed(found, asked)
+        columns = (
+            _merged_values(repository, params["dataset"], comparison, window)
+            for window in (baseline, current)
+        )
+        comparison = comparison.assign(**dict(zip(MERGED_COLUMNS, columns, strict=True)))
+    if params.get("rows") is not None:
+        ids = _series_arrays(repository, params["dataset"], comparison)["ids"]
+        return listed_rows(comparison, ids.tolist(), params["rows"])
+    return _filter_and_sort(comparison, params)
 
 
-def _listed(found: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
+def _filter_and_sort(comparison: pd.DataFrame, params: Mapping[str, Any]) -> pd.DataFrame:
     """Return the rows of a comparison by the options ``filter``, ``unusual``, ``sort`` and ``down``."""
-    where = [_where(shown(analyzer)) for analyzer in found["analyzer"]]
-    texts = [found[name].map(shown) for name in SEARCHED]
-    seen = matches([*texts, where], asked.get("filter"))
-    if asked.get("unusual"):
-        seen &= found["unusual"].to_numpy()
-    found = found[seen]
-    order = _order(found, asked.get("sort", "surprise"), down=asked.get("down", True))
-    return found.iloc[order].reset_index(drop=True)
+    filters = [_filter_label(truncate(analyzer)) for analyzer in comparison["analyzer"]]
+    columns = [comparison[name].map(truncate) for name in SEARCHED_FIELDS]
+    mask = matches([*columns, filters], params.get("filter"))
+    if params.get("unusual"):
+        mask &= comparison["unusual"].to_numpy()
+    comparison = comparison[mask]
+    order = _order(comparison, params.get("sort", "surprise"), down=params.get("down", True))
+    return comparison.iloc[order].reset_index(drop=True)
 
 
-def _order(found: pd.DataFrame, sort: str, *, down: bool) -> NDArray[np.int32]:
-    """Return the order of a comparison's rows by a column; as they are if there is no such column."""
-    key = _relative(found) if sort == "merged" else found.get(sort)
-    # The most surprising come first, and those of too little history before those without a difference.
+def _order(comparison: pd.DataFrame, sort: str, *, down: bool) -> NDArray[np.int32]:
+    """Return the order of a comparison's rows by a column; the present order for unknown columns."""
+    key = _relative_change(comparison) if sort == "merged" else comparison.get(sort)
+    # Rows are already ordered by surprise: metrics with too little history come before metrics
+    # without a difference.
     if key is None or (sort == "surprise" and down):
-        return np.arange(len(found), dtype=np.int32)
+        return np.arange(len(comparison), dtype=np.int32)
     return row_order(key, descending=down)
 
 
-def _where(analyzer: str) -> str:
-    """Return the filter in an analyzer's text as the page writes it; empty without one."""
-    found = _WHERE.search(analyzer)
-    return f" where {found[1] or found[2]}" if found else ""
+def _filter_label(analyzer: str) -> str:
+    """Return the filter of an analyzer as the page displays it; empty if it has none."""
+    match = _FILTER_PATTERN.search(analyzer)
+    return f" where {match[1] or match[2]}" if match else ""
 
 
-def _relative(found: pd.DataFrame) -> pd.Series | None:
-    """Return the relative change of merged metrics; None if they are not of windows."""
-    if not set(MERGED) <= set(found):
+def _relative_change(comparison: pd.DataFrame) -> pd.Series | None:
+    """Return the relative change of merged metrics; None if the sides are not windows."""
+    if not set(MERGED_COLUMNS) <= set(comparison):
         return None
-    before, after = (found[name] for name in MERGED)
-    return ((after - before) / before.abs().where(before != 0)).mask(before == after, 0.0)
+    baseline, current = (comparison[name] for name in MERGED_COLUMNS)
+    change = (current - baseline) / baseline.abs().where(baseline != 0)
+    return change.mask(baseline == current, 0.0)
 
 
-def merged(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the metrics of two windows of time, each of the merged states of all its partitions.
+def merged(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return the metrics of two windows, each computed from the merged states of its partitions.
 
-    ``merged`` is the relative change.
+    The array ``merged`` is the relative change.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.CompareQuestion`.
     """
-    found = compare_frame(repository, asked)
-    answer = table(found[[name for name in MERGED if name in found]])
-    ids = _series(repository, asked["dataset"], found)["ids"]
-    change = _relative(found)
+    comparison = compare_frame(repository, params)
+    answer = table(comparison[[name for name in MERGED_COLUMNS if name in comparison]])
+    ids = _series_arrays(repository, params["dataset"], comparison)["ids"]
+    change = _relative_change(comparison)
     numbers = {} if change is None else {"merged": change.to_numpy(np.float64)}
-    orders = row_orders(["merged"], lambda name, down: _order(found, name, down=down))
-    return Answer(answer.told, {**answer.arrays, "ids": ids, **numbers, **orders})
+    orders = row_orders(["merged"], lambda name, down: _order(comparison, name, down=down))
+    return Answer(answer.payload, {**answer.arrays, "ids": ids, **numbers, **orders})
 
 
-def _merged(
-    repository: Repository, dataset: str, found: pd.DataFrame, window: tuple[Any, Any]
+def _merged_values(
+    repository: Repository, dataset: str, comparison: pd.DataFrame, window: tuple[Any, Any]
 ) -> NDArray[np.float64]:
-    """Return each metric of the merged states of a window; NaN where a partition has no state."""
+    """Return each metric of a window's merged states; NaN if any partition has no state."""
     values: dict[tuple[str, ...], float] = {}
-    analyzers = found[["segment", "analyzer"]].drop_duplicates().head(MOST_MERGED)
-    for segment, text in analyzers.itertuples(index=False, name=None):
+    analyzers = comparison[["segment", "analyzer"]].drop_duplicates().head(MAX_MERGED_ANALYZERS)
+    for segment, analyzer in analyzers.itertuples(index=False, name=None):
         since, until = window
         try:
-            metric = repository.merge(dataset, text, since=since, until=until, segment=segment)
-            numbers = {(one.name, one.instance): one.value for one in flatten(metric)}
-        except TidegaugeError:  # it has no states, or not of all partitions
+            metric = repository.merge(dataset, analyzer, since=since, until=until, segment=segment)
+            numbers = {(item.name, item.instance): item.value for item in flatten(metric)}
+        except TidegaugeError:  # partitions of the window have no states
             continue
-        values.update({(segment, *key, text): value for key, value in numbers.items()})
-    rows = found[list(SERIES)].itertuples(index=False, name=None)
+        values.update({(segment, *key, analyzer): value for key, value in numbers.items()})
+    rows = comparison[list(SERIES_FIELDS)].itertuples(index=False, name=None)
     return np.array([values.get(row, np.nan) for row in rows], np.float64)
 
 
-def _usual(repository: Repository, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default sides, as `defaultSides` in comparison-sides.ts chooses them: two partitions.
+def _default_sides(repository: Repository, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default sides, as `defaultSides` in comparison-sides.ts: two partitions.
 
-    The newest that has an earlier one in its segment, and the one a week before it, else the one
-    before.
+    The current side is the newest partition that has an earlier one in its segment. The baseline is
+    the partition one week before, or, without that, the previous partition.
     """
-    answer = sides(repository, asked)
-    names, within = answer.told["partitions"], answer.told["within"]
+    answer = sides(repository, params)
+    names, segments = answer.payload["partitions"], answer.payload["within"]
     times: NDArray[np.float64] = answer.arrays["times"]
-    for place, time in enumerate(times.tolist()):
+    for current, time in enumerate(times.tolist()):
         earlier = [
             n
-            for n, other in enumerate(times.tolist())
-            if other < time and within[n] == within[place]
+            for n, other_time in enumerate(times.tolist())
+            if other_time < time and segments[n] == segments[current]
         ]
         if earlier:
-            week = [n for n in earlier if times[n] == time - _WEEK]
-            before = week[0] if week else max(earlier, key=lambda n: times[n])
+            one_week_before = [n for n in earlier if times[n] == time - 7 * SECONDS_PER_DAY]
+            baseline = (
+                one_week_before[0] if one_week_before else max(earlier, key=lambda n: times[n])
+            )
             break
-    else:  # without times, any two
-        place, before = 0, 1
-    if len(names) <= before:
-        msg = f"{asked['dataset']!r} has no two partitions to compare"
+    else:  # without times, the first two
+        current, baseline = 0, 1
+    if len(names) <= baseline:
+        msg = f"Nothing to compare: dataset {params['dataset']!r} has fewer than two partitions."
         raise HistoryError(msg)
-    return {"baseline": {"partition": names[before]}, "current": {"partition": names[place]}}
+    return {"baseline": {"partition": names[baseline]}, "current": {"partition": names[current]}}
 
 
-def side(told: Any) -> Any:
-    """Convert a side to an argument of `Repository.compare`: partition, run id, or pair of times."""
-    match told:
+def side(value: Any) -> Any:
+    """Convert a side to an argument of `Repository.compare`: partition, run id, or pair of times.
+
+    Parameters
+    ----------
+    value : mapping
+        A side, as `protocol.Side`.
+
+    Raises
+    ------
+    HistoryError
+        If the value is not a side.
+    """
+    match value:
         case {"partition": str(name)}:
             return name
         case {"run": int(number)}:
             return number
         case {"since": since, "until": until}:
             return since or None, until or None
-    msg = f"{told!r} is no side: give partition, run, or since and until"
+    msg = f"Invalid side {value!r}: use a partition, a run, or since and until."
     raise HistoryError(msg)
 
 
-def columns(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the columns with stored distributions."""
+def columns(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return the columns with stored distributions.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``dataset``.
+    """
     with repository.database.read() as connection:
         answer: protocol.ColumnsAnswer = {
-            "names": columns_with_distribution(connection, asked["dataset"])
+            "names": columns_with_distribution(connection, params["dataset"])
         }
         return Answer(answer)
 
 
-def distribution(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return both distributions and the distances between them."""
+def distribution(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return both distributions and the distances between them.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.DistributionQuestion`.
+    """
     from tidegauge.repository.distributions.distances import Distances
 
-    found = _drifted(repository, asked)
-    distances = {field.name: getattr(found, field.name) for field in fields(Distances)}
-    told: protocol.DistributionAnswer = {
-        "kind": found.kind,
+    drift = _drift(repository, params)
+    distances = {field.name: getattr(drift, field.name) for field in fields(Distances)}
+    payload: protocol.DistributionAnswer = {
+        "kind": drift.kind,
         "distances": cast("protocol.DistanceValues", distances),
-        "baseline": shown(found.baseline),
-        "current": shown(found.current),
-        "baseline_rows": found.baseline_rows,
-        "current_rows": found.current_rows,
+        "baseline": truncate(drift.baseline),
+        "current": truncate(drift.current),
+        "baseline_rows": drift.baseline_rows,
+        "current_rows": drift.current_rows,
     }
     arrays = {
-        "baseline_values": np.array(found.baseline_values, np.float64),
-        "current_values": np.array(found.current_values, np.float64),
+        "baseline_values": np.array(drift.baseline_values, np.float64),
+        "current_values": np.array(drift.current_values, np.float64),
     }
-    if found.kind == "numeric":
-        return Answer(told, {**arrays, "ranks": np.array(found.axis, np.float64)})
-    told["categories"] = [shown(str(word)) for word in found.axis]
-    return Answer(told, arrays)
+    if drift.kind == "numeric":
+        return Answer(payload, {**arrays, "ranks": np.array(drift.axis, np.float64)})
+    payload["categories"] = [truncate(str(category)) for category in drift.axis]
+    return Answer(payload, arrays)
 
 
-def distribution_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return both distributions in tidy format."""
-    missing = [name for name in ("column", "baseline", "current") if asked.get(name) is None]
+def distribution_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFrame:
+    """Return both distributions in tidy format.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``column``, ``baseline`` and ``current``; ``segment`` is optional.
+
+    Raises
+    ------
+    HistoryError
+        If a required option is missing.
+    """
+    missing = [name for name in ("column", "baseline", "current") if params.get(name) is None]
     if missing:
         msg = f"dashboard.options['distribution'] needs {' and '.join(missing)}; see the guide"
         raise HistoryError(msg)
-    return _drifted(repository, asked).frame()
+    return _drift(repository, params).frame()
 
 
-def drift_frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the drift that the page draws: of each partition of the current side's segment."""
-    dataset, segment = asked["dataset"], asked.get("segment")
+def drift_frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the drift that the page draws, of each partition in the segment of the current side.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``dataset``, ``column`` and ``current``; ``segment`` overrides the segment.
+    """
+    dataset, segment = params["dataset"], params.get("segment")
     if segment is None:
         with repository.database.read() as connection:
-            within = {one.name: one.segment for one in partition_names(connection, dataset)}
-        segment = within.get(asked["current"].get("partition"))
-    found = repository.drifts(dataset, asked["column"], segment=segment or None, record=False)
-    return found if segment is None else found[found["segment"] == segment]
+            segment_by_partition = {
+                partition.name: partition.segment
+                for partition in partition_names(connection, dataset)
+            }
+        segment = segment_by_partition.get(params["current"].get("partition"))
+    drift = repository.drifts(dataset, params["column"], segment=segment or None, record=False)
+    return drift if segment is None else drift[drift["segment"] == segment]
 
 
-def _drifted(repository: Repository, asked: Mapping[str, Any]) -> Drifted:
-    baseline, current = (side(asked.get(name)) for name in ("baseline", "current"))
-    segment = asked.get("segment") or None
-    return repository.drift(asked["dataset"], asked["column"], baseline, current, segment=segment)
+def _drift(repository: Repository, params: Mapping[str, Any]) -> Drifted:
+    """Return the drift between the sides of a request."""
+    baseline, current = (side(params.get(name)) for name in ("baseline", "current"))
+    segment = params.get("segment") or None
+    return repository.drift(params["dataset"], params["column"], baseline, current, segment=segment)
 
 
-def drifts(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the drift of each partition, ``since`` to ``until``, from the four weeks before it.
+def drifts(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return the drift of each partition from the four weeks before it.
 
-    ``segment`` limits it to one; each segment is compared with its own past.
+    Each segment is compared with its own past.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.DriftsQuestion`.
     """
-    found = repository.drifts(
-        asked["dataset"],
-        asked["column"],
-        segment=asked.get("segment") or None,
-        since=asked.get("since"),
-        until=asked.get("until"),
+    drift = repository.drifts(
+        params["dataset"],
+        params["column"],
+        segment=params.get("segment") or None,
+        since=params.get("since"),
+        until=params.get("until"),
         record=False,
     )
-    return table(found)
+    return table(drift)

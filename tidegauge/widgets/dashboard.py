@@ -1,4 +1,4 @@
-"""The dashboard widget: the kernel side that responds to its script."""
+"""The dashboard widget: the kernel side, which answers its script."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidegauge.repository.history.health import overview_rows
 from tidegauge.repository.repository import as_repository
 from tidegauge.repository.store.queries import commit_as_of
 from tidegauge.widgets import answers, script
-from tidegauge.widgets.backend import VIEWS, Backend, current_user
+from tidegauge.widgets.backend import VIEW_NAMES, Backend, current_user
 
 try:
     import anywidget
     import traitlets
 except ModuleNotFoundError as error:
-    msg = "the dashboard needs anywidget: pip install 'tidegauge[notebook]'"
+    msg = "The dashboard needs anywidget. Run pip install 'tidegauge[notebook]'."
     raise SetupError(msg) from error
 
 if TYPE_CHECKING:
@@ -31,49 +31,50 @@ if TYPE_CHECKING:
 class Dashboard(anywidget.AnyWidget):
     """Interactive dashboard: tables, heat map, charts, comparisons, incidents, calendar.
 
-    It is displayed as the last expression of a cell. Data on the screen is fetched on demand, as
-    bytes, and no other host is contacted.
+    It is displayed as the last expression of a cell. It requests the displayed data on demand, and
+    contacts no other host.
 
     Parameters
     ----------
     repository : Repository or str
         A repository, or its URL. If it was opened with ``read_only=True``, incidents cannot be labelled.
     dataset : str, optional
-        The dataset to show first; the first one if not given. Home, overview and incidents show all.
+        The dataset to show first; the first one if not given. Home, overview and incidents show all
+        datasets.
     view : str, optional
         ``home``, ``overview``, ``series``, ``compare``, ``distribution``, ``consistency``,
-        ``incidents`` or ``partitions``; ``home`` of several tables and ``overview`` of one if not
-        given.
+        ``incidents`` or ``partitions``. If not given, ``home`` for several tables and ``overview``
+        for one.
     by : str, optional
-        Author of labels; the user's name if not given. The page asks for it if it is empty, or if the
-        user is root.
+        Author of labels; the user's name if not given. If it is empty, or if the user is root, the
+        page asks for a name.
     as_of : str, date, datetime or int, optional
-        Show the overview and the series as known at that time, or after the run of that id. All
-        else is current.
+        Show the overview and the series as known at that time, or after the run with that id. All
+        other views are current.
     height : int
-        In pixels; 0 is the height of the window.
+        Height in pixels; 0 is the height of the window.
     samples : bool
-        Show samples of failing records, which are data of the tables, in incidents.
+        If true, show samples of failing records, which are data of the tables, in incidents.
 
     Attributes
     ----------
     view, dataset : str
         The current view and dataset; setting them switches the page.
     options : dict
-        The last request of each view, by its name: ``{"series": {"ids": [3, 7]}}``,
-        ``{"incidents": {"id": 337}}``. Together with ``view`` and ``dataset`` it is the state of the
-        page: assigning it restores the page.
+        The last request of each view, by name: ``{"series": {"ids": [3, 7]}}``,
+        ``{"incidents": {"id": 337}}``. With ``view`` and ``dataset``, it is the state of the page;
+        assigning it restores the page.
     summary : dict
-        The table of datasets when the widget was displayed; the page shows it where no Python answers.
+        The table of datasets when the widget was displayed. The page shows it if no kernel answers.
 
     Raises
     ------
     SetupError
         If the dashboard's script was not built, with the reason.
     UnknownNameError
-        If there is no such view.
+        If the view is unknown.
     UnknownDatasetError
-        If there is no such dataset.
+        If the dataset is unknown.
 
     Examples
     --------
@@ -85,8 +86,8 @@ class Dashboard(anywidget.AnyWidget):
     (1, 1)
     """
 
-    _esm = script.source(script.SCRIPT)
-    _css = script.source(script.STYLE)
+    _esm = script.source(script.SCRIPT_FILE)
+    _css = script.source(script.STYLE_FILE)
 
     view = traitlets.Unicode("home").tag(sync=True)
     dataset = traitlets.Unicode(allow_none=True).tag(sync=True)
@@ -105,43 +106,47 @@ class Dashboard(anywidget.AnyWidget):
         height: int = 720,
         samples: bool = False,
     ) -> None:
-        why = script.problem()
-        if why is not None:
-            msg = f"the dashboard has no script: {why}; {script.CURE}"
+        reason = script.problem()
+        if reason is not None:
+            msg = f"The dashboard cannot start: {reason}; {script.BUILD_HINT}"
             raise SetupError(msg)
         repository = as_repository(repository)
-        there = repository.datasets()
+        datasets = repository.datasets()
         if dataset is not None:
-            repository.partitions(dataset)  # raises if unknown
+            repository.partitions(dataset)  # raises an error if unknown
         with repository.database.read() as connection:
-            commit_as_of(connection, as_of)  # likewise
+            commit_as_of(connection, as_of)  # raises an error if invalid
         self.repository = repository
         self.by = current_user() if by is None else by or None
         self.backend = Backend(repository, as_of, samples=samples)
         super().__init__(
             view=view or self.backend.first_view(),
-            dataset=dataset or next(iter(there), None),
+            dataset=dataset or next(iter(datasets), None),
             height=height,
             options={},
         )
         self.on_msg(self._answer)
 
     @traitlets.validate("view")
-    def _known_view(self, proposal: Mapping[str, Any]) -> str:
+    def _check_view(self, proposal: Mapping[str, Any]) -> str:
+        """Return a proposed view; refuse unknown names."""
         view = str(proposal["value"])
-        if view not in VIEWS:
-            raise UnknownNameError("view", view, VIEWS)
+        if view not in VIEW_NAMES:
+            raise UnknownNameError("view", view, VIEW_NAMES)
         return view
 
     @property
     def data(self) -> pd.DataFrame:
-        """The data of the current view as a frame, filtered and sorted as it is shown.
+        """The data of the current view as a frame, filtered and sorted as on the page.
 
-        ``home``: the health of tables. ``overview``: scores, a row for each series and a column for
-        each time. ``series``: a row for each point of the window. ``compare``: as
-        `Repository.compare`. ``distribution``: as ``repo.drift(...).frame()``. ``consistency``: a row
-        for each feature, the worst first. ``incidents``: as `Repository.incidents`, with assignee,
-        end of the snooze and times. ``partitions``: as `Repository.calendar`, of one segment.
+        - ``home``: the health of tables.
+        - ``overview``: scores, a row for each series and a column for each time.
+        - ``series``: a row for each point of the window.
+        - ``compare``: as `Repository.compare`.
+        - ``distribution``: as ``repo.drift(...).frame()``.
+        - ``consistency``: a row for each feature, the worst first.
+        - ``incidents``: as `Repository.incidents`, with assignee, end of the snooze and times.
+        - ``partitions``: as `Repository.calendar`, for one segment.
 
         Raises
         ------
@@ -151,15 +156,16 @@ class Dashboard(anywidget.AnyWidget):
         options = self.options.get(self.view, {})
         return self.backend.frame(self.view, options, self.dataset)
 
-    def _answer(self, _: Any, asked: Any, buffers: Any) -> None:
-        """Respond to a request of the script; errors are sent too, since Jupyter would swallow them."""
-        if isinstance(asked, Mapping) and "id" in asked:
-            self.send(*self.backend.answer(asked, self.by))
+    def _answer(self, _: Any, message: Any, buffers: Any) -> None:
+        """Answer a request of the script; errors are also sent, because Jupyter would hide them."""
+        if isinstance(message, Mapping) and "id" in message:
+            self.send(*self.backend.answer(message, self.by))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """Show the widget, with a table of the datasets for when no kernel answers.
+        """Show the widget, with a table of the datasets in case no kernel answers.
 
-        A notebook that is saved with the state of its widgets shows `summary`, one without them the HTML.
+        A notebook saved with the state of its widgets shows `summary`; a notebook saved without it
+        shows the HTML.
         """
         with self.repository.database.read() as connection:
             rows = overview_rows(connection)

@@ -16,9 +16,9 @@ from tidegauge.repository.store.queries import Window
 from tidegauge.repository.store.rows import GroupedIncidentRow
 from tidegauge.widgets import protocol
 from tidegauge.widgets import series as charts
-from tidegauge.widgets.answers import Answer, listed_rows, matches, seconds, shown, table
-from tidegauge.widgets.series import MOST
-from tidegauge.widgets.tables import SENTENCE, failed_checks
+from tidegauge.widgets.answers import Answer, listed_rows, matches, seconds, table, truncate
+from tidegauge.widgets.series import MAX_CHART_SERIES
+from tidegauge.widgets.tables import MAX_SENTENCE_LENGTH, failed_checks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.widgets.series import Overview
 
-EVIDENCE = 6
+MAX_EVIDENCE_SERIES = 6
 """Maximum number of series to chart as evidence."""
-PARTS = 6
-"""Maximum number of parts of a cause to send."""
-SAID = ("label", "note", "by", "created_at", "partition", "name", "instance")
-SEARCHED = ("headline", "dataset", "severity", "assignee")
-SEVERITIES = ("error", "warning", "info")
+MAX_CAUSE_PARTS = 6
+"""Maximum number of parts of a cause in an answer."""
+LABEL_FIELDS = ("label", "note", "by", "created_at", "partition", "name", "instance")
+SEARCHED_FIELDS = ("headline", "dataset", "severity", "assignee")
+SEVERITY_ORDER = ("error", "warning", "info")
 LIST_COLUMNS = {
     **columns_of(GroupedIncidentRow),
     **columns("since:time until:time opened_at:time assignee snoozed_until:time shared"),
 }
-ACTIONS: Mapping[str, Sequence[str]] = {
+ACTION_LABELS: Mapping[str, Sequence[str]] = {
     "acknowledge": ("acknowledged",),
     "expected": ("expected",),
     "false alarm": ("ignore", "resolved"),
@@ -55,191 +55,296 @@ ACTIONS: Mapping[str, Sequence[str]] = {
 """Labels that each action adds, in order."""
 
 
-def incidents(repository: Repository, asked: Mapping[str, Any]) -> Answer:
-    """Return the incidents of a dataset, or of all, in the order of the page, with assignee and snooze.
+def incidents(repository: Repository, params: Mapping[str, Any]) -> Answer:
+    """Return incidents in the order of the page, with assignee and snooze.
 
     ``shared`` is the headline of an incident's group.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``dataset``; None for all.
     """
-    return table(_listed(repository, asked.get("dataset")))
+    return table(_listed(repository, params.get("dataset")))
 
 
 def _listed(repository: Repository, dataset: str | None) -> pd.DataFrame:
     """Return the incidents of a dataset, or of all, with the `LIST_COLUMNS`.
 
-    Those that began last come first, the gravest of one time before the others.
+    The latest start comes first; incidents with the same start are ordered by severity.
     """
     with repository.database.read() as connection:
         rows, groups = grouped_incident_rows(connection, dataset, None, Window())
-        of = triage(connection)
+        triage_by_incident = triage(connection)
     shared = {number: group.headline for number, group in groups.items()}
-    told = [
-        {**row, **vars(of.get(row["id"], Triage())), "shared": shared.get(row["id"])}
+    entries = [
+        {
+            **row,
+            **vars(triage_by_incident.get(row["id"], Triage())),
+            "shared": shared.get(row["id"]),
+        }
         for row in rows
     ]
-    found = frame_of(told, LIST_COLUMNS).assign(
-        rank=[SEVERITIES.index(row["severity"]) for row in told]
+    listed = frame_of(entries, LIST_COLUMNS).assign(
+        rank=[SEVERITY_ORDER.index(row["severity"]) for row in entries]
     )
-    found = found.sort_values(["since", "rank"], ascending=[False, True], kind="stable")
-    return found.drop(columns="rank").reset_index(drop=True)
+    listed = listed.sort_values(["since", "rank"], ascending=[False, True], kind="stable")
+    return listed.drop(columns="rank").reset_index(drop=True)
 
 
-def frame(repository: Repository, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the incidents of the ``table``, or of all: the ``rows`` that the page lists, by id.
+def frame(repository: Repository, params: Mapping[str, Any]) -> pd.DataFrame:
+    """Return incidents; open incidents have the status ``snoozed`` until their snooze ends.
 
-    Without a page, they follow the options ``status`` and ``filter``. An open incident that is snoozed
-    has the status ``snoozed`` until its time.
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``table`` is the dataset; all if not given. ``rows`` are the ids that the page displays;
+        without a page, rows follow ``status`` and ``filter``.
     """
-    found = _listed(repository, asked.get("table"))
-    asleep = (found["status"] == "open") & (found["snoozed_until"] > datetime.now(UTC))
-    found = found.assign(status=found["status"].mask(asleep, "snoozed"))
-    if asked.get("rows") is not None:
-        return listed_rows(found, found["id"], asked["rows"])
-    texts = [found[name].fillna("").map(shown) for name in SEARCHED]
-    seen = matches([*texts, [f"#{number}" for number in found["id"]]], asked.get("filter"))
-    if asked.get("status"):
-        seen &= (found["status"] == asked["status"]).to_numpy()
-    return found[seen].reset_index(drop=True)
+    listed = _listed(repository, params.get("table"))
+    snoozed = (listed["status"] == "open") & (listed["snoozed_until"] > datetime.now(UTC))
+    listed = listed.assign(status=listed["status"].mask(snoozed, "snoozed"))
+    if params.get("rows") is not None:
+        return listed_rows(listed, listed["id"], params["rows"])
+    columns = [listed[name].fillna("").map(truncate) for name in SEARCHED_FIELDS]
+    numbers = [f"#{number}" for number in listed["id"]]
+    mask = matches([*columns, numbers], params.get("filter"))
+    if params.get("status"):
+        mask &= (listed["status"] == params["status"]).to_numpy()
+    return listed[mask].reset_index(drop=True)
 
 
-def evidence(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the points of an incident's charts: of its evidence, in the ``columns`` that are drawn."""
-    found = incident(overview.repository, {"incident": asked["id"]}).told
-    return charts.frame(overview, {"ids": found["evidence"], "columns": asked.get("columns")})
+def evidence(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the points of the charts that are evidence of an incident.
+
+    Parameters
+    ----------
+    overview : Overview
+    params : mapping
+        ``id`` of the incident; ``columns`` are the first and last label that the page draws.
+    """
+    details = incident(overview.repository, {"incident": params["id"]}).payload
+    return charts.frame(overview, {"ids": details["evidence"], "columns": params.get("columns")})
 
 
-def incident(repository: Repository, asked: Mapping[str, Any], *, samples: bool = False) -> Answer:
+def incident(repository: Repository, params: Mapping[str, Any], *, samples: bool = False) -> Answer:
     """Return the details of an incident, and the series with the best evidence.
 
-    Samples of failing records, which are data of the table, are sent only if they may be shown.
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        ``incident``, the id.
+    samples : bool
+        If true, include samples of failing records, which are data of the table.
     """
-    found = repository.incident(int(asked["incident"]))
-    firsts = found.firsts.head(MOST)["id"].tolist()
-    peaks = found.peaks.head(EVIDENCE)
+    details = repository.incident(int(params["incident"]))
+    first_anomalies = details.firsts.head(MAX_CHART_SERIES)["id"].tolist()
+    peaks = details.peaks.head(MAX_EVIDENCE_SERIES)
     with repository.database.read() as connection:
-        series = series_of_anomalies(connection, [*firsts, *peaks["id"].tolist()])
-        state = triage(connection).get(found.id, Triage())
-        lasts = incident_length(connection, found.row)
-    details = found.row
-    labels = [{k: label[k] for k in SAID} for label in found.labels.to_dict("records")]
-    events = [
-        {**vars(event), "text": event.text and shown(event.text, SENTENCE)}
-        for event in found.timeline
+        series = series_of_anomalies(connection, [*first_anomalies, *peaks["id"].tolist()])
+        state = triage(connection).get(details.id, Triage())
+        length = incident_length(connection, details.row)
+    row = details.row
+    labels = [
+        {name: label[name] for name in LABEL_FIELDS} for label in details.labels.to_dict("records")
     ]
-    told: protocol.IncidentAnswer = {
-        "incident": found.id,
-        "dataset": str(details["dataset"]),  # untruncated: the script sends it back
-        "headline": shown(str(details["headline"]), SENTENCE),
-        "severity": details["severity"],
-        "status": details["status"],
-        "series": details["series"],
-        "first": shown(str(details["first"])),
-        "last": shown(str(details["last"])),
-        "opened_at": details["opened_at"],
-        "revision": found.revision,
-        "since": _seconds(details["since"]),
-        "until": _seconds(details["until"]),
-        "lasts": lasts,
-        "anomalies": len(found.anomalies),
+    events = [
+        {**vars(event), "text": event.text and truncate(event.text, MAX_SENTENCE_LENGTH)}
+        for event in details.timeline
+    ]
+    payload: protocol.IncidentAnswer = {
+        "incident": details.id,
+        "dataset": str(row["dataset"]),  # untruncated: the script sends it back
+        "headline": truncate(str(row["headline"]), MAX_SENTENCE_LENGTH),
+        "severity": row["severity"],
+        "status": row["status"],
+        "series": row["series"],
+        "first": truncate(str(row["first"])),
+        "last": truncate(str(row["last"])),
+        "opened_at": row["opened_at"],
+        "revision": details.revision,
+        "since": _seconds(row["since"]),
+        "until": _seconds(row["until"]),
+        "lasts": length,
+        "anomalies": len(details.anomalies),
         "assignee": state.assignee,
         "snoozed_until": state.snoozed_until,
-        "evidence": [series[number] for number in peaks["id"]],
-        "all_series": list(dict.fromkeys(series[number] for number in firsts)),
-        "explanations": [shown(text, SENTENCE) for text in peaks["explanation"]],
-        "shared": shown(found.group.headline, SENTENCE) if found.group else None,
-        "others": _others(found),
-        "causes": [_cause(move) for move in found.causes.moves],
-        "along": [{"text": str(one), "series": one.series} for one in found.causes.companions],
-        "restated": [shown(str(one), SENTENCE) for one in found.causes.restated],
-        "schema": [shown(str(one), SENTENCE) for one in found.causes.schema],
+        "evidence": [series[anomaly] for anomaly in peaks["id"]],
+        "all_series": list(dict.fromkeys(series[anomaly] for anomaly in first_anomalies)),
+        "explanations": [
+            truncate(explanation, MAX_SENTENCE_LENGTH) for explanation in peaks["explanation"]
+        ],
+        "shared": (
+            truncate(details.group.headline, MAX_SENTENCE_LENGTH) if details.group else None
+        ),
+        "others": _related_incidents(details),
+        "causes": [_cause(move) for move in details.causes.moves],
+        "along": [
+            {"text": str(companion), "series": companion.series}
+            for companion in details.causes.companions
+        ],
+        "restated": [
+            truncate(str(restatement), MAX_SENTENCE_LENGTH)
+            for restatement in details.causes.restated
+        ],
+        "schema": [truncate(str(change), MAX_SENTENCE_LENGTH) for change in details.causes.schema],
         "checks": failed_checks(
-            repository, found.dataset, {*found.anomalies["partition"], ""}, samples=samples
+            repository, details.dataset, {*details.anomalies["partition"], ""}, samples=samples
         )[0],
-        "run": _run(found.context.run),
-        "runbook": shown(found.context.runbook, SENTENCE) if found.context.runbook else None,
-        "downstream": list(
-            found.context.downstream[:MOST]
-        ),  # untruncated: the script sends it back
+        "run": _run(details.context.run),
+        "runbook": (
+            truncate(details.context.runbook, MAX_SENTENCE_LENGTH)
+            if details.context.runbook
+            else None
+        ),
+        # untruncated: the script sends the names back
+        "downstream": list(details.context.downstream[:MAX_CHART_SERIES]),
         "timeline": cast("list[protocol.IncidentEvent]", events),
         "said": cast("list[protocol.IncidentLabel]", labels),
     }
-    return Answer(told)
+    return Answer(payload)
 
 
 def _seconds(time: datetime | None) -> float | None:
+    """Convert a time to seconds since 1970, or None to None."""
     return None if time is None else seconds(time)
 
 
 def _run(run: MeasuringRun | None) -> protocol.IncidentRun | None:
+    """Return the run that measured the first partition of an incident, if it is known."""
     if run is None:
         return None
-    job = shown(run.job, SENTENCE) if run.job else None
+    job = truncate(run.job, MAX_SENTENCE_LENGTH) if run.job else None
     return {"id": run.id, "started_at": run.started_at, "job": job}
 
 
-def _others(found: IncidentDetails) -> list[protocol.OtherIncident]:
+def _related_incidents(details: IncidentDetails) -> list[protocol.OtherIncident]:
     """Return the incidents of other tables that share the cause."""
-    members = found.group.incidents if found.group else ()
-    others = [one for one in members if one.id != found.id]
-    return [{"incident": one.id, "dataset": one.dataset} for one in others[:MOST]]
+    members = details.group.incidents if details.group else ()
+    related = [member for member in members if member.id != details.id]
+    return [
+        {"incident": member.id, "dataset": member.dataset} for member in related[:MAX_CHART_SERIES]
+    ]
 
 
 def _cause(move: Move) -> protocol.IncidentCause:
-    first = move.dimensions[0]
+    """Return a change with the parts of its first dimension, which explains it best."""
+    dimension = move.dimensions[0]
     return {
         "text": str(move),
-        "what": shown(move.what),
-        "partition": shown(move.partition),
-        "dimension": shown(first.name),
+        "what": truncate(move.what),
+        "partition": truncate(move.partition),
+        "dimension": truncate(dimension.name),
         "scale": move.scale,
         "series": move.series,
         "parts": [
             {
-                "name": shown(part.name),
+                "name": truncate(part.name),
                 "value": part.value,
                 "expected": part.expected,
                 "share": part.share,
-                "series": move.part_series.get((first.name, part.name)),
+                "series": move.part_series.get((dimension.name, part.name)),
             }
-            for part in first.parts[:PARTS]
+            for part in dimension.parts[:MAX_CAUSE_PARTS]
         ],
     }
 
 
-def say(
-    repository: Repository, asked: Mapping[str, Any], by: str | None, *, samples: bool = False
+def label_incident(
+    repository: Repository, params: Mapping[str, Any], author: str | None, *, samples: bool = False
 ) -> Answer:
-    """Take an action on an incident; fails if it was labelled since the page read it."""
-    number = int(asked["incident"])
-    _act(repository, number, asked, by, int(asked["seen"]))
+    """Take an action on an incident, and return its new details.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.SayQuestion`.
+    author : str or None
+        Author of the labels; None if the page names the author.
+    samples : bool
+        As for `incident`.
+
+    Raises
+    ------
+    ConflictError
+        If the incident was labelled after the page read it.
+    HistoryError
+        If the author is missing.
+    UnknownNameError
+        If the action is unknown.
+    """
+    number = int(params["incident"])
+    _add_labels(repository, number, params, author, int(params["seen"]))
     return incident(repository, {"incident": number}, samples=samples)
 
 
-def say_all(repository: Repository, asked: Mapping[str, Any], by: str | None) -> Answer:
-    """Take one action on several incidents, whatever others said meanwhile."""
-    numbers = list(dict.fromkeys(map(int, asked["incidents"])))
+def label_incidents(
+    repository: Repository, params: Mapping[str, Any], author: str | None
+) -> Answer:
+    """Take one action on several incidents, even if they were labelled since the page read them.
+
+    Parameters
+    ----------
+    repository : Repository
+    params : mapping
+        Parameters of the request, as `protocol.SayAllQuestion`.
+    author : str or None
+        Author of the labels; None if the page names the author.
+
+    Raises
+    ------
+    HistoryError
+        If the author is missing.
+    UnknownNameError
+        If the action is unknown.
+    """
+    numbers = list(dict.fromkeys(map(int, params["incidents"])))
     for number in numbers:
-        _act(repository, number, asked, by, None)
-    told: protocol.SayAllAnswer = {"labelled": len(numbers)}
-    return Answer(told)
+        _add_labels(repository, number, params, author, None)
+    payload: protocol.SayAllAnswer = {"labelled": len(numbers)}
+    return Answer(payload)
 
 
-def _act(
-    repository: Repository, number: int, asked: Mapping[str, Any], by: str | None, seen: int | None
+def _add_labels(
+    repository: Repository,
+    number: int,
+    params: Mapping[str, Any],
+    known_author: str | None,
+    revision: int | None,
 ) -> None:
-    """Add the labels of an action; an assignment's note is the assignee, its comment comes after."""
-    action = asked["action"]
-    if action not in ACTIONS:
-        raise UnknownNameError("action", action, ACTIONS)
-    author = by or (asked.get("by") or "").strip()
+    """Add the labels of an action to an incident.
+
+    The note of an assignment is the assignee; a comment follows as a label of its own.
+
+    Parameters
+    ----------
+    repository : Repository
+    number : int
+        Id of the incident.
+    params : mapping
+        The action, as `protocol.Action`.
+    known_author : str or None
+        Author of the labels; None if the page names the author.
+    revision : int or None
+        Revision of the incident that the user read; None to ignore newer labels.
+    """
+    action = params["action"]
+    if action not in ACTION_LABELS:
+        raise UnknownNameError("action", action, ACTION_LABELS)
+    author = known_author or (params.get("by") or "").strip()
     if not author:
-        msg = "say who you are: the name of the author is missing"
+        msg = "Label not saved: the author is missing. Enter your name and try again."
         raise HistoryError(msg)
-    note = (asked.get("note") or "").strip() or None
-    first = (asked.get("assignee") or "").strip() or None if action == "assign" else note
-    until = asked.get("until") if action == "snooze" else None
-    end = None if until is None else datetime.fromtimestamp(float(until), UTC)
-    for label in ACTIONS[action]:
-        repository.label(number, label, note=first, by=author, seen=seen, until=end)
-        seen, first = None, None  # the note is given once, and the check made once
-    if action == "assign" and note:
-        repository.label(number, "comment", note=note, by=author)
+    comment = (params.get("note") or "").strip() or None
+    note = (params.get("assignee") or "").strip() or None if action == "assign" else comment
+    snooze_end = params.get("until") if action == "snooze" else None
+    end = None if snooze_end is None else datetime.fromtimestamp(float(snooze_end), UTC)
+    for label in ACTION_LABELS[action]:
+        repository.label(number, label, note=note, by=author, seen=revision, until=end)
+        revision, note = None, None  # only the first label has the note and checks the revision
+    if action == "assign" and comment:
+        repository.label(number, "comment", note=comment, by=author)

@@ -1,9 +1,9 @@
 """Messages between the dashboard's script and the kernel, as typed dictionaries.
 
-`QUESTIONS` maps each question of the script to its parameters, its answer and the answer's arrays.
-`protocol_dts` writes them to ``src/data/protocol.d.ts``, so that both sides are checked against the
-same types. JSON has no times, NaN or infinity: a `datetime` is sent as ISO 8601 text, and a `float`
-that is not finite as null. Arrays are sent as bytes, 64-bit integers as 64-bit floats.
+`QUESTION_TYPES` maps each question of the script to its parameters, its answer and the answer's
+arrays. `protocol_dts` writes the types to ``src/data/protocol.d.ts``, so that both sides are checked
+against the same types. JSON has no times, NaN or infinity: a `datetime` is sent as an ISO 8601 string,
+and a `float` that is not finite as null. Arrays are sent as bytes, 64-bit integers as 64-bit floats.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 LevelKind: TypeAlias = Literal["score", "change"]
 FloatColumns: TypeAlias = Mapping[str, NDArray[np.float64]]
 OrderedColumns: TypeAlias = Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
-"""Columns, and the orders of rows by them: `name_order`, and `name_order_down` descending."""
+"""Columns, and the row orders by each column: `name_order`, and `name_order_down` for descending."""
 
 
 class Request(TypedDict):
-    """Request of the script: a question with its parameters."""
+    """Request of the script: a question and its parameters."""
 
     id: Annotated[str, "Unique; the reply repeats it."]
     ask: Annotated[str, "One of `Questions`."]
@@ -35,8 +35,10 @@ class Reply(TypedDict):
 
     id: str
     seconds: Annotated[float, "Time taken in the kernel."]
-    told: Annotated[Mapping[str, Any], "Answer of the question."]
-    arrays: Annotated[Sequence[tuple[str, str, Sequence[int]]], "Name, dtype and shape by buffer."]
+    told: Annotated[Mapping[str, Any], "JSON part of the answer."]
+    arrays: Annotated[
+        Sequence[tuple[str, str, Sequence[int]]], "Name, dtype and shape of each buffer."
+    ]
 
 
 class ErrorReply(TypedDict):
@@ -59,7 +61,7 @@ class DatasetQuestion(TypedDict):
 
 
 class Table(TypedDict):
-    """Table sent by columns: text here, numbers and times (seconds since 1970) as arrays."""
+    """Table sent by columns: strings here, numbers and times (seconds since 1970) as arrays."""
 
     columns: Sequence[str]
     rows: int
@@ -79,7 +81,7 @@ class RunSide(TypedDict):
 
 
 class WindowSide(TypedDict):
-    """Comparison side: a window of time, as ISO 8601 texts; null is unbounded."""
+    """Comparison side: a window of time, as ISO 8601 strings; null is unbounded."""
 
     since: str | None
     until: str | None
@@ -89,28 +91,28 @@ Side: TypeAlias = PartitionSide | RunSide | WindowSide
 
 
 class CatalogueQuestion(TypedDict):
-    """Parameters of `catalogue`: the only table that is wanted."""
+    """Parameters of `catalogue`: the only table to return."""
 
     table: NotRequired[str]
 
 
 class CatalogueAnswer(TypedDict):
-    """Catalogue: texts of all series, labels of all columns, and settings of the repository."""
+    """Catalogue: keys of all series, labels of all columns, and settings of the repository."""
 
-    words: Annotated[Mapping[str, Sequence[str]], "Distinct texts of each series key."]
+    words: Annotated[Mapping[str, Sequence[str]], "Distinct values of each series key."]
     labels: Annotated[Sequence[str], "Times in UTC, or names of partitions without a time."]
     commits: int
     catalogue: Annotated[int, "Number of this catalogue."]
     datasets: Sequence[str]
     repository: Annotated[str, "Name of the database, without its folder or server."]
     writable: bool
-    by: Annotated[str | None, "Author of labels that are added here; null if the page asks for it."]
+    by: Annotated[str | None, "Author of labels; null if the page asks for a name."]
     url: Annotated[str | None, "Address of the dashboard for links; null if it is not set."]
     open: Annotated[int, "Number of open incidents that are not snoozed."]
 
 
 class CatalogueArrays(TypedDict):
-    """Arrays of the catalogue: ids, times, anomalous points, and text codes of series keys."""
+    """Arrays of the catalogue: ids, times, anomalous points, and codes of series keys in `words`."""
 
     ids: NDArray[np.int64]
     times: Annotated[NDArray[np.float64], "Seconds since 1970; NaN without a time."]
@@ -123,7 +125,7 @@ class CatalogueArrays(TypedDict):
 
 
 class LevelsQuestion(TypedDict):
-    """Parameters of `levels`: rows and columns of the heat map; all if not given."""
+    """Parameters of `levels`: colour scale, rows and columns of the heat map; all if not given."""
 
     by: LevelKind
     rows: NotRequired[Sequence[int]]
@@ -139,13 +141,13 @@ class LevelsAnswer(TypedDict):
 
 
 class LevelsArrays(TypedDict):
-    """Levels, one byte for each cell, row by row; 0 where there is nothing."""
+    """Levels, one byte for each cell, row by row; 0 for cells without a level."""
 
     levels: NDArray[np.uint8]
 
 
 class RowsQuestion(TypedDict):
-    """Parameters of `rows`: series and columns whose values are wanted."""
+    """Parameters of `rows`: series and columns whose values to return."""
 
     rows: Sequence[int]
     first: NotRequired[int]
@@ -153,17 +155,17 @@ class RowsQuestion(TypedDict):
 
 
 class SparklineArrays(TypedDict):
-    """Values for sparklines, row by row; NaN where there is none."""
+    """Values for sparklines, row by row; NaN for missing values."""
 
     values: NDArray[np.float32]
 
 
 class OrderQuestion(TypedDict):
-    """Parameters of `order`: how the rows of the heat map are sorted and grouped."""
+    """Parameters of `order`: colour scale, sort order and grouping of the heat map."""
 
     by: LevelKind
     sort: Annotated[str, "`name`, `worst`, `newest` or `anomalies`."]
-    group: Annotated[str, "Grouping of rows that are sorted by name."]
+    group: Annotated[str, "Grouping of rows if sorted by name."]
 
 
 class OrderArrays(TypedDict):
@@ -223,7 +225,7 @@ class SeriesEntry(TypedDict):
     """Identity of a series, and the scale of its values."""
 
     id: int
-    scale: Annotated[str, "Such as `ratio`, which is shown in per cent."]
+    scale: Annotated[str, "For example `ratio`, which is displayed in per cent."]
     dataset: str
     segment: str
     instance: str
@@ -261,7 +263,7 @@ class SeriesAnswer(TypedDict):
     series: Sequence[SeriesEntry]
     labels: Sequence[str]
     anomalies: Sequence[SeriesAnomaly]
-    said: Annotated[Sequence[SeriesLabel], "Labels."]
+    said: Annotated[Sequence[SeriesLabel], "Labels of the series."]
     statuses: Annotated[Sequence[str], "Names of the codes in the array `status`."]
 
 
@@ -285,7 +287,7 @@ class SeasonsQuestion(TypedDict):
 
 
 class SeasonsAnswer(TypedDict):
-    """Seasons of series in words, in the order asked for; empty where nothing was learned."""
+    """Descriptions of the seasons of series, in the order of the ids; empty without seasons."""
 
     seasons: Sequence[str]
 
@@ -323,17 +325,17 @@ class CompareQuestion(TypedDict):
 class CompareAnswer(Table):
     """Comparison of all metrics, the most surprising first.
 
-    Numbers include `ids` of series; `ratio`, 1 where values are shares; `unusual` and `anomaly`, 1 where
-    the difference is unusual, and where the current partition has a stored anomaly.
+    Arrays include `ids` of series; `ratio`, 1 if values are shares; `unusual`, 1 if the difference is
+    unusual; and `anomaly`, 1 if the current partition has a stored anomaly.
     """
 
     dataset: str
-    total: Annotated[int, "Number of metrics, including those that are not sent."]
+    total: Annotated[int, "Number of metrics, including metrics that are not sent."]
     unusual: Annotated[int, "Number of unusual differences."]
 
 
 class ColumnsAnswer(TypedDict):
-    """Columns whose distribution is stored."""
+    """Columns with a stored distribution."""
 
     names: Sequence[str]
 
@@ -349,7 +351,7 @@ class DistributionQuestion(TypedDict):
 
 
 class DistanceValues(TypedDict):
-    """Distances between two distributions; null where one has no meaning."""
+    """Distances between two distributions; null if a distance is undefined for them."""
 
     psi: float
     psi_rest: Annotated[float, "Share of rows in the rare categories that PSI pools."]
@@ -400,7 +402,7 @@ class ConsistencyQuestion(TypedDict):
     dataset: str
     by: NotRequired[str]
     segment: NotRequired[str]
-    range: NotRequired[Annotated[str, "Days before the newest partition, or `all`."]]
+    range: NotRequired[Annotated[str, "Number of days up to the newest partition, or `all`."]]
     since: NotRequired[Annotated[float, "Seconds since 1970; overrides `range`."]]
     until: NotRequired[float]
 
@@ -415,14 +417,14 @@ class ConsistencyAnswer(TypedDict):
     """Ranking of features, worst first."""
 
     features: Sequence[str]
-    groups: Annotated[Sequence[str], "Group-bys; the array `group` refers to them."]
+    groups: Annotated[Sequence[str], "Group-bys, to which the array `group` refers."]
     segments: Sequence[str]
     segment: str
     by: str
-    choices: Annotated[Sequence[str], "Metrics to rank by."]
+    choices: Annotated[Sequence[str], "Metrics that can rank features."]
     range: Annotated[str, "Empty for a window."]
-    labels: Annotated[Sequence[str], "Of columns; empty if all have a time."]
-    elsewhere: Annotated[Sequence[str], "Datasets with such metrics, if this one has none."]
+    labels: Annotated[Sequence[str], "Labels of columns; empty if all columns have a time."]
+    elsewhere: Annotated[Sequence[str], "Datasets with consistency metrics, if this one has none."]
 
 
 class ConsistencyArrays(TypedDict):
@@ -431,7 +433,9 @@ class ConsistencyArrays(TypedDict):
     ids: NDArray[np.int64]
     group: NDArray[np.int32]
     worst: NDArray[np.float64]
-    column: Annotated[NDArray[np.int32], "Column of the worst value; -1 without any."]
+    column: Annotated[
+        NDArray[np.int32], "Column of the worst value; -1 if the feature has no values."
+    ]
     times: NDArray[np.float64]
     mismatch: NDArray[np.float64]
     missing: NDArray[np.float64]
@@ -439,16 +443,16 @@ class ConsistencyArrays(TypedDict):
 
 
 class ConsistencySubject(TypedDict):
-    """Feature, or the rows of a group-by, with the rows of its metrics in the array `values`."""
+    """Feature, or the row metrics of a group-by, with the row of each metric in the array `values`."""
 
     id: int
     group_by: str
-    feature: Annotated[str | None, "Null for the rows of the group-by."]
+    feature: Annotated[str | None, "Null for the row metrics of the group-by."]
     lines: Annotated[Mapping[str, int], "Row in `values` by metric."]
 
 
 class ConsistencyFeaturesAnswer(TypedDict):
-    """All consistency metrics of some features and of their group-bys."""
+    """All consistency metrics of features and of their group-bys."""
 
     subjects: Sequence[ConsistencySubject]
     labels: Sequence[str]
@@ -481,20 +485,20 @@ class IncidentQuestion(TypedDict):
 
 
 class Action(TypedDict):
-    """Action on incidents, such as `acknowledge`; see `incidents.ACTIONS`."""
+    """Action on incidents, such as `acknowledge`; see `incidents.ACTION_LABELS`."""
 
     action: str
     note: NotRequired[str]
-    by: NotRequired[Annotated[str, "Author, if the kernel knows none."]]
+    by: NotRequired[Annotated[str, "Author, if the kernel has no user name."]]
     assignee: NotRequired[str]
     until: NotRequired[Annotated[float, "End of a snooze, in seconds since 1970."]]
 
 
 class SayQuestion(Action):
-    """Parameters of `say`: an action on an incident, refused if newer labels than `seen` exist."""
+    """Parameters of `say`: an action on an incident, refused if it has labels newer than `seen`."""
 
     incident: int
-    seen: Annotated[int, "Revision of the incident that the user saw."]
+    seen: Annotated[int, "Revision of the incident that the user read."]
 
 
 class SayAllQuestion(Action):
@@ -504,7 +508,7 @@ class SayAllQuestion(Action):
 
 
 class SayAllAnswer(TypedDict):
-    """Number of incidents labelled."""
+    """Number of labelled incidents."""
 
     labelled: int
 
@@ -540,23 +544,23 @@ class IncidentCause(TypedDict):
     dimension: str
     scale: str
     series: Annotated[int | None, "Id of the metric's series."]
-    parts: Annotated[Sequence[IncidentPart], "The largest share first, up to a limit."]
+    parts: Annotated[Sequence[IncidentPart], "Largest share first, up to a limit."]
 
 
 class IncidentCompanion(TypedDict):
-    """Series that moved at the same time."""
+    """Series that changed at the same time."""
 
     text: str
     series: int | None
 
 
 class FailedCheck(TypedDict):
-    """Check by which a partition fails, or the whole dataset (an empty name)."""
+    """Check that a partition fails, or the whole dataset if `partition` is empty."""
 
     name: str
     partition: str
     reasons: Sequence[str]
-    samples: Annotated[Sequence[str], "Records that fail; none unless the page may show them."]
+    samples: Annotated[Sequence[str], "Failing records; empty if the page must not show them."]
 
 
 class FailedRun(TypedDict):
@@ -571,8 +575,8 @@ class FailedRun(TypedDict):
 class FailuresAnswer(TypedDict):
     """Failed checks of a table, and its last run if that failed."""
 
-    checks: Annotated[Sequence[FailedCheck], "The newest first, up to a limit."]
-    total: Annotated[int, "Number of failed checks, including those that are not sent."]
+    checks: Annotated[Sequence[FailedCheck], "Newest first, up to a limit."]
+    total: Annotated[int, "Number of failed checks, including checks that are not sent."]
     run: FailedRun | None
 
 
@@ -601,7 +605,7 @@ class IncidentRun(TypedDict):
 
     id: int
     started_at: datetime
-    job: Annotated[str | None, "Its tag `job`, an address if it begins with http."]
+    job: Annotated[str | None, "Tag `job` of the run; a link if it begins with http."]
 
 
 class IncidentAnswer(TypedDict):
@@ -620,38 +624,42 @@ class IncidentAnswer(TypedDict):
     until: float | None
     lasts: Annotated[
         float | None,
-        "Seconds from its first partition's start to its last one's end; null if unknown.",
+        "Seconds from the start of the first partition to the end of the last; null if unknown.",
     ]
-    opened_at: Annotated[datetime, "Time of the detection that found it."]
-    revision: Annotated[int, "Id of the newest label; 0 without any."]
+    opened_at: Annotated[datetime, "Time of the detection that opened the incident."]
+    revision: Annotated[int, "Id of the newest label; 0 if the incident has no labels."]
     assignee: str | None
     snoozed_until: datetime | None
-    evidence: Annotated[
-        Sequence[int], "Ids of the series whose charts are shown, the main one first."
+    evidence: Annotated[Sequence[int], "Ids of the series to chart, most important first."]
+    all_series: Annotated[
+        Sequence[int], "Ids of all series, in order of their first anomaly, up to a limit."
     ]
-    all_series: Annotated[Sequence[int], "Ids of series in order of discovery, up to a limit."]
-    explanations: Annotated[Sequence[str], "One for each series of `evidence`."]
-    shared: Annotated[str | None, "Headline of the incidents of several tables with one cause."]
-    others: Annotated[Sequence[OtherIncident], "The others of these, up to a limit."]
+    explanations: Annotated[Sequence[str], "Explanation of each series of `evidence`."]
+    shared: Annotated[
+        str | None, "Headline of the group of incidents with the same cause; null without one."
+    ]
+    others: Annotated[Sequence[OtherIncident], "Other incidents of the group, up to a limit."]
     causes: Sequence[IncidentCause]
-    along: Annotated[Sequence[IncidentCompanion], "Changes at the same time."]
-    restated: Annotated[Sequence[str], "Its partitions that were measured again."]
-    schema: Annotated[Sequence[str], "Schema changes of its partitions."]
+    along: Annotated[Sequence[IncidentCompanion], "Series that changed at the same time."]
+    restated: Annotated[Sequence[str], "Partitions that were measured again."]
+    schema: Annotated[Sequence[str], "Schema changes of the partitions."]
     checks: Sequence[FailedCheck]
     run: IncidentRun | None
-    runbook: Annotated[str | None, "Tag `runbook` of the dataset's last run."]
+    runbook: Annotated[str | None, "Tag `runbook` of the last run of the dataset."]
     downstream: Annotated[
-        Sequence[str], "Datasets made from this one, the nearest first, up to a limit."
+        Sequence[str], "Datasets derived from this one, nearest first, up to a limit."
     ]
-    timeline: Annotated[Sequence[IncidentEvent], "In order of time."]
-    said: Annotated[Sequence[IncidentLabel], "Labels."]
+    timeline: Annotated[Sequence[IncidentEvent], "In chronological order."]
+    said: Annotated[Sequence[IncidentLabel], "Labels of the incident."]
 
 
 class PartitionsAnswer(Table):
-    """Calendar of a dataset: ledger entries, with missing partitions."""
+    """Calendar of a dataset: measured and missing partitions."""
 
-    partitions: Annotated[Sequence[str | None], "Names; null for missing partitions."]
-    overdue: Annotated[Mapping[str, int], "Overdue partitions by segment that are not sent."]
+    partitions: Annotated[Sequence[str | None], "Names of partitions; null if missing."]
+    overdue: Annotated[
+        Mapping[str, int], "Number of missing partitions that are not sent, by segment."
+    ]
 
 
 class DayQuestion(TypedDict):
@@ -683,7 +691,7 @@ class DayAnswer(TypedDict):
     """Details of a partition: its anomalies, highest score first, and its versions."""
 
     anomalies: Sequence[PartitionAnomaly]
-    total: Annotated[int, "Number of anomalies, including those that are not sent."]
+    total: Annotated[int, "Number of anomalies, including anomalies that are not sent."]
     versions: Sequence[PartitionVersion]
 
 
@@ -696,60 +704,62 @@ class SvgQuestion(TypedDict):
 
 
 class ShownQuestion(TypedDict):
-    """Parameters of `data`: what a page shows."""
+    """Parameters of `data`: the view, dataset and options of a page, and its displayed rows."""
 
     view: str
     dataset: str | None
     options: Mapping[str, Any]
     rows: NotRequired[
-        Annotated[Sequence[str | int], "Names of tables, or ids, in the order of the page."]
+        Annotated[Sequence[str | int], "Table names or ids, in the order of the page."]
     ]
-    columns: NotRequired[Annotated[Sequence[str], "First and last label; empty for none."]]
+    columns: NotRequired[
+        Annotated[Sequence[str], "First and last displayed label; empty if no column is displayed."]
+    ]
 
 
 class CsvQuestion(ShownQuestion):
-    """Parameters of `csv`: what a page shows, and which of its tables; the first if not given."""
+    """Parameters of `csv`: a page, and the title of one of its tables; the first if not given."""
 
     title: NotRequired[str]
 
 
 class TextTable(TypedDict):
-    """The first rows of a table of what a page shows, as text."""
+    """First rows of a table of a page, as text."""
 
     title: str
     columns: Sequence[str]
-    cells: Annotated[Sequence[Sequence[str | None]], "Texts by row; null where there is no value."]
-    rows: Annotated[int, "Number of rows, including those that are not sent."]
+    cells: Annotated[Sequence[Sequence[str | None]], "Cells by row; null for missing values."]
+    rows: Annotated[int, "Number of rows, including rows that are not sent."]
     omitted: Annotated[int, "Number of columns that are not sent."]
 
 
 class DataAnswer(TypedDict):
-    """Tables of what a page shows, the charts beside a list as one of their own."""
+    """Tables of a page; if a page has a list and charts, the charts have a table of their own."""
 
     tables: Sequence[TextTable]
 
 
 class TextAnswer(TypedDict):
-    """Text of a file to download."""
+    """Content of a file to download."""
 
     text: str
 
 
 class PulseAnswer(TypedDict):
-    """Number of commits, to notice changes."""
+    """Number of commits, which the page polls to detect changes."""
 
     commits: int
 
 
 class Question(NamedTuple):
-    """Types of one question: its parameters, its answer, and the arrays of the answer."""
+    """Types of one question: parameters, answer, and arrays of the answer."""
 
     about: Any
     answer: Any
     arrays: Any
 
 
-QUESTIONS: Mapping[str, Question] = {
+QUESTION_TYPES: Mapping[str, Question] = {
     "catalogue": Question(CatalogueQuestion, CatalogueAnswer, CatalogueArrays),
     "tables": Question(Nothing, TablesAnswer, OrderedColumns),
     "failures": Question(DatasetQuestion, FailuresAnswer, Nothing),
@@ -781,4 +791,4 @@ QUESTIONS: Mapping[str, Question] = {
     "svg": Question(SvgQuestion, TextAnswer, Nothing),
     "pulse": Question(Nothing, PulseAnswer, Nothing),
 }
-"""Questions of the script by name."""
+"""Types by name of the question."""

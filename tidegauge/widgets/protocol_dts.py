@@ -26,9 +26,11 @@ from numpy.typing import NDArray
 
 from tidegauge.widgets import protocol
 
-DECLARATIONS = Path(__file__).parent / "src" / "data" / "protocol.d.ts"
-_HEAD = "// Generated from protocol.py by `python -m tidegauge.widgets.protocol_dts`; do not edit."
-_SCALARS: Mapping[Any, str] = {
+DECLARATIONS_FILE = Path(__file__).parent / "src" / "data" / "protocol.d.ts"
+_FILE_HEADER = (
+    "// Generated from protocol.py by `python -m tidegauge.widgets.protocol_dts`; do not edit."
+)
+_SCALAR_TYPES: Mapping[Any, str] = {
     str: "string",
     bool: "boolean",
     int: "number",
@@ -37,14 +39,14 @@ _SCALARS: Mapping[Any, str] = {
     Any: "unknown",
     type(None): "null",
 }
-_ARRAYS: Mapping[Any, str] = {
+_ARRAY_TYPES: Mapping[Any, str] = {
     np.uint8: "Uint8Array",
     np.int32: "Int32Array",
     np.int64: "Float64Array",
     np.float32: "Float32Array",
     np.float64: "Float64Array",
 }
-"""Typed arrays by dtype; see `answer.Answer.packed` for the conversion of 64-bit integers."""
+"""Typed arrays by dtype; `answers.Answer.packed` converts 64-bit integers to floats."""
 
 
 def declarations() -> str:
@@ -55,7 +57,7 @@ def declarations() -> str:
     >>> "export interface PulseAnswer {" in declarations()
     True
     """
-    parts = [_HEAD]
+    parts = [_FILE_HEADER]
     for name, value in vars(protocol).items():
         if is_typeddict(value) and value.__module__ == protocol.__name__:
             parts.append(_interface(name, value))
@@ -63,7 +65,7 @@ def declarations() -> str:
             parts.append(f"export type {name} = {_members(value)};")
     questions = [
         f"  {name}: {{ about: {_type(q.about)}; answer: {_type(q.answer)}; arrays: {_type(q.arrays)} }};"
-        for name, q in protocol.QUESTIONS.items()
+        for name, q in protocol.QUESTION_TYPES.items()
     ]
     head = "/** Questions by name: parameters, answer, and arrays of the answer. */"
     parts.append("\n".join([head, "export interface Questions {", *questions, "}"]))
@@ -71,6 +73,7 @@ def declarations() -> str:
 
 
 def _aliases() -> list[str]:
+    """Return the names of the union and literal types in the protocol."""
     return [
         name
         for name, value in vars(protocol).items()
@@ -79,6 +82,7 @@ def _aliases() -> list[str]:
 
 
 def _interface(name: str, message: Any) -> str:
+    """Return the TypeScript interface of a typed dictionary, with its notes as comments."""
     hints = get_type_hints(message, include_extras=True)
     summary = f"/** {message.__doc__.splitlines()[0]} */"
     if not hints:  # an empty interface would accept anything
@@ -98,23 +102,30 @@ def _interface(name: str, message: Any) -> str:
 
 
 def _type(kind: Any) -> str:
-    """Return a Python type in TypeScript, aliases by their names."""
+    """Return the TypeScript name of a Python type; types with an alias are named by it."""
     for name in _aliases():
         if kind == getattr(protocol, name):
             return name
     return _members(kind)
 
 
-def _members(kind: Any) -> str:  # noqa: PLR0911 - one for each kind of type
-    if kind in _SCALARS:
-        return _SCALARS[kind]
+def _members(kind: Any) -> str:  # noqa: PLR0911 - one return for each kind of type
+    """Return a Python type in TypeScript, without regard to its alias.
+
+    Raises
+    ------
+    TypeError
+        If TypeScript has no such type.
+    """
+    if kind in _SCALAR_TYPES:
+        return _SCALAR_TYPES[kind]
     if is_typeddict(kind):
         return str(kind.__name__)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return " | ".join(f'"{value}"' for value in arguments)
     if origin in {types.UnionType, Union}:
-        names = " | ".join(_type(one) for one in arguments).split(" | ")
+        names = " | ".join(_type(argument) for argument in arguments).split(" | ")
         return " | ".join(dict.fromkeys(names))
     if origin is Sequence:
         item = _type(arguments[0])
@@ -125,12 +136,12 @@ def _members(kind: Any) -> str:  # noqa: PLR0911 - one for each kind of type
     if origin is tuple:
         return f"readonly [{', '.join(map(_type, arguments))}]"
     if origin is NDArray:  # since NumPy 2.5
-        return _ARRAYS[arguments[0]]
+        return _ARRAY_TYPES[arguments[0]]
     if origin is np.ndarray:
-        return _ARRAYS[get_args(arguments[1])[0]]
+        return _ARRAY_TYPES[get_args(arguments[1])[0]]
     msg = f"no TypeScript type for {kind!r}"
     raise TypeError(msg)
 
 
 if __name__ == "__main__":
-    DECLARATIONS.write_text(declarations(), encoding="utf-8")
+    DECLARATIONS_FILE.write_text(declarations(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The dashboard's script and style, built with the package, and the addresses of its pages.
+"""The dashboard's script and style, which are built with the package, and the addresses of its pages.
 
 The script reads and writes the part of an address after #.
 """
@@ -15,8 +15,9 @@ def incident_address(url: str, incident: int) -> str:
     Parameters
     ----------
     url : str
-        The dashboard's own address.
+        Address of the dashboard.
     incident : int
+        Id of the incident.
 
     Examples
     --------
@@ -29,6 +30,12 @@ def incident_address(url: str, incident: int) -> str:
 def dataset_address(url: str, dataset: str) -> str:
     """Return the address of the heat map of one table.
 
+    Parameters
+    ----------
+    url : str
+        Address of the dashboard.
+    dataset : str
+
     Examples
     --------
     >>> dataset_address("https://quality.example/", "sales & co")
@@ -37,19 +44,22 @@ def dataset_address(url: str, dataset: str) -> str:
     return f"{url}#/overview?table={quote(dataset, safe='')}"
 
 
-STATIC = Path(__file__).parent / "static"
-SCRIPT, STYLE = STATIC / "dashboard.js", STATIC / "dashboard.css"
-CURE = "`make widgets`, or installing again, builds it"
+STATIC_FOLDER = Path(__file__).parent / "static"
+SCRIPT_FILE, STYLE_FILE = STATIC_FOLDER / "dashboard.js", STATIC_FOLDER / "dashboard.css"
+BUILD_HINT = "run `make widgets`, or install Tidegauge again"
 
 
 def source(file: Path) -> Path | str:
-    """Return a file for anywidget, which reads it at once; an empty text if it does not exist."""
+    """Return a file for anywidget, which reads it immediately; an empty string if it does not exist."""
     return file if file.exists() else ""
 
 
 def problem() -> str | None:
     """Return the reason why the script is missing or outdated; None if it is built."""
-    told = STATIC / "missing.txt"  # written by a failed build, even if an older script exists
-    if told.exists():
-        return told.read_text(encoding="utf-8").strip()
-    return None if SCRIPT.exists() and STYLE.exists() else "it was never built"
+    reason_file = (
+        STATIC_FOLDER / "missing.txt"
+    )  # a failed build writes it and keeps an older script
+    if reason_file.exists():
+        return reason_file.read_text(encoding="utf-8").strip()
+    is_built = SCRIPT_FILE.exists() and STYLE_FILE.exists()
+    return None if is_built else "its script was not built"

@@ -1,7 +1,7 @@
-"""The overview and the series view: a heat map of all series, and charts of some.
+"""The overview and the series view: a heat map of all series, and charts of selected series.
 
-The overview has all series over all partitions. A chart has values, expected bands, anomalies, labels and old
-versions of the series that are chosen in it.
+The heat map has all series and all partitions. A chart has the values, expected bands, anomalies,
+labels and old versions of its series.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from tidegauge.repository.store.rows import fields_of, number_of
 from tidegauge.repository.store.scorebook import detectors, read
 from tidegauge.widgets import protocol
 from tidegauge.widgets.answers import (
+    SECONDS_PER_DAY,
     Answer,
     column_range,
+    in_window,
     listed_columns,
-    listed_places,
+    listed_positions,
     matches,
-    shown,
-    within,
+    truncate,
 )
 
 if TYPE_CHECKING:
@@ -58,238 +59,303 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.queries import AsOf
 
 
-LEVELS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
+LEVEL_READERS: Mapping[str, Callable[..., NDArray[np.uint8]]] = {
     "score": score_levels,
     "change": change_levels,
 }
-"""Colour scales of the heat map."""
-GROUPINGS: Mapping[str, Sequence[str]] = {
+"""Functions that read colour levels, by the name of the colour scale; the first is the default."""
+GROUPING_KEYS: Mapping[str, Sequence[str]] = {
     "column": ("dataset", "instance"),
     "dataset": ("dataset",),
     "segment": ("dataset", "segment"),
     "analyzer": ("name", "dataset"),
 }
-"""Keys by which each grouping of the heat map sorts rows."""
-KEPT = {False: 8, True: 64}
-"""Maximum number of catalogues to keep: of all tables, and of one."""
-JUDGED = ("expected", "lower", "upper", "score", "p_value")
+"""Sort keys of each grouping of the heat map."""
+MAX_CATALOGUES = {False: 8, True: 64}
+"""Maximum number of stored catalogues: of all tables (False) and of a single one (True)."""
+SCORE_FIELDS = ("expected", "lower", "upper", "score", "p_value")
 
 
 class OutdatedError(RepositoryError):
-    """A page's catalogue is no longer kept."""
+    """The catalogue that a page refers to is no longer stored."""
 
 
 class Overview:
     """Request handler of the heat map.
 
-    Pages address series and partitions by their indices in the `catalogue` that they loaded.
-    Catalogues are numbered, requests include the number, and the last few are kept: several pages
-    may show one dashboard. Pages that ask without a commit in between share one.
+    Pages address series and partitions by their indices in the `catalogue` that they loaded. Each
+    catalogue has a number, and requests include it. The newest catalogues are stored, so that several
+    pages can show one dashboard. Pages that load a catalogue between the same commits share it.
 
     Parameters
     ----------
     repository : Repository
     as_of : str, date, datetime or int, optional
+        Time or run id of an earlier state of the repository.
     """
 
     def __init__(self, repository: Repository, as_of: AsOf = None) -> None:
         self.repository, self.as_of = repository, as_of
-        self._kept: Mapping[bool, dict[int, HeatmapIndex]] = {False: {}, True: {}}
+        self._heatmaps: Mapping[bool, dict[int, HeatmapIndex]] = {False: {}, True: {}}
         self._newest: dict[str | None, Answer] = {}
         self._commits = -1
-        self._keeping = Lock()  # pages ask in several threads
-        # A page may outlive its server: no number is given twice, not even by the next process.
+        self._catalogue_lock = Lock()  # pages send requests in several threads
+        # A page can outlive its server. Numbers that start at the time stay unique across processes.
         self._numbers = count(time.time_ns() // 1000)
 
-    def panorama(self, connection: Connection, asked: Mapping[str, Any]) -> HeatmapIndex:
-        """Return the panorama of the requesting page's catalogue; a current one if it names none.
+    def panorama(self, connection: Connection, params: Mapping[str, Any]) -> HeatmapIndex:
+        """Return the heat map of the requesting page's catalogue.
+
+        Parameters
+        ----------
+        connection : Connection
+        params : mapping
+            ``catalogue`` is the number of the catalogue; None for the current one.
 
         Raises
         ------
         OutdatedError
-            If the catalogue is no longer kept.
+            If the catalogue is no longer stored.
         """
-        number = asked.get("catalogue")
+        number = params.get("catalogue")
         if number is None:
             return panorama(connection, self.as_of)
-        for kept in self._kept.values():
-            if number in kept:
-                return kept[number]
-        msg = "what this page knows is out of date; it is read anew"
+        for heatmaps in self._heatmaps.values():
+            if number in heatmaps:
+                return heatmaps[number]
+        msg = "This page was out of date and is reloading."
         raise OutdatedError(msg)
 
-    def _keep(self, known: HeatmapIndex, *, single: bool) -> int:
-        number, kept = next(self._numbers), self._kept[single]
-        kept[number] = known
-        for old in sorted(kept)[: -KEPT[single]]:
-            kept.pop(old, None)
+    def _store(self, heatmap: HeatmapIndex, *, single: bool) -> int:
+        """Store the heat map of a new catalogue, drop the oldest ones, and return its number."""
+        number, heatmaps = next(self._numbers), self._heatmaps[single]
+        heatmaps[number] = heatmap
+        for old in sorted(heatmaps)[: -MAX_CATALOGUES[single]]:
+            heatmaps.pop(old, None)
         return number
 
     def catalogue(self, table: str | None = None) -> Answer:
-        """Return the current series, columns and positions of anomalies, of all tables or one."""
-        with self._keeping, self.repository.database.read() as connection:
+        """Return the current series, columns and positions of anomalies.
+
+        Parameters
+        ----------
+        table : str, optional
+            The only dataset to return; all if not given.
+        """
+        with self._catalogue_lock, self.repository.database.read() as connection:
             commits = last_commit(connection)
-            if self._commits != commits or len(self._newest) == KEPT[True]:
-                self._newest.clear()  # no answer outlives its catalogue
+            if self._commits != commits or len(self._newest) == MAX_CATALOGUES[True]:
+                self._newest.clear()  # an answer must not outlive its catalogue
                 self._commits = commits
             if table not in self._newest:
                 self._newest[table] = self._catalogue(connection, commits, table)
             return self._newest[table]
 
     def _catalogue(self, connection: Connection, commits: int, table: str | None) -> Answer:
-        known = panorama(connection, self.as_of, table)
-        found = anomalous_points(connection, known.commit)
-        words = {key: [shown(word) for word in of.words] for key, of in known.keys.items()}
-        words["dataset"] = list(known.dataset.words)  # untruncated: the script sends these back
-        codes = {key: of.code for key, of in known.keys.items()}
-        labels = [shown(label) for label in known.labels]
-        told: dict[str, Any] = {"words": words, "labels": labels, "commits": commits}
-        told["catalogue"] = self._keep(known, single=table is not None)
-        row, column = known.rows_of(found[:, 0]), known.columns_of(found[:, 1])
+        """Read and store a new catalogue, and return its answer."""
+        heatmap = panorama(connection, self.as_of, table)
+        points = anomalous_points(connection, heatmap.commit)
+        words = {
+            key: [truncate(word) for word in coded.words] for key, coded in heatmap.keys.items()
+        }
+        words["dataset"] = list(heatmap.dataset.words)  # untruncated: the script sends these back
+        codes = {key: coded.code for key, coded in heatmap.keys.items()}
+        labels = [truncate(label) for label in heatmap.labels]
+        payload: dict[str, Any] = {"words": words, "labels": labels, "commits": commits}
+        payload["catalogue"] = self._store(heatmap, single=table is not None)
+        row, column = heatmap.rows_of(points[:, 0]), heatmap.columns_of(points[:, 1])
         marks = np.stack([row, column], axis=1)[(row >= 0) & (column >= 0)].astype(np.int32)
         numbers: dict[str, NDArray[Any]] = {
-            "ids": known.series,
-            "times": known.times,
+            "ids": heatmap.series,
+            "times": heatmap.times,
             "marks": marks,
         }
-        return Answer(told, {**numbers, **codes})
+        return Answer(payload, {**numbers, **codes})
 
-    def levels(self, asked: Mapping[str, Any]) -> Answer:
-        """Return colour levels (bytes) of some series, or all, in some columns, by the scale ``by``."""
-        with self.repository.database.read() as connection:
-            known = self.panorama(connection, asked)
-            rows = self._rows(known, asked.get("rows"))
-            first, last = self._columns(known, asked)
-            level = _read(asked["by"])(connection, known, first, last, rows)
-        told: protocol.LevelsAnswer = {"first": first, "last": last}
-        return Answer(told, {"levels": level})
+    def levels(self, params: Mapping[str, Any]) -> Answer:
+        """Return colour levels, one byte for each cell.
 
-    def rows(self, asked: Mapping[str, Any]) -> Answer:
-        """Return values of some series, for sparklines."""
+        Parameters
+        ----------
+        params : mapping
+            ``by`` is the colour scale. ``rows``, ``first`` and ``last`` limit rows and columns.
+        """
         with self.repository.database.read() as connection:
-            known = self.panorama(connection, asked)
-            first, last = self._columns(known, asked)
-            found = values(connection, known, first, last, self._rows(known, asked["rows"]))
-        return Answer({}, {"values": found.astype(np.float32)})
+            heatmap = self.panorama(connection, params)
+            rows = self._rows(heatmap, params.get("rows"))
+            first, last = self._columns(heatmap, params)
+            level = _level_reader(params["by"])(connection, heatmap, first, last, rows)
+        payload: protocol.LevelsAnswer = {"first": first, "last": last}
+        return Answer(payload, {"levels": level})
 
-    def cell(self, asked: Mapping[str, Any]) -> Answer:
-        """Return the details of one point: value, version, scores and anomalies."""
-        row, column = int(asked["row"]), int(asked["column"])
+    def rows(self, params: Mapping[str, Any]) -> Answer:
+        """Return the values of series for sparklines.
+
+        Parameters
+        ----------
+        params : mapping
+            ``rows`` are the series; ``first`` and ``last`` limit the columns.
+        """
         with self.repository.database.read() as connection:
-            known = self.panorama(connection, asked)
-            point = self._point(connection, known, row, column)
-            scale = series_scales(connection, [int(known.series[row])])
-        key = {name: shown(text) for name, text in known.key(row).items()}
-        about = {**key, "scale": next(iter(scale.values()), ""), "label": known.labels[column]}
-        told = cast("protocol.CellAnswer", {**about, **point})
-        return Answer(told)
+            heatmap = self.panorama(connection, params)
+            first, last = self._columns(heatmap, params)
+            rows = self._rows(heatmap, params["rows"])
+            series_values = values(connection, heatmap, first, last, rows)
+        return Answer({}, {"values": series_values.astype(np.float32)})
+
+    def cell(self, params: Mapping[str, Any]) -> Answer:
+        """Return the details of one cell: value, version, scores and anomalies.
+
+        Parameters
+        ----------
+        params : mapping
+            ``row`` and ``column`` of the cell.
+        """
+        row, column = int(params["row"]), int(params["column"])
+        with self.repository.database.read() as connection:
+            heatmap = self.panorama(connection, params)
+            point = self._point(connection, heatmap, row, column)
+            scale = series_scales(connection, [int(heatmap.series[row])])
+        key = {name: truncate(word) for name, word in heatmap.key(row).items()}
+        entry = {**key, "scale": next(iter(scale.values()), ""), "label": heatmap.labels[column]}
+        payload = cast("protocol.CellAnswer", {**entry, **point})
+        return Answer(payload)
 
     def _point(
-        self, connection: Connection, known: HeatmapIndex, row: int, column: int
+        self, connection: Connection, heatmap: HeatmapIndex, row: int, column: int
     ) -> dict[str, Any]:
-        series, dataset = int(known.series[row]), known.dataset.word(row)
-        partitions = known.partitions[known.column == column].tolist()
-        # At equal times the last one is drawn.
-        point = point_value(connection, series, partitions, known.commit)
-        told: dict[str, Any] = {"status": "absent"} if point is None else point._asdict()
-        of, best = dataset_id(connection, dataset), -1.0
-        for detector in detectors(connection, of):
-            found = read(connection, of, detector, partitions, known.commit, [series])
-            found = found.taken(np.flatnonzero(found.series == series))
-            for place in np.flatnonzero(found.score > best)[:1].tolist():
-                best = float(found.score[place])
-                told.update({name: float(getattr(found, name)[place]) for name in JUDGED})
-                told["detector"] = detector
-        of_series = MetricQuery(series=[series], window=_moment(known.times[column]))
-        anomalies = anomaly_rows(connection, dataset, None, of_series, self.as_of)
-        told["anomalies"] = [
-            fields_of(one, protocol.CellAnomaly.__annotations__)
-            for one in anomalies
-            if one["partition_id"] in partitions
+        """Return the value of a cell, the highest score of all detectors, and the anomalies."""
+        series, dataset = int(heatmap.series[row]), heatmap.dataset.word(row)
+        partitions = heatmap.partitions[heatmap.column == column].tolist()
+        # If several partitions share a time, the last one is drawn.
+        point = point_value(connection, series, partitions, heatmap.commit)
+        details: dict[str, Any] = {"status": "absent"} if point is None else point._asdict()
+        dataset_number, best = dataset_id(connection, dataset), -1.0
+        for detector in detectors(connection, dataset_number):
+            scores = read(
+                connection, dataset_number, detector, partitions, heatmap.commit, [series]
+            )
+            scores = scores.taken(np.flatnonzero(scores.series == series))
+            for position in np.flatnonzero(scores.score > best)[:1].tolist():
+                best = float(scores.score[position])
+                details.update(
+                    {name: float(getattr(scores, name)[position]) for name in SCORE_FIELDS}
+                )
+                details["detector"] = detector
+        query = MetricQuery(series=[series], window=_window_at(heatmap.times[column]))
+        anomalies = anomaly_rows(connection, dataset, None, query, self.as_of)
+        details["anomalies"] = [
+            fields_of(anomaly, protocol.CellAnomaly.__annotations__)
+            for anomaly in anomalies
+            if anomaly["partition_id"] in partitions
         ]
-        return told
+        return details
 
-    def order(self, asked: Mapping[str, Any]) -> Answer:
-        """Return all rows of the heat map in the order of the options ``by``, ``sort`` and ``group``."""
+    def order(self, params: Mapping[str, Any]) -> Answer:
+        """Return the order of all rows of the heat map.
+
+        Parameters
+        ----------
+        params : mapping
+            ``by`` is the colour scale, ``sort`` the order and ``group`` the grouping.
+        """
         with self.repository.database.read() as connection:
-            known = self.panorama(connection, asked)
-            order = _order(connection, known, asked)
+            heatmap = self.panorama(connection, params)
+            order = _order(connection, heatmap, params)
         return Answer({}, {"rows": order.astype(np.int32)})
 
-    def frame(self, asked: Mapping[str, Any]) -> pd.DataFrame:
+    def frame(self, params: Mapping[str, Any]) -> pd.DataFrame:
         """Return the numbers of the heat map: a row for each series, a column for each time.
 
-        With ``table`` only the series and times of that dataset are returned: the ``rows`` and
-        ``columns`` that the page lists, by the ids of series and the first and last label; of folded
-        groups all series. Without a page, they follow the options ``filter``, ``sort``, ``group``,
-        ``since`` and ``until``.
+        Scores are rounded down to sixteenths. Changes are relative changes, rounded to the steps of
+        `change_levels`. Cells without a number are NaN.
 
-        Scores are rounded down to sixteenths, changes are the steps of `change_levels` as relative
-        changes; NaN where there is none.
+        Parameters
+        ----------
+        params : mapping
+            ``by`` is the colour scale, and ``table`` the only dataset to return. ``rows`` are the ids
+            of the series that the page displays, including the series of folded groups. ``columns``
+            are the first and last displayed label. Without a page, rows follow ``filter``, ``sort``
+            and ``group``, and columns follow ``since`` and ``until``.
         """
         import pandas as pd
 
-        by = asked.get("by") or next(iter(LEVELS))
+        scale = params.get("by") or next(iter(LEVEL_READERS))
         with self.repository.database.read() as connection:
-            known = panorama(connection, self.as_of, asked.get("table"))
-            series, columns = known.shape
-            words = [[of.word(n) for n in range(series)] for of in known.keys.values()]
-            if asked.get("rows") is not None:
-                rows = np.array(listed_places(known.series.tolist(), asked["rows"]), np.intp)
+            heatmap = panorama(connection, self.as_of, params.get("table"))
+            series, columns = heatmap.shape
+            words = [[coded.word(n) for n in range(series)] for coded in heatmap.keys.values()]
+            if params.get("rows") is not None:
+                rows = np.array(listed_positions(heatmap.series.tolist(), params["rows"]), np.intp)
             else:
-                order = _order(connection, known, asked)
+                order = _order(connection, heatmap, params)
                 names = [
-                    of if key == "dataset" else map(shown, of)
-                    for key, of in zip(known.keys, words, strict=True)
+                    key_words if key == "dataset" else map(truncate, key_words)
+                    for key, key_words in zip(heatmap.keys, words, strict=True)
                 ]
-                rows = order[matches(names, asked.get("filter"))[order]]
-            level = _read(by)(connection, known, 0, columns, rows).astype(np.float64)
+                rows = order[matches(names, params.get("filter"))[order]]
+            level = _level_reader(scale)(connection, heatmap, 0, columns, rows).astype(np.float64)
+        # Invert the encoding: level 0 is no number, 128 is no change.
         root = (level - 128) / 127
-        number = (level - 1) / STEPS if by == "score" else np.sign(root) * root**2
+        number = (level - 1) / STEPS if scale == "score" else np.sign(root) * root**2
         number = np.where(level == 0, np.nan, number)
-        if asked.get("columns") is not None:
-            seen = listed_columns(known.labels, asked["columns"])
+        if params.get("columns") is not None:
+            displayed = listed_columns(heatmap.labels, params["columns"])
         else:
-            seen = column_range(known.labels, known.times, asked.get("since"), asked.get("until"))
+            displayed = column_range(
+                heatmap.labels, heatmap.times, params.get("since"), params.get("until")
+            )
         index = pd.MultiIndex.from_arrays(
-            [[of[n] for n in rows.tolist()] for of in words], names=KEYS
+            [[key_words[n] for n in rows.tolist()] for key_words in words], names=KEYS
         )
-        return pd.DataFrame(number[:, seen], index, list(known.labels[seen]))
+        return pd.DataFrame(number[:, displayed], index, list(heatmap.labels[displayed]))
 
     @staticmethod
-    def _rows(known: HeatmapIndex, rows: Any) -> NDArray[np.int64]:
-        return np.arange(known.shape[0]) if rows is None else np.asarray(rows, dtype=np.int64)
+    def _rows(heatmap: HeatmapIndex, rows: Any) -> NDArray[np.int64]:
+        """Return the requested rows of the heat map; all if None."""
+        return np.arange(heatmap.shape[0]) if rows is None else np.asarray(rows, dtype=np.int64)
 
     @staticmethod
-    def _columns(known: HeatmapIndex, asked: Mapping[str, Any]) -> tuple[int, int]:
-        count = known.shape[1]
-        last = min(int(asked.get("last", count)), count)
-        return max(0, min(int(asked.get("first", 0)), last)), last
+    def _columns(heatmap: HeatmapIndex, params: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the requested range of columns, the end exclusive, limited to existing columns."""
+        count = heatmap.shape[1]
+        last = min(int(params.get("last", count)), count)
+        return max(0, min(int(params.get("first", 0)), last)), last
 
 
 def _order(
-    connection: Connection, known: HeatmapIndex, asked: Mapping[str, Any]
+    connection: Connection, heatmap: HeatmapIndex, params: Mapping[str, Any]
 ) -> NDArray[np.intp]:
-    """Return all rows of the heat map in the order of ``sort``; ties keep the order of the catalogue.
+    """Return the order of all rows of the heat map; ties keep the order of the catalogue.
 
-    By ``name`` they are in the groups of ``group``. By ``worst``, ``newest`` and ``anomalies`` the
-    strongest and those with most anomalies come first.
+    Parameters
+    ----------
+    connection : Connection
+    heatmap : HeatmapIndex
+    params : mapping
+        ``sort`` is ``name`` for the groups of ``group``; ``worst`` or ``newest`` for the strongest
+        level, of any column or the last one, first; ``anomalies`` for most anomalies first.
+        ``by`` is the colour scale of the levels. ``table`` is set if the page shows one dataset.
     """
-    sort = asked.get("sort") or "name"
-    rows, columns = known.shape
+    sort = params.get("sort") or "name"
+    rows, columns = heatmap.shape
     if sort == "name":
-        several = asked.get("table") is None and len(known.dataset.words) > 1
-        group = asked.get("group")
-        keys = GROUPINGS.get(("dataset" if several else "column") if group is None else group, ())
-        codes = [known.keys[key].code for key in reversed(keys)]
+        several = params.get("table") is None and len(heatmap.dataset.words) > 1
+        group = params.get("group")
+        keys = GROUPING_KEYS.get(
+            ("dataset" if several else "column") if group is None else group, ()
+        )
+        codes = [heatmap.keys[key].code for key in reversed(keys)]
         return np.lexsort([np.arange(rows, dtype=np.int32), *codes])
 
     def strength() -> NDArray[np.int16]:
-        by = asked.get("by") or next(iter(LEVELS))
-        return _strength(_read(by)(connection, known, 0, columns, np.arange(rows)), by)
+        scale = params.get("by") or next(iter(LEVEL_READERS))
+        return _strength(
+            _level_reader(scale)(connection, heatmap, 0, columns, np.arange(rows)), scale
+        )
 
     def anomalies() -> NDArray[np.intp]:
-        series = known.rows_of(anomalous_points(connection, known.commit)[:, 0])
+        series = heatmap.rows_of(anomalous_points(connection, heatmap.commit)[:, 0])
         return np.bincount(series[series >= 0], minlength=rows)
 
     weights: Mapping[str, Callable[[], NDArray[Any]]] = {
@@ -302,246 +368,307 @@ def _order(
     return np.argsort(-weights[sort](), kind="stable")
 
 
-def _strength(levels: NDArray[np.uint8], by: str) -> NDArray[np.int16]:
-    """Return how strong levels are: scores by their height, changes by their distance from none."""
+def _strength(levels: NDArray[np.uint8], scale: str) -> NDArray[np.int16]:
+    """Return the strength of levels: the level of a score, the distance of a change from zero."""
     strength: NDArray[np.int16] = levels.astype(np.int16)
-    if by != "score":
+    if scale != "score":
         strength = 1 + np.abs(strength - 128)
     strength[levels == 0] = 0
     return strength
 
 
-def _read(by: str) -> Callable[..., NDArray[np.uint8]]:
-    if by not in LEVELS:
-        raise UnknownNameError("colour", by, LEVELS)
-    return LEVELS[by]
+def _level_reader(scale: str) -> Callable[..., NDArray[np.uint8]]:
+    """Return the function that reads the levels of a colour scale."""
+    if scale not in LEVEL_READERS:
+        raise UnknownNameError("colour", scale, LEVEL_READERS)
+    return LEVEL_READERS[scale]
 
 
-def _moment(seconds: float) -> Window:
-    """Return the window of a single time; an open one for NaN."""
+def _window_at(seconds: float) -> Window:
+    """Return the window of a single time; an open window for NaN."""
     if np.isnan(seconds):
         return Window()
     moment = datetime.fromtimestamp(float(seconds), UTC)
     return Window(moment, moment)
 
 
-MOST = 50
-"""Maximum number of series in one chart."""
-STATUSES = ("absent", *METRIC_STATUSES)
-BOUNDS = ("expected", "lower", "upper")
-DAY = 86400.0
-SAID = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
+MAX_CHART_SERIES = 50
+"""Maximum number of series in one chart: more lines cannot be distinguished."""
+POINT_STATUSES = ("absent", *METRIC_STATUSES)
+BAND_FIELDS = ("expected", "lower", "upper")
+LABEL_FIELDS = ("label", "note", "by", "created_at", "since", "until", "name", "instance")
 
 
-def series(overview: Overview, asked: Mapping[str, Any]) -> Answer:
-    """Return some series over all columns: values, bands, anomalies, labels and old versions.
+def series(overview: Overview, params: Mapping[str, Any]) -> Answer:
+    """Return series over all columns: values, bands, anomalies, labels and old versions.
 
-    ``ids`` selects the series; ``overlay``, the name of a dataset, adds each one's counterpart
-    there.
+    Parameters
+    ----------
+    overview : Overview
+    params : mapping
+        ``ids`` are the series. ``overlay``, the name of a dataset, adds the series of that dataset
+        with the same keys.
     """
     with overview.repository.database.read() as connection:
-        known = overview.panorama(connection, asked)
-        rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
-        return _answer(connection, overview, known, rows)
+        heatmap = overview.panorama(connection, params)
+        rows = _rows(heatmap, params.get("ids", ()), params.get("overlay"))
+        return _answer(connection, overview, heatmap, rows)
 
 
 def _answer(
-    connection: Connection, overview: Overview, known: HeatmapIndex, rows: Sequence[int]
+    connection: Connection, overview: Overview, heatmap: HeatmapIndex, rows: Sequence[int]
 ) -> Answer:
-    value, status, version, old = _values(connection, known, rows)
-    bounds = _bounds(connection, known, rows)
-    found, said = _told(connection, overview, known, rows)
-    scales = series_scales(connection, [int(known.series[row]) for row in rows])
-    about = [
+    """Return the answer to `series` for rows of the heat map."""
+    value, status, version, old = _values(connection, heatmap, rows)
+    bands = _bands(connection, heatmap, rows)
+    anomalies, labels = _anomalies_and_labels(connection, overview, heatmap, rows)
+    scales = series_scales(connection, [int(heatmap.series[row]) for row in rows])
+    entries = [
         {
-            "id": int(known.series[row]),
-            "scale": scales.get(int(known.series[row]), ""),
-            **{k: shown(text) for k, text in known.key(row).items()},
+            "id": int(heatmap.series[row]),
+            "scale": scales.get(int(heatmap.series[row]), ""),
+            **{k: truncate(word) for k, word in heatmap.key(row).items()},
         }
         for row in rows
     ]
-    told: protocol.SeriesAnswer = {
-        "series": cast("list[protocol.SeriesEntry]", about),
-        "labels": known.labels,
-        "anomalies": cast("list[protocol.SeriesAnomaly]", found),
-        "said": cast("list[protocol.SeriesLabel]", said),
-        "statuses": STATUSES,
+    payload: protocol.SeriesAnswer = {
+        "series": cast("list[protocol.SeriesEntry]", entries),
+        "labels": heatmap.labels,
+        "anomalies": cast("list[protocol.SeriesAnomaly]", anomalies),
+        "said": cast("list[protocol.SeriesLabel]", labels),
+        "statuses": POINT_STATUSES,
     }
     numbers: dict[str, NDArray[Any]] = {
-        "times": known.times,
+        "times": heatmap.times,
         "value": value,
         "status": status,
         "version": version,
         "old": old,
-        **bounds,
+        **bands,
     }
-    return Answer(told, numbers)
+    return Answer(payload, numbers)
 
 
-def seasons(overview: Overview, asked: Mapping[str, Any]) -> Answer:
-    """Return the seasons that each of some series has, in words, by the detector that looks at it."""
+def seasons(overview: Overview, params: Mapping[str, Any]) -> Answer:
+    """Return a description of the seasons of each series, as `Seasonal` detects them.
+
+    Parameters
+    ----------
+    overview : Overview
+    params : mapping
+        ``ids`` are the series.
+    """
     from tidegauge.repository.detection.backtest import BacktestHistory, season_rows
 
-    told = []
+    descriptions = []
     with overview.repository.database.read() as connection:
-        known = overview.panorama(connection, asked)
-        for row in _rows(known, asked.get("ids", ()), None):
-            name = known.dataset.word(row)
-            query = MetricQuery(series=[int(known.series[row])])
-            detector = _seasonal(connection, name)
-            found = season_rows(BacktestHistory.read(connection, name, query), detector)
-            parts = [(one["segment"], one["seasons"]) for one in found if one["seasons"]]
-            several = len(found) > 1  # a series with values in several segments of partitions
-            told.append("; ".join(f"{of}: {words}" if several else words for of, words in parts))
-    answer: protocol.SeasonsAnswer = {"seasons": [shown(text, 400) for text in told]}
+        heatmap = overview.panorama(connection, params)
+        for row in _rows(heatmap, params.get("ids", ()), None):
+            dataset = heatmap.dataset.word(row)
+            query = MetricQuery(series=[int(heatmap.series[row])])
+            detector = _seasonal_detector(connection, dataset)
+            segments = season_rows(BacktestHistory.read(connection, dataset, query), detector)
+            parts = [(item["segment"], item["seasons"]) for item in segments if item["seasons"]]
+            several = len(segments) > 1  # a series with values in several segments of partitions
+            descriptions.append(
+                "; ".join(f"{segment}: {words}" if several else words for segment, words in parts)
+            )
+    answer: protocol.SeasonsAnswer = {
+        "seasons": [truncate(description, 400) for description in descriptions]
+    }
     return Answer(answer)
 
 
-def _seasonal(connection: Connection, dataset: str) -> Seasonal:
+def _seasonal_detector(connection: Connection, dataset: str) -> Seasonal:
     """Return the `Seasonal` that scored a dataset, with its options; the default one if none did."""
     from tidegauge.repository.detectors.base import DETECTORS
     from tidegauge.repository.detectors.seasonal import Seasonal
 
     used = map(DETECTORS.parse, detectors(connection, dataset_id(connection, dataset)))
-    return next((one for one in used if isinstance(one, Seasonal)), Seasonal())
+    return next((detector for detector in used if isinstance(detector, Seasonal)), Seasonal())
 
 
-def frame(overview: Overview, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the points of a chart: a row for each point that was measured in its window.
+def frame(overview: Overview, params: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the points of a chart: a row for each measured point in the chart's window.
 
     Parameters
     ----------
     overview : Overview
-    asked : mapping
-        ``ids`` and ``overlay``. ``columns`` are the first and last label that the page draws; without
-        a page, the window is from ``since`` to ``until``. With ``mode="indexed"`` there is a column
-        ``indexed``, the value by the median of its series; with ``past``, in days, a column
-        ``earlier``, the value of that many days before, NaN where there is none.
+    params : mapping
+        ``ids`` and ``overlay`` select the series, as in `series`. ``columns`` are the first and last
+        label that the page draws; without a page, the window is from ``since`` to ``until``. With
+        ``mode="indexed"``, the column ``indexed`` is the value divided by the median of its series.
+        With ``past``, a number of days, the column ``earlier`` is the value that many days before;
+        NaN where there is none.
     """
     import pandas as pd
 
     with overview.repository.database.read() as connection:
-        known = overview.panorama(connection, asked)
-        rows = _rows(known, asked.get("ids", ()), asked.get("overlay"))
-        answer = _answer(connection, overview, known, rows)
-    told, values, times = answer.told, answer.arrays["value"], answer.arrays["times"]
+        heatmap = overview.panorama(connection, params)
+        rows = _rows(heatmap, params.get("ids", ()), params.get("overlay"))
+        answer = _answer(connection, overview, heatmap, rows)
+    payload, values, times = answer.payload, answer.arrays["value"], answer.arrays["times"]
+    # Select the measured points in the window.
     drawn = answer.arrays["status"] > 0
     used = (drawn | np.isfinite(answer.arrays["expected"])).any(axis=0)
-    seen = np.zeros(len(times), np.bool_)
-    if asked.get("columns") is not None:
-        seen[listed_columns(told["labels"], asked["columns"])] = True
+    displayed = np.zeros(len(times), np.bool_)
+    if params.get("columns") is not None:
+        displayed[listed_columns(payload["labels"], params["columns"])] = True
     else:
-        labels = [told["labels"][column] for column in np.flatnonzero(used)]
-        seen[used] = within(labels, times[used], asked.get("since"), asked.get("until"))
-    at = np.nonzero(drawn & seen)
-    about = [known.key(row) for row in rows]  # untruncated, unlike the response
-    columns: dict[str, Any] = {key: [about[row][key] for row in at[0]] for key in KEYS}
-    columns["label"] = [told["labels"][column] for column in at[1]]
-    columns["value"] = values[at]
-    if asked.get("mode") == "indexed":
+        labels = [payload["labels"][column] for column in np.flatnonzero(used)]
+        displayed[used] = in_window(labels, times[used], params.get("since"), params.get("until"))
+    points = np.nonzero(drawn & displayed)
+    # Describe each point by its series, time and value.
+    series_keys = [heatmap.key(row) for row in rows]  # untruncated, unlike the answer
+    columns: dict[str, Any] = {key: [series_keys[row][key] for row in points[0]] for key in KEYS}
+    columns["label"] = [payload["labels"][column] for column in points[1]]
+    columns["value"] = values[points]
+    if params.get("mode") == "indexed":
         finite = np.where(np.isfinite(values), values, np.nan)
         medians = [np.nanmedian(row) if np.isfinite(row).any() else np.nan for row in finite]
         unit = np.abs(np.array(medians))
-        columns["indexed"] = values[at] / np.where(unit > 0, unit, np.nan)[at[0]]
-    if asked.get("past"):
-        place = {time: column for column, time in enumerate(times.tolist())}
-        before = [place.get(time - asked["past"] * DAY, -1) for time in times.tolist()]
-        earlier = np.where(np.array(before) < 0, np.nan, values[:, before])
-        columns["earlier"] = earlier[at]
-    columns["status"] = [STATUSES[number] for number in answer.arrays["status"][at]]
-    columns.update({name: answer.arrays[name][at] for name in BOUNDS})
-    places = {(one["row"], one["column"]): one["id"] for one in told["anomalies"]}
-    found = [places.get(place) for place in zip(*(axis.tolist() for axis in at), strict=True)]
-    columns["anomaly_id"] = pd.array(found, dtype="Int64")
+        columns["indexed"] = values[points] / np.where(unit > 0, unit, np.nan)[points[0]]
+    if params.get("past"):
+        column_by_time = {time: column for column, time in enumerate(times.tolist())}
+        past_columns = [
+            column_by_time.get(time - params["past"] * SECONDS_PER_DAY, -1)
+            for time in times.tolist()
+        ]
+        earlier = np.where(np.array(past_columns) < 0, np.nan, values[:, past_columns])
+        columns["earlier"] = earlier[points]
+    # Add status, band and anomaly.
+    columns["status"] = [POINT_STATUSES[number] for number in answer.arrays["status"][points]]
+    columns.update({name: answer.arrays[name][points] for name in BAND_FIELDS})
+    anomaly_ids = {
+        (anomaly["row"], anomaly["column"]): anomaly["id"] for anomaly in payload["anomalies"]
+    }
+    point_ids = [
+        anomaly_ids.get(point) for point in zip(*(axis.tolist() for axis in points), strict=True)
+    ]
+    columns["anomaly_id"] = pd.array(point_ids, dtype="Int64")
     return pd.DataFrame(columns)
 
 
-def _rows(known: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> list[int]:
-    """Return the rows of series, and of their counterparts in another dataset."""
-    wanted = np.array([int(number) for number in ids], np.int64)
-    rows = [row for row in known.rows_of(wanted).tolist() if row >= 0]
-    if len(rows) > MOST:
-        msg = f"{len(rows)} series are too many to be told apart; choose up to {MOST}"
+def _rows(heatmap: HeatmapIndex, ids: Iterable[Any], overlay: str | None) -> list[int]:
+    """Return the rows of series, and of the series with the same keys in another dataset.
+
+    Parameters
+    ----------
+    heatmap : HeatmapIndex
+    ids : iterable
+        Ids of series; ids that are not in the heat map are ignored.
+    overlay : str or None
+        Name of the other dataset.
+
+    Raises
+    ------
+    HistoryError
+        If a chart cannot have so many series.
+    """
+    series_ids = np.array([int(series_id) for series_id in ids], np.int64)
+    rows = [row for row in heatmap.rows_of(series_ids).tolist() if row >= 0]
+    if len(rows) > MAX_CHART_SERIES:
+        msg = f"Too many series for one chart: {len(rows)}. Choose at most {MAX_CHART_SERIES}."
         raise HistoryError(msg)
-    if overlay is not None and overlay in known.dataset.words:
-        other = known.dataset.code == known.dataset.words.index(overlay)
-        alike = [
-            np.logical_and.reduce([known.keys[k].code == known.keys[k].code[row] for k in KEYS[1:]])
+    if overlay is not None and overlay in heatmap.dataset.words:
+        in_overlay = heatmap.dataset.code == heatmap.dataset.words.index(overlay)
+        same_keys = [
+            np.logical_and.reduce(
+                [heatmap.keys[k].code == heatmap.keys[k].code[row] for k in KEYS[1:]]
+            )
             for row in rows
         ]
-        found = [int(row) for one in alike for row in np.flatnonzero(other & one)]
-        rows += [row for row in found if row not in rows]
-    return rows[:MOST]
+        counterparts = [int(row) for mask in same_keys for row in np.flatnonzero(in_overlay & mask)]
+        rows += [row for row in counterparts if row not in rows]
+    return rows[:MAX_CHART_SERIES]
 
 
 def _values(
-    connection: Connection, known: HeatmapIndex, rows: Sequence[int]
+    connection: Connection, heatmap: HeatmapIndex, rows: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.int32], NDArray[np.float64]]:
     """Return values, statuses and versions of points, and old values.
 
     Old values are rows of (row, column, version, value).
     """
-    shape = (len(rows), known.shape[1])
+    shape = (len(rows), heatmap.shape[1])
     value, status = np.full(shape, np.nan), np.zeros(shape, np.uint8)
     versions = np.zeros(shape, np.int32)
     old: list[tuple[float, ...]] = []
-    place = {int(known.series[row]): n for n, row in enumerate(rows)}
-    rank = {partition: n for n, partition in enumerate(known.partitions.tolist())}
-    # Partitions newer than the page's catalogue are not shown; at equal times the last one is drawn.
-    points = stored_points(connection, list(place), known.commit)
-    found = [point for point in points if point.partition in rank]
-    for of, at, version, number, word, holds in sorted(found, key=lambda p: rank[p.partition]):
-        where = place[of], int(known.column[rank[at]])
-        if holds:
-            value[where], status[where] = number_of(number, word), STATUSES.index(word)
-            versions[where] = version
+    row_by_series = {int(heatmap.series[row]): n for n, row in enumerate(rows)}
+    rank = {partition: n for n, partition in enumerate(heatmap.partitions.tolist())}
+    # Partitions newer than the page's catalogue are not drawn. If several partitions share a time,
+    # the last one is drawn.
+    stored = stored_points(connection, list(row_by_series), heatmap.commit)
+    points = [point for point in stored if point.partition in rank]
+    for series_id, partition, version, number, word, is_current in sorted(
+        points, key=lambda p: rank[p.partition]
+    ):
+        cell = row_by_series[series_id], int(heatmap.column[rank[partition]])
+        if is_current:
+            value[cell], status[cell] = number_of(number, word), POINT_STATUSES.index(word)
+            versions[cell] = version
         else:
-            old.append((*where, version, number_of(number, word)))
+            old.append((*cell, version, number_of(number, word)))
     return value, status, versions, np.array(old, np.float64).reshape(-1, 4)
 
 
-def _bounds(
-    connection: Connection, known: HeatmapIndex, rows: Sequence[int]
+def _bands(
+    connection: Connection, heatmap: HeatmapIndex, rows: Sequence[int]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the expected value and band of each point, by the first detector that has one."""
-    out = {name: np.full((len(rows), known.shape[1]), np.nan) for name in BOUNDS}
-    ids = known.series[list(rows)]
-    place = {int(number): n for n, number in enumerate(ids)}
-    for name in {known.dataset.word(row) for row in rows}:
-        of = dataset_id(connection, name)
-        for detector in detectors(connection, of):
-            points = read(connection, of, detector, None, known.commit, list(place))
+    bands = {name: np.full((len(rows), heatmap.shape[1]), np.nan) for name in BAND_FIELDS}
+    ids = heatmap.series[list(rows)]
+    row_by_series = {int(series_id): n for n, series_id in enumerate(ids)}
+    for dataset in {heatmap.dataset.word(row) for row in rows}:
+        dataset_number = dataset_id(connection, dataset)
+        for detector in detectors(connection, dataset_number):
+            points = read(
+                connection, dataset_number, detector, None, heatmap.commit, list(row_by_series)
+            )
             points = points.taken(np.flatnonzero(np.isin(points.series, ids)))
-            row = np.array([place[number] for number in points.series.tolist()], np.intp)
-            column = known.columns_of(points.partition)
-            new = (column >= 0) & np.isnan(out["expected"][row, column])
-            for bound in BOUNDS:
-                out[bound][row[new], column[new]] = getattr(points, bound)[new]
-    return out
+            row = np.array([row_by_series[number] for number in points.series.tolist()], np.intp)
+            column = heatmap.columns_of(points.partition)
+            new = (column >= 0) & np.isnan(bands["expected"][row, column])
+            for name in BAND_FIELDS:
+                bands[name][row[new], column[new]] = getattr(points, name)[new]
+    return bands
 
 
-def _told(
-    connection: Connection, overview: Overview, known: HeatmapIndex, rows: Sequence[int]
+def _anomalies_and_labels(
+    connection: Connection, overview: Overview, heatmap: HeatmapIndex, rows: Sequence[int]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return anomalies of series with their positions, and labels of these anomalies or of ranges."""
-    ids = known.series[list(rows)]
-    place = {int(number): n for n, number in enumerate(ids)}
-    found, said = [], []
-    for name in sorted({known.dataset.word(row) for row in rows}):
-        query = MetricQuery(series=list(place))
-        these = anomaly_rows(connection, name, None, query, overview.as_of)
-        columns = known.columns_of(np.array([row["partition_id"] for row in these], np.int64))
-        found += [
+    """Return the anomalies of series with their positions, and the labels of the series.
+
+    Labels apply to these anomalies, to their incidents, or to a range of partitions.
+    """
+    ids = heatmap.series[list(rows)]
+    row_by_series = {int(series_id): n for n, series_id in enumerate(ids)}
+    anomalies, labels = [], []
+    for dataset in sorted({heatmap.dataset.word(row) for row in rows}):
+        query = MetricQuery(series=list(row_by_series))
+        dataset_anomalies = anomaly_rows(connection, dataset, None, query, overview.as_of)
+        columns = heatmap.columns_of(
+            np.array([row["partition_id"] for row in dataset_anomalies], np.int64)
+        )
+        anomalies += [
             fields_of(
-                {**row, "row": place[row["series_id"]], "column": column},
+                {**row, "row": row_by_series[row["series_id"]], "column": column},
                 protocol.SeriesAnomaly.__annotations__,
             )
-            for row, column in zip(these, columns.tolist(), strict=True)
+            for row, column in zip(dataset_anomalies, columns.tolist(), strict=True)
         ]
-        own = {row["id"] for row in these} | {row["incident_id"] for row in these}
-        for label in label_rows(connection, name, overview.as_of):
-            about = {label["anomaly_id"], label["incident_id"]} - {None}
-            if about & own or not about:
-                words = {c: label[c] for c in SAID}
-                said.append({**words, "dataset": shown(name), "about": next(iter(about), None)})
-    return found, said
+        own_ids = {row["id"] for row in dataset_anomalies} | {
+            row["incident_id"] for row in dataset_anomalies
+        }
+        for label in label_rows(connection, dataset, overview.as_of):
+            subjects = {label["anomaly_id"], label["incident_id"]} - {None}
+            if subjects & own_ids or not subjects:
+                fields = {name: label[name] for name in LABEL_FIELDS}
+                labels.append(
+                    {
+                        **fields,
+                        "dataset": truncate(dataset),
+                        "about": next(iter(subjects), None),
+                    }
+                )
+    return anomalies, labels

@@ -318,7 +318,7 @@ class _Static(_Handler, StaticFileHandler):
 
     def initialize(self, site: Site) -> None:  # type: ignore[override]
         self.site = site
-        StaticFileHandler.initialize(self, str(script.STATIC))
+        StaticFileHandler.initialize(self, str(script.STATIC_FOLDER))
 
     async def get(self, path: str, include_body: bool = True) -> None:  # noqa: FBT001, FBT002 - signature of the base
         try:
@@ -398,7 +398,7 @@ def serve(
     """
     reason = script.problem()
     if reason is not None:
-        msg = f"The dashboard cannot start: {reason}; {script.CURE}"
+        msg = f"The dashboard cannot start: {reason}; {script.BUILD_HINT}"
         raise SetupError(msg)
     sockets = _listen(host, port)
     logging.getLogger("tornado.general").setLevel(

@@ -82,7 +82,7 @@ def shown(repository, **asked):
     """Return all that the view is told of a repository, its own numbers aside."""
     view = Consistency(repository)
     ranking = view.ranking({"dataset": JOIN, **asked})
-    told = {**ranking.told, "elsewhere": None}
+    told = {**ranking.payload, "elsewhere": None}
     arrays = {name: array.tolist() for name, array in ranking.arrays.items() if name != "ids"}
     ids = ranking.arrays["ids"].tolist()
     lines = view.lines({"dataset": JOIN, "ids": ids, **asked}).arrays["values"].tolist()
@@ -93,7 +93,7 @@ def shown(repository, **asked):
         flat = values.reshape(-1, values.shape[-1])
         charts += [
             (one["group_by"], one["feature"], metric, flat[row].tolist())
-            for one in answer.told["subjects"]
+            for one in answer.payload["subjects"]
             for metric, row in one["lines"].items()
         ]
     return told, arrays, lines, charts

@@ -26,8 +26,8 @@ def told(repo, baseline, current):
 
 def test_sides_are_the_newest_first(repo):
     answer = comparison.sides(repo, {"dataset": "d"})
-    assert answer.told["partitions"] == [f"ds=2013-01-0{n}" for n in range(9, 0, -1)]
-    assert answer.told["within"] == [""] * 9
+    assert answer.payload["partitions"] == [f"ds=2013-01-0{n}" for n in range(9, 0, -1)]
+    assert answer.payload["within"] == [""] * 9
     seconds = dt.datetime(2013, 1, 9, tzinfo=dt.UTC).timestamp()
     assert answer.arrays["times"][0] == seconds
 
@@ -35,13 +35,13 @@ def test_sides_are_the_newest_first(repo):
 def test_names_are_whole_because_they_come_back_as_sides(repo):
     name = "ds=2013-01-10/key=" + "k" * 300
     repo.record("long", "x", 1.0, partition=name)
-    assert comparison.sides(repo, {"dataset": "long"}).told["partitions"] == [name]
+    assert comparison.sides(repo, {"dataset": "long"}).payload["partitions"] == [name]
 
 
 def test_runs_that_measured_nothing_are_no_sides(repo):
     run = commit(repo, day(9, rows=30, fingerprint="b"))
     repo.store.open_run(spec())
-    runs = comparison.sides(repo, {"dataset": "d"}).told["runs"]
+    runs = comparison.sides(repo, {"dataset": "d"}).payload["runs"]
     assert [one["id"] for one in runs] == [run, 1]
     assert [one["measured"] for one in runs] == [1, 9]
 
@@ -49,18 +49,18 @@ def test_runs_that_measured_nothing_are_no_sides(repo):
 def test_partitions_without_time_come_last(repo):
     repo.record("loose", "x", 1.0, partition="batch=1")
     answer = comparison.sides(repo, {"dataset": "loose"})
-    assert answer.told["partitions"] == ["batch=1"]
+    assert answer.payload["partitions"] == ["batch=1"]
     assert math.isnan(answer.arrays["times"][0])
 
 
 def test_every_metric_has_the_id_of_its_series(repo):
     answer = told(repo, FIRST, LAST)
-    texts, arrays = answer.told["texts"], answer.arrays
+    texts, arrays = answer.payload["texts"], answer.arrays
     row = texts["name"].index("Size")
     assert arrays["baseline"][row] == 11
     assert arrays["current"][row] == 19
-    assert answer.told["total"] == answer.told["rows"] == len(arrays["ids"])
-    assert len(set(arrays["ids"].tolist())) == answer.told["rows"]
+    assert answer.payload["total"] == answer.payload["rows"] == len(arrays["ids"])
+    assert len(set(arrays["ids"].tolist())) == answer.payload["rows"]
     number = arrays["ids"][row]
     with repo.database.read() as connection:
         query = "select s.name from series s where s.id = ?"
@@ -75,20 +75,20 @@ def test_a_stored_anomaly_is_sent_though_its_difference_surprises_least(repo, mo
     monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(18)")
     repo.detect("d", [monitor])
     whole = told(repo, FIRST, LAST)
-    assert whole.told["unusual"] == 0
-    monkeypatch.setattr(comparison, "MOST", 1)
+    assert whole.payload["unusual"] == 0
+    monkeypatch.setattr(comparison, "MAX_COMPARED_ROWS", 1)
     answer = told(repo, FIRST, LAST)
-    assert answer.told["texts"]["name"] == ["Size"]
+    assert answer.payload["texts"]["name"] == ["Size"]
     assert answer.arrays["unusual"].tolist() == [0]
     assert answer.arrays["anomaly"].tolist() == [1]
-    assert (answer.told["rows"], answer.told["total"]) == (1, whole.told["total"])
+    assert (answer.payload["rows"], answer.payload["total"]) == (1, whole.payload["total"])
 
 
 def test_sides_as_they_are_asked_for():
     assert comparison.side({"partition": "p"}) == "p"
     assert comparison.side({"run": 3}) == 3
     assert comparison.side({"since": "2013-01-01", "until": ""}) == ("2013-01-01", None)
-    with pytest.raises(tg.HistoryError, match="is no side"):
+    with pytest.raises(tg.HistoryError, match="Invalid side"):
         comparison.side(None)
 
 
@@ -104,7 +104,7 @@ def test_nothing_chosen_is_the_newest_partition_and_the_one_a_week_before(repo):
     repo.record("loose", "Size", {"batch=1": 1.0, "batch=2": 2.0})
     assert chosen(repo, dataset="loose") == (2, 1)  # without times, as they are listed
     repo.record("lonely", "Size", 1.0, partition="batch=1")
-    with pytest.raises(tg.HistoryError, match="'lonely' has no two partitions"):
+    with pytest.raises(tg.HistoryError, match="'lonely' has fewer than two partitions"):
         chosen(repo, dataset="lonely")
 
 
@@ -112,7 +112,7 @@ def test_nothing_chosen_is_the_newest_partition_and_the_one_a_week_before(repo):
 def test_sides_that_are_missing_or_misspelt_are_named(repo, given):
     with pytest.raises(tg.HistoryError, match="needs baseline and current") as raised:
         chosen(repo, **dict.fromkeys(given, FIRST))
-    assert str(raised.value).endswith(f"; there are: {', '.join(sorted(given))}")
+    assert str(raised.value).endswith(f"; it has: {', '.join(sorted(given))}")
 
 
 EARLY = {"since": "2013-01-01", "until": "2013-01-03"}
@@ -124,7 +124,7 @@ def test_windows_are_told_of_their_merged_states_too(repo):
     arrays = comparison.merged(repo, {"dataset": "d", "baseline": EARLY, "current": LATE}).arrays
     compared = told(repo, EARLY, LATE)
     assert arrays["ids"].tolist() == compared.arrays["ids"].tolist()
-    names = compared.told["texts"]["name"]
+    names = compared.payload["texts"]["name"]
     row = names.index("Size")
     assert arrays["merged_baseline"][row] == 11 + 12 + 13
     assert arrays["merged_current"][row] == 17 + 18 + 19

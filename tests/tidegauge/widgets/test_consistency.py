@@ -39,7 +39,7 @@ def at(day, bucket):
 
 def test_the_worst_feature_comes_first(view):
     found = ranked(view)
-    told, arrays = found.told, found.arrays
+    told, arrays = found.payload, found.arrays
     assert told["features"][:4] == ["spend", "visits", features.MARKUP, "clicks"]
     assert set(told["features"][4:]) == {"attributes", "tags"}
     assert [told["groups"][n] for n in arrays["group"][:4]] == [
@@ -64,16 +64,16 @@ def test_rates_are_of_all_rows_that_were_compared(view):
 
 def test_features_are_ranked_by_what_is_asked(view):
     by = ranked(view, by="missing")
-    assert by.told["features"][:2] == [features.MARKUP, "visits"]
+    assert by.payload["features"][:2] == [features.MARKUP, "visits"]
     assert by.arrays["worst"][:3].tolist() == [0.4, 0.25, 0]
     smape = ranked(view, by="smape")
-    assert smape.told["features"][0] == "clicks"
+    assert smape.payload["features"][0] == "clicks"
     # Of the others it is not known, so they come last.
     assert np.isnan(smape.arrays["worst"][1:]).all()
     assert (smape.arrays["column"][1:] == -1).all()
     assert ranked(view, by="delta-p5").arrays["worst"][0] == 3
-    assert {"wrong", "smape", "delta-p50", "missing_keys"} <= set(by.told["choices"])
-    assert not {"total", "delta-max", "row_missing"} & set(by.told["choices"])
+    assert {"wrong", "smape", "delta-p50", "missing_keys"} <= set(by.payload["choices"])
+    assert not {"total", "delta-max", "row_missing"} & set(by.payload["choices"])
     with pytest.raises(tg.UnknownNameError, match="smape"):
         ranked(view, by="smap")
 
@@ -81,9 +81,9 @@ def test_features_are_ranked_by_what_is_asked(view):
 def test_the_window_is_what_counts(view):
     day = {"since": at("2023-01-05", "01-30"), "until": at("2023-01-05", "23-30")}
     found = ranked(view, **day)
-    assert found.told["features"][:2] == [features.MARKUP, "clicks"]
+    assert found.payload["features"][:2] == [features.MARKUP, "clicks"]
     assert len(found.arrays["times"]) == 45
-    assert found.told["range"] == ""
+    assert found.payload["range"] == ""
     lines = view.lines({"dataset": JOIN, "ids": found.arrays["ids"][:1], **day})
     assert lines.arrays["values"].shape == (1, 45)
     with pytest.raises(tg.UnknownNameError):
@@ -115,16 +115,16 @@ def test_small_lines_are_of_what_features_are_ranked_by(view):
 
 
 def lines_of(answer, place):
-    told, values = answer.told["subjects"][place], answer.arrays["values"]
+    told, values = answer.payload["subjects"][place], answer.arrays["values"]
     flat = values.reshape(-1, values.shape[-1])
     return {metric: flat[row] for metric, row in told["lines"].items()}
 
 
 def test_a_feature_is_told_with_the_rows_of_its_group_by(view):
     found = ranked(view)
-    clicks = found.told["features"].index("clicks")
+    clicks = found.payload["features"].index("clicks")
     answer = view.features({"dataset": JOIN, "ids": [found.arrays["ids"][clicks]]})
-    named = [(one["group_by"], one["feature"]) for one in answer.told["subjects"]]
+    named = [(one["group_by"], one["feature"]) for one in answer.payload["subjects"]]
     assert named == [("stream", "clicks"), ("stream", None)]
     feature, rows = (lines_of(answer, n) for n in range(2))
     assert set(feature) == set(features.metrics()["stream.clicks"])
@@ -137,7 +137,7 @@ def test_a_feature_is_told_with_the_rows_of_its_group_by(view):
 def test_several_features_are_told_together_and_not_too_many(view):
     ids = ranked(view).arrays["ids"]
     answer = view.features({"dataset": JOIN, "ids": [*ids[:4], ids[0]]})
-    assert [one["feature"] for one in answer.told["subjects"]] == [
+    assert [one["feature"] for one in answer.payload["subjects"]] == [
         "spend",
         "visits",
         features.MARKUP,
@@ -147,15 +147,15 @@ def test_several_features_are_told_together_and_not_too_many(view):
         None,
     ]
     assert lines_of(answer, 2)["missing"].tolist() == [0.4] * 96
-    with pytest.raises(tg.HistoryError, match="up to 6"):
+    with pytest.raises(tg.HistoryError, match="at most 6"):
         view.features({"dataset": JOIN, "ids": range(7)})
-    assert view.features({"dataset": JOIN, "ids": [10**9]}).told["subjects"] == []
+    assert view.features({"dataset": JOIN, "ids": [10**9]}).payload["subjects"] == []
 
 
 def test_a_dataset_without_such_metrics_says_which_have_some(view):
     found = ranked(view, "alone")
-    assert (found.told["features"], found.told["elsewhere"]) == ([], [JOIN])
-    assert ranked(view).told["elsewhere"] == []
+    assert (found.payload["features"], found.payload["elsewhere"]) == ([], [JOIN])
+    assert ranked(view).payload["elsewhere"] == []
     assert view.frame({"dataset": "alone"}).empty
 
 
@@ -166,7 +166,7 @@ def test_nothing_is_read_twice_until_something_is_written(view, monkeypatch):
     again = ranked(view, by="mismatch")
     view.lines({"dataset": JOIN, "ids": first.arrays["ids"]})
     assert read == []
-    assert again.told["features"][0] == "spend"
+    assert again.payload["features"][0] == "spend"
     ranked(view, by="smape")
     assert read == [["smape"]]
 
@@ -180,7 +180,7 @@ def test_what_is_written_is_seen():
         repo.record("d", name, 0.3, partition=partition, instance="g.f")
         repo.record("d", name, 0.2, partition=partition, instance="g.h")
         found = ranked(view, "d")
-        assert found.told["features"] == ["f", "h"]
+        assert found.payload["features"] == ["f", "h"]
         assert found.arrays["worst"].tolist() == [0.3, 0.2]
 
 
@@ -191,7 +191,7 @@ def test_of_one_feature_measured_in_two_ways_the_later_counts():
         repo.record("d", name, dict.fromkeys(days, 0.1), instance="g.f", scale="signed")
         repo.record("d", name, {days[1]: 0.2}, instance="g.f", scale="ratio")
         found = ranked(Consistency(repo), "d")
-        assert found.told["features"] == ["f"]
+        assert found.payload["features"] == ["f"]
         line = Consistency(repo).lines({"dataset": "d", "ids": found.arrays["ids"]})
         np.testing.assert_allclose(line.arrays["values"], [[0.1, 0.2]], rtol=1e-6)
 
@@ -202,12 +202,12 @@ def test_segments_are_told_apart():
         for segment, rate in (("", 0.1), ("query_source=app", 0.5)):
             repo.record("d", name, {"ds=2023-01-05": rate}, instance="g.f", segment=segment)
         view = Consistency(repo)
-        assert ranked(view, "d").told["segments"] == ["", "query_source=app"]
+        assert ranked(view, "d").payload["segments"] == ["", "query_source=app"]
         assert ranked(view, "d").arrays["worst"].tolist() == [0.1]
         app = ranked(view, "d", segment="query_source=app")
         assert app.arrays["worst"].tolist() == [0.5]
         # One of another dataset is none of this.
-        assert ranked(view, "d", segment="query_source=web").told["segment"] == ""
+        assert ranked(view, "d", segment="query_source=web").payload["segment"] == ""
 
 
 def test_partitions_without_a_time_are_in_order_of_their_names():
@@ -215,7 +215,7 @@ def test_partitions_without_a_time_are_in_order_of_their_names():
         numbers = {"part=b": 0.2, "part=a": 0.1}
         repo.record("d", f"{PREFIX}mismatch", numbers, instance="g.f")
         found = ranked(Consistency(repo), "d")
-        assert found.told["labels"] == ["part=a", "part=b"]
+        assert found.payload["labels"] == ["part=a", "part=b"]
         assert np.isnan(found.arrays["times"]).all()
         assert found.arrays["column"].tolist() == [1]
 
@@ -282,7 +282,7 @@ def test_the_points_of_the_charts_are_of_the_chosen_features(view):
     rows = found[found["feature"].isna()]
     assert set(rows["metric"]) <= {"row_missing", "row_extra", "total"}
     assert not rows.empty
-    clicks = ranked(view).told["features"].index("clicks")
+    clicks = ranked(view).payload["features"].index("clicks")
     number = int(ranked(view).arrays["ids"][clicks])
     assert set(points(ids=[number])["feature"].dropna()) == {"clicks"}
     assert set(points(filter="visits")["feature"].dropna()) == {"visits"}

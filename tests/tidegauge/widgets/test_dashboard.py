@@ -204,7 +204,7 @@ def test_too_many_series(talk, found):
         found.record("many", f"m{n}", 1.0, partition=DAYS[0])
     _, arrays = talk.ask("catalogue")
     told, _ = talk.ask("series", ids=arrays["ids"].tolist()[:51])
-    assert told["error"] == "51 series are too many to be told apart; choose up to 50"
+    assert told["error"] == "Too many series for one chart: 51. Choose at most 50."
 
 
 def test_incidents_and_what_others_said_meanwhile(talk, found):
@@ -247,7 +247,7 @@ def test_sides_comparisons_distributions_and_partitions(talk):
     told, _ = talk.ask("compare", dataset="orders", baseline=windows[0], current=windows[1])
     assert told["rows"] == told["total"] == 2
     told, _ = talk.ask("compare", dataset="orders", baseline={}, current={})
-    assert told["error"] == "{} is no side: give partition, run, or since and until"
+    assert told["error"] == "Invalid side {}: use a partition, a run, or since and until."
     assert talk.ask("columns", dataset="orders")[0]["names"] == []
     told, _ = talk.ask("distribution", dataset="orders", column="x", **sides)
     assert told["kind"] == "HistoryError"
@@ -264,7 +264,7 @@ def test_the_pulse_beats_when_something_is_written(talk, found):
 
 def test_what_is_no_question(talk):
     told, _ = talk.ask("drop")
-    assert told["error"] == "no question 'drop'"
+    assert told["error"] == "Unknown question 'drop'."
     told, _ = talk.ask("levels", by="scores")
     assert told["error"] == "unknown colour 'scores'; did you mean 'score'?"
     told, _ = talk.ask("cell")
@@ -287,7 +287,7 @@ def test_data_is_what_the_view_shows(found):
     assert dashboard.data["baseline"].tolist() == [101.0, 5.0]  # a week before the newest
     assert dashboard.data["current"].tolist() == [3.0, 5.0]
     dashboard.options = {"compare": {"baselin": {"partition": DAYS[0]}, "current": {}}}
-    with pytest.raises(tg.HistoryError, match="there are: baselin, current"):
+    with pytest.raises(tg.HistoryError, match="it has: baselin, current"):
         _ = dashboard.data
     sides = {"baseline": {"partition": DAYS[0]}, "current": {"partition": DAYS[1]}}
     dashboard.options = {"compare": sides}
@@ -421,7 +421,7 @@ def test_the_catalogue_of_one_table_has_its_own_series_and_times(found):
 
 
 def test_catalogues_of_many_tables_push_out_that_of_none_other(found, monkeypatch):
-    monkeypatch.setattr("tidegauge.widgets.series.KEPT", {False: 1, True: 1})
+    monkeypatch.setattr("tidegauge.widgets.series.MAX_CATALOGUES", {False: 1, True: 1})
     found.record("other", "n", 1.0, partition=DAYS[0])
     talk = Talk(tg.Dashboard(found))
     first = talk.ask("catalogue")[0]["catalogue"]
@@ -472,8 +472,8 @@ def test_what_is_shown_is_sent_as_a_table_to_read(talk, monkeypatch):
     assert told["omitted"] == 0
     of = dict(zip(told["columns"], told["cells"][-1], strict=True))
     assert (of["partition"], of["time"]) == (DAYS[30], "2013-01-31 00:00")
-    monkeypatch.setattr("tidegauge.widgets.answers.MOST_ROWS", 1)
-    monkeypatch.setattr("tidegauge.widgets.answers.MOST_COLUMNS", 2)
+    monkeypatch.setattr("tidegauge.widgets.answers.MAX_TABLE_ROWS", 1)
+    monkeypatch.setattr("tidegauge.widgets.answers.MAX_TABLE_COLUMNS", 2)
     told = shown(talk, "overview", by="change")["Heat map"]
     assert told["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
     assert told["columns"][0] == "dataset"
@@ -485,7 +485,10 @@ def test_a_chart_is_sent_as_svg_of_one_table_only(talk, found):
     found.record("other", "n", 1.0, partition=DAYS[0])
     told, arrays = talk.ask("catalogue")
     told, _ = talk.ask("svg", ids=arrays["ids"].tolist())
-    assert told["error"] == "an SVG file shows series of one table; choose some of one table"
+    assert (
+        told["error"]
+        == "An SVG file shows series of one table. Choose one or more series of the same table."
+    )
     since = datetime(2013, 1, 30, tzinfo=UTC).timestamp()
     told, _ = talk.ask("svg", ids=[_id_of(arrays, "orders", "n", talk)], since=since)
     assert told["text"].startswith("<svg")
@@ -524,7 +527,7 @@ def test_an_empty_repository(repo, script):
     assert told["datasets"] == []
     for view in ("compare", "distribution", "consistency", "partitions"):
         dashboard.view = view
-        with pytest.raises(tg.HistoryError, match="the repository is empty"):
+        with pytest.raises(tg.HistoryError, match="repository is empty"):
             _ = dashboard.data
     for view in ("home", "overview", "series", "incidents"):
         dashboard.view = view
@@ -535,12 +538,12 @@ def test_an_empty_repository(repo, script):
 
 
 def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):
-    monkeypatch.setattr(built, "STATIC", tmp_path)
-    monkeypatch.setattr(built, "SCRIPT", tmp_path / "dashboard.js")
-    with pytest.raises(tg.SetupError, match="it was never built; `make widgets`"):
+    monkeypatch.setattr(built, "STATIC_FOLDER", tmp_path)
+    monkeypatch.setattr(built, "SCRIPT_FILE", tmp_path / "dashboard.js")
+    with pytest.raises(tg.SetupError, match="its script was not built; run `make widgets`"):
         tg.Dashboard(repo)
     (tmp_path / "missing.txt").write_text("there is no npm\n")
-    with pytest.raises(tg.SetupError, match="no script: there is no npm; `make"):
+    with pytest.raises(tg.SetupError, match="cannot start: there is no npm; run `make"):
         tg.Dashboard(repo)
     (finding,) = [one for one in examine("sqlite://") if one.what == "the dashboard's script"]
     assert (finding.status, finding.found) == ("missing", "there is no npm")
@@ -561,8 +564,8 @@ def test_tables():
     time = pd.to_datetime(["2013-02-08", None], utc=True).astype("datetime64[us, UTC]")
     frame = pd.DataFrame({"time": time, "n": pd.array([1, None], "Int64"), "t": ["x", None]})
     answer = table(frame, more=1)
-    assert answer.told["texts"] == {"t": ["x", None]}
-    assert (answer.told["rows"], answer.told["more"]) == (2, 1)
+    assert answer.payload["texts"] == {"t": ["x", None]}
+    assert (answer.payload["rows"], answer.payload["more"]) == (2, 1)
     np.testing.assert_array_equal(answer.arrays["time"], [1360281600.0, np.nan])
     np.testing.assert_array_equal(answer.arrays["n"], [1.0, np.nan])
 

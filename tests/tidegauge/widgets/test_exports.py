@@ -188,7 +188,7 @@ def exported(backend, view, options, **rows):
     options = {**options, **sides.get(options.get("answer"), {})}
     options.pop("answer", None)
     question = {"view": view, "dataset": dataset, "options": options, **rows}
-    text = backend.questions["csv"](question).told["text"]
+    text = backend.questions["csv"](question).payload["text"]
     return list(csv.reader(io.StringIO(text)))
 
 
@@ -244,9 +244,9 @@ def test_charts_are_exported_from_the_first_to_the_last_label(repo, backend):
 
 def test_of_a_comparison_that_is_cut_all_that_matches_is_exported(backend, monkeypatch):
     whole = exported(backend, "compare", {"answer": "partitions", "filter": "order"})
-    monkeypatch.setattr("tidegauge.widgets.compare.MOST", 3)
+    monkeypatch.setattr("tidegauge.widgets.compare.MAX_COMPARED_ROWS", 3)
     answer = backend.questions["compare"]({"dataset": "names", **SIDES})
-    assert (answer.told["rows"], answer.told["total"]) == (3, 2 * len(NAMES))
+    assert (answer.payload["rows"], answer.payload["total"]) == (3, 2 * len(NAMES))
     # The page names no rows then; see `listed` in compare.ts.
     assert exported(backend, "compare", {"answer": "partitions", "filter": "order"}) == whole
     assert len(whole) > 4

@@ -34,7 +34,7 @@ def number(repo):
 
 
 def looked(repo, number):
-    return inbox.incident(repo, {"incident": number}).told
+    return inbox.incident(repo, {"incident": number}).payload
 
 
 def test_the_list_is_of_one_dataset_or_of_all(repo, number):
@@ -42,8 +42,8 @@ def test_the_list_is_of_one_dataset_or_of_all(repo, number):
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     one = inbox.incidents(repo, {"dataset": "d"})
     assert one.arrays["id"].tolist() == [number]
-    assert one.told["texts"]["status"] == ["open"]
-    assert inbox.incidents(repo, {"dataset": None}).told["rows"] == 2
+    assert one.payload["texts"]["status"] == ["open"]
+    assert inbox.incidents(repo, {"dataset": None}).payload["rows"] == 2
     assert inbox.frame(repo, {"table": "d", "status": "resolved"}).empty
     assert inbox.frame(repo, {"dataset": "d", "status": ""})["dataset"].tolist() == ["d", "e"]
 
@@ -108,7 +108,7 @@ def test_an_incident_lasts_to_the_end_of_its_last_partition(first, step, form, k
 
 def test_what_is_said_is_told_with_who_and_why(repo, number):
     asked = {"incident": number, "action": "acknowledge", "note": "on it", "seen": 0}
-    told = inbox.say(repo, asked, "ann").told
+    told = inbox.label_incident(repo, asked, "ann").payload
     assert told["status"] == "acknowledged"
     assert told["revision"] > 0
     [said] = told["said"]
@@ -130,10 +130,10 @@ def test_nothing_is_said_once_others_spoke(repo, number):
     repo.label(number, "expected", by="bob")
     asked = {"incident": number, "action": "resolve", "note": "", "seen": seen}
     with pytest.raises(tg.ConflictError, match="bob"):
-        inbox.say(repo, asked, "ann")
+        inbox.label_incident(repo, asked, "ann")
     told = looked(repo, number)
     assert [one["by"] for one in told["said"]] == ["bob"]
-    after = inbox.say(repo, {**asked, "seen": told["revision"]}, "ann").told
+    after = inbox.label_incident(repo, {**asked, "seen": told["revision"]}, "ann").payload
     assert after["status"] == "resolved"
     assert after["said"][-1]["note"] is None
 
@@ -152,7 +152,7 @@ def test_nothing_is_said_once_others_spoke(repo, number):
 )
 def test_each_action_adds_its_labels(repo, number, action, labels, status):
     asked = {"incident": number, "action": action, "note": " why ", "seen": 0}
-    told = inbox.say(repo, asked, "ann").told
+    told = inbox.label_incident(repo, asked, "ann").payload
     assert told["status"] == status
     said = repo.incident(number).labels
     assert said["label"].tolist() == labels
@@ -163,7 +163,9 @@ def test_each_action_adds_its_labels(repo, number, action, labels, status):
 def test_reopening_takes_back_what_was_decided(repo, number):
     repo.label(number, "expected", by="ann")
     revision = looked(repo, number)["revision"]
-    told = inbox.say(repo, {"incident": number, "action": "reopen", "seen": revision}, "ann").told
+    told = inbox.label_incident(
+        repo, {"incident": number, "action": "reopen", "seen": revision}, "ann"
+    ).payload
     assert told["status"] == "open"
 
 
@@ -175,20 +177,20 @@ def test_an_incident_is_assigned_and_taken_back(repo, number):
         "note": "knows it",
         "seen": 0,
     }
-    told = inbox.say(repo, asked, "ann").told
+    told = inbox.label_incident(repo, asked, "ann").payload
     assert (told["assignee"], told["status"]) == ("bob", "open")
     assert [(one["label"], one["note"]) for one in told["said"]] == [
         ("assigned", "bob"),
         ("comment", "knows it"),
     ]
     nobody = {**asked, "assignee": " ", "note": "", "seen": told["revision"]}
-    assert inbox.say(repo, nobody, "ann").told["assignee"] is None
+    assert inbox.label_incident(repo, nobody, "ann").payload["assignee"] is None
 
 
 def test_a_snooze_ends_at_its_time_or_with_the_next_decision(repo, number):
     until = dt.datetime(2033, 5, 1, 12, tzinfo=dt.UTC)
     asked = {"incident": number, "action": "snooze", "until": until.timestamp(), "seen": 0}
-    told = inbox.say(repo, asked, "ann").told
+    told = inbox.label_incident(repo, asked, "ann").payload
     assert (told["snoozed_until"], told["status"]) == (until, "open")
     assert inbox.incidents(repo, {"dataset": None}).arrays["snoozed_until"] == [until.timestamp()]
     repo.label(number, "comment", note="still asleep", by="ann")
@@ -202,7 +204,7 @@ def test_several_incidents_are_labelled_at_once(repo, number):
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     numbers = repo.incidents()["id"].tolist()
     asked = {"incidents": [*numbers, number], "action": "expected", "by": "page's own"}
-    assert inbox.say_all(repo, asked, None).told == {"labelled": 2}
+    assert inbox.label_incidents(repo, asked, None).payload == {"labelled": 2}
     assert repo.incidents()["status"].tolist() == ["expected", "expected"]
     assert set(repo.labels()["by"]) == {"page's own"}
 
@@ -210,20 +212,20 @@ def test_several_incidents_are_labelled_at_once(repo, number):
 def test_nobody_speaks_without_a_name_and_the_kernels_counts(repo, number):
     asked = {"incident": number, "action": "acknowledge", "seen": 0}
     for name in ({}, {"by": " "}):
-        with pytest.raises(tg.HistoryError, match="say who you are"):
-            inbox.say(repo, {**asked, **name}, None)
-    told = inbox.say(repo, {**asked, "by": "mallory"}, "ann").told
+        with pytest.raises(tg.HistoryError, match="the author is missing"):
+            inbox.label_incident(repo, {**asked, **name}, None)
+    told = inbox.label_incident(repo, {**asked, "by": "mallory"}, "ann").payload
     assert [one["by"] for one in told["said"]] == ["ann"]
 
 
 def test_wrong_actions_are_refused(repo, number):
     asked = {"incident": number, "seen": 0}
     with pytest.raises(tg.UnknownNameError, match="did you mean 'acknowledge'"):
-        inbox.say(repo, {**asked, "action": "acknowledged"}, "ann")
+        inbox.label_incident(repo, {**asked, "action": "acknowledged"}, "ann")
     with pytest.raises(tg.HistoryError, match="a comment needs a note"):
-        inbox.say(repo, {**asked, "action": "comment", "note": " "}, "ann")
+        inbox.label_incident(repo, {**asked, "action": "comment", "note": " "}, "ann")
     with pytest.raises(tg.HistoryError, match="snoozed needs an end"):
-        inbox.say(repo, {**asked, "action": "snooze"}, "ann")
+        inbox.label_incident(repo, {**asked, "action": "snooze"}, "ann")
     with pytest.raises(tg.HistoryError, match="no time zone"):
         repo.label(number, "snoozed", until=dt.datetime(2033, 5, 1))
     assert repo.labels().empty
@@ -364,7 +366,7 @@ def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, number
         repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     headline = "4 Jan 2013: more rows in 3 tables: d, e and f"
     listed = inbox.incidents(repo, {"dataset": "e"})
-    assert (listed.arrays["group"].tolist(), listed.told["texts"]["shared"]) == (
+    assert (listed.arrays["group"].tolist(), listed.payload["texts"]["shared"]) == (
         [number],
         [headline],
     )

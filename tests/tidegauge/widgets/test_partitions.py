@@ -27,46 +27,46 @@ def repo():
 def test_missing_partitions_have_no_name(repo):
     commit(repo, *(came(n) for n in range(1, 21) if n != 15))
     answer = ledger.partitions(repo, {"dataset": "d"})
-    names = answer.told["partitions"]
+    names = answer.payload["partitions"]
     assert names[13:16] == ["ds=2013-01-14", None, "ds=2013-01-16"]
-    assert answer.told["texts"]["status"][13:16] == ["measured", "missing", "measured"]
+    assert answer.payload["texts"]["status"][13:16] == ["measured", "missing", "measured"]
     assert answer.arrays["delay"][13] == 7200
-    assert "partition" not in answer.told["columns"]
+    assert "partition" not in answer.payload["columns"]
 
 
 def test_of_what_is_overdue_without_end_two_months_are_sent(repo):
     commit(repo, *(came(n) for n in range(1, 21)))
     answer = ledger.partitions(repo, {"dataset": "d"})
-    assert answer.told["rows"] == 20 + ledger.OVERDUE
-    assert answer.told["partitions"][20:] == [None] * ledger.OVERDUE
+    assert answer.payload["rows"] == 20 + ledger.MAX_OVERDUE_PARTITIONS
+    assert answer.payload["partitions"][20:] == [None] * ledger.MAX_OVERDUE_PARTITIONS
     whole = len(repo.calendar("d"))
-    assert answer.told["overdue"] == {"": whole - answer.told["rows"]}
+    assert answer.payload["overdue"] == {"": whole - answer.payload["rows"]}
 
 
 def test_nothing_is_overdue_where_there_are_no_times(repo):
     repo.record("loose", "x", 1.0, partition="batch=1")
     answer = ledger.partitions(repo, {"dataset": "loose"})
-    assert answer.told["partitions"] == ["batch=1"]
-    assert answer.told["overdue"] == {"": 0}
+    assert answer.payload["partitions"] == ["batch=1"]
+    assert answer.payload["overdue"] == {"": 0}
 
 
 def test_a_day_has_its_anomalies_and_versions(repo):
     commit(repo, *(came(n, rows=99 if n == 3 else 10) for n in range(1, 6)))
     commit(repo, came(3, 30, rows=98, fingerprint="b"))
     repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
-    told = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-03"}).told
+    told = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-03"}).payload
     [found] = told["anomalies"]
     assert (found["name"], found["severity"], found["status"]) == ("Size", "warning", "resolved")
     assert found["incident_id"] == repo.incidents("d")["id"].item()
     assert told["total"] == 1
     assert [(one["version"], one["rows"]) for one in told["versions"]] == [(1, 99), (2, 98)]
     assert told["versions"][1]["arrived_at"] == dt.datetime(2013, 1, 5, 6, tzinfo=dt.UTC)
-    other = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-04"}).told
+    other = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-04"}).payload
     assert other["anomalies"] == []
     assert len(other["versions"]) == 1
 
 
 def test_a_day_that_is_not_there_any_more_has_nothing(repo):
     commit(repo, came(1))
-    told = ledger.day(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).told
+    told = ledger.day(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).payload
     assert told == {"anomalies": [], "total": 0, "versions": []}

@@ -5,7 +5,7 @@ from typing import NotRequired, get_args, get_origin, get_type_hints, is_typeddi
 import pytest
 from tidegauge.analyzers.measures.frequencies import FrequenciesAndNumRows
 from tidegauge.repository.testing.contract import commit, day, measurement
-from tidegauge.widgets.protocol import QUESTIONS
+from tidegauge.widgets.protocol import QUESTION_TYPES
 
 import tidegauge as tg
 from tidegauge.widgets import protocol_dts
@@ -40,12 +40,12 @@ def dashboard(monkeypatch):
 
 
 def test_the_declarations_are_those_that_would_be_generated():
-    written = protocol_dts.DECLARATIONS.read_text(encoding="utf-8")
+    written = protocol_dts.DECLARATIONS_FILE.read_text(encoding="utf-8")
     assert written == protocol_dts.declarations(), "run python -m tidegauge.widgets.protocol_dts"
 
 
 def test_every_question_is_typed(dashboard):
-    assert set(QUESTIONS) == set(dashboard.backend.questions)
+    assert set(QUESTION_TYPES) == set(dashboard.backend.questions)
 
 
 def test_a_type_without_a_counterpart_is_refused():
@@ -108,11 +108,11 @@ def test_answers_hold_what_is_declared(dashboard):
         "distribution": {"dataset": "d", "column": "city", "segment": None, **EARLY},
         "drifts": {"dataset": "d", "column": "city", "segment": None},
     }
-    for question, types in QUESTIONS.items():
+    for question, types in QUESTION_TYPES.items():
         about = asked.get(question, {})
         check(about, types.about, f"{question}.about")
         answer = dashboard.backend.questions[question](about)
-        check(answer.told, types.answer, question)
+        check(answer.payload, types.answer, question)
         check(answer.arrays, types.arrays, f"{question}.arrays")
         if is_typeddict(types.arrays):
             for name, hint in get_type_hints(types.arrays).items():

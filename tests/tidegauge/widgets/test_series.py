@@ -37,7 +37,7 @@ def test_series_tell_versions_and_what_restated_points_were(repo):
     told = charts.series(overview, {"ids": ids})
     assert told.arrays["value"][0, :2].tolist() == [10, 25]
     assert told.arrays["version"].tolist() == [[1, 2, 1]]
-    assert [told.told["statuses"][n] for n in told.arrays["status"][0]] == [
+    assert [told.payload["statuses"][n] for n in told.arrays["status"][0]] == [
         "finite",
         "finite",
         "NaN",
@@ -52,7 +52,7 @@ def test_an_overlay_adds_the_like_of_another_dataset(repo):
     catalogue = overview.catalogue()
     first = int(catalogue.arrays["ids"][0])
     told = charts.series(overview, {"ids": [first], "overlay": "orders_eu"})
-    assert [(one["dataset"], one["name"]) for one in told.told["series"]] == [
+    assert [(one["dataset"], one["name"]) for one in told.payload["series"]] == [
         ("orders", "revenue"),
         ("orders_eu", "revenue"),
     ]
@@ -69,7 +69,7 @@ def test_points_that_were_not_measured_have_no_version(repo):
 
 def test_the_columns_of_which_a_distribution_is_stored(repo):
     commit(repo, *(cities(n, a=3, b=n) for n in (1, 2, 3)))
-    assert compare.columns(repo, {"dataset": "d"}).told == {"names": ["city"]}
+    assert compare.columns(repo, {"dataset": "d"}).payload == {"names": ["city"]}
 
 
 def test_drift_is_told_for_a_window_as_for_the_whole(repo):
@@ -77,32 +77,36 @@ def test_drift_is_told_for_a_window_as_for_the_whole(repo):
     asked = {"dataset": "d", "column": "city"}
     whole = compare.drifts(repo, asked)
     # The first seven are the least that a partition is compared with.
-    assert whole.told["texts"]["partition"] == ["ds=2013-01-08", "ds=2013-01-09", "ds=2013-01-10"]
+    assert whole.payload["texts"]["partition"] == [
+        "ds=2013-01-08",
+        "ds=2013-01-09",
+        "ds=2013-01-10",
+    ]
     last = compare.drifts(repo, {**asked, "since": "2013-01-10", "until": "2013-01-10T00:00:00"})
-    assert last.told["texts"]["partition"] == ["ds=2013-01-10"]
+    assert last.payload["texts"]["partition"] == ["ds=2013-01-10"]
     assert last.arrays["js"].tolist() == whole.arrays["js"].tolist()[2:]
     none = compare.drifts(repo, {**asked, "since": "2014-01-01"})
-    assert none.told["texts"]["partition"] == []
+    assert none.payload["texts"]["partition"] == []
 
 
 def test_a_distribution_is_told_with_its_distances(repo):
     commit(repo, cities(1, a=3, b=1), cities(2, a=1, c=1))
     sides = {"baseline": {"partition": "ds=2013-01-01"}, "current": {"partition": "ds=2013-01-02"}}
     told = compare.distribution(repo, {"dataset": "d", "column": "city", **sides})
-    assert (told.told["kind"], told.told["baseline_rows"], told.told["current_rows"]) == (
+    assert (told.payload["kind"], told.payload["baseline_rows"], told.payload["current_rows"]) == (
         "categorical",
         4,
         2,
     )
     shares = zip(
-        told.told["categories"],
+        told.payload["categories"],
         told.arrays["baseline_values"].tolist(),
         told.arrays["current_values"].tolist(),
         strict=True,
     )
     assert sorted(shares) == [("a", 0.75, 0.5), ("b", 0.25, 0.0), ("c", 0.0, 0.5)]
-    assert told.told["distances"]["unseen"] == 0.5
-    assert told.told["distances"]["lost"] == 0.25
+    assert told.payload["distances"]["unseen"] == 0.5
+    assert told.payload["distances"]["lost"] == 0.25
 
 
 def of_country(measured, country):
@@ -119,7 +123,7 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
     german = [of_country(cities(n, berlin=n), "DE") for n in range(1, 9)]
     french = [of_country(cities(n, paris=1), "FR") for n in range(1, 9)]
     commit(repo, *german, *french)
-    sides = comparison.sides(repo, {"dataset": "d"}).told
+    sides = comparison.sides(repo, {"dataset": "d"}).payload
     assert set(zip(sides["partitions"], sides["within"], strict=True)) >= {
         ("ds=2013-01-08/country=DE", "country=DE"),
         ("ds=2013-01-08/country=FR", "country=FR"),
@@ -130,13 +134,13 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
         "baseline": {"since": "2013-01-01", "until": "2013-01-03"},
         "current": {"since": "2013-01-04", "until": "2013-01-05"},
     }
-    told = compare.distribution(repo, {**asked, "segment": "country=DE"}).told
+    told = compare.distribution(repo, {**asked, "segment": "country=DE"}).payload
     assert (told["baseline_rows"], told["current_rows"]) == (1 + 2 + 3, 4 + 5)
     assert told["categories"] == ["berlin"]
-    both = compare.distribution(repo, {**asked, "segment": None}).told
+    both = compare.distribution(repo, {**asked, "segment": None}).payload
     assert (both["baseline_rows"], both["current_rows"]) == (6 + 3, 9 + 2)
     drifts = compare.drifts(repo, {**asked, "segment": "country=DE"})
-    assert drifts.told["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
+    assert drifts.payload["texts"]["partition"] == ["ds=2013-01-08/country=DE"]
     assert drifts.arrays["js"].tolist() == [0]
     assert drifts.arrays["baseline_rows"].tolist() == [1 + 2 + 3 + 4 + 5 + 6 + 7]
     frame = compare.drift_frame(repo, {**asked, "segment": "country=FR"})
@@ -144,7 +148,7 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
     of_side = {**asked, "segment": None, "current": {"partition": "ds=2013-01-08/country=DE"}}
     assert compare.drift_frame(repo, of_side)["segment"].tolist() == ["country=DE"]
     every = compare.drifts(repo, {**asked, "segment": ""})
-    assert every.told["texts"]["segment"] == ["country=DE", "country=FR"]
+    assert every.payload["texts"]["segment"] == ["country=DE", "country=FR"]
 
 
 def test_seasons_are_told_in_words(repo):
@@ -155,7 +159,7 @@ def test_seasons_are_told_in_words(repo):
     repo.record("orders", "steady", dict.fromkeys(sizes, 3.0))
     overview = Overview(repo)
     ids = overview.catalogue().arrays["ids"].tolist()
-    told = charts.seasons(overview, {"ids": ids}).told["seasons"]
+    told = charts.seasons(overview, {"ids": ids}).payload["seasons"]
     assert told == ["Saturdays and Sundays 45 % lower", ""]
 
 
@@ -163,5 +167,5 @@ def test_seasons_of_nothing(repo):
     repo.record("orders", "rows", 1.0, partition="ds=2026-01-05")
     overview = Overview(repo)
     ids = overview.catalogue().arrays["ids"].tolist()
-    assert charts.seasons(overview, {"ids": ids}).told["seasons"] == [""]
-    assert charts.seasons(overview, {"ids": []}).told["seasons"] == []
+    assert charts.seasons(overview, {"ids": ids}).payload["seasons"] == [""]
+    assert charts.seasons(overview, {"ids": []}).payload["seasons"] == []

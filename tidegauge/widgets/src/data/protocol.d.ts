@@ -2,7 +2,7 @@
 
 export type LevelKind = "score" | "change";
 
-/** Request of the script: a question with its parameters. */
+/** Request of the script: a question and its parameters. */
 export interface Request {
   /** Unique; the reply repeats it. */
   id: string;
@@ -18,9 +18,9 @@ export interface Reply {
   id: string;
   /** Time taken in the kernel. */
   seconds: number | null;
-  /** Answer of the question. */
+  /** JSON part of the answer. */
   told: Record<string, unknown>;
-  /** Name, dtype and shape by buffer. */
+  /** Name, dtype and shape of each buffer. */
   arrays: readonly (readonly [string, string, readonly number[]])[];
 }
 
@@ -41,7 +41,7 @@ export interface DatasetQuestion {
   dataset: string;
 }
 
-/** Table sent by columns: text here, numbers and times (seconds since 1970) as arrays. */
+/** Table sent by columns: strings here, numbers and times (seconds since 1970) as arrays. */
 export interface Table {
   columns: readonly string[];
   rows: number;
@@ -58,7 +58,7 @@ export interface RunSide {
   run: number;
 }
 
-/** Comparison side: a window of time, as ISO 8601 texts; null is unbounded. */
+/** Comparison side: a window of time, as ISO 8601 strings; null is unbounded. */
 export interface WindowSide {
   since: string | null;
   until: string | null;
@@ -66,14 +66,14 @@ export interface WindowSide {
 
 export type Side = PartitionSide | RunSide | WindowSide;
 
-/** Parameters of `catalogue`: the only table that is wanted. */
+/** Parameters of `catalogue`: the only table to return. */
 export interface CatalogueQuestion {
   table?: string;
 }
 
-/** Catalogue: texts of all series, labels of all columns, and settings of the repository. */
+/** Catalogue: keys of all series, labels of all columns, and settings of the repository. */
 export interface CatalogueAnswer {
-  /** Distinct texts of each series key. */
+  /** Distinct values of each series key. */
   words: Record<string, readonly string[]>;
   /** Times in UTC, or names of partitions without a time. */
   labels: readonly string[];
@@ -84,7 +84,7 @@ export interface CatalogueAnswer {
   /** Name of the database, without its folder or server. */
   repository: string;
   writable: boolean;
-  /** Author of labels that are added here; null if the page asks for it. */
+  /** Author of labels; null if the page asks for a name. */
   by: string | null;
   /** Address of the dashboard for links; null if it is not set. */
   url: string | null;
@@ -92,7 +92,7 @@ export interface CatalogueAnswer {
   open: number;
 }
 
-/** Arrays of the catalogue: ids, times, anomalous points, and text codes of series keys. */
+/** Arrays of the catalogue: ids, times, anomalous points, and codes of series keys in `words`. */
 export interface CatalogueArrays {
   ids: Float64Array;
   /** Seconds since 1970; NaN without a time. */
@@ -106,7 +106,7 @@ export interface CatalogueArrays {
   analyzer: Int32Array;
 }
 
-/** Parameters of `levels`: rows and columns of the heat map; all if not given. */
+/** Parameters of `levels`: colour scale, rows and columns of the heat map; all if not given. */
 export interface LevelsQuestion {
   by: LevelKind;
   rows?: readonly number[];
@@ -121,29 +121,29 @@ export interface LevelsAnswer {
   last: number;
 }
 
-/** Levels, one byte for each cell, row by row; 0 where there is nothing. */
+/** Levels, one byte for each cell, row by row; 0 for cells without a level. */
 export interface LevelsArrays {
   levels: Uint8Array;
 }
 
-/** Parameters of `rows`: series and columns whose values are wanted. */
+/** Parameters of `rows`: series and columns whose values to return. */
 export interface RowsQuestion {
   rows: readonly number[];
   first?: number;
   last?: number;
 }
 
-/** Values for sparklines, row by row; NaN where there is none. */
+/** Values for sparklines, row by row; NaN for missing values. */
 export interface SparklineArrays {
   values: Float32Array;
 }
 
-/** Parameters of `order`: how the rows of the heat map are sorted and grouped. */
+/** Parameters of `order`: colour scale, sort order and grouping of the heat map. */
 export interface OrderQuestion {
   by: LevelKind;
   /** `name`, `worst`, `newest` or `anomalies`. */
   sort: string;
-  /** Grouping of rows that are sorted by name. */
+  /** Grouping of rows if sorted by name. */
   group: string;
 }
 
@@ -199,7 +199,7 @@ export interface SeriesQuestion {
 /** Identity of a series, and the scale of its values. */
 export interface SeriesEntry {
   id: number;
-  /** Such as `ratio`, which is shown in per cent. */
+  /** For example `ratio`, which is displayed in per cent. */
   scale: string;
   dataset: string;
   segment: string;
@@ -241,7 +241,7 @@ export interface SeriesAnswer {
   series: readonly SeriesEntry[];
   labels: readonly string[];
   anomalies: readonly SeriesAnomaly[];
-  /** Labels. */
+  /** Labels of the series. */
   said: readonly SeriesLabel[];
   /** Names of the codes in the array `status`. */
   statuses: readonly string[];
@@ -266,7 +266,7 @@ export interface SeasonsQuestion {
   ids: readonly number[];
 }
 
-/** Seasons of series in words, in the order asked for; empty where nothing was learned. */
+/** Descriptions of the seasons of series, in the order of the ids; empty without seasons. */
 export interface SeasonsAnswer {
   seasons: readonly string[];
 }
@@ -305,13 +305,13 @@ export interface CompareAnswer {
   rows: number;
   texts: Record<string, readonly (string | null)[]>;
   dataset: string;
-  /** Number of metrics, including those that are not sent. */
+  /** Number of metrics, including metrics that are not sent. */
   total: number;
   /** Number of unusual differences. */
   unusual: number;
 }
 
-/** Columns whose distribution is stored. */
+/** Columns with a stored distribution. */
 export interface ColumnsAnswer {
   names: readonly string[];
 }
@@ -325,7 +325,7 @@ export interface DistributionQuestion {
   segment: string | null;
 }
 
-/** Distances between two distributions; null where one has no meaning. */
+/** Distances between two distributions; null if a distance is undefined for them. */
 export interface DistanceValues {
   psi: number | null;
   /** Share of rows in the rare categories that PSI pools. */
@@ -374,7 +374,7 @@ export interface ConsistencyQuestion {
   dataset: string;
   by?: string;
   segment?: string;
-  /** Days before the newest partition, or `all`. */
+  /** Number of days up to the newest partition, or `all`. */
   range?: string;
   /** Seconds since 1970; overrides `range`. */
   since?: number | null;
@@ -386,7 +386,7 @@ export interface ConsistencySelection {
   dataset: string;
   by?: string;
   segment?: string;
-  /** Days before the newest partition, or `all`. */
+  /** Number of days up to the newest partition, or `all`. */
   range?: string;
   /** Seconds since 1970; overrides `range`. */
   since?: number | null;
@@ -397,18 +397,18 @@ export interface ConsistencySelection {
 /** Ranking of features, worst first. */
 export interface ConsistencyAnswer {
   features: readonly string[];
-  /** Group-bys; the array `group` refers to them. */
+  /** Group-bys, to which the array `group` refers. */
   groups: readonly string[];
   segments: readonly string[];
   segment: string;
   by: string;
-  /** Metrics to rank by. */
+  /** Metrics that can rank features. */
   choices: readonly string[];
   /** Empty for a window. */
   range: string;
-  /** Of columns; empty if all have a time. */
+  /** Labels of columns; empty if all columns have a time. */
   labels: readonly string[];
-  /** Datasets with such metrics, if this one has none. */
+  /** Datasets with consistency metrics, if this one has none. */
   elsewhere: readonly string[];
 }
 
@@ -417,7 +417,7 @@ export interface ConsistencyArrays {
   ids: Float64Array;
   group: Int32Array;
   worst: Float64Array;
-  /** Column of the worst value; -1 without any. */
+  /** Column of the worst value; -1 if the feature has no values. */
   column: Int32Array;
   times: Float64Array;
   mismatch: Float64Array;
@@ -425,17 +425,17 @@ export interface ConsistencyArrays {
   extra: Float64Array;
 }
 
-/** Feature, or the rows of a group-by, with the rows of its metrics in the array `values`. */
+/** Feature, or the row metrics of a group-by, with the row of each metric in the array `values`. */
 export interface ConsistencySubject {
   id: number;
   group_by: string;
-  /** Null for the rows of the group-by. */
+  /** Null for the row metrics of the group-by. */
   feature: string | null;
   /** Row in `values` by metric. */
   lines: Record<string, number>;
 }
 
-/** All consistency metrics of some features and of their group-bys. */
+/** All consistency metrics of features and of their group-bys. */
 export interface ConsistencyFeaturesAnswer {
   subjects: readonly ConsistencySubject[];
   labels: readonly string[];
@@ -467,28 +467,28 @@ export interface IncidentQuestion {
   incident: number;
 }
 
-/** Action on incidents, such as `acknowledge`; see `incidents.ACTIONS`. */
+/** Action on incidents, such as `acknowledge`; see `incidents.ACTION_LABELS`. */
 export interface Action {
   action: string;
   note?: string;
-  /** Author, if the kernel knows none. */
+  /** Author, if the kernel has no user name. */
   by?: string;
   assignee?: string;
   /** End of a snooze, in seconds since 1970. */
   until?: number | null;
 }
 
-/** Parameters of `say`: an action on an incident, refused if newer labels than `seen` exist. */
+/** Parameters of `say`: an action on an incident, refused if it has labels newer than `seen`. */
 export interface SayQuestion {
   action: string;
   note?: string;
-  /** Author, if the kernel knows none. */
+  /** Author, if the kernel has no user name. */
   by?: string;
   assignee?: string;
   /** End of a snooze, in seconds since 1970. */
   until?: number | null;
   incident: number;
-  /** Revision of the incident that the user saw. */
+  /** Revision of the incident that the user read. */
   seen: number;
 }
 
@@ -496,7 +496,7 @@ export interface SayQuestion {
 export interface SayAllQuestion {
   action: string;
   note?: string;
-  /** Author, if the kernel knows none. */
+  /** Author, if the kernel has no user name. */
   by?: string;
   assignee?: string;
   /** End of a snooze, in seconds since 1970. */
@@ -504,7 +504,7 @@ export interface SayAllQuestion {
   incidents: readonly number[];
 }
 
-/** Number of incidents labelled. */
+/** Number of labelled incidents. */
 export interface SayAllAnswer {
   labelled: number;
 }
@@ -539,22 +539,22 @@ export interface IncidentCause {
   scale: string;
   /** Id of the metric's series. */
   series: number | null;
-  /** The largest share first, up to a limit. */
+  /** Largest share first, up to a limit. */
   parts: readonly IncidentPart[];
 }
 
-/** Series that moved at the same time. */
+/** Series that changed at the same time. */
 export interface IncidentCompanion {
   text: string;
   series: number | null;
 }
 
-/** Check by which a partition fails, or the whole dataset (an empty name). */
+/** Check that a partition fails, or the whole dataset if `partition` is empty. */
 export interface FailedCheck {
   name: string;
   partition: string;
   reasons: readonly string[];
-  /** Records that fail; none unless the page may show them. */
+  /** Failing records; empty if the page must not show them. */
   samples: readonly string[];
 }
 
@@ -568,9 +568,9 @@ export interface FailedRun {
 
 /** Failed checks of a table, and its last run if that failed. */
 export interface FailuresAnswer {
-  /** The newest first, up to a limit. */
+  /** Newest first, up to a limit. */
   checks: readonly FailedCheck[];
-  /** Number of failed checks, including those that are not sent. */
+  /** Number of failed checks, including checks that are not sent. */
   total: number;
   run: FailedRun | null;
 }
@@ -598,7 +598,7 @@ export interface OtherIncident {
 export interface IncidentRun {
   id: number;
   started_at: string;
-  /** Its tag `job`, an address if it begins with http. */
+  /** Tag `job` of the run; a link if it begins with http. */
   job: string | null;
 }
 
@@ -618,51 +618,51 @@ export interface IncidentAnswer {
   /** Seconds since 1970; null if partitions have no time. */
   since: number | null;
   until: number | null;
-  /** Seconds from its first partition's start to its last one's end; null if unknown. */
+  /** Seconds from the start of the first partition to the end of the last; null if unknown. */
   lasts: number | null;
-  /** Time of the detection that found it. */
+  /** Time of the detection that opened the incident. */
   opened_at: string;
-  /** Id of the newest label; 0 without any. */
+  /** Id of the newest label; 0 if the incident has no labels. */
   revision: number;
   assignee: string | null;
   snoozed_until: string | null;
-  /** Ids of the series whose charts are shown, the main one first. */
+  /** Ids of the series to chart, most important first. */
   evidence: readonly number[];
-  /** Ids of series in order of discovery, up to a limit. */
+  /** Ids of all series, in order of their first anomaly, up to a limit. */
   all_series: readonly number[];
-  /** One for each series of `evidence`. */
+  /** Explanation of each series of `evidence`. */
   explanations: readonly string[];
-  /** Headline of the incidents of several tables with one cause. */
+  /** Headline of the group of incidents with the same cause; null without one. */
   shared: string | null;
-  /** The others of these, up to a limit. */
+  /** Other incidents of the group, up to a limit. */
   others: readonly OtherIncident[];
   causes: readonly IncidentCause[];
-  /** Changes at the same time. */
+  /** Series that changed at the same time. */
   along: readonly IncidentCompanion[];
-  /** Its partitions that were measured again. */
+  /** Partitions that were measured again. */
   restated: readonly string[];
-  /** Schema changes of its partitions. */
+  /** Schema changes of the partitions. */
   schema: readonly string[];
   checks: readonly FailedCheck[];
   run: IncidentRun | null;
-  /** Tag `runbook` of the dataset's last run. */
+  /** Tag `runbook` of the last run of the dataset. */
   runbook: string | null;
-  /** Datasets made from this one, the nearest first, up to a limit. */
+  /** Datasets derived from this one, nearest first, up to a limit. */
   downstream: readonly string[];
-  /** In order of time. */
+  /** In chronological order. */
   timeline: readonly IncidentEvent[];
-  /** Labels. */
+  /** Labels of the incident. */
   said: readonly IncidentLabel[];
 }
 
-/** Calendar of a dataset: ledger entries, with missing partitions. */
+/** Calendar of a dataset: measured and missing partitions. */
 export interface PartitionsAnswer {
   columns: readonly string[];
   rows: number;
   texts: Record<string, readonly (string | null)[]>;
-  /** Names; null for missing partitions. */
+  /** Names of partitions; null if missing. */
   partitions: readonly (string | null)[];
-  /** Overdue partitions by segment that are not sent. */
+  /** Number of missing partitions that are not sent, by segment. */
   overdue: Record<string, number>;
 }
 
@@ -696,7 +696,7 @@ export interface PartitionVersion {
 /** Details of a partition: its anomalies, highest score first, and its versions. */
 export interface DayAnswer {
   anomalies: readonly PartitionAnomaly[];
-  /** Number of anomalies, including those that are not sent. */
+  /** Number of anomalies, including anomalies that are not sent. */
   total: number;
   versions: readonly PartitionVersion[];
 }
@@ -708,52 +708,52 @@ export interface SvgQuestion {
   until?: number | null;
 }
 
-/** Parameters of `data`: what a page shows. */
+/** Parameters of `data`: the view, dataset and options of a page, and its displayed rows. */
 export interface ShownQuestion {
   view: string;
   dataset: string | null;
   options: Record<string, unknown>;
-  /** Names of tables, or ids, in the order of the page. */
+  /** Table names or ids, in the order of the page. */
   rows?: readonly (string | number)[];
-  /** First and last label; empty for none. */
+  /** First and last displayed label; empty if no column is displayed. */
   columns?: readonly string[];
 }
 
-/** Parameters of `csv`: what a page shows, and which of its tables; the first if not given. */
+/** Parameters of `csv`: a page, and the title of one of its tables; the first if not given. */
 export interface CsvQuestion {
   view: string;
   dataset: string | null;
   options: Record<string, unknown>;
-  /** Names of tables, or ids, in the order of the page. */
+  /** Table names or ids, in the order of the page. */
   rows?: readonly (string | number)[];
-  /** First and last label; empty for none. */
+  /** First and last displayed label; empty if no column is displayed. */
   columns?: readonly string[];
   title?: string;
 }
 
-/** The first rows of a table of what a page shows, as text. */
+/** First rows of a table of a page, as text. */
 export interface TextTable {
   title: string;
   columns: readonly string[];
-  /** Texts by row; null where there is no value. */
+  /** Cells by row; null for missing values. */
   cells: readonly (readonly (string | null)[])[];
-  /** Number of rows, including those that are not sent. */
+  /** Number of rows, including rows that are not sent. */
   rows: number;
   /** Number of columns that are not sent. */
   omitted: number;
 }
 
-/** Tables of what a page shows, the charts beside a list as one of their own. */
+/** Tables of a page; if a page has a list and charts, the charts have a table of their own. */
 export interface DataAnswer {
   tables: readonly TextTable[];
 }
 
-/** Text of a file to download. */
+/** Content of a file to download. */
 export interface TextAnswer {
   text: string;
 }
 
-/** Number of commits, to notice changes. */
+/** Number of commits, which the page polls to detect changes. */
 export interface PulseAnswer {
   commits: number;
 }
