@@ -40,7 +40,7 @@ from tidegauge.repository.store import schema, stored_states
 from tidegauge.repository.store.stored_states import Payload
 from tidegauge.repository.testing.samples import commit, day, judged, measurement
 from tidegauge.rules.record_counts import RecordCounts
-from tidegauge.widgets.source import DashboardSource, Shown
+from tidegauge.widgets.source import DashboardConfig, DashboardSource
 
 import tidegauge as tg
 from tests.conftest import soak
@@ -276,7 +276,7 @@ def test_every_question_of_the_dashboard_is_answered(text, tmp_path):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repository:
         name, _ = filled(repository, text)
-    source = DashboardSource(Shown(url))
+    source = DashboardSource(DashboardConfig(url))
     backend = source.backend()
     keys = (
         "dataset",

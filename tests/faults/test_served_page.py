@@ -292,10 +292,10 @@ def limits(monkeypatch):
 @contextlib.asynccontextmanager
 async def running(server, url, *, read_only=False, **site):
     """Serve in this event loop; yield the port."""
-    from tidegauge.widgets.source import DashboardSource, Shown
+    from tidegauge.widgets.source import DashboardConfig, DashboardSource
     from tornado.testing import bind_unused_port
 
-    site = server.Site(DashboardSource(Shown(url, read_only=read_only)), **site)
+    site = server.Site(DashboardSource(DashboardConfig(url, read_only=read_only)), **site)
     listening, port = bind_unused_port()
     web = server.server_of(site)
     web.add_sockets([listening])
@@ -572,12 +572,12 @@ def test_the_number_of_connections_is_bounded(url, limits, monkeypatch):
 def test_who_asks_too_much_is_refused(url):
     """The queue is bounded, so that memory is."""
     from tidegauge.widgets.server import MAX_WAITING_QUESTIONS, Site, application
-    from tidegauge.widgets.source import DashboardSource, Shown
+    from tidegauge.widgets.source import DashboardConfig, DashboardSource
     from tornado.httpclient import AsyncHTTPClient
     from tornado.testing import bind_unused_port
 
     async def statuses():
-        site = Site(DashboardSource(Shown(url)))
+        site = Site(DashboardSource(DashboardConfig(url)))
         listening, port = bind_unused_port()
         server = application(site).listen(port=0)
         server.add_sockets([listening])

@@ -38,7 +38,7 @@ from tidegauge.cli.output import Format, data_output, print_rows
 if TYPE_CHECKING:
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.queries import HistoryFilter
-    from tidegauge.widgets.source import Shown
+    from tidegauge.widgets.source import DashboardConfig
 
 
 TITLES = {
@@ -211,7 +211,7 @@ def dashboard(
         raise TidegaugeError(msg)
     from tidegauge.repository.store.config import dashboard_url, settings
     from tidegauge.widgets.server import is_loopback, serve
-    from tidegauge.widgets.source import Shown
+    from tidegauge.widgets.source import DashboardConfig
 
     token, given = None, ""
     if not is_loopback(host):
@@ -230,7 +230,9 @@ def dashboard(
             token = given or secrets.token_urlsafe(24)
     _check_header(user_header)
     url, folder = settings(db, artifacts)
-    shown = Shown(url, None if folder is None else str(folder), dataset, read_only, show_samples)
+    shown = DashboardConfig(
+        url, None if folder is None else str(folder), dataset, read_only, show_samples
+    )
     _check(shown)
     serve(
         shown,
@@ -267,7 +269,7 @@ def _check_header(name: str | None) -> None:
         raise CommandError(msg)
 
 
-def _check(shown: Shown) -> None:
+def _check(shown: DashboardConfig) -> None:
     """Check that the repository can be opened, and has the dataset."""
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.database import Database

@@ -41,7 +41,7 @@ from tidegauge.widgets.source import DashboardSource
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegauge.widgets.source import Shown
+    from tidegauge.widgets.source import DashboardConfig
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -355,7 +355,7 @@ def framed(message: Mapping[str, Any], buffers: list[bytes]) -> bytes:
 
 
 def serve(
-    config: Shown,
+    config: DashboardConfig,
     *,
     host: str,
     port: int | None,
@@ -370,7 +370,7 @@ def serve(
 
     Parameters
     ----------
-    config : Shown
+    config : DashboardConfig
         The repository, and what to show of it.
     host : str
         The address to listen on.

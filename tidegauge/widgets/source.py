@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DashboardConfig:
     """Configuration of a served dashboard.
 
     Attributes
@@ -48,10 +48,10 @@ class DashboardSource:
 
     Parameters
     ----------
-    config : Shown
+    config : DashboardConfig
     """
 
-    def __init__(self, config: Shown) -> None:
+    def __init__(self, config: DashboardConfig) -> None:
         self._config = config
         self._opening_lock = Lock()
         self._backend: Backend | None = None

@@ -3,7 +3,7 @@
 import pytest
 from tidegauge.analyzers.core.errors import DatabaseAccessError
 from tidegauge.widgets.backend import Backend
-from tidegauge.widgets.source import DashboardSource, Shown
+from tidegauge.widgets.source import DashboardConfig, DashboardSource
 
 import tidegauge as tg
 
@@ -18,7 +18,7 @@ def recorded(file, *datasets):
 @pytest.fixture
 def source(tmp_path):
     file = recorded(tmp_path / "r.db", "a")
-    source = DashboardSource(Shown(f"sqlite:///{file}", read_only=True))
+    source = DashboardSource(DashboardConfig(f"sqlite:///{file}", read_only=True))
     yield source
     source.close()
 
