@@ -1,8 +1,8 @@
-"""Run a job on many tables, and report it: one loop and one result for suites, checks and rules.
+"""Run a job on many tables and report the results; suites, checks and rules share this module.
 
-A product works on one table at a time and returns a report on it. `run_tables` calls it for each table,
-optionally in several threads. If one table fails, the others continue. A
-`JobResult` collects the reports; its text, JSON, JUnit XML and exit status come from the same problems.
+A job works on one table at a time and returns a report on it. `run_tables` calls it for each table,
+optionally in several threads. If one table fails, the others continue. A `JobResult` collects the reports.
+Its text, JSON, JUnit XML and exit status all derive from the same problems.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 
 class TableReport(Protocol):
-    """A product's report on one table."""
+    """A job's report on one table."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the table from passing."""
 
     def lines(self, options: str = "") -> Iterator[str]:
-        """Yield lines of text; commands in them end with these options."""
+        """Yield lines of text; ``options`` are appended to commands in them."""
 
     def sections(self) -> Mapping[str, Any]:
-        """Return JSON values by section: lists, or objects by dataset. Sections of all tables are merged."""
+        """Return JSON values by section: lists, or objects by dataset. The job merges the sections of all tables."""
 
     def errors(self) -> Iterator[str]:
-        """Yield a sentence for each part that could not be measured and that no line or case reports."""
+        """Yield a sentence for each part that could not be measured, unless a line or case reports it."""
 
     def junit_suite(self, gate: Gate) -> tuple[str, Sequence[JUnitCase]]:
         """Return the name and the cases of the table's JUnit suite."""
@@ -66,9 +66,9 @@ class JobResult(Generic[Report]):
     failed : list of str
         A sentence for each file that could not be read and each table that could not be measured.
     retired : list of str
-        A sentence for each table that was left out because its dataset is retired.
+        A sentence for each table that was skipped because its dataset is retired.
     notices : list of Notice
-        Notifications of incidents and verdicts, sent and failed.
+        Sent and failed notifications of incidents and verdicts.
     """
 
     tables: list[Report] = field(default_factory=list)
@@ -79,7 +79,7 @@ class JobResult(Generic[Report]):
     def problems(self) -> Iterator[Problem]:
         """Yield the problems that keep the tables from passing.
 
-        Retired datasets are left out, unless there are no others: then nothing was measured.
+        Retired datasets are problems only if no other table was measured.
         """
         for _ in self._not_measured():
             yield Problem(Cause.TABLE)
@@ -95,18 +95,18 @@ class JobResult(Generic[Report]):
         return self.outcome(gate).exit_status
 
     def lines(self, options: str = "") -> list[str]:
-        """Return the report as lines of text; the commands that they name end with these options."""
+        """Return the report as lines of text; ``options`` are appended to commands in them."""
         lines = [line for table in self.tables for line in table.lines(options)]
         return [*lines, *self.closing_lines(options)]
 
     def closing_lines(self, options: str = "") -> list[str]:
-        """Return the lines that follow those of the tables."""
+        """Return the lines that follow the lines of the tables."""
         lines = [summarize(self.notices)] if self.notices else []
-        lines += [f"left out: {problem}" for problem in self.retired]
+        lines += [f"skipped: {problem}" for problem in self.retired]
         return lines + [f"failed: {problem}" for problem in [*self.failed, *self._errors()]]
 
     def text(self, options: str = "") -> str:
-        """Return the report as text; the commands that it names end with these options."""
+        """Return the report as text; ``options`` are appended to commands in it."""
         return "\n".join(self.lines(options))
 
     def sections(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class JobResult(Generic[Report]):
         return sections
 
     def json(self, gate: Gate = DEFAULT_GATE) -> str:
-        """Return JSON: exit status, outcome, tables, what failed, and notifications."""
+        """Return JSON: exit status, outcome, tables, failures and notifications."""
         result = {
             "status": self.status(gate),
             "outcome": self.outcome(gate),
@@ -132,11 +132,11 @@ class JobResult(Generic[Report]):
         return json.dumps(result, indent=1, ensure_ascii=False)
 
     def junit_suites(self, gate: Gate) -> list[tuple[str, Sequence[JUnitCase]]]:
-        """Return the suites of JUnit's XML: one for each table."""
+        """Return a JUnit suite for each table."""
         return [table.junit_suite(gate) for table in self.tables]
 
     def junit(self, gate: Gate = DEFAULT_GATE) -> str:
-        """Return JUnit XML: a suite for each table, and an error for each that was not measured."""
+        """Return JUnit XML: a suite for each table, and an error for each table that was not measured."""
         return junit_xml(self.junit_suites(gate), [*self._not_measured(), *self._errors()])
 
     def add(self, name: str, result: Report | Exception) -> None:
@@ -169,7 +169,7 @@ def run_tables(
     Parameters
     ----------
     tables : sequence
-        Yielded in this order.
+        The tables, in the order of the result.
     work : callable
         Works on one table.
     spark : SparkSession
@@ -178,7 +178,7 @@ def run_tables(
         Number of tables to work on at the same time, in threads that share the session. One job runs in
         the caller's thread.
     finished : callable, optional
-        Takes each table and its result as soon as it is finished; called by one thread at a time.
+        Called with each table and its result as soon as it is finished, by one thread at a time.
     """
     reporting = Lock()
 
@@ -201,7 +201,7 @@ def run_tables(
 
 
 def sinks_by_dataset(suites: Iterable[Any]) -> dict[str, list[str]]:
-    """Return the notification sinks that the suites of each dataset name."""
+    """Return the notification sinks of the suites, by dataset."""
     sinks: dict[str, list[str]] = {}
     for suite in suites:
         sinks.setdefault(suite.dataset, []).extend(suite.notify)

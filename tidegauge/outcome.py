@@ -1,8 +1,7 @@
-"""The outcome of a run: one answer for every place that shows, sends or returns it.
+"""The outcome of a run, for the exit status, JSON, JUnit XML, Airflow and Dagster.
 
-Results are reduced to problems, and a gate says which problems of the data fail a run. The exit status,
-JSON, JUnit, Airflow and Dagster all ask `outcome_of`. Every command line imports the levels at which failed data
-make it exit with 2; continuous integration reads the results as JUnit XML.
+The results of a run are reduced to problems. A gate defines which problems of the data fail the run, and
+`outcome_of` combines both into one outcome. `FailOn` and `FailOnLevel` are the values of ``--fail-on``.
 """
 
 from __future__ import annotations
@@ -34,27 +33,27 @@ class Cause(StrEnum):
     REJECTS = "rejects"
     """Records that rules reject."""
     ANOMALY = "anomaly"
-    """An anomaly in what was measured last."""
+    """An anomaly in the partitions that were measured last."""
 
     @property
     def is_data(self) -> bool:
-        """Whether the data is bad; else tidegauge could not do its work."""
+        """Whether the data is bad; otherwise tidegauge could not do its work."""
         return self in {Cause.CHECK, Cause.POLICY, Cause.REJECTS, Cause.ANOMALY}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something by which a run is not simply good.
+    """A reason why a run did not simply pass.
 
     Attributes
     ----------
     cause : Cause
     dataset : str
-        Empty if it is not known.
+        Empty if the dataset is unknown.
     is_warning : bool
         Whether a check only warns.
     is_known : bool
-        Whether an earlier run told this failure of a past partition, or somebody labelled the partition.
+        Whether an earlier run reported this failure of a past partition, or a person labelled the partition.
     """
 
     cause: Cause
@@ -73,13 +72,13 @@ class Outcome(StrEnum):
     """
 
     PASSED = "passed"
-    """Nothing to tell, or known failures only."""
+    """No problems, or only known failures."""
     WARNING = "warning"
-    """Something to look at that does not fail the run."""
+    """Problems to look at, which do not fail the run."""
     FAILED = "failed"
-    """The data is bad; trying again does not help."""
+    """The data is bad; a retry does not help."""
     ERROR = "error"
-    """Something could not be read, measured or written; trying again may help."""
+    """Something could not be read, measured or written; a retry can help."""
 
     @property
     def exit_status(self) -> int:
@@ -89,13 +88,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The problems of the data that fail a run; errors fail it always, and known failures never.
+    """The problems of the data that fail a run. Errors always fail it, known failures never.
 
     Attributes
     ----------
     failures, warnings, rejects, anomalies : bool
-        Whether it fails by checks and policies that fail, by checks that warn, by records that are
-        rejected, and by anomalies.
+        Whether the run fails if checks or policies fail, if checks warn, if records are rejected, or if
+        there are anomalies.
     """
 
     failures: bool = True
@@ -104,7 +103,7 @@ class Gate:
     anomalies: bool = False
 
     def judge(self, problem: Problem) -> Outcome:
-        """Return the outcome of a run that has this problem alone.
+        """Return the outcome of a run that has only this problem.
 
         Examples
         --------
@@ -132,9 +131,9 @@ DEFAULT_GATE = Gate()
 
 
 def outcome_of(problems: Iterable[Problem], gate: Gate) -> Outcome:
-    """Return the outcome of a run with these problems: the worst of theirs.
+    """Return the outcome of a run with these problems: the worst outcome of a single problem.
 
-    An error outranks bad data, as what could not be measured may be worse.
+    An error outranks bad data, because the data that could not be measured can be worse.
 
     Examples
     --------
@@ -142,8 +141,8 @@ def outcome_of(problems: Iterable[Problem], gate: Gate) -> Outcome:
     >>> str(outcome_of([late], Gate())), str(outcome_of([late, Problem(Cause.POLICY)], Gate()))
     ('passed', 'failed')
     """
-    found = {gate.judge(problem) for problem in problems}
-    return next((outcome for outcome in reversed(Outcome) if outcome in found), Outcome.PASSED)
+    outcomes = {gate.judge(problem) for problem in problems}
+    return next((outcome for outcome in reversed(Outcome) if outcome in outcomes), Outcome.PASSED)
 
 
 class FailOn(StrEnum):
@@ -154,19 +153,25 @@ class FailOn(StrEnum):
     NEVER = "never"
 
     def gate(self) -> Gate:
-        """Return the problems that fail the command."""
+        """Return the gate of the command."""
         return Gate(failures=self is not FailOn.NEVER, rejects=self is FailOn.REJECT)
 
 
 class FailOnLevel(StrEnum):
-    """Least severity of a failure that makes the exit status 2; or never."""
+    """Minimum severity of a failure that makes the exit status 2, or never."""
 
     ERROR = "error"
     WARNING = "warning"
     NEVER = "never"
 
     def gate(self, *, anomalies: bool = False) -> Gate:
-        """Return the problems that fail the command; anomalies, too, if asked for."""
+        """Return the gate of the command.
+
+        Parameters
+        ----------
+        anomalies : bool
+            Whether anomalies fail the command.
+        """
         failures = self is not FailOnLevel.NEVER
         return Gate(failures, warnings=self is FailOnLevel.WARNING, anomalies=anomalies)
 
@@ -180,28 +185,28 @@ class JUnitCase:
 
     Attributes
     ----------
-    of : str
-        What was tested: a dataset, or a partition of it.
+    subject : str
+        The tested dataset or partition.
     name : str
         The condition.
     kind : {"passed", "failure", "error", "skipped"}
-        An error is of the tool or of the specification, a failure of the data. Without data a case
-        is skipped, unless it fails.
+        The data causes failures, the tool or the specification causes errors. Without data a case is
+        skipped, unless it fails.
     message : str
-        Why it did not pass; of a case that passed, what else is to be said.
-    place : str
-        Where the condition is written: file and line.
+        The reason why the case did not pass, or a remark on a passed case.
+    location : str
+        File and line of the condition.
     details : sequence of str
-        More lines below the message of one that did not pass.
+        Further lines below the message of a case that did not pass.
     type : str
-        Status of a failure, if it is not an ordinary one.
+        Status of a failure, if it is not an ordinary failure.
     """
 
-    of: str
+    subject: str
     name: str
     kind: Kind = "passed"
     message: str = ""
-    place: str = ""
+    location: str = ""
     details: Sequence[str] = ()
     type: str = ""
 
@@ -209,19 +214,19 @@ class JUnitCase:
 def junit_xml(
     suites: Sequence[tuple[str, Sequence[JUnitCase]]], problems: Sequence[str] = ()
 ) -> str:
-    r"""Return JUnit XML of named suites of cases; each problem is a suite that ended with an error.
+    r"""Return JUnit XML of named suites of cases. Each problem becomes a suite with an error.
 
-    Characters that XML cannot hold are left out.
+    Characters that XML cannot represent are removed.
 
     Examples
     --------
-    >>> failed = JUnitCase("rides.ds=2013-02-08", "fare", "failure", "3 records, none wanted", "rides.yml:4", ["fare=-3"])
+    >>> failed = JUnitCase("rides.ds=2013-02-08", "fare", "failure", "3 records, at most 0 allowed", "rides.yml:4", ["fare=-3"])
     >>> print(junit_xml([("rides.yml of rides", [failed])]))
     <?xml version='1.0' encoding='utf-8'?>
     <testsuites>
       <testsuite name="rides.yml of rides" tests="1" failures="1" errors="0">
         <testcase classname="rides.ds=2013-02-08" name="fare">
-          <failure message="3 records, none wanted">rides.yml:4: 3 records, none wanted
+          <failure message="3 records, at most 0 allowed">rides.yml:4: 3 records, at most 0 allowed
     fare=-3</failure>
         </testcase>
       </testsuite>
@@ -244,13 +249,13 @@ def junit_xml(
 
 
 def _add(suite: ET.Element, case: JUnitCase) -> None:
-    of, name, message = map(_printable, (case.of, case.name, case.message))
-    element = ET.SubElement(suite, "testcase", classname=of, name=name)
+    subject, name, message = map(_printable, (case.subject, case.name, case.message))
+    element = ET.SubElement(suite, "testcase", classname=subject, name=name)
     if case.kind != "passed":
         status = {"type": _printable(case.type)} if case.type else {}
-        found = ET.SubElement(element, case.kind, {"message": message, **status})
-        told = ": ".join(filter(None, (case.place, message)))
-        found.text = _printable("\n".join(filter(None, [told, *case.details])))
+        result = ET.SubElement(element, case.kind, {"message": message, **status})
+        headline = ": ".join(filter(None, (case.location, message)))
+        result.text = _printable("\n".join(filter(None, [headline, *case.details])))
     elif message:
         ET.SubElement(element, "system-out").text = message
 

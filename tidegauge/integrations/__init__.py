@@ -6,7 +6,7 @@ from typing import Any
 
 
 def airflow_provider() -> dict[str, Any]:
-    """Return what Airflow is told of this package, by its entry point ``apache_airflow_provider``."""
+    """Return the description of this package for Airflow's entry point ``apache_airflow_provider``."""
     return {
         "package-name": "tidegauge",
         "name": "tidegauge",

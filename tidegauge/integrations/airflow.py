@@ -1,6 +1,7 @@
 """Airflow operator that measures tables by their suite files.
 
-It needs Airflow 3: ``pip install 'tidegauge[airflow]'``, for a PostgreSQL repository ``'tidegauge[airflow,postgres]'``.
+It needs Airflow 3: ``pip install 'tidegauge[airflow]'``, or ``'tidegauge[airflow,postgres]'`` for a repository
+in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -27,44 +28,47 @@ class DashboardLink(BaseOperatorLink):
     name = "tidegauge"
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
-        """Return the dashboard's address; empty if the task has none."""
+        """Return the dashboard's address; empty if the task does not have one."""
         return getattr(operator, "dashboard_url", None) or ""
 
 
 class TidegaugeOperator(BaseOperator):
     """Measure tables by suite files, detect anomalies, and notify.
 
-    The task fails without further tries if the data is bad: checks or policies fail, or there are
-    anomalies and ``fail_on_anomaly`` is set. Known failures of past partitions do not fail it. If a table cannot be measured it fails with its retries, which are safe:
-    what was stored is not measured again, and two tries never write at the same time.
+    If the data is bad, the task fails without retries. The data is bad if checks or policies fail, or if
+    there are anomalies and ``fail_on_anomaly`` is set. Known failures of past partitions do not count.
+
+    If a table cannot be measured, the task fails and Airflow retries it. Retries are safe: stored partitions
+    are not measured again, and two attempts never write at the same time.
 
     Parameters
     ----------
     suites : str or sequence of str
         Suite files, folders or globs. Templated.
     partitions : str or sequence of str
-        As for `analyze`, and templated: ``"new"``, or ``"ds={{ ds }}"`` for the DAG run's own.
+        As for `analyze`: ``"new"``, or ``"ds={{ ds }}"`` for the partition of the DAG run. Templated.
     db, artifacts : str, optional
-        As for `Repository`; templated, so that they can come from a connection or a variable.
+        As for `Repository`. Templated, so that they can come from a connection or a variable.
     tags : mapping of str to str, optional
-        Tags of the runs, besides ``dag_id``, ``task_id`` and ``dag_run_id``. Templated.
+        Tags of the runs, in addition to ``dag_id``, ``task_id`` and ``dag_run_id``. Templated.
     fail_on_anomaly : bool
-        Whether anomalies fail the task, open ones of what was measured last among them.
+        Whether open anomalies in the partitions that were measured last fail the task.
     dashboard_url : str, optional
         Address of the dashboard, for the link on the task. Templated.
     session : callable
-        Returns the Spark session of the worker; by default a new one, by the environment's settings.
+        Returns the Spark session of the worker. By default, it starts a session that the environment
+        configures.
     **kwargs
-        Airflow's own.
+        Arguments of Airflow's ``BaseOperator``.
 
     Returns
     -------
     dict
-        As the task's XCom: the outcome, runs by dataset, number of anomalies, failures, and the dashboard's address.
+        The task's XCom: the outcome, runs by dataset, number of anomalies, failures, and the dashboard's address.
 
     Examples
     --------
-    A task that measures a table's partition of the day:
+    A task that measures the partition of the DAG run:
 
     >>> TidegaugeOperator(  # doctest: +SKIP
     ...     task_id="measure_orders",
@@ -111,7 +115,7 @@ class TidegaugeOperator(BaseOperator):
         self.session = session
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Measure, and return what was found.
+        """Measure the tables, and return a summary of the results.
 
         Raises
         ------

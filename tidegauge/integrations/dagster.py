@@ -1,9 +1,9 @@
 """Dagster assets and asset checks that measure tables by their suite files.
 
-It needs ``pip install 'tidegauge[dagster]'``, for a PostgreSQL repository ``'tidegauge[dagster,postgres]'``.
+It needs ``pip install 'tidegauge[dagster]'``, or ``'tidegauge[dagster,postgres]'`` for a repository in PostgreSQL.
 """
 
-# Dagster reads the annotations of `context`: they may not be put off.
+# No `from __future__ import annotations` here: Dagster reads the annotations of `context` as types.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +31,14 @@ from tidegauge.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DESCRIPTIONS = {
+_CHECK_DESCRIPTIONS = {
     "checks": "The suite's checks hold; known failures of past partitions do not count.",
     "policies": "The policies of the suite's rules hold; known failures of past partitions do not count.",
-    "anomalies": "No anomaly was found in the partitions that were measured.",
+    "anomalies": "The measured partitions have no anomalies.",
 }
-"""The asset checks."""
-_CAUSES = {"checks": Cause.CHECK, "policies": Cause.POLICY, "anomalies": Cause.ANOMALY}
-"""The problems that each asset check tells."""
+"""The asset checks, with their descriptions in Dagster."""
+_CHECK_CAUSES = {"checks": Cause.CHECK, "policies": Cause.POLICY, "anomalies": Cause.ANOMALY}
+"""The cause of the problems that each asset check reports."""
 
 
 def asset_checks(
@@ -54,29 +54,29 @@ def asset_checks(
     dashboard_url: str | None = None,
     session: Callable[[], "SparkSession"] = spark_session,
 ) -> AssetChecksDefinition:
-    """Return the asset checks ``checks``, ``policies`` and ``anomalies`` of a table that another asset makes.
+    """Return the asset checks ``checks``, ``policies`` and ``anomalies`` of a table that another asset produces.
 
     Parameters
     ----------
     asset : str, sequence of str or AssetKey
-        The asset that makes the table.
+        The asset that produces the table.
     suites : str or sequence of str
         Suite files, folders or globs.
     partition : str
-        The table's partition of a Dagster partition, in which ``{partition_key}`` stands for its key:
-        ``"ds={partition_key}"``. Where Dagster has no partitions, as for `analyze`.
+        The table's partition for a Dagster partition. ``{partition_key}`` is replaced by Dagster's partition
+        key, such as in ``"ds={partition_key}"``. Without Dagster partitions, as for `analyze`.
     partitions_def : PartitionsDefinition, optional
-        Dagster's partitions of the checks; Dagster warns that they are a preview.
+        Dagster's partitions of the checks. Dagster warns that this feature is a preview.
     db, artifacts : str, optional
         As for `Repository`.
     fail_on_anomaly : bool
-        Whether anomalies are errors, open ones of what was measured last among them; else they are warnings.
+        Whether open anomalies in the partitions that were measured last are errors; otherwise they are warnings.
     blocking : bool
-        Whether assets downstream wait for the checks, and are not made if one is an error.
+        Whether downstream assets wait for the checks, and are skipped if a check is an error.
     dashboard_url : str, optional
         Address of the dashboard, as metadata.
     session : callable
-        Returns the Spark session; by default a new one, by the environment's settings.
+        Returns the Spark session. By default, it starts a session that the environment configures.
 
     Returns
     -------
@@ -85,8 +85,8 @@ def asset_checks(
     Raises
     ------
     dagster.Failure
-        In its run, if a table or an analyzer cannot be measured. Trying again is safe: what was stored
-        is not measured again.
+        In its run, if a table or an analyzer cannot be measured. Retries are safe: stored partitions are not
+        measured again.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def measured_asset(
     session: Callable[[], "SparkSession"] = spark_session,
     **options: Any,
 ) -> AssetsDefinition:
-    """Return an asset: the metrics of tables, with the checks ``checks``, ``policies`` and ``anomalies``.
+    """Return an asset for the metrics of tables, with the checks ``checks``, ``policies`` and ``anomalies``.
 
     Parameters
     ----------
@@ -129,14 +129,14 @@ def measured_asset(
     suites, partition, partitions_def, db, artifacts, fail_on_anomaly, dashboard_url, session
         As for `asset_checks`.
     deps : iterable of str, sequence of str or AssetKey
-        The assets that make the tables.
+        The assets that produce the tables.
     **options
         Further arguments of ``dagster.asset``, such as ``group_name`` or ``retry_policy``.
 
     Returns
     -------
     AssetsDefinition
-        Materialized with the run's summary as metadata.
+        Its materialization has the run's summary as metadata.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _specs(
     partitioned: Any = {} if partitions_def is None else {"partitions_def": partitions_def}
     return [
         AssetCheckSpec(name, asset=key, description=text, blocking=blocking, **partitioned)
-        for name, text in _DESCRIPTIONS.items()
+        for name, text in _CHECK_DESCRIPTIONS.items()
     ]
 
 
@@ -184,8 +184,8 @@ def _measure(
     """Measure the partitions of a Dagster run in one pass."""
     partitioned = context.has_partition_key or context.has_partition_key_range
     keys = list(context.partition_keys) if partitioned else []
-    named = "{partition_key}" in partition
-    names = [partition.replace("{partition_key}", key) for key in keys if named]
+    has_placeholder = "{partition_key}" in partition
+    names = [partition.replace("{partition_key}", key) for key in keys if has_placeholder]
     result = measurement.run(names or partition, {"dagster_run_id": context.run.run_id})
     context.log.info(result.text)
     if result.outcome is Outcome.ERROR:
@@ -194,21 +194,21 @@ def _measure(
 
 
 def _metadata(result: MeasurementResult) -> Mapping[str, MetadataValue[Any]]:
-    found = result.as_json()
+    summary = result.as_json()
     values: dict[str, MetadataValue[Any]] = {
-        "outcome": MetadataValue.text(found["outcome"]),
-        "datasets": MetadataValue.json(found["datasets"]),
-        "anomalies": MetadataValue.int(found["anomalies"]),
+        "outcome": MetadataValue.text(summary["outcome"]),
+        "datasets": MetadataValue.json(summary["datasets"]),
+        "anomalies": MetadataValue.int(summary["anomalies"]),
         "summary": MetadataValue.text(result.text),
     }
-    if "dashboard" in found:
-        values["dashboard"] = MetadataValue.url(found["dashboard"])
+    if "dashboard" in summary:
+        values["dashboard"] = MetadataValue.url(summary["dashboard"])
     return values
 
 
 def _results(result: MeasurementResult, key: AssetKey) -> Iterable[AssetCheckResult]:
-    """Yield the asset checks' results; one that only warns is no error, and blocks nothing."""
-    for name, cause in _CAUSES.items():
+    """Yield the results of the asset checks. Warnings have severity WARN, so they do not block assets."""
+    for name, cause in _CHECK_CAUSES.items():
         outcome = result.outcome_by(cause)
         is_warning = outcome is Outcome.WARNING
         yield AssetCheckResult(

@@ -1,4 +1,4 @@
-"""Measuring on behalf of a scheduler: one call, and its result as JSON."""
+"""Measurements for a scheduler: one call, with a result that converts to JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_NAMED_PARTITIONS = 5
-"""Partitions of a table that the log of a task names; a backfill may measure thousands."""
+"""Maximum number of partitions of a table that a task logs by name; a backfill can measure thousands."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MeasurementTask:
     db, artifacts : str or None
         As for `Repository`.
     fail_on_anomaly : bool
-        Whether anomalies count as failures of the data, as failed policies do.
+        Whether anomalies count as failures of the data, like failed policies.
     dashboard_url : str or None
         Address of the dashboard, for links.
     session : callable
@@ -47,8 +47,15 @@ class MeasurementTask:
     def run(self, partitions: str | Sequence[str], tags: Mapping[str, str]) -> MeasurementResult:
         """Measure, detect anomalies, and notify.
 
-        A task of some partitions is judged by these: that checks and rules still fail in others is the
-        failure of their own tasks.
+        Only the requested partitions decide the outcome. Failures of other partitions fail the tasks of
+        those partitions.
+
+        Parameters
+        ----------
+        partitions : str or sequence of str
+            As for `analyze`.
+        tags : mapping of str to str
+            Tags of the runs.
         """
         patterns = [self.suites] if isinstance(self.suites, str) else self.suites
         with Repository(self.db, artifacts=self.artifacts) as repository:
@@ -71,11 +78,11 @@ class MeasurementResult:
 
     @property
     def outcome(self) -> Outcome:
-        """The meaning of the results: an error may be tried again, bad data not."""
+        """The outcome of the results: errors can be retried, bad data cannot."""
         return self.result.outcome(self._gate)
 
     def outcome_by(self, *causes: Cause) -> Outcome:
-        """Return the outcome by the problems of some causes alone."""
+        """Return the outcome of the problems with these causes alone."""
         problems = (problem for problem in self.result.problems() if problem.cause in causes)
         return outcome_of(problems, self._gate)
 
@@ -85,12 +92,12 @@ class MeasurementResult:
 
     @property
     def text(self) -> str:
-        """The partitions that were measured, a line for each table, and the summary."""
+        """A line with the measured partitions of each table, and the summary."""
         measured = map(measured_line, self.result.tables)
         return "\n".join([*measured, *self.result.lines()])
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome as values that JSON has."""
+        """Return the outcome as JSON-compatible values."""
         gate = FailOnLevel.ERROR.gate()
         problems: dict[str, list[Problem]] = {}
         for problem in self.result.problems():
@@ -107,41 +114,41 @@ class MeasurementResult:
             }
             for run in (table.run for table in self.result.tables)
         }
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "outcome": str(self.outcome),
             "datasets": runs,
             "anomalies": self.result.anomaly_count,
             "failed": list(self.result.failed),
         }
         if self.measurement.dashboard_url:
-            found["dashboard"] = self.measurement.dashboard_url
-        return found
+            summary["dashboard"] = self.measurement.dashboard_url
+        return summary
 
 
 def measured_line(table: SuiteReport) -> str:
-    """Return a line with the partitions that a run measured, and how many checks passed.
+    """Return a line with the partitions that a run measured, and the number of passed checks.
 
-    Known failures count as passed: the report lists them.
+    Known failures count as passed here; the report lists them.
     """
     run, checked = table.run, table.checked
-    line = f"{run.dataset}: {_measured_text(list(run.changes))}"
+    line = f"{run.dataset}: {_partitions_text(list(run.changes))}"
     if checked is None or not checked.verification.judged:
         return line
     failing = {
-        one.result.constraint.identity
-        for one in checked.verification.judged
-        if not one.result.passed and not checked.is_known(one)
+        judged.result.constraint.identity
+        for judged in checked.verification.judged
+        if not judged.result.passed and not checked.is_known(judged)
     }
     count = sum(len(check.constraints) for check in checked.file.checks)
     return f"{line}, {count - len(failing):,} of {plural(count, 'check')} passed"
 
 
-def _measured_text(names: Sequence[str]) -> str:
+def _partitions_text(names: Sequence[str]) -> str:
     if list(names) == [""]:
         return "the table measured"
     if not names:
         return "no partition measured"
     listed = ", ".join(names[:MAX_NAMED_PARTITIONS])
-    others = len(names) - MAX_NAMED_PARTITIONS
-    more = f" and {others:,} more" if others > 0 else ""
-    return f"{plural(len(names), 'partition')} measured: {listed}{more}"
+    omitted = len(names) - MAX_NAMED_PARTITIONS
+    omitted_text = f" and {omitted:,} more" if omitted > 0 else ""
+    return f"{plural(len(names), 'partition')} measured: {listed}{omitted_text}"

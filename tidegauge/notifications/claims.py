@@ -1,4 +1,4 @@
-"""Claims on notifications, so that one process sends each piece of news to each sink once.
+"""Claims on notifications: each piece of news is sent to each sink once, by one process.
 
 A row of the table ``notice`` records what a sink received about an incident. After a message was sent,
 ``tried_at`` is the time of the last commit that the message covers, so that the incident as it was sent can
@@ -26,12 +26,12 @@ from tidegauge.analyzers.core.formatting import plural
 from tidegauge.analyzers.core.registry import canonical_json, key_of
 from tidegauge.analyzers.runs.ledger import RunStatus
 from tidegauge.notifications.messages import (
-    CLEAREST,
-    RUN,
+    MAX_EXPLANATIONS,
+    RUN_NAME,
     closing_message,
     group_message,
     incident_message,
-    over_message,
+    resolved_message,
     verdict_message,
 )
 from tidegauge.repository.incidents.anomaly import Anomaly, is_clearly_worse, read_anomalies
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 RETRY_DELAYS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 24 * 60))
-"""Delays before retries. The last one repeats, so that no news is given up."""
+"""Delays before retries. The last delay repeats, so that no message is abandoned."""
 CLAIM_LEASE = timedelta(hours=1)
 """Time after which a claim without a result counts as abandoned."""
 MAX_RESOLVED_NEWS_AGE = timedelta(days=7)
@@ -74,32 +74,32 @@ class IncidentNews:
     database : Database
     sink : str
     incidents : sequence of mapping
-        Rows of `Repository.incidents`, the most severe first. Their ``note`` says why they are sent; it is
+        Rows of `Repository.incidents`, the most severe first. Their ``note`` is the reason for sending them; it is
         empty for a new open incident. After `claim`, only the claimed incidents.
     as_of : datetime
         Time of the last commit when the incidents were read.
-    told_at : mapping of int to datetime or None
-        By incident, the time up to which the sink is informed; None if it has received nothing.
+    informed_at : mapping of int to datetime or None
+        By incident, the time up to which the sink is informed; None if the sink has received nothing.
     group : IncidentGroup, optional
-        The group of the incidents, which may contain others.
+        The group of the incidents, which can contain further incidents.
     """
 
     database: Database
     sink: str
     incidents: Sequence[Mapping[str, Any]]
     as_of: datetime
-    told_at: Mapping[int, datetime | None] = field(default_factory=dict)
+    informed_at: Mapping[int, datetime | None] = field(default_factory=dict)
     group: IncidentGroup | None = None
 
     @property
-    def numbers(self) -> tuple[int, ...]:
+    def incident_ids(self) -> tuple[int, ...]:
         """The ids of the incidents."""
         return tuple(int(row["id"]) for row in self.incidents)
 
     @property
     def subject(self) -> str:
         """The subject, for logs."""
-        return f"incident {self.numbers[0]}"
+        return f"incident {self.incident_ids[0]}"
 
     @property
     def severity(self) -> Severity:
@@ -113,7 +113,7 @@ class IncidentNews:
         self.incidents = [
             row
             for row in self.incidents
-            if claim(self.database, int(row["id"]), self.sink, now, self.told_at.get(row["id"]))
+            if claim(self.database, int(row["id"]), self.sink, now, self.informed_at.get(row["id"]))
         ]
         return bool(self.incidents)
 
@@ -123,14 +123,14 @@ class IncidentNews:
             return closing_message(self.incidents, url)
         if len(self.incidents) > 1:
             if self.group is None:
-                return over_message(self.incidents, url)
+                return resolved_message(self.incidents, url)
             return group_message(self.group, self.incidents, url)
-        explanations = clearest_explanations(self.database, self.numbers[0], CLEAREST)
+        explanations = clearest_explanations(self.database, self.incident_ids[0], MAX_EXPLANATIONS)
         return incident_message(self.incidents[0], explanations, url, self.group)
 
     def settle(self, now: datetime, error: str) -> None:
         """Record that the message was sent, or its error."""
-        for number in self.numbers:
+        for number in self.incident_ids:
             settle(self.database, number, self.sink, now, error, self.as_of)
 
 
@@ -151,8 +151,8 @@ def due_news(
     ------
     UnknownDatasetError
     """
-    grave = list(Severity)[list(Severity).index(severity) :]
-    due: list[dict[str, Any]] = []
+    severities = list(Severity)[list(Severity).index(severity) :]
+    due_rows: list[dict[str, Any]] = []
     with database.read() as connection:
         for name in datasets or ():
             dataset_id(connection, name)
@@ -160,10 +160,10 @@ def due_news(
         reader = _NewsReader(connection, sink, now)
         for row in sorted(rows, key=lambda row: row["id"]):
             is_requested = datasets is None or row["dataset"] in datasets
-            if is_requested and row["severity"] in grave:
+            if is_requested and row["severity"] in severities:
                 note = reader.news_of(row)
                 if note is not None:
-                    due.append({**row, "note": note})
+                    due_rows.append({**row, "note": note})
     order = list(Severity)
     return [
         IncidentNews(
@@ -171,14 +171,14 @@ def due_news(
             sink,
             sorted(rows_of_message, key=lambda row: -order.index(row["severity"])),
             reader.as_of,
-            {row["id"]: reader.told_at(row["id"]) for row in rows_of_message},
+            {row["id"]: reader.informed_at(row["id"]) for row in rows_of_message},
             groups.get(rows_of_message[0]["id"]) if rows_of_message[0]["group"] else None,
         )
-        for rows_of_message in _messages(due)
+        for rows_of_message in _messages(due_rows)
     ]
 
 
-def _messages(due: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _messages(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Group incidents into messages: by incident group, and if there are many, by similarity."""
 
     def similar(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -186,9 +186,9 @@ def _messages(due: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
             return ("closed",)
         return ("group", row["group"]) if row["group"] else (row["status"], row["dataset"])
 
-    counts = Counter(map(similar, due))
+    counts = Counter(map(similar, rows))
     messages: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in due:
+    for row in rows:
         key = similar(row)
         together = row["group"] or (row["status"] != "open" and counts[key] > MAX_SINGLE_MESSAGES)
         messages.setdefault(key if together else ("incident", row["id"]), []).append(row)
@@ -217,14 +217,14 @@ class _NewsReader:
         ).scalar()
         self.as_of: datetime = last_commit_time or now
 
-    def told_at(self, incident: int) -> datetime | None:
+    def informed_at(self, incident: int) -> datetime | None:
         """Return the time up to which the sink is informed about an incident; None if it is not."""
         notice = self._notices.get(incident)
         return None if notice is None else informed_until(notice)
 
     def news_of(self, row: Mapping[str, Any]) -> str | None:
         """Return why an incident is news for the sink; empty if it is new and open, None if it is not news."""
-        notice, informed_at = self._notices.get(row["id"]), self.told_at(row["id"])
+        notice, informed_at = self._notices.get(row["id"]), self.informed_at(row["id"])
         if notice is not None and not (is_settled(notice) or may_retry(notice, self._now)):
             return None
         is_open = row["status"] == "open" and row["id"] not in self._asleep
@@ -242,7 +242,7 @@ class _NewsReader:
         if not row["series"]:
             was_there = bool(self._anomalies(row["id"], informed_at))
             return last_automatic_note(self._connection, row["id"]) if was_there else None
-        if is_open or self._is_just_over(row, row["updated_at"]):
+        if is_open or self._is_recently_resolved(row, row["updated_at"]):
             return self._worse(row, informed_at)
         return None
 
@@ -250,9 +250,9 @@ class _NewsReader:
         """Return the news of an incident that ended before a message about it could be sent."""
         last_label = self._labels.get(row["id"], LastLabels())
         at_once = last_label.at == row["opened_at"]
-        if not self._is_just_over(row, row["opened_at"]) or not (tried or at_once):
+        if not self._is_recently_resolved(row, row["opened_at"]) or not (tried or at_once):
             return None
-        return self._over(row) if self._has_data(row["id"]) else None
+        return self._end_phrase(row) if self._has_data(row["id"]) else None
 
     def _worse(self, row: Mapping[str, Any], informed_at: datetime) -> str | None:
         """Return the news of an incident that is worse than in the last message about it."""
@@ -262,14 +262,14 @@ class _NewsReader:
         )
         beyond_at = self._labels.get(row["id"], LastLabels()).beyond_at
         if beyond_at is not None and beyond_at > informed_at:
-            note = "it goes beyond what was labelled"
+            note = "it goes beyond the label"
         elif is_clearly_worse(anomalies_before, anomalies_now):
             note = "it got worse since it was sent" if anomalies_before else "it is back"
         else:
             return None
-        return note if row["status"] == "open" else f"{note}; {self._over(row)}"
+        return note if row["status"] == "open" else f"{note}; {self._end_phrase(row)}"
 
-    def _is_just_over(self, row: Mapping[str, Any], ended_at: datetime) -> bool:
+    def _is_recently_resolved(self, row: Mapping[str, Any], ended_at: datetime) -> bool:
         """Return whether detection, not a person, resolved an incident a short time ago."""
         author = self._labels.get(row["id"], LastLabels()).by
         automatic = row["status"] == "resolved" and author == AUTOMATIC_AUTHOR
@@ -285,8 +285,8 @@ class _NewsReader:
         condition = s.finding.c.incident_id == incident
         return read_anomalies(self._connection, condition, {}, commit)
 
-    def _over(self, row: Mapping[str, Any]) -> str:
-        """Return the partition since which an incident is over, as a phrase."""
+    def _end_phrase(self, row: Mapping[str, Any]) -> str:
+        """Return a phrase with the first partition after the end of an incident."""
         c, p, later = s.course.c, s.partition.c, s.partition.alias("later")
         query = (
             sa.select(later.c.name)
@@ -297,7 +297,7 @@ class _NewsReader:
             .limit(1)
         )
         since = self._connection.execute(query).scalar()
-        return "it is over" if since is None else f"it is over since {since}"
+        return "back to normal" if since is None else f"back to normal since {since}"
 
     def _has_data(self, incident: int) -> bool:
         """Return whether a partition with an anomaly of an incident is still in the table."""
@@ -411,14 +411,14 @@ def settle(
 PASSED_OUTCOME = ""
 """Outcome of a passed verdict, which is also assumed for a sink that has received nothing."""
 _OUTCOME_SEPARATOR = "/"
-"""Separates, in an outcome, the hash of the failing constraints from that of the warning ones."""
+"""Separator, in an outcome, between the hash of the failing and the hash of the warning constraints."""
 
 
 @dataclass(frozen=True)
 class _CurrentVerdict:
     """The newest verdict of a check on the current content of a partition.
 
-    If it failed and its JSON is not of Tidegauge, messages contain only the failure: the JSON may hold records.
+    If another program stored the verdict, messages contain only the failure, because its JSON can hold records.
     """
 
     dataset_id: int
@@ -478,71 +478,73 @@ class VerdictNews:
     ----------
     database : Database
     sink : str
-    least : Severity
+    min_severity : Severity
         Minimum severity of messages to the sink.
-    standing : list of _Standing
+    verdicts : list of _CurrentVerdict
         The verdicts of the partitions; after `claim`, only the claimed ones.
     """
 
     database: Database
     sink: str
-    least: Severity
-    standing: list[_CurrentVerdict] = field(default_factory=list)
+    min_severity: Severity
+    verdicts: list[_CurrentVerdict] = field(default_factory=list)
     _outcomes: dict[tuple[int, str], str] = field(default_factory=dict, init=False)
 
     @property
-    def numbers(self) -> tuple[int, ...]:
+    def incident_ids(self) -> tuple[int, ...]:
         """No incidents."""
         return ()
 
     @property
     def subject(self) -> str:
         """The subject, for logs."""
-        return f"{self.standing[0].name} of {self.standing[0].dataset}"
+        return f"{self.verdicts[0].name} of {self.verdicts[0].dataset}"
 
     @property
     def severity(self) -> Severity:
         """The highest severity of the partitions."""
-        severities = {self._severity_of(verdict) for verdict in self.standing}
+        severities = {self._severity_of(verdict) for verdict in self.verdicts}
         return next(verdict for verdict in reversed(Severity) if verdict in severities)
 
     def _severity_of(self, verdict: _CurrentVerdict) -> Severity:
         """Return the severity of a verdict; ``info`` if it is below the sink's minimum."""
-        hidden = verdict.severity is Severity.WARNING and self.least is Severity.ERROR
+        hidden = verdict.severity is Severity.WARNING and self.min_severity is Severity.ERROR
         return Severity.INFO if hidden else verdict.severity
 
     def claim(self, now: datetime) -> bool:
         """Claim the verdicts that are still due; return False if there are none."""
-        subject = self.standing[:1]
+        subject = self.verdicts[:1]
 
         def work(connection: Connection) -> None:
             lock_clock(connection)
             notices = _notices(connection, self.sink)
             claimed[:] = [
-                verdict for verdict in self.standing if _is_news(verdict, notices, self.least, now)
+                verdict
+                for verdict in self.verdicts
+                if _is_news(verdict, notices, self.min_severity, now)
             ]
             self._outcomes.clear()
             for verdict in claimed:
                 previous_outcome = _previous_outcome(verdict, notices)
                 outcome = self._outcomes[verdict.dataset_id, verdict.subject] = verdict.outcome(
-                    previous_outcome, self.least
+                    previous_outcome, self.min_severity
                 )
                 _keep_claim(connection, verdict, outcome, self.sink, notices, now)
 
         claimed: list[_CurrentVerdict] = []
         self.database.write(work)
-        self.standing = claimed or subject
+        self.verdicts = claimed or subject
         return bool(claimed)
 
     def message(self, url: str | None) -> tuple[str, str]:
         """Return title and body."""
-        first = self.standing[0]
+        first = self.verdicts[0]
         messages_by_severity: dict[Severity, dict[str, list[str]]] = {
             severity: {} for severity in Severity
         }
-        for verdict in self.standing:
+        for verdict in self.verdicts:
             messages_by_severity[self._severity_of(verdict)][verdict.partition] = verdict.messages(
-                self.least
+                self.min_severity
             )
         return verdict_message(
             first.dataset,
@@ -600,7 +602,9 @@ def due_verdicts(
         standing = [
             verdict
             for verdict in (
-                *_standing(connection, dataset_numbers, severity, include_passed=bool(notices)),
+                *_current_verdicts(
+                    connection, dataset_numbers, severity, include_passed=bool(notices)
+                ),
                 *_last_runs(connection, dataset_numbers),
             )
             if verdict.dataset_id not in retired and _is_news(verdict, notices, severity, now)
@@ -609,18 +613,18 @@ def due_verdicts(
         news = news_by_check.setdefault(
             (verdict.dataset, verdict.name), VerdictNews(database, sink, severity)
         )
-        news.standing.append(verdict)
+        news.verdicts.append(verdict)
     return list(news_by_check.values())
 
 
-def _standing(
+def _current_verdicts(
     connection: Connection,
     datasets: Collection[int] | None,
     severity: Severity,
     *,
     include_passed: bool,
 ) -> Iterator[_CurrentVerdict]:
-    """Yield the current verdicts; if asked, also those that passed without a warning."""
+    """Yield the current verdicts; with ``include_passed`` also verdicts that passed without a warning."""
     standing, datasets_table = standing_verdicts(datasets), s.dataset.c
     verdict = standing.c
     failed = verdict.passed == 0
@@ -651,7 +655,7 @@ def _standing(
         result_json,
         checked_at,
     ) in connection.execute(query):
-        errors, warnings = _read(result_json)
+        errors, warnings = _read_result(result_json)
         yield _CurrentVerdict(
             dataset_number, dataset, name, partition, bool(passed), errors, warnings, checked_at
         )
@@ -679,13 +683,15 @@ def _last_runs(
         passed = status == RunStatus.COMPLETE and not failed
         errors = []
         if status != RunStatus.COMPLETE:
-            errors.append((RUN, error or "it failed"))
+            errors.append((RUN_NAME, error or "it failed"))
         elif failed:
-            errors.append((RUN, f"{plural(failed, 'analyzer')} failed"))
-        yield _CurrentVerdict(dataset_number, dataset, RUN, "", passed, errors, (), finished_at)
+            errors.append((RUN_NAME, f"{plural(failed, 'analyzer')} failed"))
+        yield _CurrentVerdict(
+            dataset_number, dataset, RUN_NAME, "", passed, errors, (), finished_at
+        )
 
 
-def _read(result_json: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+def _read_result(result_json: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
     """Return the failures and warnings of a stored verdict; none for JSON that a user's code stored."""
     try:
         verdict = CheckResult.from_json(result_json)

@@ -1,4 +1,4 @@
-"""Notification messages of incidents and of checks. Names and notes are untrusted: they are sanitised and cut."""
+"""Notification messages about incidents and checks. Names and notes are untrusted, so they are sanitised and truncated."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from tidegauge.analyzers.core.formatting import one_line
 from tidegauge.repository.incidents.common_cause import IncidentGroup
 from tidegauge.widgets.script import dataset_address, incident_address
 
-CLEAREST = 5
-"""Maximum number of explanations, or of failures, in a message."""
+MAX_EXPLANATIONS = 5
+"""Maximum number of explanations or failures in a message."""
 MAX_LISTED_INCIDENTS = 20
-"""Maximum number of incidents in a message that are over, or closed."""
-_LONG, _SHORT = 400, 100
-RUN = "run"
-"""Name under which a failed run is told as checks are."""
-_CALL = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
+"""Maximum number of resolved or closed incidents that one message lists."""
+_MAX_LINE_LENGTH = 400
+_MAX_NAME_LENGTH = 100
+RUN_NAME = "run"
+"""Check name in messages about the last run of a dataset."""
+_GROUP_MENTION = re.compile(r"@(?=everyone|here|channel|all)", re.IGNORECASE)
 """Mentions that notify all members of a chat."""
-_MARKUP = re.compile(r"<(?=[@#:/&!]|a:|t:|id:)|\](?=\()", re.IGNORECASE)
-"""Beginnings of mentions, emojis and commands of Discord and Slack, and of links under other words in Markdown."""
+_CHAT_MARKUP = re.compile(r"<(?=[@#:/&!]|a:|t:|id:)|\](?=\()", re.IGNORECASE)
+"""Start of mentions, emojis and commands in Discord and Slack, and of link targets in Markdown."""
 
 
-def plain(text: str, most: int) -> str:
-    r"""Sanitise a text: one line, no invisible characters, no mentions, no links under other words, cut to a length.
+def plain(text: str, max_length: int) -> str:
+    r"""Sanitise text for a message: one line, no invisible characters, no mentions, no Markdown links, truncated.
 
     Examples
     --------
@@ -35,8 +36,8 @@ def plain(text: str, most: int) -> str:
     >>> plain("<@U024> <@&41> [x](http://evil) a < b", 99)
     '< @U024> < @&41> [x] (http://evil) a < b'
     """
-    text = _MARKUP.sub(lambda match: f"{match[0]} ", one_line(text))
-    return one_line(_CALL.sub("@ ", text), most)
+    text = _CHAT_MARKUP.sub(lambda match: f"{match[0]} ", one_line(text))
+    return one_line(_GROUP_MENTION.sub("@ ", text), max_length)
 
 
 def incident_message(
@@ -50,13 +51,13 @@ def incident_message(
     Parameters
     ----------
     incident : mapping
-        A row as `Repository.incidents` returns it, perhaps with a ``note``: why it is sent again, or late.
+        A row of `Repository.incidents`. An optional ``note`` explains why it is sent again or late.
     explanations : sequence of str
-        Of its highest-scoring anomalies.
+        Explanations of its highest-scoring anomalies.
     url : str, optional
-        Address of the dashboard; if not given, the message names the command that shows the incident.
+        Address of the dashboard. If not given, the message names the command that shows the incident.
     group : IncidentGroup, optional
-        Incidents of other tables that share its cause, of which the sink was told before.
+        The group of the incident, if the sink has already received other incidents of the group.
 
     Examples
     --------
@@ -68,24 +69,26 @@ def incident_message(
     - Size is 444 instead of about 930
     See: tidegauge anomalies show 7
     """
-    title = f"Tidegauge: {incident['severity']} in {plain(incident['dataset'], _SHORT)}"
-    told = [_sentence(incident["note"])] if incident.get("note") else []
-    told += [f"- {plain(one, _LONG)}" for one in explanations]
+    title = f"Tidegauge: {incident['severity']} in {plain(incident['dataset'], _MAX_NAME_LENGTH)}"
+    details = [_as_sentence(incident["note"])] if incident.get("note") else []
+    details += [f"- {plain(explanation, _MAX_LINE_LENGTH)}" for explanation in explanations]
     if group is not None:
-        told.append(plain(f"One of a group, {group.headline}", _LONG))
-    return title, "\n".join([plain(incident["headline"], _LONG), *told, _see(incident, url)])
+        details.append(plain(f"One of a group, {group.headline}", _MAX_LINE_LENGTH))
+    return title, "\n".join(
+        [plain(incident["headline"], _MAX_LINE_LENGTH), *details, _see_line(incident, url)]
+    )
 
 
 def group_message(
     group: IncidentGroup, incidents: Sequence[Mapping[str, Any]], url: str | None = None
 ) -> tuple[str, str]:
-    """Return title and body of the message of incidents of several tables that share a cause.
+    """Return title and body of a message about incidents of several tables that share a cause.
 
     Parameters
     ----------
     group : IncidentGroup
     incidents : sequence of mapping
-        Those to tell, the gravest first, as `Repository.incidents` returns them.
+        The reported incidents, the most severe first: rows of `Repository.incidents`.
     url : str, optional
         As for `incident_message`.
 
@@ -107,41 +110,58 @@ def group_message(
     - b: 8 Feb 2013: volume -52 %
     See: tidegauge anomalies show 7
     """
-    tables = list(dict.fromkeys(plain(one["dataset"], _SHORT) for one in incidents))
+    tables = list(
+        dict.fromkeys(plain(incident["dataset"], _MAX_NAME_LENGTH) for incident in incidents)
+    )
     title = f"Tidegauge: {incidents[0]['severity']} in {tables[0] if len(tables) == 1 else f'{len(tables)} tables'}"
-    told = [f"{plain(one['dataset'], _SHORT)}: {_noted(one)}" for one in incidents]
-    lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
-    if rest := list(dict.fromkeys(plain(one["dataset"], _SHORT) for one in incidents[CLEAREST:])):
-        lines.append(plain(f"and in {', '.join(rest)}", _LONG))
-    return title, "\n".join([plain(group.headline, _LONG), *lines, _see(incidents[0], url)])
+    sentences = [
+        f"{plain(incident['dataset'], _MAX_NAME_LENGTH)}: {_headline_with_note(incident)}"
+        for incident in incidents
+    ]
+    lines = [f"- {plain(incident, _MAX_LINE_LENGTH)}" for incident in sentences[:MAX_EXPLANATIONS]]
+    if other_tables := list(
+        dict.fromkeys(
+            plain(incident["dataset"], _MAX_NAME_LENGTH)
+            for incident in incidents[MAX_EXPLANATIONS:]
+        )
+    ):
+        lines.append(plain(f"and in {', '.join(other_tables)}", _MAX_LINE_LENGTH))
+    return title, "\n".join(
+        [plain(group.headline, _MAX_LINE_LENGTH), *lines, _see_line(incidents[0], url)]
+    )
 
 
-def over_message(incidents: Sequence[Mapping[str, Any]], url: str | None = None) -> tuple[str, str]:
-    """Return title and body of the message of several incidents of a dataset that are over.
+def resolved_message(
+    incidents: Sequence[Mapping[str, Any]], url: str | None = None
+) -> tuple[str, str]:
+    """Return title and body of a message about several resolved incidents of a dataset.
 
     Examples
     --------
     >>> first = {"id": 7, "dataset": "d", "severity": "error", "headline": "8 Feb 2013: volume -52 %"}
     >>> other = first | {"id": 8, "headline": "9 Mar 2013: volume +99 %"}
-    >>> title, body = over_message([first | {"note": "it is over since ds=2013-02-09"}, other])
+    >>> title, body = resolved_message([first | {"note": "back to normal since ds=2013-02-09"}, other])
     >>> print(title, body, sep=chr(10))
     Tidegauge: error in d
-    2 incidents that are over
-    - 8 Feb 2013: volume -52 % (it is over since ds=2013-02-09)
+    2 incidents are resolved
+    - 8 Feb 2013: volume -52 % (back to normal since ds=2013-02-09)
     - 9 Mar 2013: volume +99 %
     See: tidegauge anomalies show 7
     """
     first = incidents[0]
-    title = f"Tidegauge: {first['severity']} in {plain(first['dataset'], _SHORT)}"
-    lines = [f"- {plain(_noted(one), _LONG)}" for one in incidents[:MAX_LISTED_INCIDENTS]]
-    head = f"{len(incidents)} incidents that are over"
-    return title, "\n".join([head, *lines, *_rest(incidents), _see(first, url)])
+    title = f"Tidegauge: {first['severity']} in {plain(first['dataset'], _MAX_NAME_LENGTH)}"
+    lines = [
+        f"- {plain(_headline_with_note(incident), _MAX_LINE_LENGTH)}"
+        for incident in incidents[:MAX_LISTED_INCIDENTS]
+    ]
+    head = f"{len(incidents)} incidents are resolved"
+    return title, "\n".join([head, *lines, *_omitted_line(incidents), _see_line(first, url)])
 
 
 def closing_message(
     incidents: Sequence[Mapping[str, Any]], url: str | None = None
 ) -> tuple[str, str]:
-    """Return title and body of the message of incidents that were sent and are closed, with the reason.
+    """Return title and body of a message that closes incidents which were sent before, with the reason.
 
     Examples
     --------
@@ -156,33 +176,38 @@ def closing_message(
     """
     first = incidents[0]
     if len(incidents) == 1:
-        title = f"Tidegauge: closed in {plain(first['dataset'], _SHORT)}"
-        lines = [plain(first["headline"], _LONG), _sentence(first["note"])]
-        return title, "\n".join([*lines, _see(first, url)])
+        title = f"Tidegauge: closed in {plain(first['dataset'], _MAX_NAME_LENGTH)}"
+        lines = [plain(first["headline"], _MAX_LINE_LENGTH), _as_sentence(first["note"])]
+        return title, "\n".join([*lines, _see_line(first, url)])
     title = f"Tidegauge: {len(incidents)} incidents closed"
-    told = [f"{plain(one['dataset'], _SHORT)}: {_noted(one)}" for one in incidents]
-    lines = [f"- {plain(one, _LONG)}" for one in told[:MAX_LISTED_INCIDENTS]]
-    return title, "\n".join([*lines, *_rest(incidents), _see(first, url)])
+    sentences = [
+        f"{plain(incident['dataset'], _MAX_NAME_LENGTH)}: {_headline_with_note(incident)}"
+        for incident in incidents
+    ]
+    lines = [
+        f"- {plain(incident, _MAX_LINE_LENGTH)}" for incident in sentences[:MAX_LISTED_INCIDENTS]
+    ]
+    return title, "\n".join([*lines, *_omitted_line(incidents), _see_line(first, url)])
 
 
-def _noted(incident: Mapping[str, Any]) -> str:
-    """Return an incident's headline, with its note."""
+def _headline_with_note(incident: Mapping[str, Any]) -> str:
+    """Return an incident's headline, followed by its note in parentheses."""
     note = incident.get("note")
     return f"{incident['headline']} ({note})" if note else str(incident["headline"])
 
 
-def _sentence(note: str) -> str:
-    """Return a note as a sentence of a message."""
-    text = plain(note, _LONG)
+def _as_sentence(note: str) -> str:
+    """Return a note as a sentence."""
+    text = plain(note, _MAX_LINE_LENGTH)
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _rest(incidents: Sequence[Mapping[str, Any]]) -> list[str]:
-    more = len(incidents) - MAX_LISTED_INCIDENTS
-    return [f"and {more} more"] if more > 0 else []
+def _omitted_line(incidents: Sequence[Mapping[str, Any]]) -> list[str]:
+    omitted = len(incidents) - MAX_LISTED_INCIDENTS
+    return [f"and {omitted} more"] if omitted > 0 else []
 
 
-def _see(incident: Mapping[str, Any], url: str | None) -> str:
+def _see_line(incident: Mapping[str, Any], url: str | None) -> str:
     show = f"tidegauge anomalies show {incident['id']}"
     return f"See: {incident_address(url, incident['id']) if url else show}"
 
@@ -195,21 +220,21 @@ def verdict_message(
     url: str | None = None,
     warned: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[str, str]:
-    """Return title and body of the message of a check that fails, warns, or passes again.
+    """Return title and body of a message about a check that fails, warns, or passes again.
 
     Parameters
     ----------
     dataset : str
     name : str
-        Name of the verdicts, such as ``checks``.
+        Name of the check, such as ``checks``.
     failed : mapping of str to sequence of str
-        The messages of each partition that fails; empty for the whole dataset.
+        Messages of each failing partition; its name is empty for an unpartitioned dataset.
     recovered : sequence of str
         Partitions that pass again.
     url : str, optional
-        Address of the dashboard; if not given, the message names the command that shows the verdicts.
+        Address of the dashboard. If not given, the message names the command that shows the verdicts.
     warned : mapping of str to sequence of str
-        The messages of each partition that only warns.
+        Messages of each partition that only warns.
 
     Examples
     --------
@@ -222,37 +247,43 @@ def verdict_message(
     - ds=2013-02-07 passes again
     See: tidegauge rules history flights --failed
     """
-    again = "is complete again" if name == RUN else "pass again"
-    outcome = "failed" if failed else "warn" if warned else again
-    title = f"Tidegauge: {plain(name, _SHORT)} {outcome} in {plain(dataset, _SHORT)}"
-    told = [
+    recovery = "is complete again" if name == RUN_NAME else "pass again"
+    outcome = "failed" if failed else "warn" if warned else recovery
+    title = f"Tidegauge: {plain(name, _MAX_NAME_LENGTH)} {outcome} in {plain(dataset, _MAX_NAME_LENGTH)}"
+    sentences = [
         f"{partition}: {message}" if partition else message
         for partition, messages in (*failed.items(), *warned.items())
         for message in messages or ["failed"]
     ]
-    told += [f"{partition or 'the whole'} passes again" for partition in recovered]
-    lines = [f"- {plain(one, _LONG)}" for one in told[:CLEAREST]]
-    if len(told) > CLEAREST:
-        lines.append(f"and {len(told) - CLEAREST} more")
+    sentences += [f"{partition or 'the table'} passes again" for partition in recovered]
+    lines = [f"- {plain(sentence, _MAX_LINE_LENGTH)}" for sentence in sentences[:MAX_EXPLANATIONS]]
+    if len(sentences) > MAX_EXPLANATIONS:
+        lines.append(f"and {len(sentences) - MAX_EXPLANATIONS} more")
     show = f"tidegauge rules history {shlex.quote(dataset)}{' --failed' if failed or not warned else ''}"
-    if name == RUN:
+    if name == RUN_NAME:
         show = "tidegauge report"
     see = dataset_address(url, dataset) if url else show
-    body = [_counted(failed, warned, recovered), *lines, f"See: {plain(see, _LONG)}"]
+    body = [
+        _count_partitions(failed, warned, recovered),
+        *lines,
+        f"See: {plain(see, _MAX_LINE_LENGTH)}",
+    ]
     return title, "\n".join(line for line in body if line)
 
 
-def _counted(failed: Collection[str], warned: Collection[str], recovered: Collection[str]) -> str:
-    """Count partitions; empty for a dataset that is not partitioned."""
+def _count_partitions(
+    failed: Collection[str], warned: Collection[str], recovered: Collection[str]
+) -> str:
+    """Return the numbers of partitions by outcome; empty for an unpartitioned dataset."""
     if not any((*failed, *warned, *recovered)):
         return ""
-    told: list[str] = []
-    for names, one, many in (
+    counts: list[str] = []
+    for names, singular, plural in (
         (failed, "fails", "fail"),
         (warned, "warns", "warn"),
         (recovered, "passes again", "pass again"),
     ):
         if names:
-            unit = "" if told else " partition" if len(names) == 1 else " partitions"
-            told.append(f"{len(names)}{unit} {one if len(names) == 1 else many}")
-    return ", ".join(told)
+            unit = "" if counts else " partition" if len(names) == 1 else " partitions"
+            counts.append(f"{len(names)}{unit} {singular if len(names) == 1 else plural}")
+    return ", ".join(counts)

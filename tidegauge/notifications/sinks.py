@@ -1,6 +1,7 @@
 """Notification sinks: logging, apprise services, and plug-ins.
 
-Addresses of sinks are secrets or contain them: they are expanded when a sink is read, and redacted where shown.
+Addresses of sinks contain secrets. Their environment variables are expanded when a sink is read, and messages
+show only redacted addresses.
 """
 
 from __future__ import annotations
@@ -25,53 +26,55 @@ from tidegauge.analyzers.core.errors import SuiteError, TidegaugeError, UnknownN
 from tidegauge.analyzers.core.registry import load_plugins
 from tidegauge.repository.store.rows import Severity
 
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
-_NAME = re.compile(r"[A-Za-z][\w.-]{0,29}")
-_SCHEME = re.compile(r"([A-Za-z][\w+.-]{0,29}):(//)?")
-_BETWEEN = re.compile(r"[/:@?&=+,;#\s]+")
-_SHORTEST = 3
-"""Shortest part to redact: shorter ones are no secrets and occur in other words."""
+_VARIABLE_PATTERN = re.compile(r"\$\{(\w+)\}")
+_NAME_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,29}")
+_SCHEME_PATTERN = re.compile(r"([A-Za-z][\w+.-]{0,29}):(//)?")
+_PART_SEPARATOR = re.compile(r"[/:@?&=+,;#\s]+")
+_MIN_SECRET_LENGTH = 3
+"""Minimum length of a redacted part. Shorter parts are not secret, and occur within other words."""
 
 
-def expanded(text: str) -> str:
-    """Substitute environment variables for ``${NAME}`` in a text.
+def expand_variables(text: str) -> str:
+    """Replace ``${NAME}`` by environment variables.
 
     Raises
     ------
     SuiteError
-        If a variable is not set or empty.
+        If a variable is unset or empty.
     """
 
-    def value(found: re.Match[str]) -> str:
-        if given := os.environ.get(found[1]):
-            return given
-        msg = f"a sink is {found[0]}, but the environment has no {found[1]}"
+    def value(match: re.Match[str]) -> str:
+        if variable_value := os.environ.get(match[1]):
+            return variable_value
+        msg = f"the sink {match[0]} needs the environment variable {match[1]}, which is not set"
         raise SuiteError(msg)
 
-    return _VARIABLE.sub(value, text.strip())
+    return _VARIABLE_PATTERN.sub(value, text.strip())
 
 
 def redact(text: str) -> str:
-    """Redact a sink's text to what may be stored and shown: its kind and its variables.
+    """Redact a sink's address: keep only the scheme and the names of variables.
 
     Examples
     --------
     >>> redact("log"), redact("${SLACK}"), redact("mailto://me:hunter2@host?to=${TO}")
     ('log', '${SLACK}', 'mailto://***${TO}')
     """
-    if _NAME.fullmatch(text):
+    if _NAME_PATTERN.fullmatch(text):
         return text
-    scheme = _SCHEME.match(text)
+    scheme = _SCHEME_PATTERN.match(text)
     kind = scheme[0] if scheme else ""
-    parts = _VARIABLE.split(text[len(kind) :])
-    shown = (f"${{{part}}}" if at % 2 else part and "***" for at, part in enumerate(parts))
-    return kind + "".join(shown)
+    parts = _VARIABLE_PATTERN.split(text[len(kind) :])
+    redacted = (
+        f"${{{part}}}" if position % 2 else part and "***" for position, part in enumerate(parts)
+    )
+    return kind + "".join(redacted)
 
 
 def identity(address: str) -> str:
-    """Return an identifier of an address: its scheme, and a short hash of the whole.
+    """Return an identifier of an address: its scheme, and a short hash of the address.
 
-    The hash is slow (PBKDF2), so that a password cannot be found by trying many.
+    The hash is slow (PBKDF2), to prevent guessing of passwords.
 
     Examples
     --------
@@ -86,7 +89,7 @@ def identity(address: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Mask:
-    """Redaction of the parts of an address in texts.
+    """Redacts the parts of an address in messages.
 
     Parameters
     ----------
@@ -94,38 +97,48 @@ class Mask:
 
     Examples
     --------
-    >>> Mask("slack://T1JJ/A%40B").hide("no such team: t1jj; A@B is no token")
-    'no such team: ***; *** is no token'
+    >>> Mask("slack://T1JJ/A%40B").hide("no such team: t1jj; invalid token A@B")
+    'no such team: ***; invalid token ***'
     """
 
     address: str
 
     @cached_property
     def _parts(self) -> re.Pattern[str] | None:
-        raw = [self.address, *_BETWEEN.split(self.address.partition(":")[2])]
-        parts = {way(part) for part in raw for way in (str, unquote, unquote_plus)}
-        some = sorted((p for p in parts if len(p) >= _SHORTEST), key=lambda p: (-len(p), p))
-        return re.compile("|".join(map(re.escape, some)), re.IGNORECASE) if some else None
+        raw = [self.address, *_PART_SEPARATOR.split(self.address.partition(":")[2])]
+        parts = {decode(part) for part in raw for decode in (str, unquote, unquote_plus)}
+        secrets = sorted(
+            (p for p in parts if len(p) >= _MIN_SECRET_LENGTH), key=lambda p: (-len(p), p)
+        )
+        return re.compile("|".join(map(re.escape, secrets)), re.IGNORECASE) if secrets else None
 
     def hide(self, text: str) -> str:
-        """Redact a text; if the address has no colon, it is a plain name and nothing is redacted."""
+        """Redact a message. An address without a colon is a plain name, which is not redacted."""
         if ":" not in self.address or self._parts is None:
             return text
         return self._parts.sub("***", text)
 
 
 Send = Callable[[str, str, Severity], None]
-"""Function that sends title, body and severity; raises an error if delivery fails."""
-GROUP = "tidegauge.sinks"
+"""Function that sends a title and a body with a severity. It raises an error if delivery fails."""
+ENTRY_POINT_GROUP = "tidegauge.sinks"
 
-_LOG = "log"
-_LEVELS = {Severity.INFO: 20, Severity.WARNING: 30, Severity.ERROR: 40}
-_TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.ERROR: "failure"}
-_URL = re.compile(r"[A-Za-z][\w+.-]*://")
-_WEB = re.compile(r"(json\+)?https?://", re.IGNORECASE)
-_TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib", "slixmpp", "paho")
-"""Loggers that may leak an address while a message is sent."""
-_HEARD: ContextVar[list[str] | None] = ContextVar("tidegauge_heard", default=None)
+_LOG_SINK = "log"
+_LOG_LEVELS = {Severity.INFO: 20, Severity.WARNING: 30, Severity.ERROR: 40}
+_APPRISE_TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.ERROR: "failure"}
+_URL_PATTERN = re.compile(r"[A-Za-z][\w+.-]*://")
+_WEBHOOK_PATTERN = re.compile(r"(json\+)?https?://", re.IGNORECASE)
+_LEAKY_LOGGERS = (
+    "apprise",
+    "urllib3",
+    "requests",
+    "requests_oauthlib",
+    "oauthlib",
+    "slixmpp",
+    "paho",
+)
+"""Loggers whose records can contain an address while a message is sent."""
+_CAPTURED_MESSAGES: ContextVar[list[str] | None] = ContextVar("tidegauge_heard", default=None)
 
 
 @dataclass(frozen=True)
@@ -135,11 +148,11 @@ class NotificationSink:
     Attributes
     ----------
     name : str
-        Redacted identifier that is stored and shown.
+        Redacted identifier, which is stored and shown.
     mask : Mask
-        Redacts its secrets in texts.
+        Redacts the secrets of its address.
     open : callable
-        Returns the function that sends a message; loads its dependencies.
+        Loads the dependencies, and returns the function that sends a message.
     """
 
     name: str
@@ -148,34 +161,34 @@ class NotificationSink:
 
 
 def read_sink(text: str) -> NotificationSink:
-    """Parse a sink: ``log``, an address for apprise, or a plug-in with an argument after a colon.
+    """Parse a sink: ``log``, an address for apprise, or a plug-in with an optional argument after a colon.
 
     Raises
     ------
     SuiteError, UnknownNameError
-        If there is no sink of this name, or a dependency is missing.
+        If the sink is unknown, or a dependency is missing.
 
     Examples
     --------
     >>> read_sink("log").name
     'log'
     """
-    address = expanded(text)
-    if address == _LOG:
-        send: Callable[[], Send] = lambda: _log  # noqa: E731 - nothing to open
-    elif _URL.match(address):
+    address = expand_variables(text)
+    if address == _LOG_SINK:
+        send: Callable[[], Send] = lambda: _send_to_log  # noqa: E731 - nothing to open
+    elif _URL_PATTERN.match(address):
         if find_spec("apprise") is None:
             msg = f"the sink {redact(text)} needs apprise: pip install 'tidegauge[notify]'"
             raise SuiteError(msg)
-        send = partial(_apprise, address)
+        send = partial(_open_apprise, address)
     else:
-        plugin = _plugin(text, address)
+        plugin = _open_plugin(text, address)
         send = lambda: plugin  # noqa: E731
     return NotificationSink(identity(address), Mask(address), send)
 
 
 def attempt(work: Callable[[], None], seconds: float) -> str:
-    """Run a function in a thread with a timeout in seconds; return the error, or an empty text."""
+    """Run a function in a thread with a timeout in seconds; return the error message, or an empty string."""
     outcome: list[str] = []
 
     def run() -> None:
@@ -194,88 +207,88 @@ def attempt(work: Callable[[], None], seconds: float) -> str:
     return outcome[0] if outcome else f"no answer within {seconds:g} s"
 
 
-def _log(title: str, body: str, severity: Severity) -> None:
-    logging.getLogger("tidegauge.incidents").log(_LEVELS[severity], "%s\n%s", title, body)
+def _send_to_log(title: str, body: str, severity: Severity) -> None:
+    logging.getLogger("tidegauge.incidents").log(_LOG_LEVELS[severity], "%s\n%s", title, body)
 
 
-def _plugin(text: str, address: str) -> Send:
+def _open_plugin(text: str, address: str) -> Send:
     name, _, argument = address.partition(":")
-    plugins = {plugin.name: plugin for plugin in load_plugins(GROUP)}
-    shown = redact(text).partition(":")[0]
+    plugins = {plugin.name: plugin for plugin in load_plugins(ENTRY_POINT_GROUP)}
+    redacted_name = redact(text).partition(":")[0]
     if name not in plugins:
-        raise UnknownNameError("sink", shown, [_LOG, *plugins])
+        raise UnknownNameError("sink", redacted_name, [_LOG_SINK, *plugins])
     plugin = plugins[name]
-    problem = plugin.problem or ("" if callable(plugin.value) else "it is no function")
+    problem = plugin.problem or ("" if callable(plugin.value) else "it is not a function")
     if problem:
-        msg = f"sink {shown!r} of {plugin.package} cannot be used: {problem}"
+        msg = f"cannot use sink {redacted_name!r} of {plugin.package}: {problem}"
         raise SuiteError(msg)
     return lambda title, body, _: plugin.value(title, body, argument)
 
 
-class _Discreet(logging.Filter):
-    """Log filter that captures records while a message is sent, which may hold secrets."""
+class _CapturingFilter(logging.Filter):
+    """Log filter that captures records while a message is sent, because they can contain secrets."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        heard = _HEARD.get()
-        if heard is None:
+        captured = _CAPTURED_MESSAGES.get()
+        if captured is None:
             return True
         if record.levelno >= logging.WARNING:
-            heard.append(record.getMessage())
+            captured.append(record.getMessage())
         return False
 
 
-_DISCREET = _Discreet()
-_LOADING = Lock()
+_CAPTURING_FILTER = _CapturingFilter()
+_LOADING_LOCK = Lock()
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
-    """Capture the warnings and errors that libraries log, instead of passing log records on."""
+def _capture_logs() -> Iterator[list[str]]:
+    """Capture the warnings and errors that libraries log; drop their other records."""
     for name, logger in list(logging.root.manager.loggerDict.items()):
-        if name.partition(".")[0] in _TALKATIVE and isinstance(logger, logging.Logger):
-            logger.addFilter(_DISCREET)
-    heard: list[str] = []
-    token = _HEARD.set(heard)
+        if name.partition(".")[0] in _LEAKY_LOGGERS and isinstance(logger, logging.Logger):
+            logger.addFilter(_CAPTURING_FILTER)
+    captured: list[str] = []
+    token = _CAPTURED_MESSAGES.set(captured)
     try:
-        yield heard
+        yield captured
     finally:
-        _HEARD.reset(token)
+        _CAPTURED_MESSAGES.reset(token)
 
 
-def _apprise(address: str) -> Send:
+def _open_apprise(address: str) -> Send:
     apprise = import_module("apprise")
-    # One message at a time, in our own thread, which has the timeout: apprise's threads would
-    # outlive it.
+    # Send one message at a time in our own thread, which has the timeout. Threads of apprise would
+    # outlive the timeout.
     asset = apprise.AppriseAsset(async_mode=False, service_timeout=0, app_id="Tidegauge")
-    with _listening() as heard, _LOADING, warnings.catch_warnings():
+    with _capture_logs() as captured, _LOADING_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # from imports of apprise's plug-ins
         service = _service(apprise, address, asset)
         if service is None:
-            msg = "; ".join(heard) or "apprise cannot read it"
+            msg = "; ".join(captured) or "apprise cannot read the address"
             raise SuiteError(msg)
 
     def send(title: str, body: str, severity: Severity) -> None:
-        with _listening() as heard:
-            carrier = apprise.Apprise(service, asset=asset)
-            if not carrier.notify(
+        with _capture_logs() as captured:
+            messenger = apprise.Apprise(service, asset=asset)
+            if not messenger.notify(
                 title=title,
                 body=body,
-                notify_type=_TYPES[severity],
-                body_format=apprise.NotifyFormat.TEXT,  # escaped where HTML is sent
+                notify_type=_APPRISE_TYPES[severity],
+                body_format=apprise.NotifyFormat.TEXT,  # apprise escapes it for services that take HTML
             ):
-                raise TidegaugeError("; ".join(heard) or "apprise could not deliver it")
+                raise TidegaugeError("; ".join(captured) or "apprise could not deliver the message")
 
     return send
 
 
 def _service(apprise: Any, address: str, asset: Any) -> Any:
-    """Return apprise's service for an address: a known one, or a plain webhook."""
-    web = _WEB.match(address)
-    if not (web and web[1]):
+    """Return apprise's service for an address; a plain webhook if apprise knows no other."""
+    webhook = _WEBHOOK_PATTERN.match(address)
+    if not (webhook and webhook[1]):
         service = apprise.Apprise.instantiate(address, asset=asset)
-        if service is not None or not web:
+        if service is not None or not webhook:
             return service
-    url = urlsplit(address[len(web[1] or "") :])
+    url = urlsplit(address[len(webhook[1] or "") :])
     host = url.hostname or ""
     parts = {
         "schema": "jsons" if url.scheme == "https" else "json",

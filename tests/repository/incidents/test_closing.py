@@ -38,7 +38,9 @@ def only(repo):
 
 def send(repo, number):
     """Tell the log of everything, and see that an incident is among it."""
-    assert number in {n for one in tg.notify(repo, "log") for n in (one.incident, *one.others)}
+    assert number in {
+        n for one in tg.notify(repo, "log") for n in (one.incident, *one.other_incidents)
+    }
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_random_rewrites_leave_each_incident_that_was_sent_readable(repo, seed):
     for _ in range(soak(10, 40)):
         day, value = int(draw.integers(1, 13)), float(draw.choice([1, 500, 501]))
         record(repo, "x", [value], first=day)
-        sent |= {n for one in tg.notify(repo, "log") for n in (one.incident, *one.others)}
+        sent |= {n for one in tg.notify(repo, "log") for n in (one.incident, *one.other_incidents)}
         known = repo.incidents("d")
         if len(known) and draw.random() < 0.3:
             number = int(draw.choice(known["id"]))

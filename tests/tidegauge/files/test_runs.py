@@ -109,7 +109,7 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
         summary = runs.run_suites([str(tmp_path)], repo, session=session)
         assert [table.run.dataset for table in summary.tables] == ["new"]
         assert summary.status(Gate(anomalies=True)) == 0
-        (told,) = (line for line in summary.lines() if line.startswith("left out: "))
+        (told,) = (line for line in summary.lines() if line.startswith("skipped: "))
         assert f"{tmp_path}/old.yml: " in told
         assert "replaced by new" in told
         alone = runs.run_suites([str(tmp_path / "old.yml")], repo, session=session)

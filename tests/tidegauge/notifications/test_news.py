@@ -159,7 +159,7 @@ def test_what_goes_beyond_a_label_is_news_once(repo, sent, label, quiet):
     measure(repo, [0], 62 + quiet)
     ((_, headline, note, *_),) = sent()
     assert headline.endswith("rows -100 %")
-    assert note == "It goes beyond what was labelled."
+    assert note == "It goes beyond the label."
     assert sent() == []
     measure(repo, [0], 63 + quiet)
     assert sent() == []
@@ -214,8 +214,8 @@ def test_a_run_that_catches_up_tells_everything_once(repo, sent):
     assert headlines(messages) == ["3 Mar 2013: rows -100 %", "7 Mar 2013: rows +150 %"]
     assert [lines[0] for lines in messages] == ["Tidegauge: error in d"] * 2
     assert [lines[2] for lines in messages] == [
-        "It is over since ds=2013-03-04.",
-        "It is over since ds=2013-03-08.",
+        "Back to normal since ds=2013-03-04.",
+        "Back to normal since ds=2013-03-08.",
     ]
     assert set(repo.incidents("d")["status"]) == {"resolved"}
     assert sent() == []
@@ -229,7 +229,7 @@ def test_what_is_worse_and_over_in_one_run_is_news_once(repo, sent):
     sent()
     measure(repo, [0, 1001, 1002], 62)
     ((_, _, note, *_),) = sent()
-    assert note == "It got worse since it was sent; it is over since ds=2013-03-04."
+    assert note == "It got worse since it was sent; back to normal since ds=2013-03-04."
     assert sent() == []
 
 
@@ -241,7 +241,7 @@ def test_what_goes_beyond_a_label_and_is_over_in_one_run_is_news_once(repo, sent
     repo.label(number(repo), label, by="ann")
     measure(repo, [0, 1001, 1002], 62)
     ((_, _, note, *_),) = sent()
-    assert note == "It goes beyond what was labelled; it is over since ds=2013-03-04."
+    assert note == "It goes beyond the label; back to normal since ds=2013-03-04."
     assert sent() == []
 
 
@@ -272,7 +272,7 @@ def test_what_a_sink_could_not_be_told_in_time_is_told_when_it_is_over(
     measure(repo, [1001, 1002], 62)
     clock.now += dt.timedelta(minutes=2)
     ((_, _, note, *_),) = sent()
-    assert note == "It is over since ds=2013-03-03."
+    assert note == "Back to normal since ds=2013-03-03."
 
 
 def test_many_incidents_that_are_over_are_one_message(repo, sent):
@@ -280,7 +280,7 @@ def test_many_incidents_that_are_over_are_one_message(repo, sent):
     measure(repo, days, 1, monitors=LIMIT)
     (lines,) = sent()
     assert lines[0] == "Tidegauge: warning in d"
-    assert lines[1] == "7 incidents that are over"
-    assert lines[2] == "- 4 Jan 2013: rows is 500 (it is over since ds=2013-01-05)"
+    assert lines[1] == "7 incidents are resolved"
+    assert lines[2] == "- 4 Jan 2013: rows is 500 (back to normal since ds=2013-01-05)"
     assert len(lines) == 2 + 7 + 1
     assert sent() == []

@@ -195,7 +195,7 @@ def test_failures_are_tried_again_later_and_then_daily(repo, clock, caplog):
         assert tg.notify(repo, sink)[0].error == ""
         clock.now += dt.timedelta(days=1)
         assert tg.notify(repo, sink) == []
-    assert f"could not notify: incident {of} to json:" in caplog.text
+    assert f"notification failed: incident {of} to json:" in caplog.text
 
 
 def test_a_retry_that_works_is_the_last(repo, clock):
@@ -372,9 +372,12 @@ def test_sinks_that_there_are_not_are_named_and_the_others_told(repo, caplog, mo
     ]
     assert told[0].error == "unknown sink 'lug'; did you mean 'log'?"
     assert told[1].error
-    assert told[2].error == "a sink is ${NO_SUCH}, but the environment has no NO_SUCH"
+    assert (
+        told[2].error
+        == "the sink ${NO_SUCH} needs the environment variable NO_SUCH, which is not set"
+    )
     assert told[3].error == ""
-    assert "could not notify: lug: unknown sink" in caplog.text
+    assert "notification failed: lug: unknown sink" in caplog.text
     assert len(notices(repo)) == 1  # what was never tried costs no attempt
     monkeypatch.setattr("tidegauge.notifications.sinks.find_spec", lambda _: None)
     (notice,) = tg.notify(repo, "slack://a/b/c")
@@ -436,9 +439,9 @@ def test_sinks_of_other_packages(repo, tmp_path):
         "fails Tidegauge: warning in orders",
         "pager | ",
         "pager | SystemExit: no ***",
-        "broken | sink 'broken' of broken-sink cannot be used:"
+        "broken | cannot use sink 'broken' of broken-sink:"
         " ModuleNotFoundError: No module named 'no_such_module'",
-        "odd | sink 'odd' of odd-sink cannot be used: it is no function",
+        "odd | cannot use sink 'odd' of odd-sink: it is not a function",
         "pagr | unknown sink 'pagr'; did you mean 'pager'?",
     ]
     assert "plug-in 'broken' of broken-sink was skipped" in done.stderr
@@ -568,7 +571,7 @@ def outage(repository, *names, last=7):
 def test_incidents_of_several_tables_with_one_cause_are_one_message(repo, caplog):
     ids = outage(repo, "orders", "returns", "users")
     caplog.set_level(logging.INFO, "tidegauge.incidents")
-    assert tg.notify(repo, "log") == [tg.Notice("log", ids[0], others=tuple(ids[1:]))]
+    assert tg.notify(repo, "log") == [tg.Notice("log", ids[0], other_incidents=tuple(ids[1:]))]
     (record,) = caplog.records
     assert record.getMessage().splitlines() == [
         "Tidegauge: error in 3 tables",
@@ -599,7 +602,7 @@ def test_a_table_that_joins_a_group_later_is_told_as_one_of_it(repo, caplog):
 def test_what_another_process_claimed_of_a_group_is_not_told_again(repo):
     ids = outage(repo, "orders", "returns", "users")
     assert claim(repo.database, ids[0], "log", dt.datetime.now(dt.UTC))
-    assert tg.notify(repo, "log") == [tg.Notice("log", ids[1], others=(ids[2],))]
+    assert tg.notify(repo, "log") == [tg.Notice("log", ids[1], other_incidents=(ids[2],))]
 
 
 @pytest.mark.soak
