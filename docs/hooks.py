@@ -58,7 +58,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def _cells(notebook: Path) -> Iterator[str]:
-    from tidegauge.display.html import STYLE
+    from tidegauge.display.html import CARD_CSS
 
     outputs = OUTPUTS / f"{notebook.stem}.json"
     kept = json.loads(outputs.read_text(encoding="utf-8")) if outputs.exists() else {}
@@ -70,7 +70,7 @@ def _cells(notebook: Path) -> Iterator[str]:
         else:
             yield re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
     yield f"`tidegauge notebooks` copies this notebook as `{notebook.name}`."
-    yield f"<style>{STYLE}</style>"
+    yield f"<style>{CARD_CSS}</style>"
 
 
 def _output(output: dict[str, str]) -> str:

@@ -1,6 +1,6 @@
-"""HTML reports: a repository as one self-contained page, without a script, for light, dark and print.
+"""HTML reports: a repository as one self-contained page without scripts, for light, dark and print.
 
-`contents_of` reads the contents of a report from a repository; `write_report` renders them.
+`contents_of` reads the contents of a report from a repository. `write_report` writes the page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.analyzers.core.errors import TidegaugeError
 from tidegauge.analyzers.core.filesystems import write_output
 from tidegauge.analyzers.core.formatting import Markup, escaped, plural
-from tidegauge.display.html import STYLE, Rows, cell, isolated, marked, note, sentence, table
+from tidegauge.display.html import CARD_CSS, Rows, cell, isolated, marked, note, sentence, table
 from tidegauge.repository.history.svg import (
     LINE,
     PlotLine,
@@ -42,24 +42,33 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.queries import Moment
 
 
-INCIDENTS = 10
-"""Maximum number of open incidents of a dataset in full."""
-GROUPS = 10
-"""Maximum number of groups of incidents across tables; those of others stand with their tables."""
-CHARTS = 3
-"""Maximum number of series of an incident to plot."""
-BEFORE, AFTER = 60, 10
-"""Partitions before and after an incident to plot."""
-LATELY = 90
-"""Partitions in a series' sparkline."""
-VERDICTS = 20
-"""Maximum number of failed verdicts of a dataset to list."""
-_SERIES = ("segment", "name", "instance", "analyzer")
+MAX_INCIDENTS_IN_FULL = 10
+"""Maximum number of open incidents of a dataset that are shown with plots and causes."""
+MAX_GROUPS = 10
+"""Maximum number of groups of incidents across tables. Incidents of further groups are shown with their datasets."""
+MAX_CHARTS_PER_INCIDENT = 3
+"""Maximum number of plotted series of an incident."""
+PARTITIONS_BEFORE, PARTITIONS_AFTER = 60, 10
+"""Partitions before and after an incident in its plots."""
+SPARKLINE_PARTITIONS = 90
+"""Maximum number of partitions in the sparkline of a series."""
+MAX_VERDICTS = 20
+"""Maximum number of listed failed verdicts of a dataset."""
+_SERIES_COLUMNS = ("segment", "name", "instance", "analyzer")
 
 
 @dataclass(frozen=True)
 class ReportEvidence:
-    """An open incident, and the plots of its top series."""
+    """An open incident, and the plots of its top series.
+
+    Attributes
+    ----------
+    details : IncidentDetails
+    lines : sequence of PlotLine
+        One for each plotted series.
+    timed : bool
+        Whether the plots have a time axis; otherwise partitions are numbered.
+    """
 
     details: IncidentDetails
     lines: Sequence[PlotLine]
@@ -74,9 +83,9 @@ class ReportGroup:
     ----------
     headline : str
     incidents : sequence of mapping
-        As in `Repository.incidents`, the worst first.
+        Rows of `Repository.incidents`, the most severe first.
     evidence : ReportEvidence
-        The first of them.
+        Evidence of the first incident.
     """
 
     headline: str
@@ -90,21 +99,21 @@ class ReportSeries:
 
     Attributes
     ----------
-    about : mapping
-        As in `Repository.latest`.
+    latest : mapping
+        The row of `Repository.latest`.
     values : sequence of float
-        Recent values, NaN where there is none.
+        Recent values; NaN if a value is missing.
     marks : sequence of int
         Indices of anomalies in ``values``.
     expected : float or None
-        None if no detector gives a value.
+        Expected newest value; None if no detector provides one.
     open : int
         Number of open anomalies.
     anomaly : mapping or None
-        The anomaly of its newest value, open or settled, as in `Repository.anomalies`.
+        The anomaly of the newest value, open or settled: a row of `Repository.anomalies`.
     """
 
-    about: Record
+    latest: Record
     values: Sequence[float]
     marks: Sequence[int]
     expected: float | None
@@ -119,23 +128,23 @@ class Contents:
     Attributes
     ----------
     row : mapping
-        As in `Repository.overview`.
+        The row of `Repository.overview`.
     evidence : sequence of ReportEvidence
-        The worst open incidents, without those that are reported in a group.
+        The most severe open incidents, without incidents that are reported in a group.
     incidents : sequence of mapping
-        All in the window, as in `Repository.incidents`.
+        Rows of `Repository.incidents` for all incidents in the window.
     grouped : sequence of mapping
-        The open ones that are reported in a group.
+        The open incidents that are reported in a group.
     partitions, runs : sequence of mapping
-        As in `Repository.partitions` and `Repository.runs`.
+        Rows of `Repository.partitions` and `Repository.runs`.
     series : sequence of ReportSeries
-        The worst first.
+        The series with open anomalies first.
     rows : PlotLine or None
-        Row counts of partitions; None if they have no time.
+        Row counts of partitions; None if partitions have no time.
     verdicts : sequence of mapping
-        Verdicts of rules and checks by which the current data fails, as in `Repository.verdicts`.
+        Rows of `Repository.verdicts` for the rules and checks that the current data fails.
     url : str or None
-        Address of the dashboard; None if it is not set.
+        Address of the dashboard; None if it is not configured.
     """
 
     row: Record
@@ -151,13 +160,13 @@ class Contents:
 
 
 def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]:
-    """Read the open incidents of several tables that share a cause, the newest `GROUPS` first.
+    """Read the groups of open incidents across tables; at most `MAX_GROUPS`, the newest first.
 
     Parameters
     ----------
     repository : Repository
     since
-        As for `contents_of`.
+        Only incidents that last until this partition time or later.
     """
     with repository.database.read() as connection:
         window = Window.between(since, None)
@@ -166,28 +175,36 @@ def groups_of(repository: Repository, since: Moment = None) -> list[ReportGroup]
     for row in rows:
         if row["group"] is not None:
             members.setdefault(row["group"], []).append(row)
-    found = []
-    across = [some for some in members.values() if len({row["dataset"] for row in some}) > 1]
-    for some in across[:GROUPS]:
-        worst = _worst(some)
+    report_groups = []
+    across_tables = [
+        group_rows
+        for group_rows in members.values()
+        if len({row["dataset"] for row in group_rows}) > 1
+    ]
+    for group_rows in across_tables[:MAX_GROUPS]:
+        worst = _worst_first(group_rows)
         ledger = repository.partitions(worst[0]["dataset"])
-        evidence = _evidence(repository, worst[0]["id"], ledger)
-        found.append(ReportGroup(groups[worst[0]["id"]].headline, worst, evidence))
-    return found
+        evidence = _read_evidence(repository, worst[0]["id"], ledger)
+        report_groups.append(ReportGroup(groups[worst[0]["id"]].headline, worst, evidence))
+    return report_groups
 
 
 def failed_verdicts(repository: Repository, dataset: str, since: Moment = None) -> list[Record]:
-    """Read the verdicts of rules and checks by which a dataset's current data fails, the newest first.
+    """Read the verdicts of the rules and checks that the current data of a dataset fails, the newest first.
 
     Parameters
     ----------
     repository : Repository
     dataset : str
     since
-        Only those on partitions of this time or later.
+        Only verdicts on partitions of this time or later.
     """
     window = Window.between(since, None)
-    return [one for one in current_failures(repository, dataset) if window.holds(one["time"])]
+    return [
+        verdict
+        for verdict in current_failures(repository, dataset)
+        if window.holds(verdict["time"])
+    ]
 
 
 def contents_of(
@@ -195,7 +212,7 @@ def contents_of(
     row: Record,
     since: Moment = None,
     *,
-    most: int = 200,
+    max_series: int = 200,
     grouped: Collection[int] = (),
 ) -> Contents:
     """Read the contents of a report on one dataset.
@@ -204,56 +221,59 @@ def contents_of(
     ----------
     repository : Repository
     row : mapping
-        As in `Repository.overview`.
+        The dataset's row of `Repository.overview`.
     since
-        Only incidents that last until this partition time or later, and partitions from then on.
-    most : int
+        Only incidents that last until this partition time or later, and partitions from this time on.
+    max_series : int
         Maximum number of series.
     grouped : collection of int
-        Incidents that are reported in a group.
+        Ids of incidents that are reported in a group.
     """
     dataset = str(row["dataset"])
     ledger = repository.partitions(dataset)
     incidents = records(repository.incidents(dataset, since=since))
-    still = [one for one in incidents if one["status"] == "open"]
-    alone = [one for one in still if one["id"] not in grouped]
+    open_incidents = [incident for incident in incidents if incident["status"] == "open"]
+    ungrouped = [incident for incident in open_incidents if incident["id"] not in grouped]
     return Contents(
         row=row,
-        evidence=[_evidence(repository, one["id"], ledger) for one in _worst(alone)[:INCIDENTS]],
+        evidence=[
+            _read_evidence(repository, incident["id"], ledger)
+            for incident in _worst_first(ungrouped)[:MAX_INCIDENTS_IN_FULL]
+        ],
         incidents=incidents,
-        partitions=records(_from(ledger, since)),
-        series=_worst_series(repository, dataset, ledger, most),
-        rows=_row_counts(_from(ledger, since)),
+        partitions=records(_partitions_since(ledger, since)),
+        series=_read_worst_series(repository, dataset, ledger, max_series),
+        rows=_row_count_line(_partitions_since(ledger, since)),
         runs=records(repository.runs(dataset)),
         verdicts=failed_verdicts(repository, dataset, since),
         url=dashboard_url(),
-        grouped=[one for one in still if one["id"] in grouped],
+        grouped=[incident for incident in open_incidents if incident["id"] in grouped],
     )
 
 
-def _worst(incidents: Sequence[Record]) -> list[Record]:
+def _worst_first(incidents: Sequence[Record]) -> list[Record]:
     order = ("error", "warning", "info")
-    return sorted(incidents, key=lambda one: order.index(one["severity"]))
+    return sorted(incidents, key=lambda incident: order.index(incident["severity"]))
 
 
-def _from(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
+def _partitions_since(ledger: pd.DataFrame, since: Moment) -> pd.DataFrame:
     start = Window.between(since, None).since
     return ledger if start is None else ledger[ledger["time"] >= start]
 
 
-def _evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> ReportEvidence:
+def _read_evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> ReportEvidence:
     details = repository.incident(incident)
-    window = _around(ledger, str(details.row["first"]), str(details.row["last"]))
+    window = _window_around(ledger, str(details.row["first"]), str(details.row["last"]))
     lines: list[PlotLine] = []
     timed = True
-    for first in details.firsts.sort_values("score", ascending=False, kind="stable").to_dict(
+    for anomaly in details.firsts.sort_values("score", ascending=False, kind="stable").to_dict(
         "records"
     ):
-        if len(lines) == CHARTS:
+        if len(lines) == MAX_CHARTS_PER_INCIDENT:
             break
-        asked = {name: first[name] for name in _SERIES}
+        series = {name: anomaly[name] for name in _SERIES_COLUMNS}
         try:
-            plot = repository.plot(details.dataset, **asked, **window)
+            plot = repository.plot(details.dataset, **series, **window)
         except TidegaugeError:  # a partition-level series, or an analyzer that is not installed
             continue
         lines += plot.lines
@@ -261,108 +281,126 @@ def _evidence(repository: Repository, incident: int, ledger: pd.DataFrame) -> Re
     return ReportEvidence(details, lines, timed)
 
 
-def _around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any]:
-    """Return an incident's time window, with some partitions before and after; empty without times."""
-    places = {name: place for place, name in enumerate(ledger["partition"])}
+def _window_around(ledger: pd.DataFrame, first: str, last: str) -> dict[str, Any]:
+    """Return the time window around an incident as keyword arguments; empty if partitions have no time."""
+    position_by_partition = {name: position for position, name in enumerate(ledger["partition"])}
     times = ledger["time"]
-    if first not in places or last not in places or bool(times.isna().any()):
+    if (
+        first not in position_by_partition
+        or last not in position_by_partition
+        or bool(times.isna().any())
+    ):
         return {}
     ends = (
-        times.iloc[max(places[first] - BEFORE, 0)],
-        times.iloc[min(places[last] + AFTER, len(times) - 1)],
+        times.iloc[max(position_by_partition[first] - PARTITIONS_BEFORE, 0)],
+        times.iloc[min(position_by_partition[last] + PARTITIONS_AFTER, len(times) - 1)],
     )
     return {"since": ends[0].to_pydatetime(), "until": ends[1].to_pydatetime()}
 
 
-def _row_counts(ledger: pd.DataFrame) -> PlotLine | None:
-    there = ledger[ledger["gone_at"].isna() & ledger["time"].notna()]
-    if there.empty:
+def _row_count_line(ledger: pd.DataFrame) -> PlotLine | None:
+    present = ledger[ledger["gone_at"].isna() & ledger["time"].notna()]
+    if present.empty:
         return None
-    rows = there.astype({"rows": "float64"}).groupby("time")["rows"].sum(min_count=1)
+    rows = present.astype({"rows": "float64"}).groupby("time")["rows"].sum(min_count=1)
     xs = [seconds_of(time.to_pydatetime()) for time in rows.index]
     return PlotLine("Rows of each partition", xs, rows.tolist())
 
 
-def _worst_series(
-    repository: Repository, dataset: str, ledger: pd.DataFrame, most: int
+def _read_worst_series(
+    repository: Repository, dataset: str, ledger: pd.DataFrame, max_series: int
 ) -> list[ReportSeries]:
     newest = records(repository.latest(dataset))
-    found = repository.anomalies(dataset)
-    still = found[found["status"] == "open"].groupby(list(_SERIES))["score"].agg(["size", "max"])
-    told = {key: (int(n), float(score)) for key, n, score in still.itertuples(name=None)}
+    anomalies = repository.anomalies(dataset)
+    open_anomalies = (
+        anomalies[anomalies["status"] == "open"]
+        .groupby(list(_SERIES_COLUMNS))["score"]
+        .agg(["size", "max"])
+    )
+    open_by_series = {
+        key: (int(n), float(score)) for key, n, score in open_anomalies.itertuples(name=None)
+    }
     times = ledger["time"].dropna()
     scored = repository.scores(
         dataset, since=None if times.empty else times.iloc[-1].to_pydatetime()
     )
-    usual = {_key(row): row for row in reversed(records(scored))}  # the first detector's wins
-    out: dict[tuple[Any, ...], Record] = {}
-    # If a point has several anomalies, an open one comes first, then the highest score.
-    for anomaly in sorted(records(found), key=lambda one: one["status"] != "open"):
-        out.setdefault((*_key(anomaly), anomaly["partition"]), anomaly)
+    score_by_series = {
+        _series_key(row): row for row in reversed(records(scored))
+    }  # the first detector takes precedence
+    anomaly_by_point: dict[tuple[Any, ...], Record] = {}
+    # If a point has several anomalies, take an open one first, then the one with the highest score.
+    for anomaly in sorted(
+        records(anomalies), key=lambda anomaly_row: anomaly_row["status"] != "open"
+    ):
+        anomaly_by_point.setdefault((*_series_key(anomaly), anomaly["partition"]), anomaly)
 
     def current(row: Record) -> Record | None:
-        return out.get((*_key(row), row["partition"]))
+        return anomaly_by_point.get((*_series_key(row), row["partition"]))
 
     def badness(row: Record) -> tuple[float, ...]:
         anomaly = current(row) or {"status": None}
-        number, score = told.get(_key(row), (0, 0.0))
-        last = usual.get(_key(row), {}).get("score") or 0.0
+        number, score = open_by_series.get(_series_key(row), (0, 0.0))
+        last_score = score_by_series.get(_series_key(row), {}).get("score") or 0.0
         return (
             anomaly["status"] != "open",
             -score if number else 0.0,
             anomaly["status"] is None,
             row["status"] != "failed",
-            -last,
+            -last_score,
         )
 
-    kept = sorted(newest, key=badness)[:most]
-    past = _recent_values(repository, dataset, times, kept)
+    worst = sorted(newest, key=badness)[:max_series]
+    values_by_series = _read_recent_values(repository, dataset, times, worst)
     return [
         ReportSeries(
-            about=row,
-            values=[value for _, value in past.get(_key(row), [])],
+            latest=row,
+            values=[value for _, value in values_by_series.get(_series_key(row), [])],
             marks=[
                 n
-                for n, (name, _) in enumerate(past.get(_key(row), []))
-                if (*_key(row), name) in out
+                for n, (name, _) in enumerate(values_by_series.get(_series_key(row), []))
+                if (*_series_key(row), name) in anomaly_by_point
             ],
-            expected=usual.get(_key(row), {}).get("expected"),
-            open=told.get(_key(row), (0, 0.0))[0],
+            expected=score_by_series.get(_series_key(row), {}).get("expected"),
+            open=open_by_series.get(_series_key(row), (0, 0.0))[0],
             anomaly=current(row),
         )
-        for row in kept
+        for row in worst
     ]
 
 
-def _recent_values(
-    repository: Repository, dataset: str, times: pd.Series[Any], kept: Sequence[Record]
+def _read_recent_values(
+    repository: Repository, dataset: str, times: pd.Series[Any], series: Sequence[Record]
 ) -> dict[tuple[Any, ...], list[tuple[str, float]]]:
-    """Return the recent values of some series, with their partitions."""
-    since = None if times.empty else times.iloc[-min(LATELY, len(times))].to_pydatetime()
-    names = sorted({row["name"] for row in kept})
+    """Return the recent values of series, with their partitions."""
+    since = (
+        None if times.empty else times.iloc[-min(SPARKLINE_PARTITIONS, len(times))].to_pydatetime()
+    )
+    names = sorted({row["name"] for row in series})
     frame = repository.metrics(dataset, name=names, since=since)
-    found: dict[tuple[Any, ...], list[tuple[str, float]]] = {_key(row): [] for row in kept}
-    columns = [*_SERIES, "partition", "value"]
+    values_by_series: dict[tuple[Any, ...], list[tuple[str, float]]] = {
+        _series_key(row): [] for row in series
+    }
+    columns = [*_SERIES_COLUMNS, "partition", "value"]
     for *key, partition, value in frame[columns].itertuples(index=False, name=None):
-        if tuple(key) in found:
-            found[tuple(key)].append((partition, value))
-    return found
+        if tuple(key) in values_by_series:
+            values_by_series[tuple(key)].append((partition, value))
+    return values_by_series
 
 
-def _key(row: Record) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _SERIES)
+def _series_key(row: Record) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _SERIES_COLUMNS)
 
 
-MOST_DATASETS = 20
-"""Maximum number of datasets in full, the worst first; all are in the table at the top."""
-MOST_SERIES, LEAST_SERIES = 400, 20
-"""Maximum number of series on the page, and minimum for each dataset."""
-_SETTLED, _RUNS, _CAUSES = 10, 10, 6
-_MEMBERS = 20
-_STRIP, _ACROSS, _CELL = 120, 40, 20
-_LARGEST = 60_000
+MAX_DATASETS_IN_FULL = 20
+"""Maximum number of datasets with a section each, the worst first. The table at the top lists all."""
+MAX_SERIES, MIN_SERIES_PER_DATASET = 400, 20
+"""Maximum number of series on the page, and the number that each dataset may have in any case."""
+_MAX_SETTLED_INCIDENTS, _MAX_RUNS, _MAX_CAUSES = 10, 10, 6
+_MAX_GROUP_MEMBERS = 20
+_MAX_STRIP_PARTITIONS, _STRIP_COLUMNS, _STRIP_CELL_PIXELS = 120, 40, 20
+_MAX_PICTURE_BYTES = 60_000
 
-_CSS = """
+_PAGE_CSS = """
 :root{color-scheme:light dark;--page:#fff;--text:#1c1e21;--line:rgba(128,128,128,.35)}
 @media(prefers-color-scheme:dark){:root{--page:#16181c;--text:#dfe1e5}}
 body{background:var(--page);color:var(--text);margin:0 auto;padding:1.2em 1.5em;max-width:1100px}
@@ -387,97 +425,108 @@ def write_report(
     dataset: str | None = None,
     *,
     since: Moment = None,
-    made: datetime | None = None,
+    created_at: datetime | None = None,
 ) -> Path:
-    """Write a report as one HTML file; an existing file is replaced atomically.
+    """Write a report as one HTML file; replace an existing file atomically.
 
     Parameters
     ----------
     repository : Repository
     file : Path
     dataset : str, optional
-        All if not given.
+        All datasets if not given.
     since
-        Only incidents that last until this partition time or later, and partitions from then on.
-    made : datetime, optional
+        Only incidents that last until this partition time or later, and partitions from this time on.
+    created_at : datetime, optional
         Time of creation; now if not given.
 
     Raises
     ------
     UnknownDatasetError, HistoryError, DatabaseAccessError
     """
-    made = made or datetime.now(UTC)
+    created_at = created_at or datetime.now(UTC)
     rows = records(repository.overview(dataset, since=since))
-    full = rows[:MOST_DATASETS]
-    most = max(LEAST_SERIES, MOST_SERIES // max(1, len(full)))
+    rows_in_full = rows[:MAX_DATASETS_IN_FULL]
+    max_series = max(MIN_SERIES_PER_DATASET, MAX_SERIES // max(1, len(rows_in_full)))
     groups = groups_of(repository, since) if dataset is None else []
-    grouped = {one["id"] for group in groups for one in group.incidents}
-    parts = (contents_of(repository, row, since, most=most, grouped=grouped) for row in full)
-    page = _page(repository.database.name, rows, groups, parts, made, since)
+    grouped = {incident["id"] for group in groups for incident in group.incidents}
+    contents = (
+        contents_of(repository, row, since, max_series=max_series, grouped=grouped)
+        for row in rows_in_full
+    )
+    page = _render_page(repository.database.name, rows, groups, contents, created_at, since)
     return write_output(file, "".join(page))
 
 
-def _page(
+def _render_page(
     name: str,
     rows: Sequence[Record],
     groups: Sequence[ReportGroup],
-    parts: Iterator[Contents],
-    made: datetime,
+    contents: Iterator[Contents],
+    created_at: datetime,
     since: Moment,
 ) -> Iterator[str]:
-    of = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
-    yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(of)} - Tidegauge</title>'
+    subject = rows[0]["dataset"] if len(rows) == 1 else f"{len(rows)} datasets"
+    yield f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{escaped(subject)} - Tidegauge</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'<style>{STYLE}{_CSS}</style></head><body><div class="tidegauge-output">'
-    yield f"<h1>Tidegauge report: {isolated(of, 200)}</h1>"
-    scope = f", from {since} on" if since else ""
-    yield note(f"Made {made:%Y-%m-%d %H:%M} UTC from {name}, as of that time{scope}.", 400)
+    yield f'<style>{CARD_CSS}{_PAGE_CSS}</style></head><body><div class="tidegauge-output">'
+    yield f"<h1>Tidegauge report: {isolated(subject, 200)}</h1>"
+    scope = f", partitions from {since} on" if since else ""
+    yield note(f"Created {created_at:%Y-%m-%d %H:%M} UTC from {name}{scope}.", 400)
     if not rows:
         yield note("The repository is empty.")
     if len(rows) > 1:
-        yield _datasets(rows)
+        yield _render_overview(rows)
     if groups:
         yield "<h2>Incidents across tables</h2>"
         for group in groups:
-            yield from _group(group, dashboard_url())
-    for one in parts:
-        yield from _section(one)
-    if len(rows) > MOST_DATASETS:
-        yield note(f"{len(rows) - MOST_DATASETS:,} more datasets are in the table at the top only.")
+            yield from _render_group(group, dashboard_url())
+    for dataset_contents in contents:
+        yield from _render_dataset(dataset_contents)
+    if len(rows) > MAX_DATASETS_IN_FULL:
+        yield note(
+            f"{len(rows) - MAX_DATASETS_IN_FULL:,} more datasets are listed only in the table at the top."
+        )
     yield "</div></body></html>\n"
 
 
-def _datasets(rows: Sequence[Record]) -> str:
+def _render_overview(rows: Sequence[Record]) -> str:
     head = ["dataset", "partitions", "newest", "rows", "series", "error", "warning", "info"]
     head += ["failing checks", "missing", "late", "failed", "last run"]
     columns = ["partitions", "newest", "rows", "series", "errors", "warnings", "infos"]
     columns += ["failing", "missing", "late", "failed"]
     lines = [
-        [row["dataset"], *(_known(row[c]) for c in columns), marked(str(row["status"] or ""))]
+        [
+            row["dataset"],
+            *(_as_integer(row[column]) for column in columns),
+            marked(str(row["status"] or "")),
+        ]
         for row in rows
     ]
     return f'<div class="wide">{table(head, Rows.first_of(lines, 1000))}</div>'
 
 
-def _known(value: Any) -> Any:
-    """Convert an integral float to an int: integer columns with gaps are read as floats."""
+def _as_integer(value: Any) -> Any:
+    """Convert an integral float to an int; pandas reads integer columns with gaps as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _section(one: Contents) -> Iterator[str]:
-    row = one.row
+def _render_dataset(contents: Contents) -> Iterator[str]:
+    row = contents.row
     yield f"<h2>{isolated(row['dataset'], 200)}</h2>"
-    if one.url is not None:
-        yield _link(dataset_address(one.url, row["dataset"]), "Heat map in the dashboard")
+    if contents.url is not None:
+        yield _render_link(
+            dataset_address(contents.url, row["dataset"]), "Heat map in the dashboard"
+        )
     newest = cell(row["newest"] or "the table")
-    dated = "" if row["time"] is None else f", of {row['time']:%Y-%m-%d %H:%M}"
+    partition_time = "" if row["time"] is None else f", of {row['time']:%Y-%m-%d %H:%M}"
     measured = row["measured_at"]
-    when = "" if measured is None else f", measured on {measured:%Y-%m-%d %H:%M}"
-    run = cell(_known(row["run_id"]))
-    yield f'<p class="note">As of run {run}, newest partition {newest}{dated}{when} (UTC).</p>'
+    measured_text = "" if measured is None else f", measured on {measured:%Y-%m-%d %H:%M}"
+    run = cell(_as_integer(row["run_id"]))
+    yield f'<p class="note">As of run {run}, newest partition {newest}{partition_time}{measured_text} (UTC).</p>'
     tiles = [
         ("partitions", f"{row['partitions']:,}"),
-        ("rows of the newest", cell(_known(row["rows"])) or "unknown"),
+        ("rows of the newest", cell(_as_integer(row["rows"])) or "unknown"),
         ("series", f"{row['series']:,}"),
         *((f"open, {word}", f"{row[f'{word}s']:,}") for word in ("error", "warning", "info")),
         ("failing checks", f"{row['failing']:,}"),
@@ -487,44 +536,44 @@ def _section(one: Contents) -> Iterator[str]:
         ("analyzers that failed", f"{row['failed']:,}"),
         ("last run", marked(str(row["status"] or "none"))),
     ]
-    drawn = "".join(
-        f'<div class="tile"><b>{what}</b><span>{name}</span></div>' for name, what in tiles
+    tiles_html = "".join(
+        f'<div class="tile"><b>{value}</b><span>{name}</span></div>' for name, value in tiles
     )
-    yield f'<div class="tiles">{drawn}</div>'
-    yield from _incidents(one)
-    yield from _verdicts(one)
+    yield f'<div class="tiles">{tiles_html}</div>'
+    yield from _render_incidents(contents)
+    yield from _render_verdicts(contents)
     yield "<h3>Partitions</h3>"
-    yield _strip(one.partitions)
-    if one.rows is not None:
-        yield picture([one.rows], time_ticks, tall=120)
-    yield from _series(one)
+    yield _render_strip(contents.partitions)
+    if contents.rows is not None:
+        yield picture([contents.rows], time_ticks, tall=120)
+    yield from _render_series(contents)
     yield "<h3>Runs</h3>"
     columns = ("run_id", "status", "started_at", "measured", "skipped", "failed", "gone", "error")
     runs = [
-        [marked(str(run[c])) if c == "status" else _known(run[c]) for c in columns]
-        for run in one.runs[:_RUNS]
+        [marked(str(run[c])) if c == "status" else _as_integer(run[c]) for c in columns]
+        for run in contents.runs[:_MAX_RUNS]
     ]
     names = ["run", "status", "started", "measured", "skipped", "failed", "gone", "error"]
-    yield f'<div class="wide">{table(names, Rows.first_of(runs, _RUNS, len(one.runs)))}</div>'
+    yield f'<div class="wide">{table(names, Rows.first_of(runs, _MAX_RUNS, len(contents.runs)))}</div>'
 
 
-def _incidents(one: Contents) -> Iterator[str]:
-    grouped = {incident["id"] for incident in one.grouped}
-    still = [
+def _render_incidents(contents: Contents) -> Iterator[str]:
+    grouped = {incident["id"] for incident in contents.grouped}
+    open_incidents = [
         incident
-        for incident in one.incidents
+        for incident in contents.incidents
         if incident["status"] == "open" and incident["id"] not in grouped
     ]
     yield "<h3>Open incidents</h3>"
-    if not still and not grouped:
+    if not open_incidents and not grouped:
         yield note("None.")
-    for incident in one.grouped:
+    for incident in contents.grouped:
         yield note(f"Across tables: incident {incident['id']}, {incident['headline']}", 400)
-    for evidence in one.evidence:
-        yield from _incident(evidence, one.url)
-    if len(still) > len(one.evidence):
-        yield note(f"and {len(still) - len(one.evidence):,} more")
-    settled = [incident for incident in one.incidents if incident["status"] != "open"]
+    for evidence in contents.evidence:
+        yield from _render_incident(evidence, contents.url)
+    if len(open_incidents) > len(contents.evidence):
+        yield note(f"and {len(open_incidents) - len(contents.evidence):,} more")
+    settled = [incident for incident in contents.incidents if incident["status"] != "open"]
     if settled:
         yield "<h3>Settled incidents</h3>"
         lines = [
@@ -535,99 +584,110 @@ def _incidents(one: Contents) -> Iterator[str]:
                 i["series"],
                 sentence(i["headline"], 400),
             ]
-            for i in settled[:_SETTLED]
+            for i in settled[:_MAX_SETTLED_INCIDENTS]
         ]
-        head = ["id", "status", "severity", "series", "what"]
-        yield f'<div class="wide">{table(head, Rows.first_of(lines, _SETTLED, len(settled)))}</div>'
+        head = ["id", "status", "severity", "series", "headline"]
+        yield f'<div class="wide">{table(head, Rows.first_of(lines, _MAX_SETTLED_INCIDENTS, len(settled)))}</div>'
 
 
-def _verdicts(one: Contents) -> Iterator[str]:
-    if not one.verdicts:
+def _render_verdicts(contents: Contents) -> Iterator[str]:
+    if not contents.verdicts:
         return
     yield "<h3>Failed rules and checks</h3>"
     lines = [
-        [row["partition"] or "the table", row["name"], sentence(told, 600)]
-        for row in one.verdicts[:VERDICTS]
-        for told in failure_messages(str(row["result"]))
+        [row["partition"] or "the table", row["name"], sentence(message, 600)]
+        for row in contents.verdicts[:MAX_VERDICTS]
+        for message in failure_messages(str(row["result"]))
     ]
-    head = ["partition", "by", "why"]
+    head = ["partition", "check", "reason"]
     yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines)))}</div>'
-    if len(one.verdicts) > VERDICTS:
-        yield note(f"and {len(one.verdicts) - VERDICTS:,} more partitions")
+    if len(contents.verdicts) > MAX_VERDICTS:
+        yield note(f"and {len(contents.verdicts) - MAX_VERDICTS:,} more verdicts")
 
 
-def _group(group: ReportGroup, url: str | None) -> Iterator[str]:
+def _render_group(group: ReportGroup, url: str | None) -> Iterator[str]:
     severity = marked(group.incidents[0]["severity"])
     yield f'<div class="incident"><h3>{severity}: {isolated(group.headline, 600)}</h3>'
     lines = [
         [i["id"], marked(i["severity"]), i["dataset"], sentence(i["headline"], 400)]
-        for i in group.incidents[:_MEMBERS]
+        for i in group.incidents[:_MAX_GROUP_MEMBERS]
     ]
-    head = ["id", "severity", "dataset", "what"]
-    yield f'<div class="wide">{table(head, Rows.first_of(lines, _MEMBERS, len(group.incidents)))}</div>'
-    yield from _incident(group.evidence, url, in_group=True)
+    head = ["id", "severity", "dataset", "headline"]
+    yield f'<div class="wide">{table(head, Rows.first_of(lines, _MAX_GROUP_MEMBERS, len(group.incidents)))}</div>'
+    yield from _render_incident(group.evidence, url, in_group=True)
     yield "</div>"
 
 
-def _incident(
+def _render_incident(
     evidence: ReportEvidence, url: str | None, *, in_group: bool = False
 ) -> Iterator[str]:
     details = evidence.details
     row = details.row
     yield f'<div class="incident"><h3>{marked(row["severity"])}: {isolated(row["headline"], 600)}</h3>'
-    ends = dict.fromkeys([row["first"], row["last"]])
+    partitions = dict.fromkeys([row["first"], row["last"]])
     yield note(
-        f"Incident {details.id}, {row['series']} series, {' to '.join(e or 'the table' for e in ends)}."
+        f"Incident {details.id}, {row['series']} series, {' to '.join(e or 'the table' for e in partitions)}."
     )
     if details.group is not None and not in_group:
         yield note(f"One of a group, {details.group.headline}.", 400)
     if evidence.lines:
         yield picture(
-            evidence.lines, time_ticks if evidence.timed else _places, tall=95, largest=_LARGEST
+            evidence.lines,
+            time_ticks if evidence.timed else _ordinal_ticks,
+            tall=95,
+            largest=_MAX_PICTURE_BYTES,
         )
-    found = details.causes
-    causes = [str(cause) for cause in (*found.moves, *found.schema, *found.companions)]
-    texts = causes[:_CAUSES] or details.firsts["explanation"].tolist()[:_CAUSES]
-    yield from (str(sentence(text, 600)) for text in texts)
-    said = [
-        f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}: {label['note'] or ''}"
-        for label in records(details.labels)[-_CAUSES:]
+    incident_causes = details.causes
+    cause_texts = [
+        str(cause)
+        for cause in (*incident_causes.moves, *incident_causes.schema, *incident_causes.companions)
     ]
-    yield from (str(note(text, 400)) for text in said)
+    explanations = cause_texts[:_MAX_CAUSES] or details.firsts["explanation"].tolist()[:_MAX_CAUSES]
+    yield from (str(sentence(text, 600)) for text in explanations)
+    labels = [
+        f"{label['created_at']:%Y-%m-%d %H:%M} UTC {label['label']}: {label['note'] or ''}"
+        for label in records(details.labels)[-_MAX_CAUSES:]
+    ]
+    yield from (str(note(text, 400)) for text in labels)
     if url is not None:
-        yield _link(incident_address(url, details.id), f"Incident {details.id} in the dashboard")
+        yield _render_link(
+            incident_address(url, details.id), f"Incident {details.id} in the dashboard"
+        )
     yield "</div>"
 
 
-def _link(address: str, text: str) -> str:
+def _render_link(address: str, text: str) -> str:
     return f'<p><a href="{escaped(address, None)}">{escaped(text)}</a></p>'
 
 
-def _places(low: float, high: float) -> list[tuple[float, str]]:
-    """Label partitions without a time by their ordinal numbers."""
+def _ordinal_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Return ticks that label partitions without a time by ordinal numbers."""
     return order_ticks([f"{n + 1}." for n in range(int(high) + 1)]) if high >= low else []
 
 
-def _strip(partitions: Sequence[Record]) -> str:
-    """Draw the last partitions as a strip: filled if measured, numbered if measured again, crossed if gone."""
-    some = partitions[-_STRIP:]
-    if not some:
+def _render_strip(partitions: Sequence[Record]) -> str:
+    """Draw the last partitions: filled if measured, numbered if measured again, crossed out if gone."""
+    last_partitions = partitions[-_MAX_STRIP_PARTITIONS:]
+    if not last_partitions:
         return note("None.")
-    parts, restated, gone = [], 0, 0
-    for n, row in enumerate(some):
-        x, y = n % _ACROSS * _CELL + 1, n // _ACROSS * _CELL + 1
+    parts, restated_count, gone_count = [], 0, 0
+    for n, row in enumerate(last_partitions):
+        x, y = (
+            n % _STRIP_COLUMNS * _STRIP_CELL_PIXELS + 1,
+            n // _STRIP_COLUMNS * _STRIP_CELL_PIXELS + 1,
+        )
         is_gone, version = row["gone_at"] is not None, row["version"]
-        gone, restated = gone + is_gone, restated + (version > 1)
+        gone_count, restated_count = gone_count + is_gone, restated_count + (version > 1)
         state = "gone" if is_gone else "measured" if version == 1 else f"version {version}"
-        told = f"<title>{escaped(row['partition'] or 'the table', 80)}: {state}</title>"
+        tooltip = f"<title>{escaped(row['partition'] or 'the table', 80)}: {state}</title>"
         fill = "none" if is_gone else "#e69f00" if version > 1 else "#0072b2"
         parts.append(
-            f'<g><rect x="{x}" y="{y}" width="{_CELL - 3}" height="{_CELL - 3}" rx="2" fill="{fill}"'
-            f' fill-opacity=".55" stroke="currentColor" stroke-opacity=".4"/>{told}'
+            f'<g><rect x="{x}" y="{y}" width="{_STRIP_CELL_PIXELS - 3}" height="{_STRIP_CELL_PIXELS - 3}" rx="2" fill="{fill}"'
+            f' fill-opacity=".55" stroke="currentColor" stroke-opacity=".4"/>{tooltip}'
         )
         if is_gone:
             parts.append(
-                f'<path d="M{x},{y}l{_CELL - 3},{_CELL - 3}m0,{3 - _CELL}l{3 - _CELL},{_CELL - 3}"'
+                f'<path d="M{x},{y}l{_STRIP_CELL_PIXELS - 3},{_STRIP_CELL_PIXELS - 3}m0,{3 - _STRIP_CELL_PIXELS}l{3 - _STRIP_CELL_PIXELS},{_STRIP_CELL_PIXELS - 3}"'
                 ' stroke="currentColor"/>'
             )
         elif version > 1:
@@ -635,52 +695,54 @@ def _strip(partitions: Sequence[Record]) -> str:
                 f'<text x="{x + 8}" y="{y + 13}" text-anchor="middle" font-size="11">{version}</text>'
             )
         parts.append("</g>")
-    height = -(-len(some) // _ACROSS) * _CELL + LINE
-    label = f"the last {plural(len(some), 'partition')}, {restated} measured again, {gone} gone"
+    height = -(-len(last_partitions) // _STRIP_COLUMNS) * _STRIP_CELL_PIXELS + LINE
+    label = f"the last {plural(len(last_partitions), 'partition')}, {restated_count} measured again, {gone_count} gone"
     parts.append(
-        f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_ends(some, label), 200)}</text>'
+        f'<text x="1" y="{height - 4}" opacity=".75">{escaped(_strip_caption(last_partitions, label), 200)}</text>'
     )
-    return svg(min(len(some), _ACROSS) * _CELL + 200, height, parts, label)
+    return svg(
+        min(len(last_partitions), _STRIP_COLUMNS) * _STRIP_CELL_PIXELS + 200, height, parts, label
+    )
 
 
-def _ends(some: Sequence[Record], label: str) -> str:
-    first, last = some[0], some[-1]
+def _strip_caption(partitions: Sequence[Record], label: str) -> str:
+    first, last = partitions[0], partitions[-1]
     return f"{label}: {first['partition'] or 'the table'} to {last['partition'] or 'the table'}"
 
 
-def _series(one: Contents) -> Iterator[str]:
-    yield f"<h3>Series, the last {_partitions_shown(one.series)} partitions</h3>"
+def _render_series(contents: Contents) -> Iterator[str]:
+    yield f"<h3>Series, the last {_max_points(contents.series)} partitions</h3>"
     lines = [
         [
-            series.about["segment"],
-            series.about["name"],
-            series.about["instance"],
+            series.latest["segment"],
+            series.latest["name"],
+            series.latest["instance"],
             Markup(sparkline(series.values, series.marks)),
-            series.about["value"],
+            series.latest["value"],
             series.expected,
-            _status(series),
-            series.about["analyzer"],
+            _series_status(series),
+            series.latest["analyzer"],
         ]
-        for series in one.series
+        for series in contents.series
     ]
-    head = ["segment", "metric", "of", "lately", "newest", "expected", "status", "analyzer"]
+    head = ["segment", "metric", "instance", "recent", "newest", "expected", "status", "analyzer"]
     if not any(line[0] for line in lines):
         head, lines = head[1:], [line[1:] for line in lines]
-    yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines), one.row["series"]))}</div>'
+    yield f'<div class="wide">{table(head, Rows.first_of(lines, len(lines), contents.row["series"]))}</div>'
 
 
-def _partitions_shown(series: Sequence[ReportSeries]) -> int:
-    return max((len(one.values) for one in series), default=0)
+def _max_points(series: Sequence[ReportSeries]) -> int:
+    return max((len(report_series.values) for report_series in series), default=0)
 
 
-def _status(series: ReportSeries) -> Markup:
+def _series_status(series: ReportSeries) -> Markup:
     if series.anomaly is not None:
-        incident = _known(series.anomaly["incident_id"])
-        of = "" if incident is None else f" ({cell(incident)})"
-        return Markup(f"anomaly, {marked(series.anomaly['status'])}{of}")
+        incident = _as_integer(series.anomaly["incident_id"])
+        incident_text = "" if incident is None else f" ({cell(incident)})"
+        return Markup(f"anomaly, {marked(series.anomaly['status'])}{incident_text}")
     if series.open:
         return Markup(f"{marked('open')} {series.open}")
-    status = str(series.about["status"])
+    status = str(series.latest["status"])
     if status != "finite":
         return marked(status)
     return Markup("" if series.expected is None else "as usual")

@@ -46,7 +46,7 @@ def test_a_row_for_each_dataset(url, repo, capsys):
 
 def test_incidents_that_are_over_are_not_counted_and_told(url, repo, capsys):
     listed = f"tidegauge anomalies list --incidents --status resolved --db {url}"
-    over = f"1 incident is over: {listed}"
+    over = f"1 incident is resolved: {listed}"
     assert run_command(["report", "--db", url]) == 0
     assert over not in capsys.readouterr().out  # it is open
     commit(repo, *(day(n, rows=1000) for n in (31, 32, 33)))
@@ -76,17 +76,17 @@ def test_a_page(url, repo, tmp_path, capsys):
 
 def test_settled_incidents_are_listed_and_a_window_leaves_out(url, repo, tmp_path):
     repo.label(int(repo.incidents()["id"][0]), "expected", note="a strike")
-    text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
-    assert "Made 2013-02-01 12:00 UTC" in text
+    text = read_page(write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8"))[1]
+    assert "Created 2013-02-01 12:00 UTC" in text
     assert "Open incidentsNone." in text
     assert "Settled incidents" in text
     assert "✓ expected" in text
-    late = write_report(repo, tmp_path / "b.html", since="2014-01-01", made=MADE)
+    late = write_report(repo, tmp_path / "b.html", since="2014-01-01", created_at=MADE)
     assert "Settled" not in read_page(late.read_text("utf-8"))[1]
 
 
 def test_the_newest_partition_is_dated_and_was_measured_at_another_time(url, repo, tmp_path):
-    text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+    text = read_page(write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8"))[1]
     (row,) = repo.overview("d").to_dict("records")
     assert f"newest partition {row['newest']}, of {row['time']:%Y-%m-%d} 00:00" in text
     assert f", measured on {row['measured_at']:%Y-%m-%d %H:%M} (UTC)." in text
@@ -95,7 +95,9 @@ def test_the_newest_partition_is_dated_and_was_measured_at_another_time(url, rep
 
 def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url, repo, tmp_path):
     def sizes():
-        text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+        text = read_page(
+            write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8")
+        )[1]
         table = text[text.index("Series, the last") : text.index("Runs")]
         assert "as usual" not in table[: table.index("anomaly, ")]  # the worst come first
         return table
@@ -110,12 +112,12 @@ def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url,
 def test_a_page_is_not_printed_in_another_form(url, tmp_path, capsys):
     asked = ["report", "--db", url, "--html", str(tmp_path / "a.html"), "--format", "json"]
     assert run_command(asked) != 0
-    assert "--html writes a page, and --format json prints" in capsys.readouterr().err
+    assert "--html and --format json exclude each other" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))
 
 
 def test_an_empty_repository(repo, tmp_path):
-    page = write_report(repo, tmp_path / "a.html", made=MADE)
+    page = write_report(repo, tmp_path / "a.html", created_at=MADE)
     assert "The repository is empty." in read_page(page.read_text("utf-8"))[1]
     with pytest.raises(tg.DatabaseAccessError, match="cannot write"):
         write_report(repo, tmp_path / "no" / "a.html")
@@ -130,7 +132,7 @@ def test_hostile_names_do_no_harm(repo, tmp_path):
     )
     repo.detect(HOSTILE)
     repo.label(int(repo.incidents()["id"][0]), "reopened", note=LONG, by=HOSTILE)
-    page = write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8")
+    page = write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8")
     tags, text = read_page(page)
     assert tags.count("title") > 5
     assert "onerror" in text
@@ -144,7 +146,7 @@ def test_ten_thousand_series_with_long_names_stay_small(repo, tmp_path):
     extra = [measurement(tg.Histogram("s", where=f"n = {n}"), state) for n in range(5)]
     commit(repo, day(1, rows=900, groups=groups, extra=extra))
     assert records(repo.overview())[0]["series"] == 6 * 1801 + 5
-    page = write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8")
+    page = write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8")
     assert len(page.encode()) < 1_000_000
     assert "and 10,411 more" in read_page(page)[1]
     shown(repo.latest("d"))
@@ -198,13 +200,13 @@ def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):
     keep("ds=2013-01-29", "of other content", fingerprint="a93c")
     keep("ds=2013-01-28", "mended since")
     keep("ds=2013-01-28", "", passed=True)
-    text = read_page(write_report(repo, tmp_path / "a.html", made=MADE).read_text("utf-8"))[1]
+    text = read_page(write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8"))[1]
     told = text[text.index("Failed rules and checks") : text.index("Series, the last")]
     assert "fare: 3 of 12 rows <b>" in told
     assert "other content" not in told
     assert "mended" not in told
     assert "1failing checks" in text
-    late = write_report(repo, tmp_path / "b.html", since="2014-01-01", made=MADE)
+    late = write_report(repo, tmp_path / "b.html", since="2014-01-01", created_at=MADE)
     assert "Failed rules" not in read_page(late.read_text("utf-8"))[1]
 
     def printed(*options):
@@ -216,7 +218,7 @@ def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):
     assert [line.split() for line in out[2:]] == [
         [],
         ["Failed", "rules", "and", "checks"],
-        ["dataset", "partition", "by", "why"],
+        ["dataset", "partition", "check", "reason"],
         ["d", "ds=2013-01-30", "checks", "fare:", "3", "of", "12", "rows", "<b>"],
     ]
     assert "Failed" not in printed("--since", "2014-01-01")
@@ -251,11 +253,15 @@ def test_incidents_of_several_tables_with_one_cause_are_one_entry(repo, tmp_path
         rows = [1000] * 29 + [7]
         commit(repo, *(day(n, rows=r, only=[SIZE]) for n, r in enumerate(rows, 1)), dataset=name)
         repo.detect(name)
-    text = read_page(write_report(repo, tmp_path / "all.html", made=MADE).read_text("utf-8"))[1]
+    text = read_page(write_report(repo, tmp_path / "all.html", created_at=MADE).read_text("utf-8"))[
+        1
+    ]
     assert "Incidents across tables■ error: 30 Jan 2013: fewer rows in 3 tables: a, b and c" in text
     assert text.count("■ error: 30 Jan 2013: volume -99 %") == 1  # in full once, in the group
     assert text.count("Across tables: incident") == 3
-    text = read_page(write_report(repo, tmp_path / "b.html", "b", made=MADE).read_text("utf-8"))[1]
+    text = read_page(
+        write_report(repo, tmp_path / "b.html", "b", created_at=MADE).read_text("utf-8")
+    )[1]
     assert text.count("■ error: 30 Jan 2013: volume -99 %") == 1
     assert "One of a group, 30 Jan 2013: fewer rows in 3 tables" in text
     assert "Incidents across tables" not in text

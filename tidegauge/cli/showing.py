@@ -71,7 +71,7 @@ def report(
 ) -> None:
     """Print an overview, a row for each dataset, and why rules and checks fail; or write it as an HTML page."""
     if html is not None and form is not Format.TABLE:
-        msg = f"--html writes a page, and --format {form} prints: give one of them"
+        msg = f"--html and --format {form} exclude each other: use one of them"
         raise CommandError(msg)
     from tidegauge.repository.history.health import read_overview
     from tidegauge.repository.store.frames import columns_of
@@ -110,13 +110,13 @@ def _print_resolved(
         what = "1 incident is" if count == 1 else f"{count:,} incidents are"
         name = f" {shlex.quote(dataset)}" if dataset else ""
         print(
-            f"\n{what} over: tidegauge anomalies list{name} --incidents --status resolved{options}"
+            f"\n{what} resolved: tidegauge anomalies list{name} --incidents --status resolved{options}"
         )
 
 
 def _print_failures(repository: Repository, datasets: list[str], since: str | None) -> None:
     """Print why the current data of datasets fails by rules and checks, the newest verdicts first."""
-    from tidegauge.report_page import VERDICTS, failed_verdicts
+    from tidegauge.report_page import MAX_VERDICTS, failed_verdicts
     from tidegauge.repository.store.frames import columns
     from tidegauge.rules.verdicts import failure_messages
 
@@ -130,13 +130,13 @@ def _print_failures(repository: Repository, datasets: list[str], since: str | No
                 row["name"],
                 why,
             )
-            for row in found[:VERDICTS]
+            for row in found[:MAX_VERDICTS]
             for why in failure_messages(str(row["result"]))
         ]
-        if len(found) > VERDICTS:
-            more.append(f"and {len(found) - VERDICTS:,} more verdicts of {dataset}")
+        if len(found) > MAX_VERDICTS:
+            more.append(f"and {len(found) - MAX_VERDICTS:,} more verdicts of {dataset}")
     print("\nFailed rules and checks")
-    shown = columns("dataset partition by why")
+    shown = columns("dataset partition check reason")
     print_rows([dict(zip(shown, line, strict=True)) for line in lines], shown)
     for line in more:
         print(line)

@@ -1,7 +1,6 @@
-"""Results as HTML cards: metrics, profiles, and what a repository knows.
+"""HTML cards of results for notebooks: metrics, profiles, datasets, drift, causes and incidents.
 
-A profile has one row for each column, with a picture of its values. Of a repository there are cards of its
-datasets, drift, causes and incidents.
+The card of a profile has one row for each column, with a picture of the column's values.
 """
 
 from __future__ import annotations
@@ -37,106 +36,124 @@ if TYPE_CHECKING:
 
 def render_metric(metric: Metric[Any]) -> str:
     """Return a metric as an HTML card: its value, keys or table, or the error."""
-    return card(lambda rows, width: _metric_pieces(metric, rows, width))
+    return card(lambda rows, width: _render_metric_parts(metric, rows, width))
 
 
-def _metric_pieces(metric: Metric[Any], most: int, width: int) -> Iterator[Markup]:
+def _render_metric_parts(metric: Metric[Any], max_rows: int, width: int) -> Iterator[Markup]:
     """Yield the HTML fragments of a metric's notebook display."""
-    of = () if metric.instance == "*" else (Markup("of"), metric.instance)
-    yield heading(metric.name, *of)
+    subject = () if metric.instance == "*" else (Markup("of"), metric.instance)
+    yield heading(metric.name, *subject)
     interval = metric.interval if isinstance(metric.interval, Interval) else None
     match metric.outcome:
         case Failure(error):
             yield Markup(f"<p>{marked('empty' if metric.empty else 'failed')}</p>")
             yield sentence(error)
         case Success(Mapping() as keyed):
-            of_key = metric.interval if isinstance(metric.interval, Mapping) else {}
-            lines = ((key, value, _bounds(of_key.get(key))) for key, value in keyed.items())
-            columns = ["key", "value", "exactly in"] if of_key else ["key", "value"]
-            rows = Rows.first_of(lines, most, len(keyed))
+            intervals = metric.interval if isinstance(metric.interval, Mapping) else {}
+            lines = (
+                (key, value, _format_interval(intervals.get(key))) for key, value in keyed.items()
+            )
+            columns = ["key", "value", "exactly in"] if intervals else ["key", "value"]
+            rows = Rows.first_of(lines, max_rows, len(keyed))
             yield table(
                 columns, Rows([row[: len(columns)] for row in rows.first], (), rows.between), width
             )
         case Success(Tabular() as value):
             head, count, parts = value.tabulated()
-            yield table(head, Rows.first_of(parts, most, count), width)
+            yield table(head, Rows.first_of(parts, max_rows, count), width)
         case Success(Composite() as value):
-            yield table(["key", "value"], Rows.first_of(list(value.scalars()), most), width)
+            yield table(["key", "value"], Rows.first_of(list(value.scalars()), max_rows), width)
         case Success(value):
             yield pairs([("value", value)], width)
-    yield pairs([("exactly in", _bounds(interval)), ("rows behind it", metric.weight)], width)
+    yield pairs(
+        [("exactly in", _format_interval(interval)), ("rows behind it", metric.weight)], width
+    )
     yield note(f"about: {metric.entity.value.lower()}", width)
 
 
-def _bounds(interval: Interval | None) -> str:
+def _format_interval(interval: Interval | None) -> str:
     if interval is None:
         return ""
     text = f"{number(interval.lower)} to {number(interval.upper)}"
     return f"{text} ({100 * interval.confidence:.4g} %)"
 
 
-WIDTH, HEIGHT = 120, 26
-BARS = 12
-"""Maximum number of bars of the most frequent values."""
-_HEAD = ("column", "type", "not null", "distinct", "least", "greatest", "mean", "values", "")
-_FEWEST = 0.5
-"""Least height of a bar in pixels, so that a rare value is seen to be there."""
+PICTURE_WIDTH, PICTURE_HEIGHT = 120, 26
+MAX_BARS = 12
+"""Maximum number of bars in a picture of the most frequent values."""
+_PROFILE_COLUMNS = (
+    "column",
+    "type",
+    "not null",
+    "distinct",
+    "least",
+    "greatest",
+    "mean",
+    "values",
+    "",
+)
+_MIN_BAR_HEIGHT = 0.5
+"""Minimum height of a bar in pixels, so that rare values are visible."""
 
 
 def render_profile(profile: Profile) -> str:
     """Return a profile as an HTML card."""
-    return card(lambda rows, width: _profile_pieces(profile, rows, width))
+    return card(lambda rows, width: _render_profile_parts(profile, rows, width))
 
 
-def _profile_pieces(profile: Profile, most: int, width: int) -> Iterator[Markup]:
+def _render_profile_parts(profile: Profile, max_rows: int, width: int) -> Iterator[Markup]:
     yield heading("Profile of", profile.table or profile.suite.dataset)
-    found = profile.columns.astype(object).to_dict("records")
-    lines = [_line(row, profile.buckets(str(row["column"]))) for row in found]
-    yield table(_HEAD, Rows.first_of(lines, most), width)
-    told = f"{plural(profile.rows, 'row')} sampled; {plural(len(profile.choices), 'analyzer')} proposed: to_yaml(), suite"
-    yield note(told, width)
+    columns = profile.columns.astype(object).to_dict("records")
+    lines = [_profile_row(row, profile.buckets(str(row["column"]))) for row in columns]
+    yield table(_PROFILE_COLUMNS, Rows.first_of(lines, max_rows), width)
+    summary = f"{plural(profile.rows, 'row')} sampled; {plural(len(profile.choices), 'analyzer')} proposed; see to_yaml() and suite"
+    yield note(summary, width)
 
 
-def _line(row: Mapping[Any, Any], buckets: Sequence[tuple[float, float, float]]) -> tuple[Any, ...]:
-    """Return a row of the table: the statistics of a column, a picture, and what it shows."""
+def _profile_row(
+    row: Mapping[Any, Any], buckets: Sequence[tuple[float, float, float]]
+) -> tuple[Any, ...]:
+    """Return the table row of a column: its statistics, a picture, and the values of the picture's bars."""
     share = row["completeness"]
-    common = row["top_values"] if isinstance(row["top_values"], Mapping) else {}
+    counts_by_value = row["top_values"] if isinstance(row["top_values"], Mapping) else {}
     low, high = (
-        _first(row[name] for name in names)
+        _first_value(row[name] for name in names)
         for names in (("minimum", "min_time"), ("maximum", "max_time"))
     )
     if buckets:
         drawn = values_picture(
             [count for *_, count in buckets], "distribution from least to greatest"
         )
-        told = ""
+        values_text = ""
     else:
-        some = dict(list(common.items())[:BARS])
+        most_frequent = dict(list(counts_by_value.items())[:MAX_BARS])
         drawn = (
-            values_picture(list(some.values()), "rows of the most frequent values") if some else ""
+            values_picture(list(most_frequent.values()), "rows of the most frequent values")
+            if most_frequent
+            else ""
         )
-        told = ", ".join(str(value) for value in some)
-    known = "" if share is None or share != share else f"{number(100 * share)} %"  # noqa: PLR0124
+        values_text = ", ".join(str(value) for value in most_frequent)
+    not_null = "" if share is None or share != share else f"{number(100 * share)} %"  # noqa: PLR0124
     return (
         row["column"],
         row["type"],
-        known,
+        not_null,
         row["distinct"],
         low,
         high,
         row["mean"],
         Markup(drawn),
-        told,
+        values_text,
     )
 
 
-def _first(values: Iterable[Any]) -> Any:
+def _first_value(values: Iterable[Any]) -> Any:
     """Return the first value that is neither None nor NaN."""
     return next((value for value in values if value is not None and value == value), None)  # noqa: PLR0124
 
 
 def values_picture(heights: Sequence[float], label: str) -> str:
-    """Return bars as a small SVG, the highest as high as the picture.
+    """Return bars as a small SVG; the highest bar has the height of the picture.
 
     Examples
     --------
@@ -144,16 +161,16 @@ def values_picture(heights: Sequence[float], label: str) -> str:
     2
     """
     top = max(heights, default=0) or 1
-    step = WIDTH / max(len(heights), 1)
+    step = PICTURE_WIDTH / max(len(heights), 1)
     bars = "".join(
-        f"M{i * step:.1f},{HEIGHT}v-{max(HEIGHT * h / top, _FEWEST):.1f}h{step - 1:.1f}V{HEIGHT}"
+        f"M{i * step:.1f},{PICTURE_HEIGHT}v-{max(PICTURE_HEIGHT * h / top, _MIN_BAR_HEIGHT):.1f}h{step - 1:.1f}V{PICTURE_HEIGHT}"
         for i, h in enumerate(heights)
         if h > 0
     )
-    return svg(WIDTH, HEIGHT, [f'<path d="{bars}" fill="#0072b2"/>'], label)
+    return svg(PICTURE_WIDTH, PICTURE_HEIGHT, [f'<path d="{bars}" fill="#0072b2"/>'], label)
 
 
-_DISTANCES = {
+_DISTANCE_NAMES = {
     NUMERIC: ("psi", "js", "ks", "ks_significant", "wasserstein", "wasserstein_iqr"),
     CATEGORICAL: ("psi", "js", "unseen", "lost", "l_infinity", "chi_square_p"),
 }
@@ -167,8 +184,8 @@ DATASET_COLUMNS = (
     "failing checks",
     "last run",
 )
-_DIMENSIONS = 2
-"""Dimensions shown for each metric that moved."""
+_MAX_DIMENSIONS = 2
+"""Maximum number of dimensions shown for each metric that changed."""
 
 
 def render_repository(repository: Repository) -> str:
@@ -180,20 +197,20 @@ def render_repository(repository: Repository) -> str:
 
 def render_datasets(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a repository's name and its overview rows as a table."""
-    return card(lambda most, width: _repository(name, rows, most, width))
+    return card(lambda max_rows, width: _render_dataset_parts(name, rows, max_rows, width))
 
 
-def _repository(
-    name: str, rows: Sequence[Mapping[str, Any]], most: int, width: int
+def _render_dataset_parts(
+    name: str, rows: Sequence[Mapping[str, Any]], max_rows: int, width: int
 ) -> Iterator[Markup]:
     yield heading("Repository", name)
     if not rows:
         yield note(
-            "It is empty. tg.analyze(table, suite, repository=repo) measures a table into it."
+            "The repository is empty. Measure a table with tg.analyze(table, suite, repository=repo)."
         )
         return
     cells = (dataset_cells(row, marked) for row in rows)
-    yield table(DATASET_COLUMNS, Rows.first_of(cells, most, len(rows)), width)
+    yield table(DATASET_COLUMNS, Rows.first_of(cells, max_rows, len(rows)), width)
 
 
 def dataset_cells(
@@ -204,9 +221,9 @@ def dataset_cells(
     Parameters
     ----------
     row : mapping
-        As of `overview_rows`.
+        A row as `overview_rows` returns it.
     render_word : callable
-        Renders severities and statuses; a function that returns `Markup` makes HTML of their cells.
+        Renders severities and statuses. If it returns `Markup`, their cells are HTML.
 
     Examples
     --------
@@ -230,80 +247,84 @@ def dataset_cells(
 
 
 def render_drift(drifted: Drifted) -> str:
-    """Return a drift as its distances and both distributions: quantile curves, or bars of categories."""
-    return card(lambda most, width: _drift(drifted, most, width))
+    """Return the card of a drift: its distances and both distributions, as quantile curves or bars of categories."""
+    return card(lambda max_rows, width: _render_drift_parts(drifted, max_rows, width))
 
 
-def _drift(found: Drifted, most: int, width: int) -> Iterator[Markup]:
-    among = [text for text in (found.segment, found.where and f"where {found.where}") if text]
-    yield heading(Markup("Drift of"), found.column, Markup("of"), found.dataset, *among, most=width)
+def _render_drift_parts(drift: Drifted, max_rows: int, width: int) -> Iterator[Markup]:
+    filters = [text for text in (drift.segment, drift.where and f"where {drift.where}") if text]
+    yield heading(
+        Markup("Drift of"), drift.column, Markup("of"), drift.dataset, *filters, max_length=width
+    )
     sides = (
-        ("baseline", found.baseline, found.baseline_rows),
-        ("current", found.current, found.current_rows),
+        ("baseline", drift.baseline, drift.baseline_rows),
+        ("current", drift.current, drift.current_rows),
     )
     titles = [
         f"{side}: {plain(name, width)}, {plural(rows, 'value')}" for side, name, rows in sides
     ]
-    yield pairs([(name, getattr(found, name)) for name in _DISTANCES[found.kind]], width)
-    values = (found.baseline_values, found.current_values)
-    if found.kind == CATEGORICAL:
-        shown = [str(name) for name in found.axis[: max(2, most // 2)]]
-        yield Markup(bars(shown, list(zip(titles, values, strict=True))))
+    yield pairs([(name, getattr(drift, name)) for name in _DISTANCE_NAMES[drift.kind]], width)
+    values = (drift.baseline_values, drift.current_values)
+    if drift.kind == CATEGORICAL:
+        categories = [str(name) for name in drift.axis[: max(2, max_rows // 2)]]
+        yield Markup(bars(categories, list(zip(titles, values, strict=True))))
         return
-    inner = slice(1, -1)  # the tails would press the rest flat
-    ranks = [float(rank) for rank in found.axis[inner]]
+    inner = slice(1, -1)  # the extremes would flatten the rest of the curve
+    ranks = [float(rank) for rank in drift.axis[inner]]
     curves = [PlotLine(t, ranks, v[inner]) for t, v in zip(titles, values, strict=True)]
     yield Markup(picture(curves, partial(value_ticks, percent=True), together=True))
-    yield note("The value that each share of rows does not exceed, without the outermost 1 %.")
+    yield note(
+        "Quantiles: the value that each share of rows does not exceed. The lowest and highest 1 % are omitted."
+    )
 
 
 def render_causes(causes: Causes) -> str:
-    """Return causes as a table of parts for each metric that moved, and the series that moved along."""
-    return card(lambda most, width: _causes(causes, most, width))
+    """Return the card of causes: a table of parts for each metric that changed, and related series."""
+    return card(lambda max_rows, width: _render_cause_parts(causes, max_rows, width))
 
 
-def _causes(causes: Causes, most: int, width: int) -> Iterator[Markup]:
+def _render_cause_parts(causes: Causes, max_rows: int, width: int) -> Iterator[Markup]:
     for move in causes.moves:
         yield sentence(str(move), 8 * width)
-        for dimension in move.dimensions[:_DIMENSIONS]:
+        for dimension in move.dimensions[:_MAX_DIMENSIONS]:
             rows = [
-                (part.name, *_amounts(part, dimension.scale), f"{100 * part.share:.0f} %")
+                (part.name, *_format_amounts(part, dimension.scale), f"{100 * part.share:.0f} %")
                 for part in dimension.parts
             ]
             head = [dimension.name, "value", "expected", "change", "share of the change"]
-            yield table(head, Rows.first_of(rows, max(2, most // 8)), width)
-    for companion in causes.companions[: max(2, most // 4)]:
+            yield table(head, Rows.first_of(rows, max(2, max_rows // 8)), width)
+    for companion in causes.companions[: max(2, max_rows // 4)]:
         yield sentence(str(companion), 8 * width)
     for cause in (*causes.restated, *causes.schema):
         yield sentence(str(cause), 8 * width)
     if not causes:
-        yield note("No cause is known: no parts of this metric are measured.")
+        yield note("No cause is known, because no parts of this metric are measured.")
 
 
-def _amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
-    """Return the value, expectation and change of a part; of a ratio in per cent and points."""
+def _format_amounts(part: ContributionPart, scale: str) -> tuple[Any, ...]:
+    """Return the value, expectation and change of a part; ratios are in per cent and percentage points."""
     if scale not in {"ratio", DURATION}:
         return part.value, part.expected, part.change
-    value, expected = (Markup(measured(one, scale)) for one in (part.value, part.expected))
+    value, expected = (Markup(measured(amount, scale)) for amount in (part.value, part.expected))
     if scale == DURATION:
         return value, expected, Markup(measured(part.change, scale))
     return value, expected, Markup(f"{signed_number(100 * part.change)} points")
 
 
 def render_incident(details: IncidentDetails) -> str:
-    """Return an incident with its first anomalies, causes and labels."""
-    return card(lambda most, width: _incident(details, most, width))
+    """Return the card of an incident: its first anomalies, causes and labels."""
+    return card(lambda max_rows, width: _render_incident_parts(details, max_rows, width))
 
 
-def _incident(details: IncidentDetails, most: int, width: int) -> Iterator[Markup]:
+def _render_incident_parts(details: IncidentDetails, max_rows: int, width: int) -> Iterator[Markup]:
     row = details.row
     yield heading(Markup(f"Incident {details.id} of"), details.dataset)
     yield sentence(row["headline"], 8 * width)
-    ends = dict.fromkeys([row["first"], row["last"]])
+    partitions = dict.fromkeys([row["first"], row["last"]])
     facts = [
         ("severity", marked(row["severity"])),
         ("status", marked(row["status"])),
-        ("partitions", " to ".join(end or "the table" for end in ends)),
+        ("partitions", " to ".join(end or "the table" for end in partitions)),
         ("series", row["series"]),
     ]
     yield pairs(facts, width)
@@ -311,15 +332,15 @@ def _incident(details: IncidentDetails, most: int, width: int) -> Iterator[Marku
         yield sentence(details.closing_note, 8 * width)
     if details.group is not None:
         yield sentence(f"One of a group, {details.group.headline}.", 8 * width)
-    texts = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
-    if texts:
-        yield table(["First anomalies"], Rows.first_of(texts, max(2, most // 4)), width)
+    explanations = [(sentence(text, 4 * width),) for text in details.firsts["explanation"]]
+    if explanations:
+        yield table(["First anomalies"], Rows.first_of(explanations, max(2, max_rows // 4)), width)
     if details.causes:
         yield heading(Markup("Causes"))
-        yield from _causes(details.causes, most // 2, width)
+        yield from _render_cause_parts(details.causes, max_rows // 2, width)
     labels = [
         (sentence(label_text(label), 4 * width),) for label in details.labels.to_dict("records")
     ]
     if labels:
-        yield table(["Labels"], Rows.first_of(labels, max(2, most // 4)), width)
-    yield note(f"repo.label({details.id}, 'acknowledged', note=...) adds a label")
+        yield table(["Labels"], Rows.first_of(labels, max(2, max_rows // 4)), width)
+    yield note(f"To add a label: repo.label({details.id}, 'acknowledged', note=...)")

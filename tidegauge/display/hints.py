@@ -1,7 +1,7 @@
-"""Help at a prompt: readable signatures, and hints for names that are not here.
+"""Help at a prompt: readable signatures, and hints for unknown names.
 
-Signatures show their types without quotation marks, for ``?`` in Jupyter and `help`. A name of Deequ or Great
-Expectations gets what to write here instead.
+Signatures show types without quotation marks, for ``?`` in Jupyter and `help`. For a name of Deequ or Great
+Expectations, the hint is the equivalent code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_ELSEWHERE = {
+_CODE_BY_FOREIGN_NAME = {
     "AnalysisRunner": "tg.calculate(data, [tg.Size(), ...])",
     "AnalyzerContext": "tg.calculate(data, analyzers).frame() or .json()",
     "AnomalyCheckConfig": "tg.Check(...).is_usual(analyzer, detector)",
@@ -41,7 +41,7 @@ _ELSEWHERE = {
     "isNewestPointNonAnomalous": "is_usual(analyzer, detector)",
     "kllSketchSatisfies": "has(tg.KLLSketch(column), assertion)",
 }
-_EXPECTATIONS = {
+_METHOD_BY_EXPECTATION = {
     "column_to_exist": "has_column(column)",
     "column_values_to_not_be_null": "is_complete(column)",
     "column_values_to_be_unique": "is_unique(column)",
@@ -81,8 +81,8 @@ _EXPECTATIONS = {
 }
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    """Return what a name that tidegauge does not have is called here, or the nearest name; else nothing.
+def hint(name: str, names: Iterable[str]) -> str:
+    """Return a hint for an unknown name: the equivalent code, or the nearest name; empty if there is none.
 
     Examples
     --------
@@ -95,39 +95,43 @@ def hint(name: str, known: Iterable[str]) -> str:
     >>> hint("isComplete", ["is_complete", "is_unique"])
     "did you mean 'is_complete'?"
     """
-    from tidegauge.analyzers.core.errors import nearest  # `import tidegauge` needs none
+    from tidegauge.analyzers.core.errors import (
+        nearest,  # imported late: `import tidegauge` does not need it
+    )
 
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     if snake.startswith("expect_"):
-        method = _EXPECTATIONS.get(snake.removeprefix("expect_"))
+        method = _METHOD_BY_EXPECTATION.get(snake.removeprefix("expect_"))
         return (
             f"write tg.Check(name).{method}" if method else "expectations are methods of tg.Check"
         )
-    found = _ELSEWHERE.get(name) or _ELSEWHERE.get(name.removesuffix("Strategy"))
-    if found:
-        return f"write {found}"
-    known = list(known)
-    if snake in known:
+    code = _CODE_BY_FOREIGN_NAME.get(name) or _CODE_BY_FOREIGN_NAME.get(
+        name.removesuffix("Strategy")
+    )
+    if code:
+        return f"write {code}"
+    names = list(names)
+    if snake in names:
         return f"did you mean {snake!r}?"
-    close = nearest(name, known) or nearest(name.removesuffix("Strategy"), known)
+    close = nearest(name, names) or nearest(name.removesuffix("Strategy"), names)
     return f"did you mean {close!r}?" if close else ""
 
 
-_DONE: set[str] = set()
+_UNQUOTED_MODULES: set[str] = set()
 
 
-class _Written(str):
-    """An annotation that shows as it was written; `typing.get_type_hints` reads it as before."""
+class _UnquotedAnnotation(str):
+    """An annotation whose repr has no quotation marks; `typing.get_type_hints` reads it like a string."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
-def readable(find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__`` that also makes signatures readable where a name is defined.
+def readable(get_attribute: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that also makes the signatures of a name's module readable.
 
-    Annotations are text, because what they name is imported only when it is used; `inspect.signature`
-    would show each of them as a quoted string.
+    Annotations are strings, because their types are imported only when they are used. `inspect.signature`
+    would show each of them in quotation marks.
 
     Examples
     --------
@@ -137,18 +141,20 @@ def readable(find: Callable[[str], Any]) -> Callable[[str], Any]:
     """
 
     def attribute(name: str) -> Any:
-        found = find(name)
-        for one in getattr(found, "__mro__", (found,)):
-            module = getattr(one, "__module__", None)
+        value = get_attribute(name)
+        for kind in getattr(value, "__mro__", (value,)):
+            module = getattr(kind, "__module__", None)
             if isinstance(module, str) and module.startswith("tidegauge"):
                 _unquote_module(module)
-        return found
+        return value
 
     return attribute
 
 
-def with_hints(find: Callable[[str], Any], package: str, public: list[str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` that answers unknown names with what they are called here.
+def with_hints(
+    get_attribute: Callable[[str], Any], package: str, public: list[str]
+) -> Callable[[str], Any]:
+    """Return a package's ``__getattr__`` whose error for an unknown name ends with a hint.
 
     Examples
     --------
@@ -157,33 +163,35 @@ def with_hints(find: Callable[[str], Any], package: str, public: list[str]) -> C
     Traceback (most recent call last):
     AttributeError: tidegauge.consistency has no 'cmpare'; did you mean 'compare'?
     """
-    readably = readable(find)
+    get_readable = readable(get_attribute)
 
     def attribute(name: str) -> Any:
         try:
-            return readably(name)
+            return get_readable(name)
         except AttributeError as error:
-            told = "" if name.startswith("_") else hint(name, public)
-            if not told:
+            suggestion = "" if name.startswith("_") else hint(name, public)
+            if not suggestion:
                 raise
-            msg = f"{package} has no {name!r}; {told}"
+            msg = f"{package} has no {name!r}; {suggestion}"
             raise AttributeError(msg, name=name) from error
 
     return attribute
 
 
 def _unquote_module(name: str) -> None:
-    if name in _DONE:
+    if name in _UNQUOTED_MODULES:
         return
-    _DONE.add(name)
-    own = [value for value in vars(sys.modules[name]).values() if _module(value) == name]
-    for value in own:
+    _UNQUOTED_MODULES.add(name)
+    defined_here = [
+        value for value in vars(sys.modules[name]).values() if _module_of(value) == name
+    ]
+    for value in defined_here:
         members = vars(value).values() if inspect.isclass(value) else (value,)
         for member in members:
             _unquote(member)
 
 
-def _module(value: object) -> object:
+def _module_of(value: object) -> object:
     return getattr(value, "__module__", None)
 
 
@@ -193,18 +201,19 @@ def _unquote(member: Any) -> None:
     elif isinstance(member, functools.cached_property):
         member = member.func
     member = getattr(member, "__func__", member)
-    shown = getattr(member, "__signature__", None)
-    if isinstance(shown, inspect.Signature):  # of a method whose filters are listed
+    signature = getattr(member, "__signature__", None)
+    if isinstance(signature, inspect.Signature):  # methods that list their filters as keywords
         parameters = [
-            p.replace(annotation=_written(p.annotation)) for p in shown.parameters.values()
+            p.replace(annotation=_without_quotes(p.annotation))
+            for p in signature.parameters.values()
         ]
-        returned = _written(shown.return_annotation)
-        member.__signature__ = shown.replace(parameters=parameters, return_annotation=returned)
+        returned = _without_quotes(signature.return_annotation)
+        member.__signature__ = signature.replace(parameters=parameters, return_annotation=returned)
     function = inspect.unwrap(member)
     if inspect.isfunction(function):
         types = function.__annotations__
-        types.update({name: _written(annotation) for name, annotation in types.items()})
+        types.update({name: _without_quotes(annotation) for name, annotation in types.items()})
 
 
-def _written(annotation: Any) -> Any:
-    return _Written(annotation) if type(annotation) is str else annotation
+def _without_quotes(annotation: Any) -> Any:
+    return _UnquotedAnnotation(annotation) if type(annotation) is str else annotation

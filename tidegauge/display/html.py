@@ -1,8 +1,8 @@
 """HTML display of results for notebooks and pages: escaped text and small tables.
 
-Names, values and notes are untrusted. They are sanitized here: invisible characters are written
-out, markup is escaped, writing direction is isolated, and long text is truncated. Output needs no
-script and no external resource; colours are inherited, so that it fits light and dark pages.
+Names, values and notes are untrusted. This module sanitises them: it replaces invisible characters,
+escapes markup, isolates the writing direction, and truncates long text. The output needs no script
+and no external resource. Colours are inherited, so that it fits light and dark pages.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 from tidegauge.analyzers.core.formatting import LARGEST_CARD, WIDE, Markup, escaped, number, plural
 
-MOST_ROWS = 40
-MOST_COLUMNS = 30
-MOST_TITLE = 300
-"""Maximum number of characters of a tooltip."""
-_STEPS = ((MOST_ROWS, WIDE), (MOST_ROWS, 24), (20, 24), (10, 16), (4, 8))
-"""Maximum rows and characters to try in turn until the HTML is small enough."""
+MAX_ROWS = 40
+MAX_COLUMNS = 30
+MAX_TOOLTIP_LENGTH = 300
+"""Maximum characters of a tooltip."""
+_SIZE_LIMITS = ((MAX_ROWS, WIDE), (MAX_ROWS, 24), (20, 24), (10, 16), (4, 8))
+"""Maximum rows of a table and characters of a cell, to try in turn until the HTML is small enough."""
 
-MARKS = {
+STATUS_MARKS = {
     "error": ("■", "#d55e00"),
     "warning": ("▲", "#e69f00"),
     "info": ("●", "#0072b2"),
@@ -44,9 +44,9 @@ MARKS = {
     "late": ("▲", "#e69f00"),
     "restated": ("●", "#e69f00"),
 }
-"""Symbol and colour of status words; the word is kept, so neither is needed to understand it."""
+"""Symbol and colour of status words. The word is always shown as well, so neither is needed to understand it."""
 
-STYLE = """
+CARD_CSS = """
 .tidegauge-output{font:13px/1.45 system-ui,sans-serif;color:inherit;max-width:100%;overflow-x:auto}
 .tidegauge-output p{margin:.3em 0}.tidegauge-output .note{opacity:.7}
 .tidegauge-output table{border-collapse:collapse;margin:.3em 0;font-size:inherit;color:inherit}
@@ -58,11 +58,11 @@ border:0;border-bottom:1px solid rgba(128,128,128,.3);background:none;color:inhe
 """.strip()
 
 
-def isolated(text: Any, most: int | None = WIDE) -> Markup:
-    """Return untrusted text as escaped HTML with its writing direction isolated, truncated.
+def isolated(text: Any, max_length: int | None = WIDE) -> Markup:
+    """Return untrusted text as truncated, escaped HTML with its writing direction isolated.
 
-    At full width a truncated text is whole, up to `MOST_TITLE` characters, in its tooltip; what is
-    narrower is so to save room.
+    If the text is truncated at full width, its tooltip shows up to `MAX_TOOLTIP_LENGTH` characters. Narrower
+    text has no tooltip, to keep the HTML small.
 
     Examples
     --------
@@ -71,16 +71,18 @@ def isolated(text: Any, most: int | None = WIDE) -> Markup:
     >>> isolated("long " * 40)[:30]
     '<bdi title="long long long lon'
     """
-    shown = escaped(text, most)
-    whole = escaped(text, MOST_TITLE) if most is not None and WIDE <= most < MOST_TITLE else shown
-    return Markup(
-        f"<bdi>{shown}</bdi>" if shown == whole else f'<bdi title="{whole}">{shown}</bdi>'
+    short = escaped(text, max_length)
+    full = (
+        escaped(text, MAX_TOOLTIP_LENGTH)
+        if max_length is not None and WIDE <= max_length < MAX_TOOLTIP_LENGTH
+        else short
     )
+    return Markup(f"<bdi>{short}</bdi>" if short == full else f'<bdi title="{full}">{short}</bdi>')
 
 
-def sentence(text: Any, most: int = 4 * WIDE) -> Markup:
-    """Return untrusted text as escaped HTML that may wrap, truncated."""
-    return Markup(f'<div class="long">{isolated(text, most)}</div>')
+def sentence(text: Any, max_length: int = 4 * WIDE) -> Markup:
+    """Return untrusted text as truncated, escaped HTML that can wrap."""
+    return Markup(f'<div class="long">{isolated(text, max_length)}</div>')
 
 
 def marked(word: str) -> Markup:
@@ -91,28 +93,32 @@ def marked(word: str) -> Markup:
     >>> marked("error")
     '<span style="color:#d55e00">■</span> error'
     """
-    if word not in MARKS:
+    if word not in STATUS_MARKS:
         return isolated(word) if word else Markup()
-    shape, colour = MARKS[word]
+    shape, colour = STATUS_MARKS[word]
     return Markup(f'<span style="color:{colour}">{shape}</span> {word}')
 
 
-def cell(value: Any, most: int = WIDE) -> Markup:
-    """Return a value as the HTML of a cell; empty for None, NaN and the empty text."""
+def cell(value: Any, max_length: int = WIDE) -> Markup:
+    """Return the HTML of a table cell; empty for None, NaN and an empty string."""
     if isinstance(value, Markup):
         return value
     if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN and NaT differ from themselves
         return Markup()
     match value:
         case Mapping():
-            text = ", ".join(f"{k}={v}" for k, v in islice(value.items(), most))
+            text = ", ".join(f"{k}={v}" for k, v in islice(value.items(), max_length))
         case float():
             text = number(value)
         case datetime():
             text = f"{value:%Y-%m-%d %H:%M}"
         case _:
             text = value
-    return isolated(text, most) if isinstance(value, str | Mapping) else escaped(text, most)
+    return (
+        isolated(text, max_length)
+        if isinstance(value, str | Mapping)
+        else escaped(text, max_length)
+    )
 
 
 @dataclass(frozen=True)
@@ -131,80 +137,98 @@ class Rows:
     between: int = 0
 
     @classmethod
-    def first_of(cls, rows: Iterable[Sequence[Any]], most: int, total: int | None = None) -> Rows:
-        """Keep the first rows of many; ``total`` says how many there are where not all are given."""
-        some = list(islice(rows, most)) if total is not None else list(rows)
-        return cls(some[:most], (), (len(some) if total is None else total) - len(some[:most]))
+    def first_of(cls, rows: Iterable[Sequence[Any]], limit: int, total: int | None = None) -> Rows:
+        """Return the first rows, and the number of the others.
+
+        Parameters
+        ----------
+        rows : iterable of sequence
+        limit : int
+            Maximum number of rows to keep.
+        total : int, optional
+            Number of all rows, if ``rows`` may hold only some of them.
+        """
+        listed = list(islice(rows, limit)) if total is not None else list(rows)
+        return cls(
+            listed[:limit], (), (len(listed) if total is None else total) - len(listed[:limit])
+        )
 
 
-def table(columns: Sequence[str], rows: Rows, most: int = WIDE) -> Markup:
+def table(columns: Sequence[str], rows: Rows, max_length: int = WIDE) -> Markup:
     """Return an HTML table.
 
     Parameters
     ----------
     columns : sequence of str
+        Headings; empty strings for columns without one.
     rows : Rows
-        Values are escaped as by `cell`; values of `Markup` are kept as they are.
-    most : int
+        Values, which `cell` escapes; `Markup` is not escaped.
+    max_length : int
         Maximum characters of a cell.
     """
-    shown = list(columns[:MOST_COLUMNS])
-    head = "".join(f"<th>{isolated(name, most) if name else ''}</th>" for name in shown)
-    parts = [f"<table><thead><tr>{head}</tr></thead><tbody>" if any(shown) else "<table><tbody>"]
-    parts += [_row(row, most) for row in rows.first]
+    visible = list(columns[:MAX_COLUMNS])
+    head = "".join(f"<th>{isolated(name, max_length) if name else ''}</th>" for name in visible)
+    parts = [f"<table><thead><tr>{head}</tr></thead><tbody>" if any(visible) else "<table><tbody>"]
+    parts += [_row_html(row, max_length) for row in rows.first]
     if rows.between:
         mark = (
-            f"... {plural(rows.between, 'row')} more" if rows.last else f"and {rows.between:,} more"
+            f"... {plural(rows.between, 'more row')}" if rows.last else f"and {rows.between:,} more"
         )
-        parts.append(f'<tr><td class="note" colspan="{len(shown)}">{mark}</td></tr>')
-    parts += [_row(row, most) for row in rows.last]
+        parts.append(f'<tr><td class="note" colspan="{len(visible)}">{mark}</td></tr>')
+    parts += [_row_html(row, max_length) for row in rows.last]
     parts.append("</tbody></table>")
-    if len(columns) > len(shown):
-        parts.append(f'<p class="note">and {len(columns) - len(shown):,} columns more</p>')
+    if len(columns) > len(visible):
+        parts.append(
+            f'<p class="note">and {plural(len(columns) - len(visible), "more column")}</p>'
+        )
     return Markup("".join(parts))
 
 
-def _row(row: Sequence[Any], most: int) -> str:
+def _row_html(row: Sequence[Any], max_length: int) -> str:
     cells = []
-    for value in row[:MOST_COLUMNS]:
+    for value in row[:MAX_COLUMNS]:
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        kind = ' class="number"' if numeric else ""
-        cells.append(f"<td{kind}>{cell(value, most)}</td>")
+        attribute = ' class="number"' if numeric else ""
+        cells.append(f"<td{attribute}>{cell(value, max_length)}</td>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def pairs(rows: Iterable[tuple[str, Any]], most: int = WIDE) -> Markup:
-    """Return an HTML table of names and values, without empty values."""
-    told = [(name, cell(value, most)) for name, value in rows]
+def pairs(rows: Iterable[tuple[str, Any]], max_length: int = WIDE) -> Markup:
+    """Return an HTML table of names and values; empty values are omitted."""
+    cells = [(name, cell(value, max_length)) for name, value in rows]
     lines = "".join(
-        f"<tr><th>{isolated(name, most)}</th><td>{shown}</td></tr>" for name, shown in told if shown
+        f"<tr><th>{isolated(name, max_length)}</th><td>{html}</td></tr>"
+        for name, html in cells
+        if html
     )
     return Markup(f"<table><tbody>{lines}</tbody></table>" if lines else "")
 
 
-def heading(*parts: Any, most: int = WIDE) -> Markup:
-    """Return a line in bold: `Markup` unchanged, other text escaped."""
-    told = " ".join(part if isinstance(part, Markup) else isolated(part, most) for part in parts)
-    return Markup(f"<p><b>{told}</b></p>")
+def heading(*parts: Any, max_length: int = WIDE) -> Markup:
+    """Return a line in bold; `Markup` is not escaped, other values are."""
+    line = " ".join(
+        part if isinstance(part, Markup) else isolated(part, max_length) for part in parts
+    )
+    return Markup(f"<p><b>{line}</b></p>")
 
 
-def note(text: str, most: int = 4 * WIDE) -> Markup:
+def note(text: str, max_length: int = 4 * WIDE) -> Markup:
     """Return a dimmed line of less important text."""
-    return Markup(f'<p class="note">{isolated(text, most)}</p>')
+    return Markup(f'<p class="note">{isolated(text, max_length)}</p>')
 
 
 def card(render: Callable[[int, int], Iterable[str]]) -> str:
-    """Return what an object shows of itself, below `LARGEST_CARD`.
+    """Return the HTML display of an object, smaller than `LARGEST_CARD` bytes.
 
     Parameters
     ----------
     render : callable
-        Takes the maximum rows of a table and the maximum characters of a cell, and returns pieces
+        Takes the maximum rows of a table and the maximum characters of a cell, and returns parts
         of HTML. It is called with smaller limits until the result is small enough.
     """
     page = ""
-    for rows, most in _STEPS:
-        page = f'<div class="tidegauge-output"><style>{STYLE}</style>{"".join(render(rows, most))}</div>'
+    for rows, max_length in _SIZE_LIMITS:
+        page = f'<div class="tidegauge-output"><style>{CARD_CSS}</style>{"".join(render(rows, max_length))}</div>'
         if len(page.encode()) < LARGEST_CARD:
             break
     return page

@@ -14,11 +14,11 @@ from tidegauge.analyzers.core.formatting import for_terminal, plural
 from tidegauge.analyzers.runs.recording import Progress, Silent
 
 LINE_SECONDS = 30.0
-"""Time between two lines of progress in a log."""
+"""Minimum time between two lines of progress in a log."""
 
 
 def progress_bar() -> Progress:
-    """Return the progress bar for the environment; a silent one without terminal or notebook."""
+    """Return a progress bar for the notebook or terminal, or a silent one if there is neither."""
     if _in_notebook():
         return TqdmProgress()
     return RichProgress() if sys.stderr.isatty() else Silent()
@@ -33,7 +33,7 @@ class _BarProgress(ABC):
     """Progress over partitions by batch, and over Spark tasks within a batch."""
 
     poll_seconds = 0.2
-    """Time between two looks at Spark's tasks."""
+    """Time between two queries of Spark's tasks."""
 
     def start(self, dataset: str, partitions: int) -> None:
         """Show an empty bar."""
@@ -75,7 +75,7 @@ class _BarProgress(ABC):
 
     @abstractmethod
     def _show(self, done: float) -> None:
-        """Draw the bar at a number of partitions."""
+        """Draw the bar at a number of finished partitions."""
 
 
 class RichProgress(_BarProgress):
@@ -126,7 +126,7 @@ class TqdmProgress(_BarProgress):
 
 
 class LineProgress(_BarProgress):
-    """Progress as lines on standard error, for logs: at the start, and at most every half minute."""
+    """Progress as lines on standard error, for logs: one at the start, then at most one every 30 seconds."""
 
     poll_seconds = LINE_SECONDS
 
@@ -160,5 +160,5 @@ def spark_tasks(session: Any) -> tuple[int, int]:
         return 0, 0
     tracker = context.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    known = [stage for stage in stages if stage is not None]
-    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
+    active_stages = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in active_stages), sum(s.numTasks for s in active_stages)

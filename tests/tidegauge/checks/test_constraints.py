@@ -612,10 +612,10 @@ def test_spellings_of_other_tools_are_answered_with_ours():
 
 
 def test_what_spellings_are_answered_with_is_there():
-    for told in (*hints._ELSEWHERE.values(), *hints._EXPECTATIONS.values()):
+    for told in (*hints._CODE_BY_FOREIGN_NAME.values(), *hints._METHOD_BY_EXPECTATION.values()):
         for name in re.findall(r"tg\.(\w+)", told):
             assert hasattr(tg, name), told
-    for told in hints._EXPECTATIONS.values():
+    for told in hints._METHOD_BY_EXPECTATION.values():
         for name in re.findall(r"(?:^| and )(\w+)\(", told):
             assert hasattr(tg.Check, name), told
 

@@ -148,7 +148,7 @@ def test_a_frame_is_a_compact_table():
     assert "n009" in text
     assert "n010" not in text
     assert "n089" not in text
-    assert "... 80 rows more" in text
+    assert "... 80 more rows" in text
     assert "n090" in text
     assert "n099" in text
     assert "100 rows; all with severity ■ error; nothing in note" in text
@@ -377,7 +377,7 @@ def frequencies(low):
 
 
 def test_a_repository_tells_its_datasets(repo):
-    assert "It is empty" in shown(repo)
+    assert "The repository is empty" in shown(repo)
     commit(repo, day(1), day(2, rows=12, extra=[measurement(tg.Size(where="a"), NumMatches(2))]))
     commit(repo, day(1), dataset=HOSTILE)
     text = shown(repo)

@@ -48,9 +48,9 @@ def test_a_table_says_how_many_more():
     assert "and 2 more" in html
     assert "and 90 more" in table(["n"], Rows.first_of(((n,) for n in range(100)), 10, 100))
     assert "more" not in table(["n"], Rows.first_of([(1,)], 10))
-    assert "... 5 rows more" in table(["n"], Rows([(1,)], [(7,)], 5))
+    assert "... 5 more rows" in table(["n"], Rows([(1,)], [(7,)], 5))
     wide = table([str(n) for n in range(35)], Rows.first_of([range(35)], 10))
-    assert "and 5 columns more" in wide
+    assert "and 5 more columns" in wide
     assert wide.count("<td") == 30
     assert pairs([("a", None), ("b", "")]) == ""
 

@@ -79,8 +79,8 @@ def test_where_it_cannot_be_built_the_reason_is_kept_until_it_can(tmp_path, monk
 
 
 def test_outputs_beside_the_dashboard_in_a_notebook_keep_their_own_style():
-    from tidegauge.display.html import STYLE
+    from tidegauge.display.html import CARD_CSS
 
     root = re.compile(r"\.tidegauge(?![\w-])")  # the class of the dashboard alone
     assert root.search((WIDGETS / "src" / "ui" / "base.css").read_text())
-    assert not root.search(STYLE)
+    assert not root.search(CARD_CSS)
