@@ -111,8 +111,8 @@ def test_the_doctor_names_them(tmp_path):
     done = run(
         tmp_path,
         "from tidegauge.installation import examine\n"
-        "found = {f.what: f for f in examine('sqlite://')}\n"
+        "found = {f.subject: f for f in examine('sqlite://')}\n"
         "print(found['plug-in good_plugin'].status, found['plug-in broken_plugin'].status)\n"
-        "print(found['plug-in broken_plugin'].cure)",
+        "print(found['plug-in broken_plugin'].fix)",
     )
-    assert done.stdout == "ok missing\nmend or remove broken-plugin\n"
+    assert done.stdout == "ok missing\nrepair or remove broken-plugin\n"

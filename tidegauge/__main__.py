@@ -3,9 +3,11 @@
 import sys
 from pathlib import Path
 
-if not __package__:  # spark-submit puts this folder first, where modules have the names of rooms
-    here = str(Path(__file__).parent)
-    sys.path[:] = [path for path in sys.path if path != here]
+if (
+    not __package__
+):  # spark-submit puts this folder first in the path, where modules shadow other packages
+    package_folder = str(Path(__file__).parent)
+    sys.path[:] = [path for path in sys.path if path != package_folder]
 
 from tidegauge.cli.main import main
 

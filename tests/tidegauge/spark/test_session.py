@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tidegauge.spark.session import JAVA_OPTIONS, LOG_SETTINGS, _configures_java
+from tidegauge.spark.session import JAVA_OPTIONS, LOG_SETTINGS, _has_java_options
 
 CODE = """
 import tidegauge as tg
@@ -87,11 +87,11 @@ def test_java_options_of_the_configuration_are_kept(
     configuration, monkeypatch, file, text, own, by
 ):
     (configuration / file).write_text(text)
-    assert not _configures_java()
+    assert not _has_java_options()
     monkeypatch.setenv(by, str(configuration if by == "SPARK_CONF_DIR" else configuration.parent))
-    assert _configures_java() is own
+    assert _has_java_options() is own
 
 
 def test_java_options_of_the_command_line_are_kept(configuration, monkeypatch):
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {JAVA_OPTIONS}=-Da=b pyspark-shell")
-    assert _configures_java()
+    assert _has_java_options()

@@ -545,8 +545,8 @@ def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):
     (tmp_path / "missing.txt").write_text("there is no npm\n")
     with pytest.raises(tg.SetupError, match="cannot start: there is no npm; run `make"):
         tg.Dashboard(repo)
-    (finding,) = [one for one in examine("sqlite://") if one.what == "the dashboard's script"]
-    assert (finding.status, finding.found) == ("missing", "there is no npm")
+    (finding,) = [one for one in examine("sqlite://") if one.subject == "the dashboard's script"]
+    assert (finding.status, finding.finding) == ("missing", "there is no npm")
 
 
 def test_answers_hold_nothing_that_json_cannot():
