@@ -92,8 +92,8 @@ def test_an_answer_tells_no_folder_of_this_machine(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--no-token"], "as in --user-header X-Forwarded-User"),
-        (["--no-token", "--user-header", "X: a"], "is not the name of an HTTP header"),
+        (["--no-token"], "such as --user-header X-Forwarded-User"),
+        (["--no-token", "--user-header", "X: a"], "Invalid HTTP header"),
     ],
 )
 def test_without_a_token_a_proxy_has_to_name_the_user(url, capsys, arguments, said):
@@ -334,7 +334,7 @@ def test_tokens_that_browsers_would_change_are_refused(url, capsys, monkeypatch,
     assert run_command(["dashboard", "--db", url, "--host", "0.0.0.0", "--no-browser"]) == 1
     told = capsys.readouterr()
     assert (
-        "TIDEGAUGE_DASHBOARD_TOKEN has a blank, a control character or a letter beyond ASCII"
+        "TIDEGAUGE_DASHBOARD_TOKEN has a blank, a control character or a non-ASCII character"
         in " ".join(told.err.split())
     )
     assert "secret" not in told.out + told.err
@@ -364,7 +364,7 @@ def test_a_token_of_the_environment_is_not_printed(url, capsys, monkeypatch, tok
     sockets[0].close()
     assert address.partition("?token=")[2] == site.token
     assert shown == (f"{address.partition('?')[0]}?token=..." if token else address)
-    assert ("can be guessed" in capsys.readouterr().err) is warned
+    assert ("is easy to guess" in capsys.readouterr().err) is warned
 
 
 @pytest.mark.parametrize("token", ["plain-token_1234567", 'a;b,c"d\\e=f%41&g+h/i?j#k'])

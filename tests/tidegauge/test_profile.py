@@ -155,7 +155,7 @@ def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
     assert load_rules(rules).table == shop
     assert f"{rules}: " in capsys.readouterr().out
     assert run_command(["profile", shop, "--output", str(target)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert run_command(["profile", "shop.ordres"]) == 1
     assert run_command(["explain", str(target)]) == 0
     assert "orders: 4 partitions in 1 batch of" in capsys.readouterr().out

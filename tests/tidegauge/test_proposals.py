@@ -157,7 +157,7 @@ def test_a_pattern_writes_a_file_for_each_table(proposals, tmp_path, capsys):
     proposals.clear()
     assert run_command(["profile", "shop.orders", "shop.visits", "--output", "suites/"]) == 0
     assert proposals == ["shop.visits"]
-    assert "suites/orders.yml is there already and stays as it is" in capsys.readouterr().out
+    assert "suites/orders.yml already exists and was not changed" in capsys.readouterr().out
 
 
 def test_targets_are_looked_at_before_a_table_is_read(proposals, tmp_path, capsys):
@@ -166,12 +166,12 @@ def test_targets_are_looked_at_before_a_table_is_read(proposals, tmp_path, capsy
     proposals.clear()
     (tmp_path / "file").write_text("")
     for words, says in (
-        (["shop.orders", "--output", "new/folder/orders.yml"], "is there already"),
+        (["shop.orders", "--output", "new/folder/orders.yml"], "already exists"),
         (["shop.orders", "--output", "file/orders.yml"], "cannot write"),
         (["shop.orders", "--rules", "file/x.yml"], "cannot write"),
         (["shop.*", "--output", "suites.yml"], "several tables need a folder"),
         (["shop.*"], "several tables need a folder"),
-        (["shop.*", "--output", "suites/", "--dataset", "d"], "of a single table"),
+        (["shop.*", "--output", "suites/", "--dataset", "d"], "requires a single table"),
     ):
         assert run_command(["profile", *words]) == 1
         assert says in capsys.readouterr().err

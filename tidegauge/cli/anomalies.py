@@ -11,10 +11,10 @@ import typer
 
 from tidegauge.cli.options import (
     DATA_FAILED,
-    EMPTY,
+    NO_DATASETS_MESSAGE,
     AnomalyId,
     ArtifactsOption,
-    By,
+    Author,
     CommandError,
     Dataset,
     Db,
@@ -24,7 +24,7 @@ from tidegauge.cli.options import (
     Until,
     new_app,
     open_repository,
-    the_dataset,
+    resolve_dataset,
 )
 from tidegauge.cli.output import Format, print_frame, print_rows
 from tidegauge.repository.store.frames import Columns, Kind, records
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 anomalies_app = new_app("List, explain and label anomalies and incidents.")
 
-ANOMALIES_SHOWN = {
+ANOMALY_TITLES = {
     "id": "anomaly",
     "incident_id": "incident",
     **{
@@ -43,69 +43,87 @@ ANOMALIES_SHOWN = {
         for name in ("dataset", "partition", "score", "severity", "status", "explanation")
     },
 }
-INCIDENTS_SHOWN = {
+INCIDENT_TITLES = {
     "id": "incident",
     **{name: name for name in ("dataset", "severity", "series", "status", "headline")},
 }
-"""Columns of a table and their headings; CSV and JSON have all, by their names."""
+"""Columns of a table with their headings. CSV and JSON have all columns, with their own names."""
 
-Status = Annotated[str | None, typer.Option(help="Only of this status, as in open.")]
+Status = Annotated[
+    str | None,
+    typer.Option(help="Only this status: open, acknowledged, expected or resolved (default: all)."),
+]
 
 
 def detect(
-    dataset: Annotated[str | None, typer.Argument(help="The dataset; default: all.")] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(help="Dataset name (default: all datasets).")
+    ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
     since: Since = None,
     until: Until = None,
     replay: Annotated[
         bool,
-        typer.Option("--replay", help="Score the whole history again, not only new partitions."),
+        typer.Option(
+            "--replay",
+            help="Score the whole history again (default: only new and changed partitions).",
+        ),
     ] = False,
-    form: FormatOption = Format.TABLE,
+    output_format: FormatOption = Format.TABLE,
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
             "--fail-on-anomaly",
-            help="Exit with 2 if an anomaly is open: neither over nor labelled as expected or acknowledged.",
+            help="Exit with 2 if an anomaly is open: not resolved, and not labelled expected or acknowledged.",
         ),
     ] = False,
 ) -> int:
-    """Detect anomalies in new and changed metrics, and print all current ones."""
+    """Detect anomalies in new and changed metrics, and print all current anomalies."""
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import AnomalyRow
 
     with open_repository(db, artifacts) as repository:
         if not repository.datasets():
-            raise CommandError(EMPTY)
+            raise CommandError(NO_DATASETS_MESSAGE)
         frame = repository.detect(dataset, since=since, until=until, replay=replay)
-    _print_linked(records(frame), columns_of(AnomalyRow), "incident_id", form, ANOMALIES_SHOWN)
+    _print_linked(
+        records(frame), columns_of(AnomalyRow), "incident_id", output_format, ANOMALY_TITLES
+    )
     return DATA_FAILED if fail_on_anomaly and (frame["status"] == "open").any() else 0
 
 
 def backtest(
     detectors: Annotated[
         list[str],
-        typer.Argument(metavar="DETECTOR...", help="As in Seasonal 'OnlineNormal(2, 2)'."),
+        typer.Argument(
+            metavar="DETECTOR...",
+            help="Detectors to compare, such as Seasonal 'OnlineNormal(2, 2)'.",
+        ),
     ],
     dataset: Annotated[
-        str | None, typer.Option(help="The dataset; may be left out if there is one.")
+        str | None, typer.Option(help="Dataset name (default: the only dataset).")
     ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    name: Annotated[str | None, typer.Option(help="Only series of this metric.")] = None,
-    instance: Annotated[str | None, typer.Option(help="Only series of this column.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Only series of this metric (default: all metrics).")
+    ] = None,
+    instance: Annotated[
+        str | None, typer.Option(help="Only series of this column (default: all columns).")
+    ] = None,
     since: Since = None,
     until: Until = None,
     rule: Annotated[
-        str | None, typer.Option(help="What counts as an anomaly, as in 'Threshold(4)'.")
+        str | None,
+        typer.Option(help="Alert rule, such as 'Threshold(4)' (default: the rule of `detect`)."),
     ] = None,
-    form: FormatOption = Format.TABLE,
+    output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Compare detectors on stored history, without storing anything."""
     with open_repository(db, artifacts, read_only=True) as repository:
         frame = repository.backtest(
-            the_dataset(repository, dataset),
+            resolve_dataset(repository, dataset),
             detectors,
             name=name,
             instance=instance,
@@ -113,7 +131,7 @@ def backtest(
             until=until,
             rule=rule,
         )
-    print_frame(frame, form)
+    print_frame(frame, output_format)
 
 
 @anomalies_app.command("list")
@@ -125,11 +143,11 @@ def anomalies_list(
     since: Since = None,
     until: Until = None,
     incidents: Annotated[
-        bool, typer.Option("--incidents", help="Group anomalies into incidents, one per line.")
+        bool, typer.Option("--incidents", help="List incidents instead of anomalies.")
     ] = False,
-    form: FormatOption = Format.TABLE,
+    output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """List anomalies, the highest score first; or incidents, the newest first."""
+    """List anomalies by descending score, or incidents with the newest first."""
     from tidegauge.repository.incidents.common_cause import grouped_incident_rows
     from tidegauge.repository.incidents.listing import anomaly_rows
     from tidegauge.repository.store.frames import columns_of
@@ -142,12 +160,16 @@ def anomalies_list(
             window = Window.between(since, until)
             with repository.database.read() as connection:
                 rows, _ = grouped_incident_rows(connection, dataset, status, window)
-            _print_linked(rows, columns_of(GroupedIncidentRow), "id", form, INCIDENTS_SHOWN)
+            _print_linked(
+                rows, columns_of(GroupedIncidentRow), "id", output_format, INCIDENT_TITLES
+            )
         else:
             filters: HistoryFilter = {"since": since, "until": until}
             with selected(repository.database, dataset, filters) as (connection, query, _):
                 rows = anomaly_rows(connection, dataset, status, query)
-            _print_linked(rows, columns_of(AnomalyRow), "incident_id", form, ANOMALIES_SHOWN)
+            _print_linked(
+                rows, columns_of(AnomalyRow), "incident_id", output_format, ANOMALY_TITLES
+            )
 
 
 @anomalies_app.command()
@@ -170,82 +192,83 @@ def show(number: AnomalyId, db: Db = None, artifacts: ArtifactsOption = None) ->
 def ack(
     number: AnomalyId,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
-    """Acknowledge an anomaly or incident: somebody is looking into it."""
-    _label(number, "acknowledged", note, by, db, artifacts)
+    """Acknowledge an anomaly or incident: someone is looking into it."""
+    _add_label(number, "acknowledged", note, author, db, artifacts)
 
 
 @anomalies_app.command()
 def expect(
     number: AnomalyId,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Label an anomaly or incident as expected, and exclude it from training."""
-    _label(number, "expected", note, by, db, artifacts)
+    _add_label(number, "expected", note, author, db, artifacts)
 
 
 @anomalies_app.command()
 def resolve(
     number: AnomalyId,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Resolve an anomaly or incident."""
-    _label(number, "resolved", note, by, db, artifacts)
+    _add_label(number, "resolved", note, author, db, artifacts)
 
 
 @anomalies_app.command()
 def label(
     number: AnomalyId,
-    said: Annotated[
+    label_name: Annotated[
         str,
         typer.Argument(
             metavar="LABEL",
-            help="bad, ignore, rebaseline, reopened, acknowledged, expected, resolved, snoozed,"
+            help="Label: bad, ignore, rebaseline, reopened, acknowledged, expected, resolved, snoozed,"
             " assigned or comment.",
         ),
     ],
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     until: Annotated[
         str | None,
         typer.Option(
-            help="End of snoozed, in UTC unless it names a zone, as in 2026-12-24 or 2026-12-24T08:00."
+            help="End time of the label snoozed, such as 2026-12-24 or 2026-12-24T08:00; UTC unless it has a zone"
+            " (default: none)."
         ),
     ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
-    """Label an anomaly or incident, with any label."""
-    _label(number, said, note, by, db, artifacts, until)
+    """Label an anomaly or incident."""
+    _add_label(number, label_name, note, author, db, artifacts, until)
 
 
-def _label(
+def _add_label(
     number: int,
-    said: str,
+    label_name: str,
     note: str | None,
-    by: str | None,
+    author: str | None,
     db: str | None,
     artifacts: str | None,
-    until: str | None = None,
+    snooze_end: str | None = None,
 ) -> None:
-    end = None if until is None else _end_of_snooze(until)
+    end_time = None if snooze_end is None else _end_of_snooze(snooze_end)
     with open_repository(db, artifacts) as repository:
-        repository.label(number, said, note=note, by=by or _user(), until=end)
+        repository.label(number, label_name, note=note, by=author or _user(), until=end_time)
         kind = "incident" if _is_incident(repository, number) else "anomaly"
-    print(f"{kind} {number}: {said}")
+    print(f"{kind} {number}: {label_name}")
 
 
 def _is_incident(repository: Repository, number: int) -> bool:
-    """Return whether a number is an incident's; anomalies and incidents share one sequence."""
+    """Return whether an ID is of an incident; anomalies and incidents share one sequence of IDs."""
     from tidegauge.analyzers.core.errors import HistoryError
     from tidegauge.repository.incidents.listing import dataset_of
 
@@ -257,30 +280,28 @@ def _is_incident(repository: Repository, number: int) -> bool:
     return True
 
 
-def _end_of_snooze(text: str) -> datetime:
-    """Parse a future time; in UTC unless it names a zone.
+def _end_of_snooze(string: str) -> datetime:
+    """Parse a future time, in UTC unless it has a time zone.
 
     Raises
     ------
     CommandError
-        If the string is not a time, or the time has passed.
+        If the string is not a time, or the time is in the past.
     """
     try:
-        end = datetime.fromisoformat(text.strip())
+        end = datetime.fromisoformat(string.strip())
     except ValueError:
-        msg = (
-            f"Invalid time {text!r}: use a date or a time, such as 2026-12-24 or 2026-12-24T08:00."
-        )
+        msg = f"Invalid time {string!r}: use a date or a time, such as 2026-12-24 or 2026-12-24T08:00."
         raise CommandError(msg) from None
     end = end if end.tzinfo is not None else end.replace(tzinfo=UTC)
     if end <= datetime.now(UTC):
-        msg = f"Invalid time {text!r}: it has passed; use a future time."
+        msg = f"Invalid time {string!r}: it is in the past; use a future time."
         raise CommandError(msg)
     return end
 
 
 def _user() -> str | None:
-    """Return the user's name; None if the system has none."""
+    """Return the user name; None if the system does not provide it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -290,16 +311,18 @@ def _user() -> str | None:
 def _print_linked(
     rows: Sequence[Mapping[str, Any]],
     columns: Columns,
-    incident: str,
-    form: Format,
-    shown: Mapping[str, str],
+    incident_column: str,
+    output_format: Format,
+    titles: Mapping[str, str],
 ) -> None:
-    """Print rows with links to their incidents, if the dashboard's address is set."""
+    """Print rows, with links to their incidents if the dashboard's address is set."""
     from tidegauge.repository.store.config import dashboard_url
     from tidegauge.widgets.script import incident_address
 
     url = dashboard_url()
     if url is not None:
-        rows = [{**row, "address": incident_address(url, int(row[incident]))} for row in rows]
-        columns, shown = {**columns, "address": Kind.ANY}, {**shown, "address": "address"}
-    print_rows(rows, columns, form, list(shown), shown)
+        rows = [
+            {**row, "address": incident_address(url, int(row[incident_column]))} for row in rows
+        ]
+        columns, titles = {**columns, "address": Kind.ANY}, {**titles, "address": "address"}
+    print_rows(rows, columns, output_format, list(titles), titles)

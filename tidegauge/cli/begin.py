@@ -1,4 +1,4 @@
-"""Commands to begin with: the demonstration, diagnostics, and the example notebooks."""
+"""Commands for new users: the demonstration, diagnostics, example notebooks and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from tidegauge.cli.options import (
     takes_spark_options,
 )
 
-NOTEBOOKS = Path(__file__).parents[1] / "demo" / "notebooks"
+NOTEBOOK_FOLDER = Path(__file__).parents[1] / "demo" / "notebooks"
 
 
 @takes_spark_options(without=["warehouse"])
 def demo(
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    folder: Annotated[Path, typer.Option(help="Where the demonstration keeps its table.")] = Path(
+    folder: Annotated[Path, typer.Option(help="Folder for the table of the demonstration.")] = Path(
         "tidegauge-demo"
     ),
     *,
     session: SparkOptions,
 ) -> int:
-    """Run a demonstration on real data: every flight from New York in 2013."""
+    """Run a demonstration on real data: all flights from New York in 2013."""
     from tidegauge.demo.flights import show
 
     started = time.monotonic()
     with open_repository(db, artifacts, create=True) as repository:
         status = show(repository, replace(session, warehouse=str(folder)).start)
-    print(f"\nDone in {time.monotonic() - started:.0f} s. Look around:")
+    print(f"\nDone in {time.monotonic() - started:.0f} s. Explore the results:")
     command = sys.argv[0] if "/" in sys.argv[0] else "tidegauge"
     if Path(command).name == "__main__.py":
         command = f"{sys.executable} -m tidegauge"
@@ -51,7 +51,7 @@ def demo(
     print(f"  {command} dashboard{option}")
     print(f"  {command} metrics flights --name Completeness --instance dep_time --where ''{option}")
     print(f"  {command} anomalies list flights --incidents{option}")
-    print("Run it again: nothing is new then, so nothing is scanned.")
+    print("A second run scans nothing, because no partition is new.")
     return status
 
 
@@ -59,7 +59,7 @@ def demo(
 def doctor(
     db: Db = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Also start a Spark session and test its capabilities.")
+        bool, typer.Option("--spark", help="Also start a Spark session and check its capabilities.")
     ] = False,
     *,
     session: SparkOptions,
@@ -68,58 +68,58 @@ def doctor(
     from tidegauge.installation import STATUS_WRONG, examine, examine_spark
     from tidegauge.repository.store.config import settings
 
-    wrong = False
-    findings = examine(settings(db, None)[0])
+    has_problem = False
+    diagnoses = examine(settings(db, None)[0])
     if spark:
-        findings = chain(findings, examine_spark(session.start()))
-    for finding in findings:
-        wrong |= finding.status == STATUS_WRONG
-        print(f"{finding.status:<8} {finding.subject}: {finding.finding}")
-        if finding.fix:
-            print(f"{'':<8} cure: {finding.fix}")
-    return TOOL_FAILED if wrong else 0
+        diagnoses = chain(diagnoses, examine_spark(session.start()))
+    for diagnosis in diagnoses:
+        has_problem |= diagnosis.status == STATUS_WRONG
+        print(f"{diagnosis.status:<8} {diagnosis.subject}: {diagnosis.finding}")
+        if diagnosis.fix:
+            print(f"{'':<8} fix: {diagnosis.fix}")
+    return TOOL_FAILED if has_problem else 0
 
 
 def notebooks(
-    folder: Annotated[Path, typer.Argument(help="Where to; created if it does not exist.")] = Path(
-        "tidegauge-notebooks"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(help="Target folder, which is created if it does not exist.")
+    ] = Path("tidegauge-notebooks"),
 ) -> None:
-    """Copy the example notebooks into a folder; none that is there already is replaced."""
-    sources = sorted(NOTEBOOKS.glob("*.ipynb"))
+    """Copy the example notebooks into a folder; existing files are not replaced."""
+    sources = sorted(NOTEBOOK_FOLDER.glob("*.ipynb"))
     if not sources:
-        msg = f"the notebooks are not in {NOTEBOOKS}; install tidegauge again"
+        msg = f"the notebooks are missing from {NOTEBOOK_FOLDER}; reinstall tidegauge"
         raise SetupError(msg)
     if folder.exists() and not folder.is_dir():
-        msg = f"{folder} is a file; name a folder"
+        msg = f"{folder} is a file; use a folder"
         raise CommandError(msg)
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         target = folder / source.name
         if target.exists():
-            print(f"{target} is there already and stays as it is")
+            print(f"{target} already exists and was not changed")
         else:
             write_output(target, source.read_text(encoding="utf-8"))
             print(target)
-    print(f"Open them: pip install 'tidegauge[notebook]' jupyterlab, then jupyter lab {folder}")
+    print(f"To open them: pip install 'tidegauge[notebook]' jupyterlab, then jupyter lab {folder}")
 
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(help="suite, rules, consistency or settings; all if not given.")
+        str, typer.Argument(help="suite, rules, consistency or settings (default: all).")
     ] = "",
     output: Annotated[
         Path | None,
-        typer.Option(help="File to write; without a kind, the folder for a file of each kind."),
+        typer.Option(
+            help="Output file, or a folder if no kind is given (default: standard output)."
+        ),
     ] = None,
 ) -> None:
-    """Write the JSON Schema of suite, rules, consistency or settings files, for completion and checks in editors."""
+    """Write JSON Schemas of suite, rules, consistency and settings files, for completion and checks in editors."""
     from tidegauge.files.schema import FILE_KINDS, json_schema
 
     if not kind and output is None:
-        msg = (
-            f"name a kind of file ({', '.join(FILE_KINDS)}), or a folder for all: --output schemas"
-        )
+        msg = f"name a kind of file ({', '.join(FILE_KINDS)}), or a folder for all kinds: --output schemas"
         raise CommandError(msg)
     for name in [kind] if kind else FILE_KINDS:
         text = json.dumps(json_schema(name), indent=1) + "\n"

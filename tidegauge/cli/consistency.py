@@ -19,10 +19,10 @@ from tidegauge.cli.options import (
     Variables,
     new_app,
     open_repository,
-    pairs,
-    say,
+    parse_pairs,
+    print_message,
+    resolve_dataset,
     takes_spark_options,
-    the_dataset,
 )
 from tidegauge.outcome import Cause, FailOnLevel, Problem, outcome_of
 
@@ -41,26 +41,40 @@ def run(
     conf: ConfFile,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    since: Annotated[str | None, typer.Option(help="The first day, as 2023-01-05.")] = None,
-    until: Annotated[str | None, typer.Option(help="The last day; yesterday if left out.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="First day, such as 2023-01-05 (default: as configured, else the first day of the log)."
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Last day (default: yesterday).")] = None,
     recompute: Annotated[
-        bool, typer.Option("--recompute", help="Compare all days again, not only what changed.")
+        bool,
+        typer.Option(
+            "--recompute", help="Compare all days again (default: only new and changed days)."
+        ),
     ] = False,
     lag: Annotated[
         bool,
         typer.Option(
             "--estimate-lag",
-            help="Only estimate the write lag of each group-by that maximises consistency.",
+            help="Only estimate, for each group-by, the write lag with the highest consistency.",
         ),
     ] = False,
     longest_lag: Annotated[
-        str, typer.Option(metavar="TIME", help="The longest lag that is tried, as 2h or 90m.")
+        str,
+        typer.Option(
+            metavar="TIME", help="With --estimate-lag: longest lag to try, such as 2h or 90m."
+        ),
     ] = "2h",
     lag_step: Annotated[
-        str, typer.Option(metavar="TIME", help="Step between the lags to try, such as 5m or 250ms.")
+        str,
+        typer.Option(
+            metavar="TIME", help="With --estimate-lag: step between the lags, such as 5m or 250ms."
+        ),
     ] = "5m",
     fail_on_anomaly: Annotated[
-        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run found anomalies.")
+        bool, typer.Option("--fail-on-anomaly", help="Exit with 2 if this run detects anomalies.")
     ] = False,
     var: Variables = None,
     *,
@@ -70,7 +84,7 @@ def run(
     from tidegauge.consistency import load_configuration
     from tidegauge.consistency import run as run_consistency
 
-    configuration = load_configuration(conf, pairs("--var", var or []))
+    configuration = load_configuration(conf, parse_pairs("--var", var or []))
     if lag:
         return _estimate_lag(configuration, since, until, longest_lag, lag_step, session)
     with open_repository(db, artifacts, create=True) as repository:
@@ -85,8 +99,10 @@ def run(
                 print(f"  {headline}")
             anomalies = repository.anomalies(dataset, status="open")["partition"]
             problems += [Problem(Cause.ANOMALY, dataset)] * int(anomalies.isin(partitions).sum())
-        for bad in done.flattened.samples:
-            say(f"could not be read, {bad.ds}: {bad.reason} ({bad.part or 'the query'})")
+        for unreadable in done.flattened.samples:
+            print_message(
+                f"could not read {unreadable.part or 'the query'} of {unreadable.ds}: {unreadable.reason}"
+            )
     gate = FailOnLevel.ERROR.gate(anomalies=fail_on_anomaly)
     return outcome_of(problems, gate).exit_status
 
@@ -94,10 +110,10 @@ def run(
 @consistency_app.command()
 @takes_spark_options()
 def clean(
-    namespace: Annotated[str, typer.Argument(help="The database of the query log.")],
+    namespace: Annotated[str, typer.Argument(help="Database of the query log.")],
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only print what would be dropped, and joined."),
+        typer.Option("--dry-run", help="Only print the days to drop and the files to join."),
     ] = False,
     compact: Annotated[
         bool,
@@ -110,7 +126,7 @@ def clean(
     *,
     session: SparkOptions,
 ) -> int:
-    """Drop the days of a query log, and of tables made of it, that are past their retention."""
+    """Drop days past their retention from a query log and from tables derived from it."""
     from tidegauge.consistency import clean as clean_log
     from tidegauge.consistency import compact as compact_log
 
@@ -118,19 +134,21 @@ def clean(
     done = clean_log(spark, namespace, dry_run=dry_run)
     for name in done.dropped:
         print(name)
-    for one in done.derived:
-        for name in one.dropped:
-            print(f"{one.table} {name}")
-    say(str(done))
+    for derived_table in done.derived:
+        for name in derived_table.dropped:
+            print(f"{derived_table.table} {name}")
+    print_message(str(done))
     if compact:
         with open_repository(db, artifacts, dry_run=dry_run) as repository:
-            say(str(compact_log(namespace, repository=repository, spark=spark, dry_run=dry_run)))
+            print_message(
+                str(compact_log(namespace, repository=repository, spark=spark, dry_run=dry_run))
+            )
     return 0
 
 
 @consistency_app.command()
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Where to write.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Output file.")],
     dataset: Dataset = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
@@ -144,9 +162,9 @@ def export(
     with open_repository(db, artifacts, read_only=True) as repository:
         with repository.database.read() as connection:
             compared = datasets_with_consistency(connection)
-        name = the_dataset(repository, dataset, compared)
+        name = resolve_dataset(repository, dataset, compared)
         count = consistency_file(repository, name, file, since=since, until=until)
-        say(f"{file}: {plural(count, 'day')} of {name}")
+        print_message(f"{file}: {plural(count, 'day')} of {name}")
     return 0
 
 
@@ -165,17 +183,19 @@ def _estimate_lag(
         longest_ms, step_ms = milliseconds(longest), milliseconds(step)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    found = estimate_lag(
+    estimate = estimate_lag(
         configuration, spark=session.start(),
         since=since, until=until, longest_ms=longest_ms, step_ms=step_ms,
     )  # fmt: skip
-    print(found)
-    settings = found.settings()
+    print(estimate)
+    settings = estimate.settings()
     if settings and not configuration.group_bys:
-        say("a lag is set of a group-by; list the features of one under group_bys")
+        print_message(
+            "a lag applies to a group-by; list its features under group_bys in the configuration"
+        )
     elif settings:
         import yaml
 
-        print("\nTo be set in the configuration:\n")
+        print("\nAdd to the configuration:\n")
         print(yaml.safe_dump({"group_bys": settings}, sort_keys=False, allow_unicode=True), end="")
     return 0

@@ -17,14 +17,16 @@ from tidegauge.cli.options import (
     SparkOptions,
     new_app,
     open_repository,
-    say,
+    print_message,
     takes_spark_options,
 )
 from tidegauge.cli.output import Format, print_frame
 
 griffin_app = new_app("Run Apache Griffin jobs from their JSON files.")
-EnvFile = Annotated[Path, typer.Argument(metavar="ENV.json", help="Spark, sinks, checkpoints.")]
-JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Sources and rules.")]
+EnvFile = Annotated[
+    Path, typer.Argument(metavar="ENV.json", help="Environment file: Spark, sinks and checkpoints.")
+]
+JobFile = Annotated[Path, typer.Argument(metavar="DQ.json", help="Job file: sources and rules.")]
 
 
 @griffin_app.command()
@@ -35,21 +37,28 @@ def run(
     db: Db = None,
     artifacts: ArtifactsOption = None,
     dataset: Annotated[
-        str | None, typer.Option(help="The name of the history; the job's if left out.")
+        str | None,
+        typer.Option(help="Dataset name of the stored history (default: the job's name)."),
     ] = None,
     partition_by: Annotated[
-        list[str] | None, typer.Option(help="A partition column; may be given again.")
+        list[str] | None, typer.Option(help="Partition column; can be repeated (default: none).")
     ] = None,
     partitions: Annotated[
-        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+        str,
+        typer.Option(
+            help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
+        ),
     ] = "new",
     timestamp: Annotated[
-        int | None, typer.Option(help="Milliseconds since 1970; the job's, or now.")
+        int | None,
+        typer.Option(
+            help="Time of the run in milliseconds since 1970 (default: the job's timestamp, else now)."
+        ),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="For a stream: measure the available data and exit.")
     ] = False,
-    form: FormatOption = Format.TABLE,
+    output_format: FormatOption = Format.TABLE,
     *,
     session: SparkOptions,
 ) -> int:
@@ -62,8 +71,8 @@ def run(
     with open_repository(db, artifacts, create=True) as repository:
         failed: GriffinError | None = None
         try:
-            # What console sinks print is no part of JSON or CSV.
-            with nullcontext() if form is Format.TABLE else redirect_stdout(sys.stderr):
+            # Output of console sinks must not mix with JSON or CSV.
+            with nullcontext() if output_format is Format.TABLE else redirect_stdout(sys.stderr):
                 result = run_job(
                     env, dq, spark=spark, repository=repository, dataset=dataset,
                     partition_by=partition_by or (), partitions=partitions, timestamp=timestamp, once=once,
@@ -72,13 +81,15 @@ def run(
             if error.result is None:
                 raise
             failed, result = error, error.result
-        for said in result.notices:
-            say(said)
+        for notice in result.notices:
+            print_message(notice)
         print_frame(
-            result.metrics(), form, ["partition", "rule", "source", "column", "value", "text"]
+            result.metrics(),
+            output_format,
+            ["partition", "rule", "source", "column", "value", "text"],
         )
         if failed is not None:
-            say(f"error: {failed}")
+            print_message(f"error: {failed}")
             return TOOL_FAILED
     return 0
 
@@ -88,7 +99,8 @@ def run(
 def check(
     dq: JobFile,
     env: Annotated[
-        Path | None, typer.Option(help="Griffin's env.json with the Spark configuration.")
+        Path | None,
+        typer.Option(help="Environment file with the Spark configuration (default: none)."),
     ] = None,
     *,
     session: SparkOptions,
@@ -97,8 +109,8 @@ def check(
     from tidegauge.griffin.reading import read_env
     from tidegauge.griffin.running import check as check_job
 
-    told = read_env({} if env is None else env)
-    spark = session.start(told.spark) if session.is_given else None
+    environment = read_env({} if env is None else env)
+    spark = session.start(environment.spark) if session.is_given else None
     for line in check_job(dq, env, spark=spark).lines():
         print(line)
     return 0

@@ -1,7 +1,7 @@
 """The ``tidegauge`` command-line interface.
 
-Exit status: 0 on success, 1 if tidegauge failed or was misused, 2 if the data failed. A time limit ends a
-command that hangs, such as in a regular expression.
+The exit status is 0 on success, 1 if tidegauge failed or was misused, and 2 if the data failed. A time limit
+ends a command that hangs, for example in a regular expression.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ import typer
 from tidegauge import __version__
 from tidegauge.analyzers.core.errors import SetupError, TidegaugeError, describe
 from tidegauge.analyzers.core.formatting import for_terminal
-from tidegauge.cli.options import TOOL_FAILED, CommandEntry, LazyGroup, new_app, say
+from tidegauge.cli.options import TOOL_FAILED, CommandEntry, LazyGroup, new_app, print_message
 from tidegauge.cli.output import SafeTerminal
 
-LONGEST_MINUTES = 1_000_000
+MAX_LIMIT_MINUTES = 1_000_000
 GRACE_SECONDS = 30.0
-"""Time that an interrupted command has to close its runs, before its process is ended."""
+"""Time for an interrupted command to close its runs, before its process is killed."""
 
 
 class TimeLimitReached(SystemExit):
-    """The time limit of a command has passed. The command is interrupted, as by Ctrl-C."""
+    """The time limit of a command has passed. It interrupts the command like Ctrl-C."""
 
 
 @contextmanager
 def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator[None]:
-    """Interrupt the block after some minutes; None sets no limit.
+    """Interrupt the block after a time limit.
 
-    Spark cannot stop a task within a regular expression, and threads may wait for such a task. If the
-    process is still running 30 seconds after the interruption, it ends at once. Spark's Java process
-    watches it and then ends as well. Committed batches are kept.
+    Spark cannot stop a task within a regular expression, and threads can wait for such a task. If the
+    process is still running 30 seconds after the interruption, it exits immediately, and Spark's Java
+    process exits as well. Committed batches are kept.
 
     Parameters
     ----------
     minutes : float, optional
-        The limit.
+        The limit; None for no limit.
     ends_process : bool
-        Whether the process runs only the block, so that it may be ended.
+        Whether the process runs only this block, so that a hanging process can be killed.
 
     Raises
     ------
     TimeLimitReached
         In the block.
     SetupError
-        If the limit is not a positive number of minutes, or the system has no timers (Windows).
+        If the limit is not a positive number of minutes, or the system does not have timers (Windows).
     """
     if minutes is None:
         yield
@@ -60,38 +60,38 @@ def time_limit(minutes: float | None, *, ends_process: bool = False) -> Iterator
     if not hasattr(signal, "setitimer"):
         msg = "--time-limit needs POSIX timers, which this system does not have"
         raise SetupError(msg)
-    if not 0 < minutes <= LONGEST_MINUTES:
-        msg = f"--time-limit is a number of minutes, more than 0 and up to {LONGEST_MINUTES:,}, not {minutes:g}"
+    if not 0 < minutes <= MAX_LIMIT_MINUTES:
+        msg = f"Invalid --time-limit {minutes:g}: use a number of minutes above 0 and up to {MAX_LIMIT_MINUTES:,}."
         raise SetupError(msg)
-    told = f"the time limit of {minutes:g} minutes is over"
+    message = f"The time limit of {minutes:g} minutes has passed"
 
     def end() -> None:
-        say(f"{told}, and something still hangs: the process is ended")
+        print_message(f"{message}, and the command still hangs. The process was killed.")
         os._exit(TOOL_FAILED)
 
-    last = Timer(GRACE_SECONDS, end)
-    last.daemon = True
+    kill_timer = Timer(GRACE_SECONDS, end)
+    kill_timer.daemon = True
 
     def interrupt(*_: object) -> None:
-        last.start()
-        raise TimeLimitReached(told)
+        kill_timer.start()
+        raise TimeLimitReached(message)
 
-    before = signal.signal(signal.SIGALRM, interrupt)
+    previous_handler = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, minutes * 60)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
         if not ends_process:
-            last.cancel()
+            kill_timer.cancel()
 
 
-PANELS = {
+COMMAND_PANELS = {
     "Begin": {
         "demo": CommandEntry(
             "tidegauge.cli.begin:demo",
-            "Run a demonstration on real data: every flight from New York in 2013.",
+            "Run a demonstration on real data: all flights from New York in 2013.",
         ),
         "doctor": CommandEntry(
             "tidegauge.cli.begin:doctor",
@@ -99,21 +99,21 @@ PANELS = {
         ),
         "notebooks": CommandEntry(
             "tidegauge.cli.begin:notebooks",
-            "Copy the example notebooks into a folder; none that is there already is replaced.",
+            "Copy the example notebooks into a folder; existing files are not replaced.",
         ),
         "schema": CommandEntry(
             "tidegauge.cli.begin:schema",
-            "Write the JSON Schema of suite, rules, consistency or settings files, for completion and checks in editors.",
+            "Write JSON Schemas of suite, rules, consistency and settings files, for completion and checks in editors.",
         ),
     },
     "Measure": {
         "profile": CommandEntry(
             "tidegauge.cli.measuring:profile",
-            "Profile tables and propose a suite file for each, and rules, with a comment on each choice.",
+            "Profile tables, and propose suite files and rules with a comment on each choice.",
         ),
         "explain": CommandEntry(
             "tidegauge.cli.measuring:explain",
-            "Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states.",
+            "Show the measurement plan of the suites' tables: jobs, passes, columns, bytes of states.",
         ),
         "run": CommandEntry(
             "tidegauge.cli.measuring:run",
@@ -127,18 +127,18 @@ PANELS = {
     "Look": {
         "report": CommandEntry(
             "tidegauge.cli.showing:report",
-            "Print an overview, a row for each dataset, and why rules and checks fail; or write it as an HTML page.",
+            "Print an overview of all datasets and their failed rules and checks, or write it as an HTML page.",
         ),
         "dashboard": CommandEntry(
             "tidegauge.cli.showing:dashboard",
-            "Serve the dashboard on this machine, and open it in the browser.",
+            "Serve the dashboard, and open it in the browser.",
         ),
         "metrics": CommandEntry(
             "tidegauge.cli.showing:metrics", "Print the metric history of a dataset."
         ),
         "detect": CommandEntry(
             "tidegauge.cli.anomalies:detect",
-            "Detect anomalies in new and changed metrics, and print all current ones.",
+            "Detect anomalies in new and changed metrics, and print all current anomalies.",
         ),
         "backtest": CommandEntry(
             "tidegauge.cli.anomalies:backtest",
@@ -146,7 +146,7 @@ PANELS = {
         ),
         "export": CommandEntry(
             "tidegauge.cli.showing:export",
-            "Export metrics: the history as csv or parquet, the newest as openlineage or prometheus.",
+            "Export metrics: the history as csv or parquet, or the newest values as openlineage or prometheus.",
         ),
         "anomalies": CommandEntry(
             "tidegauge.cli.anomalies:anomalies_app",
@@ -155,9 +155,13 @@ PANELS = {
     },
     "Maintain": {
         "dataset": CommandEntry(
-            "tidegauge.cli.maintaining:datasets_app", "List, retire and drop datasets."
+            "tidegauge.cli.maintaining:datasets_app",
+            "List, rename, retire, label and drop datasets.",
         ),
-        "db": CommandEntry("tidegauge.cli.maintaining:db_app", "The repository's database."),
+        "db": CommandEntry(
+            "tidegauge.cli.maintaining:db_app",
+            "Upgrade, check, back up, copy and clean the database.",
+        ),
         "import": CommandEntry(
             "tidegauge.cli.showing:import_app", "Import metrics from other tools."
         ),
@@ -176,11 +180,11 @@ PANELS = {
         ),
     },
 }
-"""Commands and groups of commands, as ``--help`` shows them."""
+"""Commands and groups of commands by panel of ``--help``."""
 
 
 class _Commands(LazyGroup):
-    panels = PANELS
+    panels = COMMAND_PANELS
 
 
 app = new_app(
@@ -197,13 +201,14 @@ def main() -> None:
 
 
 def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
-    """Run one command and return its exit status; errors are printed on one line.
+    """Run one command, print errors on one line, and return the exit status.
 
     Parameters
     ----------
     arguments : list of str
+        Arguments of the command line, without the program.
     ends_process : bool
-        Whether the process runs only this command, so that a time limit may end the process.
+        Whether the process runs only this command, so that a time limit can kill the process.
     """
     try:
         with redirect_stdout(cast("TextIO", SafeTerminal(sys.stdout))):
@@ -211,21 +216,21 @@ def run_command(arguments: list[str], *, ends_process: bool = False) -> int:
     except typer.TyperException as error:  # typer would exit with 2, reserved for data failures
         context = getattr(error, "ctx", None)
         command = "tidegauge" if context is None else context.command_path
-        say(f"error: {error.format_message().rstrip('.')}; see `{command} --help`")
+        print_message(f"error: {error.format_message().rstrip('.')}; see `{command} --help`")
         return TOOL_FAILED
     except (KeyboardInterrupt, typer.Abort):
-        say("Interrupted. Committed batches are kept; the next run resumes after them.")
+        print_message("Interrupted. Committed batches are kept; the next run resumes after them.")
         return TOOL_FAILED
-    except TimeLimitReached as over:
-        say(f"{over}. Committed batches are kept; the next run resumes after them.")
+    except TimeLimitReached as limit:
+        print_message(f"{limit}. Committed batches are kept; the next run resumes after them.")
         return TOOL_FAILED
     except TidegaugeError as error:
-        say(f"error: {error}")
+        print_message(f"error: {error}")
         return TOOL_FAILED
     except Exception as error:
         if os.environ.get("TIDEGAUGE_TRACE"):
             raise
-        say(f"error: {describe(error)} (TIDEGAUGE_TRACE=1 shows where)")
+        print_message(f"error: {describe(error)} (set TIDEGAUGE_TRACE=1 for a traceback)")
         return TOOL_FAILED
     return status if isinstance(status, int) else 0
 
@@ -238,12 +243,12 @@ def _print_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning on one line; where in Python it was raised helps nobody at a command line."""
+    """Print a warning on one line, without the file and line of Python that raised it."""
     print(for_terminal(f"warning: {message}"), file=sys.stderr if file is None else file)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"tidegauge {__version__}")
         raise typer.Exit
 
@@ -263,7 +268,7 @@ def options(
             "--time-limit",
             metavar="MINUTES",
             min=0,
-            help="End the command after this time. Committed batches are kept.",
+            help="Stop the command after this time; committed batches are kept (default: no limit).",
         ),
     ] = None,
 ) -> None:

@@ -1,7 +1,7 @@
-"""Commands that maintain a repository: its datasets and its database.
+"""Commands that maintain the datasets and the database of a repository.
 
-Datasets are listed, renamed, retired, dropped and labelled, and their failures accepted. The database is
-upgraded, checked, backed up, copied and cleaned.
+``tidegauge dataset`` lists, renames, retires, drops and labels datasets, and accepts failures.
+``tidegauge db`` upgrades, checks, backs up, copies and cleans the database.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidegauge.analyzers.core.formatting import plural
 from tidegauge.cli.options import (
     TOOL_FAILED,
     ArtifactsOption,
-    By,
+    Author,
     CommandError,
     Db,
     FormatOption,
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from tidegauge.repository.store.stored_states import Artifacts
 
 
-datasets_app = new_app("List, retire and drop datasets.")
+datasets_app = new_app("List, rename, retire, label and drop datasets.")
 
-Name = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
-CheckOnly = Annotated[bool, typer.Option("--dry-run", help="Only check the arguments.")]
+DatasetName = Annotated[str, typer.Argument(metavar="DATASET", help="Dataset name.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the arguments.")]
 
 
 @datasets_app.command("list")
 def datasets_list(
-    db: Db = None, artifacts: ArtifactsOption = None, form: FormatOption = Format.TABLE
+    db: Db = None, artifacts: ArtifactsOption = None, output_format: FormatOption = Format.TABLE
 ) -> None:
-    """List all datasets with their tables, partitions and last runs, and those that are retired."""
+    """List all datasets, including retired ones, with their tables, partitions and last runs."""
     from tidegauge.repository.store.listing import DATASET_COLUMNS, dataset_rows
 
     with (
@@ -60,81 +60,88 @@ def datasets_list(
         repository.database.read() as connection,
     ):
         rows = dataset_rows(connection)
-    print_rows(rows, DATASET_COLUMNS, form)
+    print_rows(rows, DATASET_COLUMNS, output_format)
 
 
 @datasets_app.command()
 def retire(
-    dataset: Name,
+    dataset: DatasetName,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: CheckOnly = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Retire a dataset: its history stays, and it no longer counts as failed, missing or overdue."""
+    """Retire a dataset: keep its history, and no longer count it as failed, missing or overdue."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
-        repository.retire(dataset, note=note, by=by or getpass.getuser(), dry_run=dry_run)
-    done = "would be" if dry_run else "is"
-    print(f"{dataset} {done} retired; `tidegauge dataset revive` brings it back")
+        repository.retire(dataset, note=note, by=author or getpass.getuser(), dry_run=dry_run)
+    verb = "would be" if dry_run else "is"
+    print(f"{dataset} {verb} retired; `tidegauge dataset revive` reverses this")
 
 
 @datasets_app.command()
 def revive(
-    dataset: Name,
+    dataset: DatasetName,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: CheckOnly = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Bring a retired dataset back."""
+    """Reactivate a retired dataset."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
-        repository.revive(dataset, note=note, by=by or getpass.getuser(), dry_run=dry_run)
-    print(f"{dataset} {'would be' if dry_run else 'is'} back")
+        repository.revive(dataset, note=note, by=author or getpass.getuser(), dry_run=dry_run)
+    print(f"{dataset} {'would be' if dry_run else 'is'} active again")
 
 
 @datasets_app.command()
 def rename(
-    dataset: Name,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.")],
+    dataset: DatasetName,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="New name.")],
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: CheckOnly = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Give a dataset another name, with all of its history; also change the name in its suite files."""
+    """Rename a dataset with all of its history; change the name in its suite files as well."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.rename(dataset, new, dry_run=dry_run)
     print(
-        f"{dataset} {'would become' if dry_run else 'is now'} {new}; write the new name in its files"
+        f"{dataset} {'would be renamed' if dry_run else 'was renamed'} to {new}; change the name in its suite files"
     )
     if not dry_run:
         undo = shlex.join(["tidegauge", "dataset", "rename", "--", new, dataset])
-        print(f"to undo it: {undo}", file=sys.stderr)
+        print(f"To undo: {undo}", file=sys.stderr)
 
 
 @datasets_app.command()
 def accept(
-    dataset: Name,
+    dataset: DatasetName,
     partition: Annotated[
-        str, typer.Argument(metavar="PARTITION", help="As in ds=2026-01-01; '' for a whole table.")
+        str,
+        typer.Argument(
+            metavar="PARTITION",
+            help="Partition, such as ds=2026-01-01; '' for an unpartitioned table.",
+        ),
     ],
     name: Annotated[
-        str | None, typer.Option(help="Only the verdict of this name; default: all that fail.")
+        str | None,
+        typer.Option(help="Only the verdict of this name (default: all failed verdicts)."),
     ] = None,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the failures.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the failures to accept.")
+    ] = False,
 ) -> None:
-    """Accept failed checks and rules on a partition: they pass until its data or they change."""
+    """Accept failed checks and rules on a partition until its data or the checks and rules change."""
     from tidegauge.rules.known_failures import accept_failures
 
-    author = by or getpass.getuser()
+    labelled_by = author or getpass.getuser()
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         accepted = accept_failures(
-            repository, dataset, partition, name=name, note=note, by=author, dry_run=dry_run
+            repository, dataset, partition, name=name, note=note, by=labelled_by, dry_run=dry_run
         )
     for failure in accepted:
         print(f"{'would be accepted' if dry_run else 'accepted'}: {failure}")
@@ -142,53 +149,61 @@ def accept(
 
 @datasets_app.command()
 def label(
-    dataset: Name,
-    said: Annotated[
+    dataset: DatasetName,
+    label_name: Annotated[
         str,
-        typer.Argument(metavar="LABEL", help="bad, ignore, expected, rebaseline or reopened."),
+        typer.Argument(
+            metavar="LABEL", help="Label: bad, ignore, expected, rebaseline or reopened."
+        ),
     ],
     since: Since = None,
     until: Until = None,
     note: Note = None,
-    by: By = None,
+    author: Author = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dry_run: CheckOnly = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Label a time range of a dataset: detectors do not learn from it, and its failures are known."""
+    """Label a time range of a dataset: exclude it from training, and treat its failures as known."""
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         repository.label_range(
             dataset,
-            said,
+            label_name,
             since=since,
             until=until,
             note=note,
-            by=by or getpass.getuser(),
+            by=author or getpass.getuser(),
             dry_run=dry_run,
         )
     would = "would label " if dry_run else ""
     print(
-        f"{would}{dataset} from {since or 'the first'} to {until or 'the last partition'}: {said}"
+        f"{would}{dataset} from {since or 'the first'} to {until or 'the last partition'}: {label_name}"
     )
 
 
 @datasets_app.command()
 def drop(
-    dataset: Name,
+    dataset: DatasetName,
     partition: Annotated[
-        str | None, typer.Option(help="Only this partition, as in ds=2026-01-01.")
+        str | None, typer.Option(help="Only this partition, such as ds=2026-01-01 (default: all).")
     ] = None,
     analyzer: Annotated[
-        str | None, typer.Option(help="Only the series of this analyzer, as in \"Histogram('k')\".")
+        str | None,
+        typer.Option(
+            help="Only the series of this analyzer, such as \"Histogram('k')\" (default: all)."
+        ),
     ] = None,
     segment: Annotated[
         str | None,
-        typer.Option(help="With --analyzer: only this segment, as in country=US; '' for all rows."),
+        typer.Option(
+            help="With --analyzer: only this segment, such as country=US; '' for the series of all rows (default: all)."
+        ),
     ] = None,
     generation: Annotated[
         str | None,
         typer.Option(
-            help="With --analyzer: only where its column had this type, as in 'k is a text'."
+            help="With --analyzer: only metrics and states while the column had this type, such as 'k is a text'"
+            " (default: all)."
         ),
     ] = None,
     db: Db = None,
@@ -196,17 +211,17 @@ def drop(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be removed.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     backup: Annotated[
         bool, typer.Option("--backup/--no-backup", help="Back up the database first.")
     ] = True,
 ) -> None:
-    """Drop a dataset, a partition or series from the repository; tables stay as they are.
+    """Drop a dataset, a partition or series from the repository; tables are not changed.
 
-    The database is backed up first, and `tidegauge db restore` brings back what it held. The next run
-    measures again what is still in the table and in the suite.
+    The database is backed up first, and `tidegauge db restore` restores it. The next run measures again
+    the partitions and analyzers that the table and the suite still contain.
     """
-    of = {
+    selection = {
         "partition": partition,
         "analyzer": analyzer,
         "segment": segment,
@@ -214,42 +229,53 @@ def drop(
     }
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         if dry_run:
-            print(f"{dataset}: {repository.drop(dataset, **of, dry_run=True)}")
+            print(f"{dataset}: {repository.drop(dataset, **selection, dry_run=True)}")
             return
         if not yes:
-            planned = repository.drop(dataset, **of, dry_run=True)
+            planned = repository.drop(dataset, **selection, dry_run=True)
             if not sys.stdin.isatty():
-                raise CommandError(f"{dataset}: {planned}; add --yes to drop it")
-            undo = "The database is backed up first" if backup else "There will be no backup"
-            typer.confirm(f"{dataset}: {planned}. {undo}. Go on?", abort=True)
-        kept = _back_up(repository) if backup else None
-        print(f"{dataset}: {repository.drop(dataset, **of, dry_run=False)}")
-        if kept is not None:
+                raise CommandError(f"{dataset}: {planned}; add --yes to drop without confirmation")
+            backup_note = (
+                "The database is backed up first" if backup else "The database is not backed up"
+            )
+            typer.confirm(f"{dataset}: {planned}. {backup_note}. Continue?", abort=True)
+        backup_file = _back_up_before_drop(repository) if backup else None
+        print(f"{dataset}: {repository.drop(dataset, **selection, dry_run=False)}")
+        if backup_file is not None:
             print(
-                f"to undo it and all that is written from now on: tidegauge db restore {kept}",
+                f"To undo this and all later changes: tidegauge db restore {backup_file}",
                 file=sys.stderr,
             )
 
 
-def _back_up(repository: Repository) -> Path:
+def _back_up_before_drop(repository: Repository) -> Path:
     """Back up the whole database before something is dropped."""
     from tidegauge.repository.maintenance.backups import back_up
 
     try:
         return back_up(repository.database, repository.artifacts)
     except DatabaseAccessError as error:
-        msg = f"nothing was dropped, because the backup failed: {error}; --no-backup drops without one"
+        msg = f"nothing was dropped, because the backup failed: {error}; use --no-backup to drop without a backup"
         raise DatabaseAccessError(msg) from error
 
 
-db_app = new_app("The repository's database.")
+db_app = new_app("Upgrade, check, back up, copy and clean the database.")
 
 
 @contextmanager
-def _at_any_revision(
+def _open_at_any_revision(
     url: str | None, *, new: bool = False, may_be_damaged: bool = False
 ) -> Iterator[Database]:
-    """Open a database at any revision, to read or change the revision; a missing file only if it may be new."""
+    """Open a database at any revision.
+
+    Parameters
+    ----------
+    url : str or None
+    new : bool
+        Whether a SQLite file may be missing; it is then created.
+    may_be_damaged : bool
+        Whether to open the database without checks, to restore it.
+    """
     from tidegauge.repository.store.config import settings
     from tidegauge.repository.store.database import Database
     from tidegauge.repository.store.engines import check_file_exists
@@ -264,16 +290,16 @@ def _at_any_revision(
 
 
 @contextmanager
-def _to_check(
+def _open_to_check(
     url: str | None, artifacts: str | None
 ) -> Iterator[tuple[str, Connection, Artifacts]]:
-    """Open the database to check, and its large states, with its name; of an older one, an upgraded copy."""
+    """Yield the database's name, a connection and the large states; upgrade a copy of an older database."""
     from tidegauge.repository.maintenance.backups import upgraded_copy
     from tidegauge.repository.store.config import artifacts_of, settings
     from tidegauge.repository.store.database import Database, all_revisions
 
     with (
-        _at_any_revision(url, new=True) as database,
+        _open_at_any_revision(url, new=True) as database,
         TemporaryDirectory(prefix="tidegauge-") as folder,
     ):
         file = database.file
@@ -298,17 +324,17 @@ def _to_check(
 
 
 def _print_leftovers(database: Database) -> None:
-    """Name the files that killed backups and upgrades left, and those that running ones write."""
+    """Print the unfinished files of killed or running backups and upgrades."""
     for file in database.unfinished_backups():
         print(
-            f"{file} is of a backup or an upgrade that was killed; delete it unless one is running"
+            f"{file} is an unfinished file of a backup or upgrade; delete it unless one is running"
         )
 
 
-def _artifacts(database: Database, url: str | None, given: str | None) -> Artifacts:
+def _open_artifacts(database: Database, url: str | None, artifacts: str | None) -> Artifacts:
     from tidegauge.repository.store.config import artifacts_of, settings
 
-    return artifacts_of(database, settings(url, given)[1])
+    return artifacts_of(database, settings(url, artifacts)[1])
 
 
 @db_app.command()
@@ -316,59 +342,67 @@ def upgrade(db: Db = None) -> None:
     """Upgrade the database schema to the newest revision; a SQLite file is backed up first."""
     from tidegauge.repository.store.database import head_revision
 
-    with _at_any_revision(db, new=True) as database:
-        before = database.revision()
-        if before == head_revision():
-            print(f"{database.name} is at revision {before}, the newest")
+    with _open_at_any_revision(db, new=True) as database:
+        previous_revision = database.revision()
+        if previous_revision == head_revision():
+            print(f"{database.name} is at revision {previous_revision}, the newest")
             _print_leftovers(database)
             return
         backup = database.upgrade()
-        kept = f"; the old one is kept in {backup}" if backup else ""
-        print(f"{database.name} upgraded from {before} to {database.revision()}{kept}")
+        backup_text = f"; the old database is kept in {backup}" if backup else ""
+        print(
+            f"{database.name} upgraded from {previous_revision} to {database.revision()}{backup_text}"
+        )
         _print_leftovers(database)
 
 
 @db_app.command()
 def downgrade(
     revision: Annotated[
-        str, typer.Argument(help="Such as 0002; `db current` prints the present revision.")
+        str,
+        typer.Argument(
+            help="Older revision, such as 0002; `db current` prints the present revision."
+        ),
     ],
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Downgrade the database schema to an older revision, for an older tidegauge; backs up first.
 
-    Data that the older revision has no place for is lost, except in the backup.
+    Data that the older revision cannot store is lost, except in the backup.
     """
     from tidegauge.repository.maintenance.backups import back_up
     from tidegauge.repository.store.database import all_revisions
 
-    with _at_any_revision(db) as database:
-        before = database.revision()
-        database.require_known(before)
-        if revision == before:  # as after a downgrade that was killed when it was done
-            print(f"{database.name} has revision {revision} already")
+    with _open_at_any_revision(db) as database:
+        previous_revision = database.revision()
+        database.require_known(previous_revision)
+        if revision == previous_revision:  # for example after a killed downgrade
+            print(f"{database.name} is already at revision {revision}")
             return
-        if before is None or revision not in all_revisions() or revision >= before:
-            known = ", ".join(sorted(r for r in all_revisions() if before and r < before)) or "none"
-            msg = f"{revision!r} is not a revision before {before or 'an empty database'}; there are: {known}"
+        older_revisions = sorted(
+            r for r in all_revisions() if previous_revision and r < previous_revision
+        )
+        if revision not in older_revisions:
+            listed = ", ".join(older_revisions) or "none"
+            msg = f"Invalid revision {revision!r}: revisions before {previous_revision or 'an empty database'} are {listed}"
             raise CommandError(msg)
-        backup = back_up(database, _artifacts(database, db, artifacts))
-        there = database.row_counts()
+        backup = back_up(database, _open_artifacts(database, db, artifacts))
+        row_counts = database.row_counts()
         database.migrate(revision)
         print(
-            f"{database.name} taken down from {before} to {revision}; the newer is kept in {backup}"
+            f"{database.name} downgraded from {previous_revision} to {revision}; the newer database is kept in {backup}"
         )
-        for table in sorted(there.keys() - database.row_counts().keys()):
-            print(f"lost, but in the backup: {there[table]} rows of {table}")
+        for table in sorted(row_counts.keys() - database.row_counts().keys()):
+            print(f"removed, but kept in the backup: {row_counts[table]} rows of {table}")
 
 
 @db_app.command()
 def current(db: Db = None) -> None:
-    """Print the database's revision, and the newest one."""
+    """Print the database's revision and the newest revision."""
     from tidegauge.repository.store.database import UNFINISHED_REVISION, head_revision
 
-    with _at_any_revision(db, new=True) as database:
+    with _open_at_any_revision(db, new=True) as database:
         missing = database.file is not None and not database.file.exists()  # connecting makes it
         revision = None if missing else database.revision()
         if revision == UNFINISHED_REVISION:
@@ -381,18 +415,18 @@ def current(db: Db = None) -> None:
 def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
     """Verify the database: integrity, complete batches, checksums of all states.
 
-    Of a database of an older release, an upgraded copy is checked: so one knows before upgrading.
+    For a database of an older release, this command checks an upgraded copy, before you upgrade.
     """
     from tidegauge.repository.maintenance.integrity import find_problems, orphan_files
 
-    with _to_check(db, artifacts) as (name, connection, stored):
+    with _open_to_check(db, artifacts) as (name, connection, stored):
         problems = find_problems(connection, stored)
         for problem in problems:
             print(problem)
         orphans = orphan_files(connection, stored)
         if orphans:
             print(f"{plural(len(orphans), 'file')} without references; `db clean` removes them")
-        with _at_any_revision(db) as database:
+        with _open_at_any_revision(db) as database:
             _print_leftovers(database)
         print(f"{name}: " + (plural(len(problems), "problem") if problems else "sound"))
     return TOOL_FAILED if problems else 0
@@ -402,47 +436,54 @@ def check(db: Db = None, artifacts: ArtifactsOption = None) -> int:
 def backup(
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    to: Annotated[Path | None, typer.Option(help="A file, not overwritten.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="Backup file, which must not exist (default: a timestamped file next to the SQLite file, or in the current folder)."
+        ),
+    ] = None,
 ) -> None:
-    """Back up the repository, including large states; PostgreSQL by pg_dump."""
+    """Back up the repository, including large states; PostgreSQL with pg_dump."""
     from tidegauge.repository.maintenance.backups import back_up
 
-    with _at_any_revision(db) as database:
+    with _open_at_any_revision(db) as database:
         if database.revision() is None:
-            msg = f"{database.name} is empty"
+            msg = f"{database.name} is empty; there is nothing to back up"
             raise CommandError(msg)
-        print(back_up(database, _artifacts(database, db, artifacts), to))
+        print(back_up(database, _open_artifacts(database, db, artifacts), to))
 
 
 @db_app.command()
 def restore(
-    file: Annotated[Path, typer.Argument(help="What `db backup` wrote.")],
+    file: Annotated[Path, typer.Argument(help="File of `db backup`.")],
     db: Db = None,
     artifacts: ArtifactsOption = None,
 ) -> None:
     """Restore a backup; the current contents are backed up first."""
     from tidegauge.repository.maintenance.backups import restore as put_back
 
-    with _at_any_revision(db, new=True, may_be_damaged=True) as database:
-        before = put_back(database, _artifacts(database, db, artifacts), file)
-        kept = f"; its previous content is kept in {before}" if before else ""
-        print(f"{database.name} restored from {file}, revision {database.revision()}{kept}")
+    with _open_at_any_revision(db, new=True, may_be_damaged=True) as database:
+        safety_backup = put_back(database, _open_artifacts(database, db, artifacts), file)
+        backup_text = f"; its previous content is kept in {safety_backup}" if safety_backup else ""
+        print(f"{database.name} restored from {file}, revision {database.revision()}{backup_text}")
 
 
 @db_app.command()
 def copy(
-    source: Annotated[str, typer.Argument(metavar="SOURCE_URL", help="The repository to copy.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="An empty database.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE_URL", help="URL of the repository to copy.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="URL of an empty database.")],
     artifacts: Annotated[
         str | None,
         typer.Option(
-            help="The source's folder of large states; by default beside the SQLite file."
+            help="The source's folder for large states (default: next to the SQLite file)."
         ),
     ] = None,
     to_artifacts: Annotated[
         str | None,
         typer.Option(
-            help="The target's folder of large states; by default beside the SQLite file."
+            help="The target's folder for large states (default: next to the SQLite file)."
         ),
     ] = None,
     discard_unfinished: Annotated[
@@ -452,13 +493,13 @@ def copy(
 ) -> None:
     """Copy a repository to another database, such as from SQLite to PostgreSQL.
 
-    Everything is copied: states, metrics, versions, labels and files. Counts and hashes are compared
-    at the end. The same command again finishes a copy that was interrupted.
+    The copy has all states, metrics, versions, labels and files. Counts and hashes are compared at the end.
+    To finish an interrupted copy, run the same command again.
     """
     from tidegauge.repository.maintenance.backups import copy_repository
     from tidegauge.repository.store.config import artifacts_of
 
-    with _at_any_revision(source) as old, _at_any_revision(target, new=True) as new:
+    with _open_at_any_revision(source) as old, _open_at_any_revision(target, new=True) as new:
         done = copy_repository(
             old,
             artifacts_of(old, artifacts),
@@ -472,21 +513,25 @@ def copy(
 
 @db_app.command()
 def forget(
-    value: Annotated[list[str], typer.Option(help="As a histogram shows it; may be repeated.")],
+    value: Annotated[
+        list[str],
+        typer.Option(help="Value to replace, as a histogram shows it; can be repeated."),
+    ],
     db: Db = None,
     artifacts: ArtifactsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would change.")
     ] = False,
 ) -> int:
-    """Replace personal values by tokens in states, series and messages; report what cannot be.
+    """Replace personal values by tokens in states, series and messages.
 
-    Exits with 1 if a place still holds a value. Backups are not changed, nor is your table.
+    If a value remains somewhere, the command prints the location and exits with 1. Backups and your table
+    are not changed.
     """
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         done = repository.forget(value, dry_run=dry_run)
-        for place in done.left:
-            print(f"left: {place}")
+        for location in done.left:
+            print(f"remaining: {location}")
         print(f"{repository.database.name}: {done}")
     return TOOL_FAILED if done.left else 0
 
@@ -496,16 +541,27 @@ def clean(
     db: Db = None,
     artifacts: ArtifactsOption = None,
     versions: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Versions superseded so long ago, as in 90d.")
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Remove versions that were superseded longer ago than this, such as 90d (default: keep all).",
+        ),
     ] = None,
     states: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Age of partitions whose states to remove.")
+        str | None,
+        typer.Option(
+            metavar="AGE", help="Remove states of partitions older than this (default: keep all)."
+        ),
     ] = None,
     runs: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Age of runs without stored results.")
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="Remove runs without stored results that are older than this (default: keep all).",
+        ),
     ] = None,
     vacuum: Annotated[
-        bool, typer.Option("--vacuum", help="Also make a SQLite file smaller, by rewriting it.")
+        bool, typer.Option("--vacuum", help="Also shrink a SQLite file by rewriting it.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be removed.")
@@ -513,7 +569,7 @@ def clean(
 ) -> None:
     """Apply retention: remove data older than an age (12w, 90d, 6mo, 2y), and unreferenced files.
 
-    States needed by windows and unsettled anomalies are kept; totals continue from stored sums.
+    States that windows and unresolved anomalies need are kept. Totals continue from stored sums.
     """
     with open_repository(db, artifacts, dry_run=dry_run) as repository:
         done = repository.clean(
@@ -521,4 +577,4 @@ def clean(
         )
         print(f"{repository.database.name}: {done}")
         if vacuum and not repository.database.is_sqlite:
-            print("--vacuum changes nothing: PostgreSQL vacuums by itself (autovacuum)")
+            print("--vacuum has no effect: PostgreSQL vacuums automatically (autovacuum)")

@@ -25,13 +25,13 @@ from tidegauge.cli.options import (
     ResultOutput,
     SparkOptions,
     Variables,
+    check_target_file,
+    db_option,
     open_repository,
-    pairs,
+    parse_pairs,
+    print_message,
     print_result,
-    repeated,
-    say,
     takes_spark_options,
-    target_file,
 )
 from tidegauge.cli.output import ResultFormat
 from tidegauge.outcome import FailOnLevel, Gate
@@ -44,33 +44,46 @@ if TYPE_CHECKING:
 @takes_spark_options()
 def run(
     suites: Annotated[
-        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
     ],
     db: Db = None,
     artifacts: ArtifactsOption = None,
     partitions: Annotated[
-        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+        str,
+        typer.Option(
+            help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
+        ),
     ] = "new",
     var: Variables = None,
     allow_empty: AllowEmpty = False,
-    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
-    rename: Annotated[bool, typer.Option("--rename", help="The tables were renamed.")] = False,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
+    ] = None,
+    rename: Annotated[
+        bool,
+        typer.Option(
+            "--rename", help="Accept that the tables were renamed, and continue their history."
+        ),
+    ] = False,
     resegment: Annotated[
-        bool, typer.Option("--resegment", help="Choose the values that are segments again.")
+        bool, typer.Option("--resegment", help="Choose again which values become segments.")
     ] = False,
     jobs: Jobs = 1,
     fail_on_anomaly: Annotated[
         bool,
         typer.Option(
             "--fail-on-anomaly",
-            help="Exit with 2 for anomalies in the partitions that were measured last.",
+            help="Exit with 2 if the partitions that were measured last have anomalies.",
         ),
     ] = False,
     fail_on: Annotated[
         FailOnLevel,
-        typer.Option(help="Exit with 2 if a check or policy fails, if one warns, or never."),
+        typer.Option(
+            help="Exit with 2 if a check or policy fails (error), also if one warns (warning), or never."
+        ),
     ] = FailOnLevel.ERROR,
-    form: ResultFormatOption = ResultFormat.TEXT,
+    output_format: ResultFormatOption = ResultFormat.TEXT,
     output: ResultOutput = None,
     *,
     session: SparkOptions,
@@ -79,8 +92,8 @@ def run(
     from tidegauge.display.progress import LineProgress
     from tidegauge.files.runs import run_suites
 
-    # As text on standard output, each table is reported when it is finished.
-    live = form is ResultFormat.TEXT and output is None
+    # Text on standard output reports each table as soon as it is finished.
+    live = output_format is ResultFormat.TEXT and output is None
     return _measure(
         partial(run_suites, rename=rename, resegment=resegment),
         fail_on.gate(anomalies=fail_on_anomaly),
@@ -92,7 +105,7 @@ def run(
         allow_empty=allow_empty,
         tag=tag,
         jobs=jobs,
-        form=form,
+        output_format=output_format,
         output=output,
         session=session,
         report=partial(_print_lines, sys.stdout if live else sys.stderr),
@@ -112,37 +125,37 @@ def _measure(
     allow_empty: bool,
     tag: list[str] | None,
     jobs: int,
-    form: ResultFormat,
+    output_format: ResultFormat,
     output: Path | None,
     session: SparkOptions,
     report: Callable[[Sequence[str]], None] | None = None,
     progress: Callable[[], Progress] | None = None,
 ) -> int:
-    """Measure suites by `run_suites` or `run_checks`, and print the result; return the exit status."""
-    target_file(output)
-    options = repeated(db)
+    """Measure suites with `run_suites` or `run_checks`, print the result, and return the exit status."""
+    check_target_file(output)
+    options = db_option(db)
     with open_repository(db, artifacts, create=True) as repository:
         result = measure(
             suites,
             repository,
             partitions,
-            tags=pairs("--tag", tag or []),
+            tags=parse_pairs("--tag", tag or []),
             session=session.start,
-            variables=pairs("--var", var or []),
+            variables=parse_pairs("--var", var or []),
             allow_empty=allow_empty,
             jobs=jobs,
             report=report,
             progress=progress,
             options=options,
         )
-    if report is not None and form is ResultFormat.TEXT and output is None:
+    if report is not None and output_format is ResultFormat.TEXT and output is None:
         _print_lines(sys.stdout, result.closing_lines(options))
         return result.status(gate)
-    return print_result(result, gate, form, output, options)
+    return print_result(result, gate, output_format, output, options)
 
 
 def _print_lines(stream: TextIO, lines: Sequence[str]) -> None:
-    """Print the lines on a table at once, so that a log shows them when the table is finished."""
+    """Print the lines on a table and flush, so that a log shows them when the table is finished."""
     for line in lines:
         print(line, file=stream)
     stream.flush()
@@ -154,65 +167,77 @@ def profile(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Tables' names, a pattern such as 'warehouse.*', or folders (with a slash).",
+            help="Table names, patterns such as 'warehouse.*', or folders (with a slash).",
         ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
-            help="A file for the suite, not overwritten; or a folder, for a file of each table."
+            help="New file for the suite, or a folder for a file of each table (default: standard output)."
         ),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="The dataset's name, of a single table.")
+        str | None,
+        typer.Option(help="Dataset name, for a single table (default: the table's name)."),
     ] = None,
     sample_rows: Annotated[
-        int, typer.Option(min=1, help="About how many rows to look at.")
+        int, typer.Option(min=1, help="Approximate number of rows to sample.")
     ] = 100_000,
     source_format: Annotated[
-        str, typer.Option("--format", help="How a folder is read.")
+        str, typer.Option("--format", help="Spark format of the files in a folder.")
     ] = "parquet",
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader: header=true."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Option of Spark's reader, such as header=true; can be repeated (default: none).",
+        ),
     ] = None,
     rules: Annotated[
         Path | None,
-        typer.Option(help="A file for record rules, not overwritten; or a folder, as --output."),
+        typer.Option(
+            help="New file for record rules, or a folder for a file of each table (default: no rules)."
+        ),
     ] = None,
     *,
     session: SparkOptions,
 ) -> int:
-    """Profile tables and propose a suite file for each, and rules, with a comment on each choice."""
+    """Profile tables, and propose suite files and rules with a comment on each choice."""
     from tidegauge.files.runs import is_pattern, matching_tables
     from tidegauge.profiler import name_of
 
     several = len(table) > 1 or is_pattern(table[0])
     if several and dataset is not None:
-        msg = "--dataset names the dataset of a single table; several are named by their tables"
+        msg = "--dataset requires a single table; datasets of several tables have the names of the tables"
         raise CommandError(msg)
     for name, file in (("--output", output), ("--rules", rules)):
         _check_proposal(name, file, several=several)
-    options = pairs("--option", option or [])
+    options = parse_pairs("--option", option or [])
     spark = session.start()
     names = [
         name
-        for one in table
+        for pattern in table
         for name in (
-            [full for _, full in matching_tables(spark, one)] if is_pattern(one) else [one]
+            [full for _, full in matching_tables(spark, pattern)]
+            if is_pattern(pattern)
+            else [pattern]
         )
     ]
-    short = Counter(name_of(name) for name in names)
+    short_name_counts = Counter(name_of(name) for name in names)
     failed = False
     for name in names:
-        own = name_of(name) if short[name_of(name)] == 1 else name.strip("/").replace("/", ".")
+        unique_name = (
+            name_of(name)
+            if short_name_counts[name_of(name)] == 1
+            else name.strip("/").replace("/", ".")
+        )
         try:
             _propose(
                 name,
-                dataset or (own if several else None),
-                _file_in(output, own, ".yml"),
-                _file_in(rules, own, ".rules.yml"),
-                skips=several,
+                dataset or (unique_name if several else None),
+                _file_in(output, unique_name, ".yml"),
+                _file_in(rules, unique_name, ".rules.yml"),
+                skips_existing=several,
                 sample_rows=sample_rows,
                 spark=spark,
                 format=source_format,
@@ -222,7 +247,7 @@ def profile(
             if not several:
                 raise
             failed = True
-            say(f"{name}: {message_of(error)}")
+            print_message(f"{name}: {message_of(error)}")
     return TOOL_FAILED if failed else 0
 
 
@@ -230,25 +255,25 @@ def _is_folder(file: Path | None) -> bool:
     return file is not None and (file.is_dir() or not file.suffix)
 
 
-def _file_in(place: Path | None, name: str, suffix: str) -> Path | None:
-    """Return the file for a table's proposal: in a folder, the one of its name."""
-    return place / f"{name}{suffix}" if place is not None and _is_folder(place) else place
+def _file_in(target: Path | None, name: str, suffix: str) -> Path | None:
+    """Return the file for a table's proposal; in a folder, it has the table's name."""
+    return target / f"{name}{suffix}" if target is not None and _is_folder(target) else target
 
 
-def _check_proposal(option: str, place: Path | None, *, several: bool) -> None:
+def _check_proposal(option: str, target: Path | None, *, several: bool) -> None:
     """Check that an option's target can be written, before a table is read."""
-    if place is None and several and option == "--output":
-        msg = "several tables need a folder for their files: --output suites/"
+    if target is None and several and option == "--output":
+        msg = "several tables need a folder for their suite files: --output suites/"
         raise CommandError(msg)
-    if place is None:
+    if target is None:
         return
-    if not _is_folder(place):
+    if not _is_folder(target):
         if several:
-            msg = f"{option} {place}: several tables need a folder, such as {option} suites/"
+            msg = f"{option} {target}: several tables need a folder, such as {option} suites/"
             raise CommandError(msg)
-        target_file(place, replaces=False)
+        check_target_file(target, replaces=False)
     else:
-        target_file(place / ".tidegauge")
+        check_target_file(target / ".tidegauge")
 
 
 def _propose(
@@ -257,39 +282,42 @@ def _propose(
     output: Path | None,
     rules: Path | None,
     *,
-    skips: bool,
+    skips_existing: bool,
     **source: Any,
 ) -> None:
-    """Profile one table, and write or print its proposals; of several, files that are there stay."""
+    """Profile one table, and write or print its proposals.
+
+    Existing files are an error, or are kept with ``skips_existing``.
+    """
     from tidegauge.checks.suggest import suggest
     from tidegauge.files.yaml_file import relative_to
     from tidegauge.profiler import profile as propose
 
     existing = [file for file in (output, rules) if file is not None and file.exists()]
     for file in existing:
-        if not skips:
-            msg = f"{file} is there already; name another file"
+        if not skips_existing:
+            msg = f"cannot write {file}: it already exists; use another file"
             raise CommandError(msg)
-        print(f"{file} is there already and stays as it is")
+        print(f"{file} already exists and was not changed")
     if output not in existing:
-        found = propose(table, dataset, **source)
-        if found.lacks_header:
-            say(
-                "the columns have no names: if the first line of each file has them, add"
+        proposal = propose(table, dataset, **source)
+        if proposal.lacks_header:
+            print_message(
+                "the columns have no names: if the first line of each file contains them, add"
                 " --option header=true --option inferSchema=true"
             )
-        text = found.to_yaml("" if output is None else output.parent)
+        suite_yaml = proposal.to_yaml("" if output is None else output.parent)
         if output is None:
-            print(text, end="")
+            print(suite_yaml, end="")
         else:
-            write_output(output, text)
-            count = len(found.suite.analyzers)
-            checks = text.count("\n  - ") - count
+            write_output(output, suite_yaml)
+            count = len(proposal.suite.analyzers)
+            checks = suite_yaml.count("\n  - ") - count
             print(f"{output}: {plural(count, 'analyzer')}, {checks} checks", flush=True)
     if rules is not None and rules not in existing:
         suggestions = suggest(table, dataset=dataset, **source)
         if not suggestions:
-            say(f"{rules} was not written: the rows that were looked at suggest no rule")
+            print_message(f"{rules} was not written: the sampled rows suggest no rule")
             return
         proposed = suggestions.to_rules(relative_to(table, rules.parent) if "/" in table else table)
         write_output(rules, proposed)
@@ -299,43 +327,52 @@ def _propose(
 @takes_spark_options()
 def explain(
     suites: Annotated[
-        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
     ],
     var: Variables = None,
     *,
     session: SparkOptions,
 ) -> None:
-    """Show the plan of measuring all of the suites' tables: jobs, passes, columns, bytes of states."""
+    """Show the measurement plan of the suites' tables: jobs, passes, columns, bytes of states."""
     from tidegauge.analysis import explain as plan_of
     from tidegauge.files.runs import tables_of
     from tidegauge.files.suite_files import find_suites, load_suite
 
-    variables = pairs("--var", var or [])
+    variables = parse_pairs("--var", var or [])
     files = [load_suite(path, variables) for path in find_suites(suites)]
     spark = session.start()
     for file in files:
-        for one in tables_of(spark, file):
-            print(plan_of(one, spark=spark))
+        for suite in tables_of(spark, file):
+            print(plan_of(suite, spark=spark))
 
 
 @takes_spark_options()
 def check(
     suites: Annotated[
-        list[str], typer.Argument(metavar="SUITE.yml...", help="Files, folders, globs.")
+        list[str], typer.Argument(metavar="SUITE.yml...", help="Suite files, folders or globs.")
     ],
     db: Db = None,
     artifacts: ArtifactsOption = None,
     partitions: Annotated[
-        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+        str,
+        typer.Option(
+            help="Partitions to measure: new, all, or conditions such as 'ds>=2013-02-01'."
+        ),
     ] = "new",
     var: Variables = None,
     allow_empty: AllowEmpty = False,
-    tag: Annotated[list[str] | None, typer.Option(help="key=value; may be repeated.")] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(help="Tag of the runs, as key=value; can be repeated (default: none)."),
+    ] = None,
     jobs: Jobs = 1,
     fail_on: Annotated[
-        FailOnLevel, typer.Option(help="Exit with 2 if a check fails, if one warns, or never.")
+        FailOnLevel,
+        typer.Option(
+            help="Exit with 2 if a check fails (error), also if one warns (warning), or never."
+        ),
     ] = FailOnLevel.ERROR,
-    form: ResultFormatOption = ResultFormat.TEXT,
+    output_format: ResultFormatOption = ResultFormat.TEXT,
     output: ResultOutput = None,
     *,
     session: SparkOptions,
@@ -354,7 +391,7 @@ def check(
         allow_empty=allow_empty,
         tag=tag,
         jobs=jobs,
-        form=form,
+        output_format=output_format,
         output=output,
         session=session,
     )

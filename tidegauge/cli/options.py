@@ -1,7 +1,7 @@
-"""Options that commands share, of the repository and of the Spark session, and groups of commands.
+"""Options that commands share, and groups of commands.
 
-Groups import their commands when they run; ``--help`` needs only their names and summaries. Each command
-that starts Spark has the same options of the session.
+Groups import a command only when it runs; ``--help`` needs only names and summaries. All commands that start
+Spark have the same session options.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 
 class CommandError(TidegaugeError):
-    """A command cannot do what its options and arguments ask for."""
+    """A command cannot run with its options and arguments."""
 
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """Where a command is, and its line in the help.
+    """A command's location, and its line in the help.
 
     Attributes
     ----------
     target : str
         ``module:attribute`` of a function or a `typer.Typer`.
     summary : str
-        The first line of its docstring or help; tests compare the two.
+        First line of the docstring or help of the target; a test compares them.
     """
 
     target: str
@@ -68,7 +68,7 @@ class CommandEntry:
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """Commands by name, each imported when it is looked up."""
+    """Commands by name; each command is imported when it is looked up."""
 
     def __init__(self, entries: Mapping[str, CommandEntry]) -> None:
         self._entries = entries
@@ -93,7 +93,7 @@ class LazyCommands(MutableMapping[str, Any]):
 
 
 class CommandGroup(TyperGroup):
-    """A group that prints its help if no command is given."""
+    """A group that prints its help if it is called without a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help and exit with 1 if there are no arguments."""
@@ -104,7 +104,7 @@ class CommandGroup(TyperGroup):
 
 
 class LazyGroup(CommandGroup):
-    """A group whose commands are listed by panels of its help, and imported when they run."""
+    """A group that lists its commands in panels of its help, and imports them when they run."""
 
     panels: ClassVar[Mapping[str, Mapping[str, CommandEntry]]] = {}
 
@@ -126,7 +126,7 @@ class LazyGroup(CommandGroup):
 def new_app(
     summary: str | None = None, *, name: str | None = None, group: type[TyperGroup] = CommandGroup
 ) -> typer.Typer:
-    """Return an application of commands; its help is plain text, since importing Rich takes .15 s."""
+    """Return an application of commands; its help is plain text, because importing Rich takes 0.15 s."""
     return typer.Typer(
         name=name,
         help=summary,
@@ -144,79 +144,100 @@ Db = Annotated[
     typer.Option(
         "--db",
         metavar="URL",
-        help="The repository's database; else TIDEGAUGE_DB, tidegauge.toml, sqlite:///tidegauge.db.",
+        help="Database URL of the repository (default: TIDEGAUGE_DB, else tidegauge.toml, else sqlite:///tidegauge.db).",
     ),
 ]
 ArtifactsOption = Annotated[
     str | None,
-    typer.Option("--artifacts", help="Folder for large states; else TIDEGAUGE_ARTIFACTS."),
+    typer.Option(
+        "--artifacts",
+        help="Folder for large states (default: TIDEGAUGE_ARTIFACTS, else tidegauge.toml, else next to the SQLite file).",
+    ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 ResultFormatOption = Annotated[
-    ResultFormat, typer.Option("--format", help="How to print the results.")
+    ResultFormat, typer.Option("--format", help="Output format of the results.")
 ]
-ResultOutput = Annotated[
-    Path | None, typer.Option(help="Output file; defaults to standard output.")
-]
-Dataset = Annotated[
-    str | None, typer.Argument(help="The dataset; may be left out if there is one.")
-]
+ResultOutput = Annotated[Path | None, typer.Option(help="Output file (default: standard output).")]
+Dataset = Annotated[str | None, typer.Argument(help="Dataset name (default: the only dataset).")]
 Variables = Annotated[
-    list[str] | None, typer.Option("--var", help="A variable, name=value; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--var",
+        help="Value of a variable in the files, as name=value; can be repeated (default: the values in the files).",
+    ),
 ]
-Jobs = Annotated[int, typer.Option(min=1, max=64, help="Tables to measure at the same time.")]
+Jobs = Annotated[
+    int, typer.Option(min=1, max=64, help="Number of tables to measure at the same time.")
+]
 AllowEmpty = Annotated[
     bool,
-    typer.Option("--allow-empty", help="Pass without data, and ignore on_empty: in the files."),
+    typer.Option(
+        "--allow-empty", help="Pass if there is no data, and ignore on_empty in the files."
+    ),
 ]
-Since = Annotated[str | None, typer.Option(help="From this partition time on.")]
+Since = Annotated[
+    str | None,
+    typer.Option(help="First partition time, such as 2026-01-01 (default: no limit)."),
+]
 AsOfOption = Annotated[
     str | None,
     typer.Option(
         "--as-of",
-        help="As known at a UTC time, as in 2026-01-31T12:00, or after the run of a number.",
+        help="Show the state at a UTC time, such as 2026-01-31T12:00, or after a run number (default: now).",
     ),
 ]
 AnomalyId = Annotated[
     int,
     typer.Argument(
-        metavar="ID", help="The number of an anomaly or an incident, as `anomalies list` prints it."
+        metavar="ID", help="ID of an anomaly or incident, as printed by `anomalies list`."
     ),
 ]
-Note = Annotated[str | None, typer.Option(help="Why.")]
-By = Annotated[str | None, typer.Option(help="Author of the label; defaults to the user's name.")]
-Until = Annotated[str | None, typer.Option(help="Up to this partition time, included.")]
+Note = Annotated[str | None, typer.Option(help="Reason to store (default: none).")]
+Author = Annotated[
+    str | None, typer.Option("--by", help="Author to store (default: your user name).")
+]
+Until = Annotated[
+    str | None,
+    typer.Option(help="Last partition time, inclusive (default: no limit)."),
+]
 
 
-def say(text: str) -> None:
-    """Print a message to standard error, without control characters and passwords of addresses."""
+def print_message(text: str) -> None:
+    """Print a message to standard error, without control characters and without passwords in URLs."""
     print(f"tidegauge: {for_terminal(hide_secrets(text))}", file=sys.stderr)
 
 
-def pairs(option: str, given: list[str]) -> dict[str, str]:
-    """Parse the values of an option that are written as ``key=value``."""
-    for pair in given:
-        if "=" not in pair:
-            msg = f"{option} {pair!r}: write key=value"
-            raise CommandError(msg)
-    return dict(pair.split("=", 1) for pair in given)
-
-
-def target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
-    """Check that an output file can be written, and make its folder, before any work is done for it.
+def parse_pairs(option: str, values: list[str]) -> dict[str, str]:
+    """Parse the values of an option, which have the form ``key=value``.
 
     Raises
     ------
     CommandError
-        If the file cannot be written, or is there and must not be replaced.
+        If a value has no equals sign.
+    """
+    for pair in values:
+        if "=" not in pair:
+            msg = f"Invalid value {pair!r} of {option}: use the form key=value."
+            raise CommandError(msg)
+    return dict(pair.split("=", 1) for pair in values)
+
+
+def check_target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
+    """Check that an output file can be written, and create its folder, before any work is done.
+
+    Raises
+    ------
+    CommandError
+        If the file cannot be written, or exists and must not be replaced.
     """
     if file is None:
         return None
     if file.is_dir():
-        msg = f"{file} is a folder; name a file, such as {file / 'results'}"
+        msg = f"cannot write {file}: it is a folder; use a file, such as {file / 'results'}"
         raise CommandError(msg)
     if file.exists() and not replaces:
-        msg = f"{file} is there already; name another file"
+        msg = f"cannot write {file}: it already exists; use another file"
         raise CommandError(msg)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +252,11 @@ def target_file(file: Path | None, *, replaces: bool = True) -> Path | None:
 
 
 def print_result(
-    result: JobResult[Any], gate: Gate, form: ResultFormat, output: Path | None, options: str
+    result: JobResult[Any],
+    gate: Gate,
+    output_format: ResultFormat,
+    output: Path | None,
+    options: str,
 ) -> int:
     """Print the result of a job, or write it to a file; return the exit status.
 
@@ -239,24 +264,24 @@ def print_result(
     ----------
     result : JobResult
     gate : Gate
-        The problems that fail the command.
-    form : ResultFormat
+        The problems of the data that fail the command.
+    output_format : ResultFormat
     output : Path or None
-        The file; None for standard output.
+        Output file; None for standard output.
     options : str
-        Options appended to the commands in the text.
+        Options that are appended to commands in the output.
     """
-    match form:
+    match output_format:
         case ResultFormat.TEXT:
-            text = result.text(options)
+            output_text = result.text(options)
         case ResultFormat.JSON:
-            text = result.json(gate)
+            output_text = result.json(gate)
         case ResultFormat.JUNIT:
-            text = result.junit(gate)
+            output_text = result.junit(gate)
     if output is None:
-        print(text, file=sys.stdout if form is ResultFormat.TEXT else data_output())
+        print(output_text, file=sys.stdout if output_format is ResultFormat.TEXT else data_output())
     else:
-        write_output(output, text + "\n")
+        write_output(output, output_text + "\n")
     return result.status(gate)
 
 
@@ -271,16 +296,17 @@ def open_repository(
 ) -> Iterator[Repository]:
     """Open the repository that the options name, and close it at the end.
 
-    A dry run only reads. Any other command that is not ``read_only`` writes: if the user may only read,
-    it fails before it does any work.
+    If the command writes but the user has read access only, the command fails before it does any work.
 
     Parameters
     ----------
     url, artifacts : str or None
+        Values of ``--db`` and ``--artifacts``.
     read_only, dry_run : bool
+        Whether the command only reads.
     create : bool
-        Create a missing SQLite file. Commands that need a history leave it out: for them a missing file
-        is a mistyped name.
+        Whether to create a missing SQLite file. Commands that need a history do not create it, because a
+        missing file is a mistyped name.
 
     Raises
     ------
@@ -304,28 +330,46 @@ def open_repository(
         yield repository
 
 
-EMPTY = "the repository has no datasets; measure a table with `tidegauge run`"
+NO_DATASETS_MESSAGE = "the repository has no datasets; measure a table with `tidegauge run`"
 
 
-def the_dataset(
-    repository: Repository, name: str | None, among: Sequence[str] | None = None
+def resolve_dataset(
+    repository: Repository, name: str | None, allowed: Sequence[str] | None = None
 ) -> str:
-    """Return the named dataset, or the only one, of all or of some."""
+    """Return the named dataset, or the only dataset of the repository.
+
+    Parameters
+    ----------
+    repository : Repository
+    name : str or None
+        Value of the argument; returned if given.
+    allowed : sequence of str, optional
+        Datasets to choose from; default: all.
+
+    Raises
+    ------
+    CommandError
+        If no name is given and there are several datasets, or none.
+    """
     if name is not None:
         return name
-    there = repository.datasets() if among is None else among
-    if len(there) != 1:
-        msg = f"name a dataset; there are: {', '.join(there)}" if there else EMPTY
+    candidates = repository.datasets() if allowed is None else allowed
+    if len(candidates) != 1:
+        msg = (
+            f"there are several datasets; name one: {', '.join(candidates)}"
+            if candidates
+            else NO_DATASETS_MESSAGE
+        )
         raise CommandError(msg)
-    return there[0]
+    return candidates[0]
 
 
-def repeated(db: str | None) -> str:
-    """Return the --db option for commands in messages, without passwords.
+def db_option(db: str | None) -> str:
+    """Return the ``--db`` option for commands in messages, without passwords.
 
     Examples
     --------
-    >>> repeated("sqlite:///orders.db"), repeated(None)
+    >>> db_option("sqlite:///orders.db"), db_option(None)
     (' --db sqlite:///orders.db', '')
     """
     return "" if db is None else f" --db {shlex.quote(hide_secrets(db))}"
@@ -338,34 +382,41 @@ class SparkOptions:
     Attributes
     ----------
     warehouse : str, optional
+        Folder of a local warehouse.
     spark_conf : list of str, optional
         Settings as ``KEY=VALUE``.
-    packages, master : str, optional
+    packages : str, optional
+        Maven coordinates, separated by commas.
+    master : str, optional
+        URL of the Spark master or Connect server.
     """
 
     warehouse: Annotated[
-        str | None, typer.Option(help="Folder of a local warehouse with its metastore.")
+        str | None,
+        typer.Option(
+            help="Folder of a local warehouse and its metastore (default: as Spark is configured)."
+        ),
     ] = None
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(
             "--conf",
             metavar="KEY=VALUE",
-            help="A Spark setting, such as spark.driver.memory=4g; may be repeated.",
+            help="Spark setting, such as spark.driver.memory=4g; can be repeated (default: none).",
         ),
     ] = None
     packages: Annotated[
         str | None,
         typer.Option(
             metavar="GROUP:ARTIFACT:VERSION,...",
-            help="Maven packages for Spark, for example for Delta Lake or Iceberg.",
+            help="Maven packages for Spark, such as for Delta Lake or Iceberg (default: none).",
         ),
     ] = None
     master: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Where Spark runs, such as local[4], spark://host:7077, yarn or sc://host"
+            help="URL of the Spark master or Connect server, such as local[4], spark://host:7077, yarn or sc://host"
             " (default: as Spark is configured, else on this machine).",
         ),
     ] = None
@@ -381,21 +432,21 @@ class SparkOptions:
         Raises
         ------
         CommandError
-            If a setting or a package is written in another form than the options'.
+            If a setting or a package is invalid.
 
         Examples
         --------
         >>> SparkOptions(spark_conf=["spark.sql.ansi.enabled=false"], master="local[2]").settings()
         {'spark.sql.ansi.enabled': 'false', 'spark.master': 'local[2]'}
         """
-        settings = pairs("--conf", self.spark_conf or [])
+        settings = parse_pairs("--conf", self.spark_conf or [])
         for key in settings:
             if not key.startswith("spark."):
-                msg = f"--conf {key}: Spark reads only settings whose names begin with 'spark.'"
+                msg = f"Invalid setting {key!r} of --conf: names of Spark settings begin with 'spark.'"
                 raise CommandError(msg)
         for package in (self.packages or "").split(",") if self.packages is not None else ():
             if package.count(":") != 2 or not all(package.split(":")):
-                msg = f"--packages {package!r}: write GROUP:ARTIFACT:VERSION, several with commas"
+                msg = f"Invalid package {package!r} of --packages: use GROUP:ARTIFACT:VERSION, separated by commas."
                 raise CommandError(msg)
         if self.packages is not None:
             listed = (settings.get("spark.jars.packages"), self.packages)
@@ -405,7 +456,7 @@ class SparkOptions:
         return settings
 
     def start(self, defaults: Mapping[str, str] | None = None) -> SparkSession:
-        """Return the active session, or start one, with the options and, below them, other settings."""
+        """Return the active session, or start a session; the options override ``defaults``."""
         from tidegauge.spark.session import apply_settings, spark_session
 
         settings = {**(defaults or {}), **self.settings()}
@@ -414,38 +465,38 @@ class SparkOptions:
         return session
 
 
-_HINTS = get_type_hints(SparkOptions, include_extras=True)
+_SPARK_OPTION_TYPES = get_type_hints(SparkOptions, include_extras=True)
 
 
 def takes_spark_options(
     without: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of `SparkOptions`, which it takes as its parameter ``session``.
+    """Add the options of `SparkOptions` to a command, which receives them as its parameter ``session``.
 
     Parameters
     ----------
     without : collection of str
         Options that the command does not have.
     """
-    names = [name for name in _HINTS if name not in without]
+    names = [name for name in _SPARK_OPTION_TYPES if name not in without]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(function, eval_str=True)
-        own = [p for name, p in signature.parameters.items() if name != "session"]
+        own_parameters = [p for name, p in signature.parameters.items() if name != "session"]
         keyword = inspect.Parameter.KEYWORD_ONLY
-        own = [p.replace(kind=keyword) for p in own]
+        own_parameters = [p.replace(kind=keyword) for p in own_parameters]
         added = [
-            inspect.Parameter(name, keyword, default=None, annotation=_HINTS[name])
+            inspect.Parameter(name, keyword, default=None, annotation=_SPARK_OPTION_TYPES[name])
             for name in names
         ]
 
         @wraps(function)
         def command(**arguments: Any) -> Any:
-            given = {name: arguments.pop(name) for name in names}
-            return function(session=replace(SparkOptions(), **given), **arguments)
+            spark_arguments = {name: arguments.pop(name) for name in names}
+            return function(session=replace(SparkOptions(), **spark_arguments), **arguments)
 
-        command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+        command.__signature__ = signature.replace(parameters=[*own_parameters, *added])  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in (*own_parameters, *added)}
         return command
 
     return decorate

@@ -1,4 +1,4 @@
-"""Print frames as a table, as CSV or as JSON."""
+"""Print rows and frames as a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class ResultFormat(StrEnum):
 
 
 class SafeTerminal:
-    """Standard output that control characters in names and values do not reach; see `for_terminal`.
+    """Standard output that escapes control characters in names and values; see `for_terminal`.
 
-    What is piped is read on a terminal in the end, too: by a pager, or in the log of a job.
+    Output to a pipe is also escaped, because a pager or a log viewer shows it on a terminal later.
     """
 
     def __init__(self, terminal: TextIO) -> None:
@@ -61,55 +61,57 @@ class SafeTerminal:
         return getattr(self._terminal, name)
 
     def for_data(self) -> TextIO:
-        """Return the stream for data: a pipe or a file gets them as they are, a terminal gets them escaped."""
+        """Return the stream for data. It escapes control characters on a terminal, but not in a pipe or file."""
         return cast("TextIO", self) if self._terminal.isatty() else self._terminal
 
 
 def data_output() -> TextIO:
-    """Return standard output for data that programs read, such as CSV; see `SafeTerminal.for_data`."""
+    """Return standard output for CSV, JSON and other data; see `SafeTerminal.for_data`."""
     return sys.stdout.for_data() if isinstance(sys.stdout, SafeTerminal) else sys.stdout
 
 
 def print_rows(
     rows: Sequence[Mapping[Any, Any]],
     columns: Columns,
-    form: Format = Format.TABLE,
-    shown: Sequence[str] | None = None,
+    output_format: Format = Format.TABLE,
+    visible: Sequence[str] | None = None,
     titles: Mapping[str, str] | None = None,
 ) -> None:
-    """Print rows; a table shows only the named columns, and is printed without importing pandas.
+    """Print rows. Printing a table does not import pandas.
 
     Parameters
     ----------
     rows : sequence of mapping
     columns : mapping of str to Kind
-        The columns of the rows in order, as `frame_of` takes them.
-    form : Format
-    shown : sequence of str, optional
-        The columns of a table; default: all.
+        The columns of the rows in order, as for `frame_of`.
+    output_format : Format
+    visible : sequence of str, optional
+        The columns of a table; default: all. CSV and JSON always have all columns.
     titles : mapping of str to str, optional
-        Headings of a table's columns, where they are other than their names.
+        Headings of columns of a table that differ from the names.
     """
-    if form is Format.TABLE:
-        _print_table(rows, shown or list(columns), titles or {})
+    if output_format is Format.TABLE:
+        _print_table(rows, visible or list(columns), titles or {})
     else:
-        print_frame(frame_of(rows, columns), form)
+        print_frame(frame_of(rows, columns), output_format)
 
 
-def print_frame(frame: pd.DataFrame, form: Format, columns: list[str] | None = None) -> None:
-    """Print a frame; a table shows only the named columns, the other formats show all."""
-    match form:
+def print_frame(
+    frame: pd.DataFrame, output_format: Format, columns: list[str] | None = None
+) -> None:
+    """Print a frame; a table has only the named columns, CSV and JSON have all columns."""
+    match output_format:
         case Format.CSV:
             spreadsheet(frame).to_csv(data_output(), index=False)
         case Format.JSON:
             print(_json(frame), file=data_output())
         case Format.TABLE:
-            shown = frame[columns] if columns else frame
-            _print_table(records(shown), list(shown.columns))
+            visible = frame[columns] if columns else frame
+            _print_table(records(visible), list(visible.columns))
 
 
 def _json(frame: pd.DataFrame) -> str:
-    """Return the rows as JSON; pandas would round numbers to 15 decimals, small ones to nothing."""
+    """Return the rows as JSON, with exact numbers; pandas would round them to 15 decimals."""
     rows = json.loads(frame.to_json(orient="records", date_format="iso"))
     for column in frame.columns[[dtype.kind == "f" for dtype in frame.dtypes]]:
         for row, value in zip(rows, frame[column].tolist(), strict=True):
@@ -118,7 +120,7 @@ def _json(frame: pd.DataFrame) -> str:
 
 
 FILE_WIDTH = 200
-"""Characters of a line of a table that is written to a pipe or a file."""
+"""Line width of a table in a pipe or file, in characters."""
 COLUMN_GAP = "  "
 
 
@@ -127,10 +129,10 @@ def _print_table(
     columns: Sequence[str],
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Print rows as a table; columns of numbers are aligned at the right.
+    """Print rows as a table; numbers are right-aligned.
 
-    Cells of the widest columns are folded until a line fits the terminal. Rich prints such tables, too,
-    but its import takes longer than most commands, and a long history takes it minutes.
+    Cells of the widest columns are folded so that a line fits the terminal. Rich is not used, because its
+    import takes longer than most commands, and it needs minutes for a long history.
     """
     width = get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
     cells, numeric = [], []
@@ -151,8 +153,8 @@ def _print_table(
             continue
         folded = (cell.split("\n") for cell in row)
         for parts in zip_longest(*folded):
-            whole = (" " * w if p is None else p for p, w in zip(parts, widths, strict=True))
-            lines.append(COLUMN_GAP.join(whole).rstrip())
+            padded = (" " * w if p is None else p for p, w in zip(parts, widths, strict=True))
+            lines.append(COLUMN_GAP.join(padded).rstrip())
     print("\n".join(lines))
 
 
@@ -161,7 +163,7 @@ def _is_numeric(kind: type) -> bool:
 
 
 def _is_plain(column: Sequence[str]) -> bool:
-    """Return whether cells are of ASCII in one line, as nearly all are, of which a history has many."""
+    """Return whether all cells are ASCII without line breaks; for them the faster functions suffice."""
     text = "".join(column)
     return text.isascii() and "\n" not in text
 
@@ -171,36 +173,36 @@ def _column_width(column: Sequence[str]) -> int:
 
 
 def _aligned(column: Sequence[str], width: int, right: bool) -> Sequence[str]:
-    """Return cells of a width, in several lines where one does not hold them."""
+    """Return cells padded to a width; wider cells are folded into several lines."""
     if _is_plain(column) and max(map(len, column)) <= width:
         return [cell.rjust(width) if right else cell.ljust(width) for cell in column]
     return ["\n".join(_align(line, width, right) for line in fold(cell, width)) for cell in column]
 
 
 def fitting_widths(natural: Sequence[int], available: int) -> list[int]:
-    """Return widths of columns that fit a line together: the widest columns are cut to one width.
+    """Return column widths that fit a line; the widest columns are reduced to a common width.
 
     Examples
     --------
     >>> fitting_widths([4, 30, 20], 100), fitting_widths([4, 30, 20], 40)
     ([4, 30, 20], [4, 18, 18])
     """
-    widest, rest = max(natural, default=0), available
+    widest, remaining = max(natural, default=0), available
     if sum(natural) > available:
-        for place, width in enumerate(sorted(natural)):
-            widest = max(rest // (len(natural) - place), MIN_COLUMN_WIDTH)
+        for position, width in enumerate(sorted(natural)):
+            widest = max(remaining // (len(natural) - position), MIN_COLUMN_WIDTH)
             if width > widest:
                 break
-            rest -= width
+            remaining -= width
     return [min(width, widest) for width in natural]
 
 
 MIN_COLUMN_WIDTH = 2
-"""Columns of a terminal that one character may take."""
+"""Maximum width of one character in a terminal."""
 
 
 def text_width(text: str) -> int:
-    r"""Return the columns of a terminal that the longest line of a text takes.
+    r"""Return the width of the longest line of a string in a terminal.
 
     Examples
     --------
@@ -224,7 +226,7 @@ def _align(line: str, width: int, right: bool) -> str:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Return text in lines of at most a width, folded at spaces, or within a word that is longer.
+    """Fold text into lines of a maximum width, at spaces or within longer words.
 
     Examples
     --------
@@ -232,12 +234,12 @@ def fold(text: str, width: int) -> list[str]:
     (['late by', '12 days'], ['ds=2013-', '12-31'])
     """
     lines = []
-    for whole in text.split("\n"):
-        if text_width(whole) <= width:
-            lines.append(whole.rstrip())
+    for source_line in text.split("\n"):
+        if text_width(source_line) <= width:
+            lines.append(source_line.rstrip())
             continue
         line = ""
-        for part in re.findall(r"\S+\s*|\s+", whole):
+        for part in re.findall(r"\S+\s*|\s+", source_line):
             if line and text_width(line + part.rstrip()) > width:
                 lines.append(line.rstrip())
                 line = ""

@@ -19,14 +19,14 @@ from tidegauge.cli.options import (
     ResultOutput,
     SparkOptions,
     Variables,
+    check_target_file,
+    db_option,
     new_app,
     open_repository,
-    pairs,
+    parse_pairs,
     print_result,
-    repeated,
+    resolve_dataset,
     takes_spark_options,
-    target_file,
-    the_dataset,
 )
 from tidegauge.cli.output import Format, ResultFormat, print_frame
 from tidegauge.outcome import FailOn
@@ -40,11 +40,13 @@ if TYPE_CHECKING:
     from tidegauge.rules.tasks import DQMRule
 
 rules_app = new_app("Validate and repair records with rules, fixes and policies.")
-_SHOWN = 5
-"""Most sample records of a failed verdict that the history shows."""
+_MAX_SAMPLES = 5
+"""Maximum number of sample records of a failed verdict in the history."""
 
 
-Specs = Annotated[list[str], typer.Argument(metavar="SPEC.yml...", help="Files, folders, globs.")]
+Specs = Annotated[
+    list[str], typer.Argument(metavar="SPEC.yml...", help="Rules files, folders or globs.")
+]
 
 
 @rules_app.command()
@@ -54,17 +56,24 @@ def run(
     db: Db = None,
     artifacts: ArtifactsOption = None,
     partitions: Annotated[
-        str, typer.Option(help="new, all, or conditions such as 'ds>=2013-02-01'.")
+        str,
+        typer.Option(
+            help="Partitions to run on: new, all, or conditions such as 'ds>=2013-02-01'."
+        ),
     ] = "new",
     var: Variables = None,
     allow_empty: AllowEmpty = False,
-    samples: Annotated[int, typer.Option(min=0, help="Records of each rule to show.")] = 10,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Maximum number of sample records per rule.")
+    ] = 10,
     jobs: Jobs = 1,
     fail_on: Annotated[
         FailOn,
-        typer.Option(help="Exit with 2 if a policy fails, if any record is rejected, or never."),
+        typer.Option(
+            help="Exit with 2 if a policy fails (policy), also if a record is rejected (reject), or never."
+        ),
     ] = FailOn.POLICY,
-    form: ResultFormatOption = ResultFormat.TEXT,
+    output_format: ResultFormatOption = ResultFormat.TEXT,
     output: ResultOutput = None,
     *,
     session: SparkOptions,
@@ -72,7 +81,7 @@ def run(
     """Run rules, fixes and policies on new and changed partitions; publish and quarantine records."""
     from tidegauge.rules.run import run_rules
 
-    target_file(output)
+    check_target_file(output)
     with open_repository(db, artifacts, create=True) as repository:
         result = run_rules(
             specs,
@@ -80,11 +89,11 @@ def run(
             partitions,
             session.start,
             samples,
-            pairs("--var", var or []),
+            parse_pairs("--var", var or []),
             allow_empty=allow_empty,
             jobs=jobs,
         )
-    return print_result(result, fail_on.gate(), form, output, repeated(db))
+    return print_result(result, fail_on.gate(), output_format, output, db_option(db))
 
 
 @rules_app.command()
@@ -93,15 +102,15 @@ def check(specs: Specs, var: Variables = None, *, session: SparkOptions) -> int:
     """Check rules files against their tables and print their steps in order, without reading data."""
     from tidegauge.files.rules_files import load_all_rules
 
-    files, errors = load_all_rules(specs, pairs("--var", var or []))
+    files, errors = load_all_rules(specs, parse_pairs("--var", var or []))
     spark = session.start()
     for error in errors:
         print(error)
     problems = len(errors)
     for file in files:
-        for line, good in _plan(file, spark):
+        for line, is_valid in _plan_lines(file, spark):
             print(line)
-            problems += not good
+            problems += not is_valid
     return TOOL_FAILED if problems else 0
 
 
@@ -111,37 +120,37 @@ def history(
     db: Db = None,
     artifacts: ArtifactsOption = None,
     as_of: AsOfOption = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what failed.")] = False,
-    form: FormatOption = Format.TABLE,
+    failed: Annotated[bool, typer.Option("--failed", help="Print only failed verdicts.")] = False,
+    output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Print the latest verdict of each partition."""
     with open_repository(db, artifacts, read_only=True) as repository:
         frame = repository.verdicts(
-            the_dataset(repository, dataset), passed=False if failed else None, as_of=as_of
+            resolve_dataset(repository, dataset), passed=False if failed else None, as_of=as_of
         )
-    told = [_in_words(result) for result in frame["result"]]
-    shown = ["partition", "name", "verdict", "checked_at", "run_id"]
-    print_frame(frame.assign(verdict=told), form, shown)
+    verdicts = [_describe_verdict(result) for result in frame["result"]]
+    columns = ["partition", "name", "verdict", "checked_at", "run_id"]
+    print_frame(frame.assign(verdict=verdicts), output_format, columns)
 
 
-def _in_words(result: str) -> str:
-    """Format a stored verdict as one line. The verdict of another program is returned unchanged."""
+def _describe_verdict(result: str) -> str:
+    """Return a stored verdict as text. Verdicts of other programs are returned unchanged."""
     from tidegauge.analyzers.core.errors import RuleError
     from tidegauge.rules.verdicts import CheckResult
 
     try:
-        found = CheckResult.from_json(result)
+        verdict = CheckResult.from_json(result)
     except RuleError:
         return result
-    if not found.outcomes:
-        return "; ".join(found.check_log) or str(found)
-    samples = [] if found.passed else found.samples
-    told = [str(found), *samples[:_SHOWN]]
-    return "\n  ".join([*told, "..."] if len(samples) > _SHOWN else told)
+    if not verdict.outcomes:
+        return "; ".join(verdict.check_log) or str(verdict)
+    samples = [] if verdict.passed else verdict.samples
+    lines = [str(verdict), *samples[:_MAX_SAMPLES]]
+    return "\n  ".join([*lines, "..."] if len(samples) > _MAX_SAMPLES else lines)
 
 
-def _plan(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of a plan, each with True, or False for a problem."""
+def _plan_lines(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a plan, each with False if it reports a problem, else True."""
     from tidegauge.analyzers.core.errors import TidegaugeError
     from tidegauge.rules.masks import mask
     from tidegauge.rules.run import open_rules_source
@@ -155,15 +164,15 @@ def _plan(file: RulesFile, spark: SparkSession) -> Iterator[tuple[str, bool]]:
     except TidegaugeError as error:
         yield f"{file.path}: {error}", False
         return
-    by = f" by {', '.join(source.keys)}" if source.keys else ""
-    yield f"{file.path}: {file.suite.dataset}, {source.name}{by}", True
-    yield from ((line, True) for line in _steps(file))
+    partitioned_by = f" by {', '.join(source.keys)}" if source.keys else ""
+    yield f"{file.path}: {file.suite.dataset}, {source.name}{partitioned_by}", True
+    yield from ((line, True) for line in _step_lines(file))
     for name, problem in mask(data, file.dqm.tasks, by=source.keys).failures.items():
         yield f"{file.place(name)}: {problem}", False
 
 
-def _steps(file: RulesFile) -> Iterator[str]:
-    """Yield the steps in order."""
+def _step_lines(file: RulesFile) -> Iterator[str]:
+    """Yield the steps of a rules file in order, as lines."""
     from tidegauge.rules.policies import FailNone
 
     dqm = file.dqm
@@ -177,11 +186,14 @@ def _steps(file: RulesFile) -> Iterator[str]:
     for task, policy in dqm.task_policies:
         if not isinstance(policy, FailNone):
             yield f"  policy of {task.name}: {policy!r}"
-    for whole in dqm.policies:
-        yield f"  policy {whole.name}"
-    for what, table in (("rejects", file.quarantine), ("records that are left", file.publish)):
+    for policy_of_all in dqm.policies:
+        yield f"  policy {policy_of_all.name}"
+    for records, table in (
+        ("rejected records", file.quarantine),
+        ("accepted records", file.publish),
+    ):
         if table is not None:
-            yield f"  {what} go to {table}"
+            yield f"  {records} go to {table}"
 
 
 def _options(rule: DQMRule) -> str:

@@ -1,4 +1,4 @@
-"""Commands that show what a repository holds: report, dashboard, metrics, export and import."""
+"""Commands that show, export and import the contents of a repository."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tidegauge.cli.options import (
     FormatOption,
     Since,
     Until,
+    check_target_file,
+    db_option,
     new_app,
     open_repository,
-    repeated,
-    say,
-    target_file,
-    the_dataset,
+    print_message,
+    resolve_dataset,
 )
 from tidegauge.cli.output import Format, data_output, print_rows
 
@@ -41,43 +41,46 @@ if TYPE_CHECKING:
     from tidegauge.widgets.source import DashboardConfig
 
 
-TITLES = {
+COLUMN_TITLES = {
     "errors": "open errors",
     "failed": "analyzers failed",
     "failing": "checks failing",
     "failing_known": "known failures",
 }
-"""Column headings in text; CSV and JSON use the names of the columns."""
+"""Column headings of a table; CSV and JSON use the names of the columns."""
 
 
 def report(
-    dataset: Annotated[str | None, typer.Argument(help="The dataset; all if left out.")] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(help="Dataset name (default: all datasets).")
+    ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
     since: Annotated[
         str | None,
         typer.Option(
-            help="Count only open incidents, missing and late partitions and failing checks that reach to"
-            " this partition time or later; with --html list only such incidents, and partitions from then"
-            " on. What there is"
-            " (partitions, newest, rows, series, runs, what failed) is counted as a whole."
+            help="Count only open incidents, missing and late partitions and failing checks at this partition"
+            " time or later; --html also lists only these incidents and later partitions. Other columns count"
+            " the whole history (default: no limit)."
         ),
     ] = None,
-    form: FormatOption = Format.TABLE,
+    output_format: FormatOption = Format.TABLE,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write one page for mail and archives to this file, and replace it."),
+        typer.Option(
+            help="Write the report as one HTML page to this file, replacing it (default: print a table)."
+        ),
     ] = None,
 ) -> None:
-    """Print an overview, a row for each dataset, and why rules and checks fail; or write it as an HTML page."""
-    if html is not None and form is not Format.TABLE:
-        msg = f"--html and --format {form} exclude each other: use one of them"
+    """Print an overview of all datasets and their failed rules and checks, or write it as an HTML page."""
+    if html is not None and output_format is not Format.TABLE:
+        msg = f"--html and --format {output_format} exclude each other: use one of them"
         raise CommandError(msg)
     from tidegauge.repository.history.health import read_overview
     from tidegauge.repository.store.frames import columns_of
     from tidegauge.repository.store.rows import OverviewRow
 
-    target_file(html)
+    check_target_file(html)
     with open_repository(db, artifacts, read_only=True) as repository:
         if html is not None:
             from tidegauge.report_page import write_report
@@ -87,42 +90,42 @@ def report(
         rows = read_overview(repository.database, dataset, since)
         has_known = any(row["failing_known"] for row in rows)
         overview = columns_of(OverviewRow)
-        shown = [name for name in overview if has_known or name != "failing_known"]
-        print_rows(rows, overview, form, shown, TITLES)
-        if form is not Format.TABLE:
+        visible = [name for name in overview if has_known or name != "failing_known"]
+        print_rows(rows, overview, output_format, visible, COLUMN_TITLES)
+        if output_format is not Format.TABLE:
             return
-        _print_resolved(repository, dataset, since, repeated(db))
+        _print_resolved_count(repository, dataset, since, db_option(db))
         failing = [row["dataset"] for row in rows if row["failing"] or row["failing_known"]]
         if failing:
             _print_failures(repository, failing, since)
 
 
-def _print_resolved(
+def _print_resolved_count(
     repository: Repository, dataset: str | None, since: str | None, options: str
 ) -> None:
-    """Print how many incidents are over, which the overview does not count."""
+    """Print the number of resolved incidents, which the overview does not count."""
     from tidegauge.repository.incidents.listing import incident_rows
     from tidegauge.repository.store.queries import Window
 
     with repository.database.read() as connection:
         count = len(incident_rows(connection, dataset, "resolved", Window.between(since, None)))
     if count:
-        what = "1 incident is" if count == 1 else f"{count:,} incidents are"
+        incidents_text = "1 incident is" if count == 1 else f"{count:,} incidents are"
         name = f" {shlex.quote(dataset)}" if dataset else ""
         print(
-            f"\n{what} resolved: tidegauge anomalies list{name} --incidents --status resolved{options}"
+            f"\n{incidents_text} resolved: tidegauge anomalies list{name} --incidents --status resolved{options}"
         )
 
 
 def _print_failures(repository: Repository, datasets: list[str], since: str | None) -> None:
-    """Print why the current data of datasets fails by rules and checks, the newest verdicts first."""
+    """Print why the current data of datasets fails rules and checks, the newest verdicts first."""
     from tidegauge.report_page import MAX_VERDICTS, failed_verdicts
     from tidegauge.repository.store.frames import columns
     from tidegauge.rules.verdicts import failure_messages
 
-    lines, more = [], []
+    lines, omitted = [], []
     for dataset in datasets:
-        found = failed_verdicts(repository, dataset, since)
+        verdicts = failed_verdicts(repository, dataset, since)
         lines += [
             (
                 dataset,
@@ -130,23 +133,23 @@ def _print_failures(repository: Repository, datasets: list[str], since: str | No
                 row["name"],
                 why,
             )
-            for row in found[:MAX_VERDICTS]
+            for row in verdicts[:MAX_VERDICTS]
             for why in failure_messages(str(row["result"]))
         ]
-        if len(found) > MAX_VERDICTS:
-            more.append(f"and {len(found) - MAX_VERDICTS:,} more verdicts of {dataset}")
+        if len(verdicts) > MAX_VERDICTS:
+            omitted.append(f"and {len(verdicts) - MAX_VERDICTS:,} more verdicts of {dataset}")
     print("\nFailed rules and checks")
-    shown = columns("dataset partition check reason")
-    print_rows([dict(zip(shown, line, strict=True)) for line in lines], shown)
-    for line in more:
+    column_types = columns("dataset partition check reason")
+    print_rows([dict(zip(column_types, line, strict=True)) for line in lines], column_types)
+    for line in omitted:
         print(line)
 
 
-_LOOPBACK = "127.0.0.1"
-_TOKEN = "TIDEGAUGE_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
+_LOOPBACK_ADDRESS = "127.0.0.1"
+_TOKEN_VARIABLE = "TIDEGAUGE_DASHBOARD_TOKEN"  # noqa: S105 - the name of a variable
 
 MIN_TOKEN_CHARACTERS = 16
-"""Shorter tokens are warned of: nothing slows guessing."""
+"""Minimum token length without a warning, because nothing slows down guessing."""
 
 
 class Theme(StrEnum):
@@ -159,52 +162,62 @@ class Theme(StrEnum):
 def dashboard(
     db: Db = None,
     artifacts: ArtifactsOption = None,
-    dataset: Annotated[str | None, typer.Option(help="The dataset to begin with.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset to show first (default: the overview).")
+    ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Else 8866, or another that is free.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port to listen on (default: 8866, or the next free port).",
+        ),
     ] = None,
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen on. At any other than this machine's own, the page needs"
-            " a token and is read-only; see --no-token and --write."
+            help="Address to listen on. Other addresses than this machine's own need a token and are"
+            " read-only; see --no-token and --write."
         ),
-    ] = _LOOPBACK,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Disable labelling.")] = False,
+    ] = _LOOPBACK_ADDRESS,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
+    ] = True,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Do not allow labelling.")] = False,
     user_header: Annotated[
         str | None,
         typer.Option(
             metavar="HEADER",
-            help="The HTTP header in which a reverse proxy names the user, as in X-Forwarded-User."
-            " Only the proxy may reach the page, since others could send it, too.",
+            help="HTTP header in which a reverse proxy sends the user name, such as X-Forwarded-User. Only the"
+            " proxy may have access to the page, because other clients could forge the header (default: none).",
         ),
     ] = None,
     write: Annotated[
         bool,
-        typer.Option("--write", help="With --host: allow labelling to all who have the token."),
+        typer.Option("--write", help="With --host: allow everyone who has the token to label."),
     ] = False,
     show_samples: Annotated[
         bool,
         typer.Option(
             "--show-samples",
-            help="Show records that failed checks, as they were kept; else only their number.",
+            help="Show stored sample records that failed checks (default: only their number).",
         ),
     ] = False,
     no_token: Annotated[
         bool,
         typer.Option(
             "--no-token",
-            help="With --host and --user-header: a proxy in front asks for a password.",
+            help="With --host and --user-header: need no token, because a reverse proxy authenticates users.",
         ),
     ] = False,
     theme: Annotated[
-        Theme, typer.Option(help="Color theme; ?theme=dark in the address has the same effect.")
+        Theme, typer.Option(help="Color theme; ?theme=dark in the URL overrides it.")
     ] = (Theme.LIGHT),
 ) -> None:
-    """Serve the dashboard on this machine, and open it in the browser.
+    """Serve the dashboard, and open it in the browser.
 
-    With --host, the token is read from TIDEGAUGE_DASHBOARD_TOKEN. Otherwise a random token is printed.
+    With --host, the token is read from TIDEGAUGE_DASHBOARD_TOKEN. If the variable is not set, a random token
+    is printed.
     """
     if find_spec("tornado") is None:
         msg = "the dashboard needs tornado: pip install 'tidegauge[notebook]'"
@@ -213,78 +226,80 @@ def dashboard(
     from tidegauge.widgets.server import is_loopback, serve
     from tidegauge.widgets.source import DashboardConfig
 
-    token, given = None, ""
+    token, configured_token = None, ""
     if not is_loopback(host):
         read_only = read_only or not write
         if no_token and user_header is None:
             msg = (
-                "--no-token leaves the password to a proxy, which has to name the user: give its"
-                " header, as in --user-header X-Forwarded-User"
+                "--no-token requires a proxy that authenticates users: name its header, such as"
+                " --user-header X-Forwarded-User"
             )
             raise CommandError(msg)
         if no_token:
-            say(f"only the proxy may reach {host}: others could send the header {user_header}, too")
+            print_message(
+                f"make sure that only the proxy can reach {host}: other clients could forge the header {user_header}"
+            )
         else:
-            given = os.environ.pop(_TOKEN, "")
-            _check_token(given)
-            token = given or secrets.token_urlsafe(24)
+            configured_token = os.environ.pop(_TOKEN_VARIABLE, "")
+            _check_token(configured_token)
+            token = configured_token or secrets.token_urlsafe(24)
     _check_header(user_header)
     url, folder = settings(db, artifacts)
-    shown = DashboardConfig(
+    config = DashboardConfig(
         url, None if folder is None else str(folder), dataset, read_only, show_samples
     )
-    _check(shown)
+    _check_repository(config)
     serve(
-        shown,
+        config,
         host=host,
         port=port,
         browser=browser,
         theme=theme,
         user_header=user_header,
         token=token,
-        show_token=not given,  # what is printed lands in the logs of containers and services
+        show_token=not configured_token,  # a configured token must not appear in logs of containers
         address=dashboard_url(),
     )
 
 
 def _check_token(token: str) -> None:
-    """Refuse a token that browsers or cookies would change, and warn if it can be guessed."""
-    place = next((n for n, letter in enumerate(token, 1) if not "!" <= letter <= "~"), None)
-    if place is not None:
+    """Reject a token that browsers or cookies would change, and warn if it is easy to guess."""
+    position = next((n for n, letter in enumerate(token, 1) if not "!" <= letter <= "~"), None)
+    if position is not None:
         msg = (
-            f"{_TOKEN} has a blank, a control character or a letter beyond ASCII in place {place} of {len(token)}:"
-            " use letters, digits and signs of ASCII, such as the output of `openssl rand -hex 16`"
+            f"{_TOKEN_VARIABLE} has a blank, a control character or a non-ASCII character at position {position} of {len(token)}:"
+            " use ASCII letters, digits and symbols, such as the output of `openssl rand -hex 16`"
         )
         raise CommandError(msg)
     if 0 < len(token) < MIN_TOKEN_CHARACTERS:
-        say(
-            f"{_TOKEN} has {len(token)} characters, which can be guessed: use at least"
+        print_message(
+            f"{_TOKEN_VARIABLE} has only {len(token)} characters and is easy to guess: use at least"
             f" {MIN_TOKEN_CHARACTERS}, such as the output of `openssl rand -hex 16`"
         )
 
 
 def _check_header(name: str | None) -> None:
     if name is not None and not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        msg = f"--user-header {name!r} is not the name of an HTTP header, such as X-Forwarded-User"
+        msg = f"Invalid HTTP header {name!r} of --user-header: use a name such as X-Forwarded-User."
         raise CommandError(msg)
 
 
-def _check(shown: DashboardConfig) -> None:
-    """Check that the repository can be opened, and has the dataset."""
+def _check_repository(config: DashboardConfig) -> None:
+    """Check that the repository can be opened and contains the dataset."""
     from tidegauge.repository.repository import Repository
     from tidegauge.repository.store.database import Database
     from tidegauge.repository.store.engines import check_file_exists
 
-    database = Database.unchecked(shown.db)  # a checked opening would create it
+    database = Database.unchecked(config.db)  # opening it with checks would create the file
     database.close()
     if not database.is_shared:
-        msg = f"{database.name} is in memory, and empty; name a file"
+        msg = f"{database.name} is an empty database in memory; use a file"
         raise DatabaseAccessError(msg)
     check_file_exists(database.file)
-    with Repository(shown.db, artifacts=shown.artifacts, read_only=True) as repository:
-        there = repository.datasets()
-        if shown.dataset is not None and shown.dataset not in there:
-            raise UnknownDatasetError(shown.dataset, there)
+    with Repository(config.db, artifacts=config.artifacts, read_only=True) as repository:
+        datasets = repository.datasets()
+        if config.dataset is not None and config.dataset not in datasets:
+            raise UnknownDatasetError(config.dataset, datasets)
 
 
 import_app = new_app("Import metrics from other tools.")
@@ -295,21 +310,31 @@ def metrics(
     db: Db = None,
     artifacts: ArtifactsOption = None,
     name: Annotated[
-        str | None, typer.Option(help="A metric, or an analyzer for all of its metrics.")
+        str | None,
+        typer.Option(help="Only this metric, or all metrics of this analyzer (default: all)."),
     ] = None,
-    instance: Annotated[str | None, typer.Option(help="A column, columns or rule.")] = None,
+    instance: Annotated[
+        str | None, typer.Option(help="Only this column, columns or rule (default: all).")
+    ] = None,
     where: Annotated[
         str | None,
-        typer.Option(help="A filter of analyzers; '' for the metrics of all rows."),
+        typer.Option(
+            help="Only metrics with this filter; '' for metrics without a filter (default: all)."
+        ),
     ] = None,
-    segment: Annotated[str | None, typer.Option(help="A segment, as in country=US.")] = None,
+    segment: Annotated[
+        str | None, typer.Option(help="Only this segment, such as country=US (default: all).")
+    ] = None,
     since: Since = None,
     until: Until = None,
     as_of: AsOfOption = None,
     window: Annotated[
-        str | None, typer.Option(help="Roll-ups instead of partitions: 7d, month, total.")
+        str | None,
+        typer.Option(
+            help="Roll up partitions by window: 7d, month or total (default: one row per partition)."
+        ),
     ] = None,
-    form: FormatOption = Format.TABLE,
+    output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Print the metric history of a dataset."""
     from tidegauge.repository.store.facts import read_facts
@@ -326,15 +351,19 @@ def metrics(
     }
     rows: Sequence[Mapping[str, Any]]
     with open_repository(db, artifacts, read_only=True) as repository:
-        of = the_dataset(repository, dataset)
-        with selected(repository.database, of, filters) as (connection, query, when):
+        dataset_name = resolve_dataset(repository, dataset)
+        with selected(repository.database, dataset_name, filters) as (
+            connection,
+            query,
+            as_of_moment,
+        ):
             if window is None:
-                rows = read_facts(connection, of, query, when).records()
+                rows = read_facts(connection, dataset_name, query, as_of_moment).records()
             else:
                 from tidegauge.repository.rollups.stored_rollups import rollup_rows
 
-                rows = rollup_rows(connection, of, window, query, when)
-    shown = [
+                rows = rollup_rows(connection, dataset_name, window, query, as_of_moment)
+    visible = [
         "partition",
         "segment",
         "name",
@@ -346,23 +375,32 @@ def metrics(
         "analyzer",
     ]
     if all(row["segment"] == "" for row in rows):
-        shown.remove("segment")
-    print_rows(rows, METRIC_COLUMNS, form, shown)
+        visible.remove("segment")
+    print_rows(rows, METRIC_COLUMNS, output_format, visible)
 
 
 @import_app.command()
 def deequ(
-    file: Annotated[Path, typer.Argument(help="The JSON of a FileSystemMetricsRepository.")],
-    dataset: Annotated[str, typer.Option(help="The dataset to import into.")],
-    by: Annotated[
-        list[str] | None, typer.Option(help="A tag whose values are segments; may be repeated.")
+    file: Annotated[Path, typer.Argument(help="JSON file of a FileSystemMetricsRepository.")],
+    dataset: Annotated[str, typer.Option(help="Dataset to import into.")],
+    segment_tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", help="Tag whose values become segments; can be repeated (default: none)."
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="The table's partition column for the date; may be repeated."),
+        typer.Option(
+            help="Partition column for the date; can be repeated (default: dataset_date)."
+        ),
     ] = None,
     date_format: Annotated[
-        str | None, typer.Option("--format", help="How it writes the date: %Y-%m-%d.")
+        str | None,
+        typer.Option(
+            "--format",
+            help="Format of the date in partition names, such as %Y-%m-%d (default: as in 2026-01-31T00:00:00.000Z).",
+        ),
     ] = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
@@ -371,12 +409,14 @@ def deequ(
     from tidegauge.repository.exchange.deequ import KEY, import_deequ
 
     with open_repository(db, artifacts, create=True) as repository:
-        done = import_deequ(repository, file, dataset, by or (), key=key or KEY, format=date_format)
+        done = import_deequ(
+            repository, file, dataset, segment_tags or (), key=key or KEY, format=date_format
+        )
     print(
         f"{done.dataset}: {plural(done.results, 'result')} with {plural(done.metrics, 'metric')} read, {done.new} new"
     )
     for reason in done.skipped:
-        say(f"left out: {reason}")
+        print_message(f"skipped: {reason}")
 
 
 class ExportFormat(StrEnum):
@@ -389,38 +429,41 @@ class ExportFormat(StrEnum):
 
 
 def export(
-    form: Annotated[ExportFormat, typer.Argument(metavar="csv|parquet|openlineage|prometheus")],
+    export_format: Annotated[
+        ExportFormat,
+        typer.Argument(metavar="csv|parquet|openlineage|prometheus", help="Export format."),
+    ],
     dataset: Dataset = None,
     db: Db = None,
     artifacts: ArtifactsOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Output file; defaults to standard output, required for parquet."),
+        typer.Option(help="Output file (default: standard output; required for parquet)."),
     ] = None,
     since: Since = None,
     until: Until = None,
     as_of: AsOfOption = None,
     partition: Annotated[
-        str | None, typer.Option(help="For openlineage; the newest if left out.")
+        str | None, typer.Option(help="For openlineage: partition to export (default: the newest).")
     ] = None,
 ) -> None:
-    """Export metrics: the history as csv or parquet, the newest as openlineage or prometheus."""
+    """Export metrics: the history as csv or parquet, or the newest values as openlineage or prometheus."""
     import json
 
     from tidegauge.repository.exchange import history_exports
     from tidegauge.repository.exchange.history_exports import openlineage_event, prometheus_text
 
-    target_file(output)
+    check_target_file(output)
     with open_repository(db, artifacts, read_only=True) as repository:
-        if form is ExportFormat.PROMETHEUS:
-            _write(prometheus_text(repository, None if dataset is None else [dataset]), output)
+        if export_format is ExportFormat.PROMETHEUS:
+            _write_text(prometheus_text(repository, None if dataset is None else [dataset]), output)
             return
-        name = the_dataset(repository, dataset)
-        if form is ExportFormat.OPENLINEAGE:
+        name = resolve_dataset(repository, dataset)
+        if export_format is ExportFormat.OPENLINEAGE:
             event = openlineage_event(repository, name, partition)
-            _write(json.dumps(event, indent=1, allow_nan=False) + "\n", output)
+            _write_text(json.dumps(event, indent=1, allow_nan=False) + "\n", output)
             return
-        if form is ExportFormat.PARQUET and output is None:
+        if export_format is ExportFormat.PARQUET and output is None:
             msg = "parquet needs a file: --output metrics.parquet"
             raise CommandError(msg)
         pages = repository.pages(name, since=since, until=until, as_of=as_of)
@@ -428,12 +471,14 @@ def export(
             history_exports.write_csv(pages, data_output())
             return
         write = (
-            history_exports.csv_file if form is ExportFormat.CSV else history_exports.parquet_file
+            history_exports.csv_file
+            if export_format is ExportFormat.CSV
+            else history_exports.parquet_file
         )
         print(f"{output}: {write(pages, output)} rows")
 
 
-def _write(text: str, output: Path | None) -> None:
+def _write_text(text: str, output: Path | None) -> None:
     if output is None:
         data_output().write(text)
     else:

@@ -754,11 +754,11 @@ def test_the_command_line_keeps_a_database(url, tmp_path, capsys, monkeypatch):
     assert "removed 1 version," in said("clean", "--versions", "0d", *db)
     assert "restored from copy" in said("restore", copy, *db)
     assert "removed 1 version," in said("clean", "--versions", "0d", *db)
-    assert "is not a revision before 0007; there are: 0005, 0006" in said(
-        "downgrade", "0008", *db, status=1
+    assert "revisions before 0007 are 0005, 0006" in said("downgrade", "0008", *db, status=1)
+    assert "is already at revision 0007" in said("downgrade", "0007", *db)
+    assert "removed, but kept in the backup: 0 rows of verdict_notice" in said(
+        "downgrade", "0005", *db
     )
-    assert "has revision 0007 already" in said("downgrade", "0007", *db)
-    assert "lost, but in the backup: 0 rows of verdict_notice" in said("downgrade", "0005", *db)
     said("restore", copy, *db)
     assert "0007" in said("current", "--db", url)
     assert "sound" in said("check", *db)

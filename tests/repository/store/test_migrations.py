@@ -287,6 +287,6 @@ def test_the_command_line_takes_a_database_down_and_up(
     older = head_revision()
     next_revision()
     said("upgrade")
-    assert f"taken down from 9999 to {older}" in said("downgrade", older)
+    assert f"downgraded from 9999 to {older}" in said("downgrade", older)
     assert f"{older} (newest: 9999)" in said("current")
     assert f"upgraded from {older} to 9999" in said("upgrade")

@@ -210,7 +210,7 @@ def test_vacuuming_postgresql_is_said_to_change_nothing(postgres, tmp_path, caps
     for more in ([], ["--dry-run"]):
         clean = ["db", "clean", "--vacuum", "--db", url, "--artifacts", str(tmp_path), *more]
         assert run_command(clean) == 0
-        assert "--vacuum changes nothing: PostgreSQL vacuums by itself" in capsys.readouterr().out
+        assert "--vacuum has no effect: PostgreSQL vacuums automatically" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_a_killed_upgrade_left_is_named_and_removed_later(tmp_path, capsys,
     other = tmp_path / f".{stem}.html-0123456789abcdef"  # an output of the same name
     other.write_text("")
     capsys.readouterr()
-    message = f"{left[0]} is of a backup or an upgrade that was killed; delete it unless one is run"
+    message = f"{left[0]} is an unfinished file of a backup or upgrade; delete it unless one is run"
     for command in ("check", "upgrade"):
         assert run_command(["db", command, "--db", url]) == 0
         out = capsys.readouterr().out

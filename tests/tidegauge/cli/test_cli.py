@@ -132,7 +132,7 @@ def test_an_incident_is_snoozed_until_a_time_to_come(url, capsys):
     command = ["anomalies", "label", str(number), "snoozed", "--db", url]
     assert run_command(command) == 1
     assert "snoozed needs an end" in capsys.readouterr().err
-    for until, problem in (("soon", "Invalid time 'soon'"), ("2013-01-01", "it has passed")):
+    for until, problem in (("soon", "Invalid time 'soon'"), ("2013-01-01", "it is in the past")):
         assert run_command([*command, "--until", until]) == 1
         assert problem in capsys.readouterr().err
     assert run_command([*command, "--until", "2033-12-24T08:00"]) == 0
@@ -422,7 +422,7 @@ def test_doctor(tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "wrong    the repository" in out
     assert f"missing  Java, for measuring tables: JAVA_HOME={tmp_path} has no bin/java" in out
-    assert "cure: " in out
+    assert "fix: " in out
 
 
 @pytest.mark.soak

@@ -25,10 +25,10 @@ def test_a_notebook_that_is_there_stays_as_it_is(tmp_path, capsys):
     there = copied(tmp_path)
     assert sorted(there) == NAMES
     assert there["rules.ipynb"] == "mine"
-    assert "rules.ipynb is there already" in capsys.readouterr().out
+    assert "rules.ipynb already exists" in capsys.readouterr().out
 
 
 def test_a_file_is_no_folder(tmp_path, capsys):
     (tmp_path / "taken").write_text("")
     assert run_command(["notebooks", str(tmp_path / "taken")]) == 1
-    assert "is a file; name a folder" in capsys.readouterr().err
+    assert "is a file; use a folder" in capsys.readouterr().err

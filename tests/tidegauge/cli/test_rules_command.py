@@ -300,7 +300,7 @@ def test_check_prints_the_plan_and_names_what_does_not_resolve(table, rules):
     assert "rule age (error, null: fail): `age` >= 0 AND `age` < 150" in lines
     assert "fix cap: age = 25 where age > 25" in lines
     assert "policy of age: FailCount(2)" in lines
-    assert "rejects go to people_rejects" in lines
+    assert "rejected records go to people_rejects" in lines
     status, out = rules(SPEC.replace("column: age, lower", "column: agge, lower"), "check")
     assert status == 1
     assert "people.yml:6: " in out

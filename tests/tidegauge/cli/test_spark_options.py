@@ -40,11 +40,11 @@ def test_options_become_settings():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"spark_conf": ["spark.x"]}, "--conf 'spark.x': write key=value"),
-        ({"spark_conf": ["sql.ansi.enabled=true"]}, "names begin with 'spark.'"),
-        ({"packages": "delta-spark"}, "'delta-spark': write GROUP:ARTIFACT:VERSION"),
-        ({"packages": f"{DELTA},"}, "'': write GROUP:ARTIFACT:VERSION"),
-        ({"packages": ""}, "'': write GROUP:ARTIFACT:VERSION"),
+        ({"spark_conf": ["spark.x"]}, "Invalid value 'spark.x' of --conf: use the form key=value"),
+        ({"spark_conf": ["sql.ansi.enabled=true"]}, "names of Spark settings begin with 'spark.'"),
+        ({"packages": "delta-spark"}, "Invalid package 'delta-spark' of --packages"),
+        ({"packages": f"{DELTA},"}, "Invalid package '' of --packages"),
+        ({"packages": ""}, "Invalid package '' of --packages"),
     ],
 )
 def test_options_in_another_form_are_refused(options, says):
@@ -57,7 +57,7 @@ def test_a_wrong_setting_is_an_error_before_anything_is_measured(tmp_path, capsy
     file.write_text("dataset: d\ntable: a.b\nanalyzers: [Size]\n")
     database = f"sqlite:///{tmp_path / 'r.db'}"
     assert run_command(["run", str(file), "--db", database, "--conf", "x=1"]) == 1
-    assert "names begin with 'spark.'" in capsys.readouterr().err
+    assert "names of Spark settings begin with 'spark.'" in capsys.readouterr().err
 
 
 def test_what_a_connect_server_has_to_set_is_refused(monkeypatch):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tidegauge.cli.main import PANELS, app
+from tidegauge.cli.main import COMMAND_PANELS, app
 from tidegauge.rules.verdicts import CheckResult
 from typer.main import get_command
 
@@ -78,5 +78,7 @@ def test_a_command_imports_little(folder, command):
 def test_the_help_says_what_the_commands_say():
     """Each summary is the first line of the command's own help, which is not imported for it."""
     commands = get_command(app).commands
-    summaries = {name: entry.summary for panel in PANELS.values() for name, entry in panel.items()}
+    summaries = {
+        name: entry.summary for panel in COMMAND_PANELS.values() for name, entry in panel.items()
+    }
     assert summaries == {name: commands[name].help.splitlines()[0] for name in commands}
