@@ -107,7 +107,7 @@ class ReportSeries:
         Indices of anomalies in ``values``.
     expected : float or None
         Expected newest value; None if no detector provides one.
-    open : int
+    open_count : int
         Number of open anomalies.
     anomaly : mapping or None
         The anomaly of the newest value, open or settled: a row of `Repository.anomalies`.
@@ -117,7 +117,7 @@ class ReportSeries:
     values: Sequence[float]
     marks: Sequence[int]
     expected: float | None
-    open: int
+    open_count: int
     anomaly: Record | None = None
 
 
@@ -310,7 +310,9 @@ def _row_count_line(ledger: pd.DataFrame) -> PlotLine | None:
 def _read_worst_series(
     repository: Repository, dataset: str, ledger: pd.DataFrame, max_series: int
 ) -> list[ReportSeries]:
+    """Return the newest value of each series with its recent history, the most anomalous series first."""
     newest = records(repository.latest(dataset))
+    # Count the open anomalies of each series, with their highest score.
     anomalies = repository.anomalies(dataset)
     open_anomalies = (
         anomalies[anomalies["status"] == "open"]
@@ -320,18 +322,15 @@ def _read_worst_series(
     open_by_series = {
         key: (int(n), float(score)) for key, n, score in open_anomalies.itertuples(name=None)
     }
+    # Read the newest score of each series; the first detector takes precedence.
     times = ledger["time"].dropna()
     scored = repository.scores(
         dataset, since=None if times.empty else times.iloc[-1].to_pydatetime()
     )
-    score_by_series = {
-        _series_key(row): row for row in reversed(records(scored))
-    }  # the first detector takes precedence
+    score_by_series = {_series_key(row): row for row in reversed(records(scored))}
+    # Choose one anomaly per point: an open anomaly if there is one, then the highest score.
     anomaly_by_point: dict[tuple[Any, ...], Record] = {}
-    # If a point has several anomalies, take an open one first, then the one with the highest score.
-    for anomaly in sorted(
-        records(anomalies), key=lambda anomaly_row: anomaly_row["status"] != "open"
-    ):
+    for anomaly in sorted(records(anomalies), key=lambda record: record["status"] != "open"):
         anomaly_by_point.setdefault((*_series_key(anomaly), anomaly["partition"]), anomaly)
 
     def current(row: Record) -> Record | None:
@@ -349,6 +348,7 @@ def _read_worst_series(
             -last_score,
         )
 
+    # Add recent values and the indices of anomalies to the first series.
     worst = sorted(newest, key=badness)[:max_series]
     values_by_series = _read_recent_values(repository, dataset, times, worst)
     return [
@@ -361,7 +361,7 @@ def _read_worst_series(
                 if (*_series_key(row), name) in anomaly_by_point
             ],
             expected=score_by_series.get(_series_key(row), {}).get("expected"),
-            open=open_by_series.get(_series_key(row), (0, 0.0))[0],
+            open_count=open_by_series.get(_series_key(row), (0, 0.0))[0],
             anomaly=current(row),
         )
         for row in worst
@@ -740,8 +740,8 @@ def _series_status(series: ReportSeries) -> Markup:
         incident = _as_integer(series.anomaly["incident_id"])
         incident_text = "" if incident is None else f" ({cell(incident)})"
         return Markup(f"anomaly, {marked(series.anomaly['status'])}{incident_text}")
-    if series.open:
-        return Markup(f"{marked('open')} {series.open}")
+    if series.open_count:
+        return Markup(f"{marked('open')} {series.open_count}")
     status = str(series.latest["status"])
     if status != "finite":
         return marked(status)

@@ -53,7 +53,7 @@ def _render_metric_parts(metric: Metric[Any], max_rows: int, width: int) -> Iter
             lines = (
                 (key, value, _format_interval(intervals.get(key))) for key, value in keyed.items()
             )
-            columns = ["key", "value", "exactly in"] if intervals else ["key", "value"]
+            columns = ["key", "value", "exact value in"] if intervals else ["key", "value"]
             rows = Rows.first_of(lines, max_rows, len(keyed))
             yield table(
                 columns, Rows([row[: len(columns)] for row in rows.first], (), rows.between), width
@@ -65,9 +65,7 @@ def _render_metric_parts(metric: Metric[Any], max_rows: int, width: int) -> Iter
             yield table(["key", "value"], Rows.first_of(list(value.scalars()), max_rows), width)
         case Success(value):
             yield pairs([("value", value)], width)
-    yield pairs(
-        [("exactly in", _format_interval(interval)), ("rows behind it", metric.weight)], width
-    )
+    yield pairs([("exact value in", _format_interval(interval)), ("rows", metric.weight)], width)
     yield note(f"about: {metric.entity.value.lower()}", width)
 
 
@@ -86,8 +84,8 @@ _PROFILE_COLUMNS = (
     "type",
     "not null",
     "distinct",
-    "least",
-    "greatest",
+    "minimum",
+    "maximum",
     "mean",
     "values",
     "",
@@ -122,7 +120,7 @@ def _profile_row(
     )
     if buckets:
         drawn = values_picture(
-            [count for *_, count in buckets], "distribution from least to greatest"
+            [count for *_, count in buckets], "distribution from minimum to maximum"
         )
         values_text = ""
     else:

@@ -75,9 +75,9 @@ def frame_text(frame: pd.DataFrame) -> str:
     constants = [
         f"{name}={one_line(str(plain[name].iloc[0]), _MAX_SENTENCE_LENGTH)}" for name in constant
     ]
-    notes = [f"all with {', '.join(constants)}"] if constants else []
-    notes += [f"nothing in {', '.join(map(str, empty))}"] if empty else []
-    notes += [f"no room for {', '.join(map(str, omitted))}"] if omitted else []
+    notes = [f"constant: {', '.join(constants)}"] if constants else []
+    notes += [f"empty: {', '.join(map(str, empty))}"] if empty else []
+    notes += [f"hidden: {', '.join(map(str, omitted))}"] if omitted else []
     notes += [f"{len(plain):,} rows"] if len(plain) > _max_rows(plain) else []
     return "\n".join([table_text, *notes])
 
@@ -92,9 +92,8 @@ def _fit_columns(frame: pd.DataFrame) -> tuple[str, list[Any]]:
             visible_rows[[name for name in columns[:end] if name not in sentences]], {}
         )
         room = width - max(map(len, other_text.splitlines()), default=0)
-        sentence_width = (
-            room // len(sentences) - 2 if sentences else 0
-        )  # two blanks separate columns
+        # Sentences share the room that the other columns leave; two blanks separate columns.
+        sentence_width = room // len(sentences) - 2 if sentences else 0
         # Columns after a sentence are omitted before the sentence becomes hard to read.
         min_width = (
             _MIN_SENTENCE_WIDTH if columns[end - 1] in sentences else _READABLE_SENTENCE_WIDTH
@@ -200,11 +199,9 @@ def _render_footer(
             f"{isolated(column, max_length)} {cell(_column_cells(str(column), frame[column].iloc[:1], max_length)[0], max_length)}"
             for column in constant[:MAX_COLUMNS]
         ]
-        phrases.append(f"all with {', '.join(values)}")
+        phrases.append(f"constant: {', '.join(values)}")
     if empty:
-        phrases.append(
-            f"nothing in {', '.join(isolated(c, max_length) for c in empty[:MAX_COLUMNS])}"
-        )
+        phrases.append(f"empty: {', '.join(isolated(c, max_length) for c in empty[:MAX_COLUMNS])}")
     return Markup(f'<p class="note">{"; ".join(phrases)}</p>')
 
 

@@ -55,8 +55,8 @@ def test_in_a_terminal_values_come_first_and_what_all_share_below():
         "  instance      partition  value   analyzer",
         "0        a  ds=2013-01-01    1.5  Mean('a')",
         "1        b  ds=2013-01-02    3.0  Mean('b')",
-        "all with dataset=flights, name=Mean",
-        "nothing in time, segment",
+        "constant: dataset=flights, name=Mean",
+        "empty: time, segment",
     ]
     assert str(frame_of(rows, names)) == repr(frame_of(rows, names))
     selected = frame_of(rows, names)[["dataset", "value"]]
@@ -130,10 +130,10 @@ def test_rows_of_a_result_are_shown_as_it_is():
         "   value",
         "3    3.0",
         "2    2.0",
-        "all with dataset=flights, name=Mean",
-        "nothing in note",
+        "constant: dataset=flights, name=Mean",
+        "empty: note",
     ]
-    assert "2 rows; all with dataset flights" in shown(frame.tail(2))
+    assert "2 rows; constant: dataset flights" in shown(frame.tail(2))
 
 
 def test_a_frame_is_a_compact_table():
@@ -151,7 +151,7 @@ def test_a_frame_is_a_compact_table():
     assert "... 80 more rows" in text
     assert "n090" in text
     assert "n099" in text
-    assert "100 rows; all with severity ■ error; nothing in note" in text
+    assert "100 rows; constant: severity ■ error; empty: note" in text
     assert "0.33332013-01-02" in text
     assert shown(frame_of([], ["name"])) == "name0 rows"
     hours = [{"time": dt.datetime(2013, 1, 1, 7, tzinfo=dt.UTC)}, {"time": None}]
@@ -187,7 +187,7 @@ def test_what_is_the_same_everywhere_is_told_below():
     text = shown(frame)
     assert heads(frame) == ["partition", "value", "id"]
     below = "dataset d, name Size, instance *, analyzer Size(), score 9, severity ■ error"
-    assert f"2 rows; all with {below}, explanation it fell, incident_id 7; nothing in time" in text
+    assert f"2 rows; constant: {below}, explanation it fell, incident_id 7; empty: time" in text
     assert list(frame.columns) == list(rows[0])  # the frame is as it was
 
 
@@ -237,12 +237,12 @@ def test_a_terminal_shows_the_sentence_of_incidents_and_anomalies_before_what_is
         "   id dataset                               headline       updated_at  first",
         "0   1      d1                               volume x 2026-01-01 05:30      1",
         f"1  30     d30  volume {'x' * 30} 2026-01-30 05:30     30",
-        "all with severity=error",
+        "constant: severity=error",
     ]
     rows[1]["headline"] = "volume " + "x" * 200
     text = repr(frame_of(rows, kinds)).splitlines()
     assert text[2] == f"1  30     d30  volume {'x' * 57}…"
-    assert text[-1] == "no room for updated_at, first"
+    assert text[-1] == "hidden: updated_at, first"
 
 
 def test_a_terminal_follows_the_options_of_pandas(monkeypatch):

@@ -73,7 +73,7 @@ def test_metrics():
     text = shown(Metric(tg.Entity.DATASET, "*", "Size", Success(3.0), weight=3))
     assert "Size" in text
     assert "value3" in text
-    assert "rows behind it3" in text
+    assert "rows3" in text
     near = tg.Interval(2.0, 4.0, 0.95)
     text = shown(Metric(tg.Entity.COLUMN, "x", "Mean", Success(3.0), 9, near))
     assert "Mean of x" in text
