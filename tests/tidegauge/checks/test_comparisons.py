@@ -1,4 +1,4 @@
-"""Checks against another table and against queries; those with a repository alone need no Spark."""
+"""Checks that compare with another table or with queries. Checks of a repository need no Spark."""
 
 from decimal import Decimal
 from math import nan
@@ -9,7 +9,7 @@ from tidegauge.repository.testing.samples import commit, day, spec
 
 import tidegauge as tg
 
-# --- rows
+# --- rows without Spark
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,16 @@ import tidegauge as tg
         ([(nan, 2.0), (1.0, nan)], [(nan, 2.01), (2.0, nan)], 0.01, [(1.0, nan)], [(2.0, nan)]),
     ],
 )
-def test_rows_that_only_one_has(left, right, within, only, others):
+def test_different_rows_returns_the_unmatched_rows_of_each_side(left, right, within, only, others):
     found, lacking = different_rows(left, right, within)
     assert sorted(found, key=repr) == only
     assert sorted(lacking, key=repr) == sorted(others, key=repr)
 
 
-# --- a repository alone
+# --- repository without data
 
 
-def test_a_partition_is_compared_with_that_of_the_same_name(repo):
+def test_a_partition_is_compared_with_the_partition_of_the_same_name(repo):
     commit(repo, day(1, rows=10), day(2, rows=10), day(3, rows=10))
     commit(repo, day(1, rows=10), day(2, rows=9), dataset="raw")
     check = tg.Check("d", dataset="d").has_size_of("raw")
@@ -55,7 +55,7 @@ def test_a_partition_is_compared_with_that_of_the_same_name(repo):
     assert some["message"][1].endswith("to compare with. Ask the loader.")
 
 
-def test_a_partition_that_is_gone_is_nothing_to_compare_with(repo):
+def test_a_removed_partition_is_not_compared_with(repo):
     commit(repo, day(1))
     commit(repo, day(1), dataset="raw")
     repo.store.mark_gone(repo.store.open_run(spec("raw")), ["ds=2013-01-01"])
@@ -65,7 +65,7 @@ def test_a_partition_that_is_gone_is_nothing_to_compare_with(repo):
     ]
 
 
-def test_queries_need_data(repo):
+def test_query_checks_fail_without_data(repo):
     commit(repo, day(1))
     check = tg.Check("d", dataset="d").has_same_result("SELECT 1", "SELECT 1")
     (message,) = tg.verify(repo, check).frame()["message"]
@@ -90,12 +90,12 @@ def test_queries_need_data(repo):
         (lambda c: c.has_size_of("t").warn(3), "warn"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, says):
+def test_invalid_comparison_parameters_are_refused(make, says):
     with pytest.raises(tg.TidegaugeError, match=says):
         make(tg.Check("d"))
 
 
-def test_the_expectation_of_equal_counts():
+def test_only_equal_counts_become_a_great_expectations_expectation():
     told = tg.to_great_expectations(
         tg.Check("d").has_size_of("raw").has_size_of("raw", within=0.1).has_same_result("a", "b")
     )
@@ -110,7 +110,7 @@ def test_the_expectation_of_equal_counts():
 
 @pytest.fixture
 def tables(spark):
-    """Orders of two days, and a ledger that lacks one of the second day."""
+    """Return a repository and tables: orders of two days, and a ledger that lacks one order of the second day."""
     orders = [("a", 1.0, 1), ("b", 2.0, 1), ("a", 3.0, 2), ("c", 4.0, 2)]
     frame = spark.createDataFrame(orders, "who string, price double, day int")
     frame.coalesce(1).write.partitionBy("day").mode("overwrite").saveAsTable("cmp_orders")
@@ -152,7 +152,7 @@ def test_a_frame_is_compared_with_tables_and_queries(tables):
     assert "prize" in told[9]
 
 
-def test_private_columns_stand_in_no_message(tables):
+def test_messages_do_not_show_values_of_private_columns(tables):
     query = "SELECT who FROM data", "SELECT 'x' AS who"
     check = tg.Check("orders").has_same_result(*query)
     (told,) = tg.verify(tables, check, private=["who"]).frame()["message"]
@@ -185,14 +185,14 @@ def test_a_file_compares_each_partition(tables, repo, tmp_path):
         ":6: error: day=2: row count is 2, but 1 in cmp_ledger",
         ":8: error: day=2: Sum of price is 7, but 3 in cmp_ledger",
     ]
-    # What is measured is compared with as it was measured; the ledger is complete there.
+    # The stored metrics are compared; the ledger was complete when it was measured.
     measured = spec_of("cmp_ledger", tmp_path)
     run_checks([str(measured)], repo)
     assert run_checks([str(path)], repo).text().count("error: day=2") == 0
 
 
-def test_partitions_of_another_table_are_found_by_their_value(spark, tables, repo, tmp_path):
-    """A folder ``DAY=01`` is the day 1 of a table whose column is an integer of another spelling."""
+def test_partitions_of_another_table_are_matched_by_value(spark, tables, repo, tmp_path):
+    """The folder ``DAY=01`` matches the day 1 of a table whose integer column is named in another letter case."""
     from tidegauge.files.runs import run_checks
 
     rows = [("01", "a"), ("01", "b"), ("02", "a"), ("02", "c")]
@@ -211,7 +211,7 @@ def test_partitions_of_another_table_are_found_by_their_value(spark, tables, rep
 
 
 def spec_of(dataset, folder):
-    """A file that measures all orders under another name."""
+    """Return the specification of a file that measures all orders under another dataset name."""
     path = folder / f"{dataset}.yml"
     text = SPEC.partition("checks:")[0].replace("dataset: orders", f"dataset: {dataset}")
     path.write_text(text + "analyzers: [{Sum: price}]\nchecks: [has_size: 1]\n")

@@ -1,4 +1,4 @@
-"""Checks as pure functions of metrics: what passes, what fails, and what is told. Worked by hand. No Spark."""
+"""Checks as pure functions of metrics: status and message of each constraint. Values worked out by hand. No Spark."""
 
 import datetime as dt
 import json
@@ -37,8 +37,8 @@ SUCCESS, FAILURE = ConstraintStatus.SUCCESS, ConstraintStatus.FAILURE
 CHECK = tg.Check("c")
 
 
-def judged(check, *found):
-    """Judge by states, or by errors."""
+def evaluated(check, *found):
+    """Evaluate a check on (analyzer, state or error) pairs."""
     metrics = {}
     for analyzer, state in found:
         failed = isinstance(state, Exception)
@@ -47,9 +47,9 @@ def judged(check, *found):
     return check.evaluate(Measurements(metrics))
 
 
-def only(check, state):
-    """Judge the only constraint of a check by the state of its analyzer."""
-    (result,) = judged(check, (check.constraints[0].analyzer, state))
+def result_of(check, state):
+    """Evaluate the only constraint of a check on the state of its analyzer."""
+    (result,) = evaluated(check, (check.constraints[0].analyzer, state))
     return result
 
 
@@ -70,7 +70,7 @@ def only(check, state):
         (tg.Between(lower=1, closed="neither"), "more than 1", [1.1, inf], [1]),
     ],
 )
-def test_what_may_be_wanted(given, text, inside, outside):
+def test_assertions_accept_limits_ranges_and_values(given, text, inside, outside):
     wanted = as_assertion(given)
     assert str(wanted) == text
     assert all(map(wanted.holds, inside))
@@ -79,13 +79,13 @@ def test_what_may_be_wanted(given, text, inside, outside):
 
 
 @pytest.mark.parametrize("given", [True, "0.9", None, (1, 2, 3), object()])
-def test_what_is_no_assertion_says_what_is(given):
+def test_an_invalid_assertion_is_refused(given):
     with pytest.raises(tg.SuiteError, match="an assertion is a function of the value"):
         as_assertion(given)
 
 
 @pytest.mark.parametrize("bounds", [(3, 1), (nan, 1), (1, 1, "lower"), (0, 1, "all"), ("x", 1)])
-def test_bounds_that_hold_nothing_are_refused(bounds):
+def test_invalid_bounds_are_refused(bounds):
     with pytest.raises(tg.IllegalAnalyzerParameterError):
         tg.Between(*bounds)
 
@@ -94,7 +94,7 @@ def named(value):
     return value > 1
 
 
-def test_a_function_is_told_by_its_expression_or_its_name():
+def test_a_function_assertion_is_described_by_its_expression_or_its_name():
     pair = (FunctionAssertion(lambda n: n > 600), FunctionAssertion(lambda n: n < 3))
     assert list(map(str, pair)) == ["n > 600", "n < 3"]
     assert str(FunctionAssertion(lambda größe: größe > 1)) == "größe > 1"
@@ -119,7 +119,7 @@ def test_a_function_is_told_by_its_expression_or_its_name():
 # the builder
 
 
-def test_a_check_is_made_step_by_step_and_never_changed():
+def test_a_check_is_built_step_by_step_and_is_immutable():
     first = tg.Check("flights", "warning").is_complete("a")
     second = first.has_size(lambda n: n > 600, hint="cut off")
     assert (len(first.constraints), len(second.constraints)) == (1, 2)
@@ -131,7 +131,7 @@ def test_a_check_is_made_step_by_step_and_never_changed():
     assert "n &gt; 600" in second._repr_html_()
 
 
-def test_where_is_about_the_constraint_before():
+def test_where_filters_the_preceding_constraint():
     check = CHECK.is_complete("a").has_min("b", 0).where("b IS NOT NULL")
     assert check.analyzers == (tg.Completeness("a"), tg.Minimum("b", where="b IS NOT NULL"))
     with pytest.raises(tg.SuiteError, match="add a constraint first"):
@@ -171,12 +171,12 @@ def test_where_is_about_the_constraint_before():
         lambda: CHECK.has_values("x", range(1001)),
     ],
 )
-def test_mistakes_are_told_at_once(make):
+def test_builder_mistakes_raise_immediately(make):
     with pytest.raises(tg.SuiteError):
         make()
 
 
-# Every method, with the analyzer it stands for.
+# Every method, and its analyzer.
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_mistakes_are_told_at_once(make):
     ],
     ids=lambda x: repr(x) if isinstance(x, tg.Analyzer) else "",
 )
-def test_what_the_methods_mean(check, analyzer, wanted):
+def test_each_method_adds_its_analyzer_and_assertion(check, analyzer, wanted):
     (constraint,) = check.constraints
     assert constraint.analyzer == analyzer
     assert str(constraint.assertion) == wanted
@@ -262,21 +262,21 @@ def test_what_the_methods_mean(check, analyzer, wanted):
         (CHECK.satisfies("a + b = c", "adds up"), "adds up", "a + b = c"),
     ],
 )  # fmt: skip
-def test_rules_are_conditions_whose_names_and_values_are_quoted(check, name, predicate):
+def test_rule_methods_quote_names_and_values_in_conditions(check, name, predicate):
     assert check.analyzers == (tg.Compliance(name, predicate),)
     assert check.constraints[0].description == f"{name}: at least 1"
 
 
-# what is judged
+# statuses and messages
 
 
 @pytest.mark.parametrize(
     ("complete", "status", "of_check"),
     [(80, "failure", "error"), (92, "warning", "warning"), (99, "success", "success")],
 )
-def test_a_constraint_has_a_limit_that_fails_and_one_that_warns(complete, status, of_check):
+def test_a_constraint_has_a_failure_limit_and_a_warning_limit(complete, status, of_check):
     check = CHECK.is_complete("x", at_least=0.9, hint="Ask the shop.").warn(0.95)
-    result = only(check, NumMatchesAndCount(complete, 100))
+    result = result_of(check, NumMatchesAndCount(complete, 100))
     assert (result.status, result.passed) == (status, status == "success")
     assert status_of("error", [result]) == of_check
     if status == "warning":
@@ -287,43 +287,46 @@ def test_a_constraint_has_a_limit_that_fails_and_one_that_warns(complete, status
     assert result.constraint == check.constraints[0]
 
 
-def test_what_warns_follows_a_constraint_on_a_metric():
+def test_warn_needs_a_preceding_constraint_on_a_metric():
     for check in (CHECK, CHECK.not_below(tg.Size())):
         with pytest.raises(tg.SuiteError, match="warn"):
             check.warn(0.9)
 
 
-def test_messages_name_the_value_what_was_wanted_and_the_hint():
-    result = only(CHECK.has_size(lambda n: n > 600, hint="The feed was cut off."), NumMatches(512))
+def test_messages_contain_the_value_the_limit_and_the_hint():
+    result = result_of(
+        CHECK.has_size(lambda n: n > 600, hint="The feed was cut off."), NumMatches(512)
+    )
     assert (result.status, result.value) == (FAILURE, 512)
     assert result.message == (
         "row count is 512, which does not satisfy n > 600. The feed was cut off."
     )
-    result = only(CHECK.is_complete("x", at_least=0.99), NumMatchesAndCount(95, 100))
+    result = result_of(CHECK.is_complete("x", at_least=0.99), NumMatchesAndCount(95, 100))
     assert result.message == "x is 95 % complete, at least 99 % needed: 5 of 100 rows"
-    assert only(CHECK.is_complete("x"), NumMatchesAndCount(9_999_999, 10_000_000)).message == (
+    assert result_of(CHECK.is_complete("x"), NumMatchesAndCount(9_999_999, 10_000_000)).message == (
         "x is 99.99999 % complete, at least 100 % needed: 1 of 10,000,000 rows"
     )
-    assert only(CHECK.is_complete("x", at_least=0.95), NumMatchesAndCount(458, 930)).message == (
-        "x is 49.2 % complete, at least 95 % needed: 472 of 930 rows"
-    )
+    assert result_of(
+        CHECK.is_complete("x", at_least=0.95), NumMatchesAndCount(458, 930)
+    ).message == ("x is 49.2 % complete, at least 95 % needed: 472 of 930 rows")
     atmost = CHECK.has(tg.Completeness("x"), (None, 0.5))
     assert (
-        only(atmost, NumMatchesAndCount(3, 4)).message == "x is 75 % complete, at most 50 % needed"
+        result_of(atmost, NumMatchesAndCount(3, 4)).message
+        == "x is 75 % complete, at most 50 % needed"
     )
-    good = only(CHECK.is_complete("x"), NumMatchesAndCount(3, 3))
+    good = result_of(CHECK.is_complete("x"), NumMatchesAndCount(3, 3))
     assert (good.status, good.message, good.passed) == (SUCCESS, "", True)
 
 
-def test_what_goes_wrong_is_a_failed_constraint():
-    raised = only(CHECK.has_size(lambda n: 1 / 0 > n), NumMatches(3))  # noqa: SIM300
+def test_errors_and_missing_metrics_fail_the_constraint():
+    raised = result_of(CHECK.has_size(lambda n: 1 / 0 > n), NumMatches(3))  # noqa: SIM300
     assert raised.status == FAILURE
     assert raised.message == (
         "Size(): the assertion (1 / 0 > n) raised ZeroDivisionError: division by zero"
     )
-    (failed,) = judged(CHECK.has_mean("x", 1), (tg.Mean("x"), MetricRuntimeError("no luck")))
+    (failed,) = evaluated(CHECK.has_mean("x", 1), (tg.Mean("x"), MetricRuntimeError("no luck")))
     assert failed.message == "Mean('x') has no value: no luck"
-    (lacking,) = judged(CHECK.has_mean("x", 1))
+    (lacking,) = evaluated(CHECK.has_mean("x", 1))
     assert lacking.message == "Mean('x') was not measured; add Mean('x') to the suite"
     assert lacking.metric is None
     (typo,) = CHECK.is_complete("dep_tme").evaluate(
@@ -333,52 +336,54 @@ def test_what_goes_wrong_is_a_failed_constraint():
         "Completeness('dep_tme') was not measured; add Completeness('dep_tme') to the suite,"
         " or did you mean 'dep_time'?"
     )
-    # A sibling is no misspelling.
+    # A sibling is not suggested as a correction.
     (other,) = CHECK.is_complete("arr_time").evaluate(
         Measurements({tg.Completeness("dep_time"): None})
     )
     assert other.message.endswith("; add Completeness('arr_time') to the suite")
     state = FrequenciesAndNumRows.from_groups([(("a",), 1)])
-    several = only(CHECK.has(tg.Histogram("x"), 3), state)
+    several = result_of(CHECK.has(tg.Histogram("x"), 3), state)
     assert several.status == FAILURE
     assert "raised TypeError" in several.message
-    assert only(CHECK.has_mean("x", (None, None)), None).status == ConstraintStatus.NO_DATA
+    assert result_of(CHECK.has_mean("x", (None, None)), None).status == ConstraintStatus.NO_DATA
 
 
 NO_DATA = ConstraintStatus.NO_DATA
 
 
-def test_no_data():
-    """Without rows Size is 0, which is judged; other metrics have no data, with and without a filter."""
-    assert only(CHECK.has_size((0, 0)), NumMatches(0)).status == SUCCESS
-    assert only(CHECK.has_size((0, 0)).where("y > 1"), NumMatches(0)).status == SUCCESS
-    assert only(CHECK.has_size(1).where("y > 1"), NumMatches(0)).status == FAILURE
-    empty = only(CHECK.is_complete("x", hint="Ask."), NumMatchesAndCount(0, 0))
+def test_metrics_without_rows_have_no_data_except_size():
+    """Without rows, Size is 0 and can pass or fail. Other metrics have no data, with and without a filter."""
+    assert result_of(CHECK.has_size((0, 0)), NumMatches(0)).status == SUCCESS
+    assert result_of(CHECK.has_size((0, 0)).where("y > 1"), NumMatches(0)).status == SUCCESS
+    assert result_of(CHECK.has_size(1).where("y > 1"), NumMatches(0)).status == FAILURE
+    empty = result_of(CHECK.is_complete("x", hint="Ask."), NumMatchesAndCount(0, 0))
     assert (empty.status, empty.value, empty.passed) == (NO_DATA, None, False)
     assert empty.message.startswith("Completeness('x') has no value: ")
     assert empty.message.endswith(". Ask.")
     assert empty.text == f"no data: {empty.message}"
-    filtered = only(CHECK.is_complete("x").where("y > 1"), NumMatchesAndCount(0, 0))
+    filtered = result_of(CHECK.is_complete("x").where("y > 1"), NumMatchesAndCount(0, 0))
     assert (filtered.status, filtered.passed) == (NO_DATA, False)
     assert filtered.text == "no data: no row with a value where y > 1"
-    assert only(CHECK.has_min("x", 0).where("y > 1"), MinState()).status == NO_DATA
-    assert only(CHECK.has_standard_deviation("x", 0), StandardDeviationState()).status == NO_DATA
-    # A condition that is null on every row was tested on none.
-    assert only(CHECK.satisfies("x > 1", "r"), ComplianceState(0, 0, 3)).status == NO_DATA
+    assert result_of(CHECK.has_min("x", 0).where("y > 1"), MinState()).status == NO_DATA
+    assert (
+        result_of(CHECK.has_standard_deviation("x", 0), StandardDeviationState()).status == NO_DATA
+    )
+    # A condition that is null on every row was tested on no row.
+    assert result_of(CHECK.satisfies("x > 1", "r"), ComplianceState(0, 0, 3)).status == NO_DATA
 
 
-def test_an_assertion_that_holds_of_no_value_has_no_data():
-    """A count of nothing is 0: a limit from above holds, of no row; one from below does not."""
+def test_an_upper_limit_on_a_count_of_no_values_has_no_data():
+    """A count of no values is 0. An upper limit then passes without any row; a lower limit fails."""
     none = FrequenciesAndNumRows.from_groups([])
-    assert only(CHECK.has("CountDistinct('x')", (None, 5)), none).status == NO_DATA
-    assert only(CHECK.has("CountDistinct('x')", 1), none).status == FAILURE
-    assert only(CHECK.has_number_of_distinct_values("x", (None, 5)), none).status == NO_DATA
-    # The columns of a table without rows are known.
-    assert only(CHECK.has_column_count(3), ColumnCountState(3, 0)).status == SUCCESS
+    assert result_of(CHECK.has("CountDistinct('x')", (None, 5)), none).status == NO_DATA
+    assert result_of(CHECK.has("CountDistinct('x')", 1), none).status == FAILURE
+    assert result_of(CHECK.has_number_of_distinct_values("x", (None, 5)), none).status == NO_DATA
+    # The columns of an empty table are known.
+    assert result_of(CHECK.has_column_count(3), ColumnCountState(3, 0)).status == SUCCESS
 
 
 def results_of(check, *statuses):
-    """Return results of a check's one constraint in partitions, with these statuses."""
+    """Return results of the check's only constraint in partitions with these statuses."""
     (constraint,) = check.constraints
     return [
         PartitionResult(0, 0, "d", f"ds={n}", None, "", ConstraintResult(constraint, status))
@@ -392,23 +397,25 @@ FILTERED = CHECK.is_complete("x").where("y > 1")
 @pytest.mark.parametrize(
     ("check", "on_empty", "statuses", "expected"),
     [
-        # A filter that matches no row of any partition is taken to be wrong.
+        # A filter that matches no row in any partition is assumed to be wrong.
         (FILTERED, None, [NO_DATA], ["fail"]),
         (FILTERED, None, [NO_DATA, NO_DATA], ["fail", "fail"]),
-        # One that matches rows of another partition, whether these are good or bad, is right.
+        # A filter that matches rows in another partition is right, whether these rows pass or fail.
         (FILTERED, None, [NO_DATA, SUCCESS], ["warn", ""]),
         (FILTERED, None, [FAILURE, NO_DATA], ["", "warn"]),
-        # Without a filter the partition is empty.
+        # Without a filter, the partition is empty.
         (CHECK.is_complete("x"), None, [NO_DATA, SUCCESS], ["fail", ""]),
         (FILTERED, "fail", [NO_DATA, SUCCESS], ["fail", ""]),
         (FILTERED, "pass", [NO_DATA, NO_DATA], ["pass", "pass"]),
         (CHECK.is_complete("x"), "warn", [NO_DATA], ["warn"]),
-        # The constraint's own choice goes first.
+        # The constraint's own choice takes precedence.
         (FILTERED.on_empty("pass"), "fail", [NO_DATA], ["pass"]),
         (FILTERED.on_empty("fail"), "pass", [NO_DATA, SUCCESS], ["fail", ""]),
     ],
 )
-def test_what_no_data_counts_as(check, on_empty, statuses, expected):
+def test_no_data_fails_warns_or_passes_by_the_choice_of_on_empty(
+    check, on_empty, statuses, expected
+):
     results = results_of(check, *statuses)
     choice = None if on_empty is None else OnEmpty(on_empty)
     found = [one.result for one in resolve_no_data(results, choice)]
@@ -424,52 +431,52 @@ def test_what_no_data_counts_as(check, on_empty, statuses, expected):
     assert all(one.passed for one in allowed if one.status == NO_DATA)
 
 
-def test_on_empty_is_of_a_constraint_and_one_of_three():
+def test_on_empty_needs_a_constraint_and_a_known_choice():
     with pytest.raises(tg.SuiteError, match="add a constraint first"):
         CHECK.on_empty("pass")
     with pytest.raises(tg.SuiteError, match="unknown on_empty 'wran'; did you mean 'warn'"):
         FILTERED.on_empty("wran")
-    # It is no other constraint: kept verdicts are looked up by its identity.
+    # The constraint stays the same: stored verdicts are looked up by its identity.
     (constraint,), (same,) = FILTERED.constraints, FILTERED.on_empty("pass").constraints
     assert constraint.identity == same.identity
 
 
-def test_the_study_s_values():
+def test_constraints_on_published_example_data():
     att1 = FrequenciesAndNumRows.from_groups([(("a",), 2), (("b",), 2), (("c",), 1)], num_nulls=1)
-    assert only(CHECK.has_number_of_distinct_values("att1", (4, 4)), att1).value == 4
-    assert only(CHECK.has("CountDistinct('att1')", (3, 3)), att1).passed
-    share = only(CHECK.has_histogram_values("att1", lambda d: d["a"].absolute == 2), att1)
+    assert result_of(CHECK.has_number_of_distinct_values("att1", (4, 4)), att1).value == 4
+    assert result_of(CHECK.has("CountDistinct('att1')", (3, 3)), att1).passed
+    share = result_of(CHECK.has_histogram_values("att1", lambda d: d["a"].absolute == 2), att1)
     assert (share.status, share.value) == (SUCCESS, None)
-    assert only(CHECK.has_values("att1", ["b", "a"]), att1).passed
-    found = only(CHECK.has_values("att1", ["d", "a", "e"]), att1)
+    assert result_of(CHECK.has_values("att1", ["b", "a"]), att1).passed
+    found = result_of(CHECK.has_values("att1", ["d", "a", "e"]), att1)
     assert found.constraint.description == "absent of d, a, e in att1: exactly 0"
     assert found.message == "att1: no row has 'd', 'e'"
     kinds = DataTypeState(unknown=1, integral=5)
-    assert only(CHECK.has_data_type("x", "Integral"), kinds).passed
-    assert only(CHECK.has_data_type("x", "Unknown", 0.2), kinds).value == pytest.approx(1 / 6)
+    assert result_of(CHECK.has_data_type("x", "Integral"), kinds).passed
+    assert result_of(CHECK.has_data_type("x", "Unknown", 0.2), kinds).value == pytest.approx(1 / 6)
     mixed = DataTypeState(fractional=1, integral=1)
-    assert only(CHECK.has_data_type("x", "Numeric"), mixed).passed
-    found = only(CHECK.has_data_type("x", "Fractional"), mixed)
+    assert result_of(CHECK.has_data_type("x", "Numeric"), mixed).passed
+    found = result_of(CHECK.has_data_type("x", "Fractional"), mixed)
     assert found.value == 0.5
     assert found.message == "x is 50 % Fractional, at least 100 % needed: 1 of 2 values: Integral 1"
-    assert not only(CHECK.has_data_type("x", "String", 0.1), DataTypeState(unknown=3)).passed
+    assert not result_of(CHECK.has_data_type("x", "String", 0.1), DataTypeState(unknown=3)).passed
 
 
-def test_failed_lookups_are_counted():
+def test_messages_count_failed_lookups():
     check = CHECK.has(tg.ReferentialIntegrity("carrier", "airlines", "code"), 1)
-    found = only(check, NumMatchesAndCount(9_997, 10_000))
+    found = result_of(check, NumMatchesAndCount(9_997, 10_000))
     assert found.message == (
         "ReferentialIntegrity of carrier is 99.97 %, at least 100 % needed: 3 of 10,000 rows"
     )
 
 
-# the past
+# comparisons with earlier partitions
 
 DAYS = [dt.datetime(2013, 2, day, tzinfo=dt.UTC) for day in range(1, 11)]
 
 
 class Past:
-    """One metric now, and its past values by day of February."""
+    """One metric now, and its earlier values by day of February."""
 
     def __init__(self, now, then, day=8, judgement=None):
         self.now, self.day, self.judgement = now, day, judgement
@@ -528,7 +535,7 @@ SHARE = tg.Completeness("x")
         ),
     ],
 )  # fmt: skip
-def test_comparing_with_the_past(check, now, then, message):
+def test_values_are_compared_with_earlier_partitions(check, now, then, message):
     (result,) = check.evaluate(Past(now, then))
     assert result.message == message
     assert result.status == (FAILURE if message else SUCCESS)
@@ -537,8 +544,8 @@ def test_comparing_with_the_past(check, now, then, message):
 
 @pytest.mark.parametrize("then", [{}, {8: 0.1, 9: 0.1, 10: 0.1}, {2: 0.1}])
 @pytest.mark.parametrize("day", [8, None])
-def test_its_own_value_and_later_ones_are_no_past(then, day):
-    """Day 8 has nothing seven days before; its own earlier value and later days are no substitute."""
+def test_own_and_later_values_are_not_history(then, day):
+    """Day 8 has no value seven days earlier. Its own earlier value and later days do not replace it."""
     (result,) = CHECK.not_below(SHARE, "7d").evaluate(Past(0.5, then, day))
     assert result.status == ConstraintStatus.NO_HISTORY
     assert result.message == "no value of 7d before to compare with"
@@ -551,15 +558,15 @@ def test_its_own_value_and_later_ones_are_no_past(then, day):
     )
 
 
-def test_without_any_history():
+def test_a_comparison_without_history_has_no_history():
     check = CHECK.not_below(tg.Size(), "previous").is_usual(tg.Size())
-    compared, usual = judged(check, (tg.Size(), NumMatches(3)))
+    compared, usual = evaluated(check, (tg.Size(), NumMatches(3)))
     assert compared.message == "no history of previous to compare with"
     assert usual.status == ConstraintStatus.NO_HISTORY
     assert usual.message == "too little is known from before for Seasonal() to tell"
 
 
-def test_what_a_detector_says():
+def test_messages_show_what_the_detector_expects():
     far = Judgement(True, 0.99, 0.97, 1.0, 1e-6)
     (result,) = CHECK.is_usual(SHARE).evaluate(Past(0.5, {}, judgement=far))
     assert (
@@ -572,13 +579,13 @@ def test_what_a_detector_says():
     assert unknown.status == FAILURE
 
 
-def test_several_numbers_are_not_compared_as_one():
+def test_metrics_of_several_numbers_cannot_be_compared_with_history():
     state = FrequenciesAndNumRows.from_groups([(("a",), 1)])
     for check in (CHECK.not_below(tg.Histogram("x")), CHECK.is_usual(tg.Histogram("x"))):
-        assert "is several numbers" in only(check, state).message
+        assert "is several numbers" in result_of(check, state).message
 
 
-def test_a_declared_schema_tells_what_differs():
+def test_a_schema_constraint_reports_the_differences():
     schema = Schema.from_types({"b": "string", "A": "integer", "ds": "string"})
 
     def message(check):
@@ -601,7 +608,7 @@ def test_a_declared_schema_tells_what_differs():
         CHECK.has_schema("a NUMBER")
 
 
-def test_spellings_of_other_tools_are_answered_with_ours():
+def test_method_names_of_other_tools_are_answered_with_ours():
     with pytest.raises(AttributeError, match="no 'isComplete'; did you mean 'is_complete'"):
         CHECK.isComplete("x")
     with pytest.raises(AttributeError, match=r"write tg.Check\(name\).is_unique\(column\)"):
@@ -611,7 +618,7 @@ def test_spellings_of_other_tools_are_answered_with_ours():
     assert not hasattr(CHECK, "_ipython_display_")
 
 
-def test_what_spellings_are_answered_with_is_there():
+def test_suggested_names_exist():
     for told in (*hints._CODE_BY_FOREIGN_NAME.values(), *hints._METHOD_BY_EXPECTATION.values()):
         for name in re.findall(r"tg\.(\w+)", told):
             assert hasattr(tg, name), told
@@ -621,7 +628,7 @@ def test_what_spellings_are_answered_with_is_there():
 
 
 def test_columns_that_differ_from_another_table_are_named():
-    """Of 4 rows with a like, 3 amounts and all states are equal: 0.75 and 1."""
+    """Of 4 rows with a counterpart, 3 amounts and all states are equal: 0.75 and 1."""
     (constraint,) = CHECK.has_column_match(["amount", "status"], "backup", "id").constraints
     analyzer = constraint.analyzer
     assert analyzer == tg.ColumnMatch(["amount", "status"], "backup", ["id"])
@@ -634,7 +641,7 @@ def test_columns_that_differ_from_another_table_are_named():
     assert "a dict is not a number" in whole.evaluate(Measurements({analyzer: metric})).message
 
 
-def test_a_time_of_the_future_is_not_fresh():
+def test_a_time_in_the_future_is_not_fresh():
     (constraint,) = CHECK.is_fresh("t", 60).constraints
     assert constraint.description == "Freshness('t'): at least 0 and at most 60"
     assert [constraint.assertion.holds(age) for age in (-1.0, 0.0, 60.0, 61.0)] == [
@@ -656,7 +663,7 @@ def test_a_time_of_the_future_is_not_fresh():
         (-90.0, "-1 min 30 s, at least 0 s and at most 1 h needed"),
     ],
 )
-def test_an_age_in_a_message_is_a_length_of_time(age, text):
+def test_an_age_in_a_message_is_a_duration(age, text):
     (constraint,) = CHECK.is_fresh("t", "1h").constraints
     state = FreshnessState(0, round(age * 1_000_000), 1)
     metric = tg.Freshness("t").compute_metric_from(state)

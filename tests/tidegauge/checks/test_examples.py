@@ -9,7 +9,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def orders(spark):
-    """Four rows; of ``code`` one matches, of ``id`` two are alone."""
+    """Return four rows: one ``code`` matches, and two values of ``id`` are unique."""
     rows = [(1, "A1", "new"), (2, "x\n", "new"), (3, None, "odd"), (3, None, None)]
     return spark.createDataFrame(rows, "id int, code string, status string").coalesce(1)
 
@@ -32,7 +32,7 @@ def messages(found):
     return [one.result.message for one in found.judged]
 
 
-def test_messages_name_bad_values(orders):
+def test_messages_show_bad_values(orders):
     assert messages(tg.verify(orders, CHECK)) == [
         "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'x\\n'."
         " Codes are a letter and a digit.",
@@ -47,8 +47,8 @@ def test_messages_name_bad_values(orders):
     ]
 
 
-def test_values_are_those_that_break_the_limit_in_force(spark):
-    """Below 0 it fails, below 10 it warns: of a failure 5 is no bad value."""
+def test_examples_break_the_limit_that_decides_the_status(spark):
+    """Below 0 is a failure, below 10 a warning. For a failure, 5 is not a bad value."""
     data = spark.createDataFrame([(-1,), (5,), (11,)], "x int")
     check = tg.Check("c").has_min("x", 0).warn(10)
     assert messages(tg.verify(data, check)) == ["Minimum of x is -1, at least 0 needed: 1 row: -1"]
@@ -57,7 +57,7 @@ def test_values_are_those_that_break_the_limit_in_force(spark):
     ]
 
 
-def test_private_columns_are_shown_nowhere(orders):
+def test_private_values_are_never_shown(orders):
     told = messages(tg.verify(orders, CHECK, private=["CODE", "id"]))
     assert told[0] == (
         "code matches its pattern in 25 % of rows, at least 100 % needed: 3 of 4 rows."
@@ -72,7 +72,7 @@ def test_private_columns_are_shown_nowhere(orders):
     assert messages(tg.verify(orders, CHECK, examples=False))[1].endswith("rows")
 
 
-def test_many_bad_values_are_the_least_the_greatest_and_one_between(spark):
+def test_many_bad_values_are_shortened_to_the_least_the_greatest_and_one_between(spark):
     data = spark.range(1, 1001).selectExpr("id", "CAST(id AS DOUBLE) / 10 AS price")
     found = tg.verify(data, tg.Check("c").is_contained_in("price", upper=0.5).has_size(1))
     (first, middle, last) = found.judged[0].result.examples
@@ -82,7 +82,7 @@ def test_many_bad_values_are_the_least_the_greatest_and_one_between(spark):
     assert again.judged[0].result.examples == (first, middle, last)
 
 
-def test_filtered_rows_and_odd_columns(spark):
+def test_examples_of_filtered_rows_and_columns_with_odd_names(spark):
     data = spark.sql(
         "SELECT * FROM VALUES (1, 'a b', array(1), 1.50), (-2, 'c', array(2), 2.25), (-3, NULL, NULL, 2.25)"
         " AS t(n, `the name`, list, d)"

@@ -1,4 +1,4 @@
-"""Constraints as record rules, and rules files of suggestions. No Spark."""
+"""Constraints as record rules, and rules files written from suggestions. No Spark."""
 
 import json
 
@@ -16,7 +16,7 @@ CHECK = (
     .has_min("age", 0)
     .has_max_length("zip", (None, 10))
     .is_unique("id")
-    .has_max("age", 3)  # the greatest is at least 3: no row alone violates it
+    .has_max("age", 3)  # the greatest is at least 3: no single row violates it
     .is_complete("x", at_least=0)
 )
 
@@ -52,7 +52,7 @@ def test_each_constraint_on_rows_has_a_rule():
     ]
 
 
-def test_a_rules_file_of_them_is_read_back(tmp_path):
+def test_a_rules_file_of_constraints_is_read_back(tmp_path):
     found = [(one, f"because\n{place}") for place, one in enumerate(CHECK.constraints)]
     file = tmp_path / "people.yml"
     file.write_text(rules_yaml("people", "db.people", found))

@@ -1,4 +1,4 @@
-"""Checks told to others: Great Expectations and OpenLineage. Expected JSON is written by hand."""
+"""Checks exported to Great Expectations and OpenLineage. The expected JSON is written by hand."""
 
 import json
 
@@ -10,8 +10,8 @@ import tidegauge as tg
 NOT_NULL = "expect_column_values_to_not_be_null"
 
 
-def only(check):
-    """The types and arguments that a check becomes."""
+def expectations_of(check):
+    """Return the types and arguments of the expectations of a check."""
     found = tg.to_great_expectations(check)
     assert json.loads(json.dumps(found)) == found
     return [(one["type"], one["kwargs"]) for one in found["expectations"]]
@@ -28,7 +28,7 @@ def c():
 # expectations
 
 
-def test_a_suite_has_a_name_expectations_and_what_is_left_out():
+def test_a_suite_lists_its_expectations_and_omitted_constraints():
     check = (
         tg.Check("flights", "warning")
         .is_complete("dep_time", at_least=0.95, hint="see the feed")
@@ -226,7 +226,7 @@ def test_a_suite_has_a_name_expectations_and_what_is_left_out():
     ],
 )
 def test_a_constraint_becomes_expectations(check, expected):
-    assert only(check) == expected
+    assert expectations_of(check) == expected
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_a_constraint_becomes_expectations(check, expected):
         (c().has_mean("a", tg.Between()), "its assertion has no bounds"),
     ],
 )
-def test_what_has_no_expectation_is_listed_with_the_reason(check, reason):
-    assert only(check) == []
+def test_constraints_without_an_expectation_are_listed_with_the_reason(check, reason):
+    assert expectations_of(check) == []
     assert reason in reasons(check)[0]
 
 
@@ -273,7 +273,7 @@ def test_rules_become_expectations():
     suite = tg.Suite("people", [tg.Size()], dqm=dqm, monitors=[tg.Monitor()])
     found = tg.to_great_expectations(suite)
     assert found["name"] == "people"
-    assert only(suite) == [
+    assert expectations_of(suite) == [
         (
             "expect_column_values_to_be_between",
             {"column": "age", "min_value": 1, "max_value": 150, "strict_max": True},
@@ -309,7 +309,7 @@ def test_rules_become_expectations():
     ]
 
 
-def test_several_become_one_suite_and_nothing_is_refused():
+def test_several_checks_become_one_suite_and_an_empty_list_is_refused():
     found = tg.to_great_expectations([c().has_size(1), tg.Check("d").is_complete("a")])
     assert [one["meta"]["from"] for one in found["expectations"]] == ["c", "d"]
     assert found["name"] == "c"
@@ -321,7 +321,7 @@ def test_several_become_one_suite_and_nothing_is_refused():
 # OpenLineage
 
 
-def test_a_facet_tells_each_assertion_of_a_partition(repo):
+def test_a_facet_lists_the_assertions_of_a_partition(repo):
     commit(repo, *(day(n) for n in range(1, 4)))
     check = tg.Check("d", "warning").has_size(6).is_complete("x", at_least=0.95).is_usual(tg.Size())
     found = tg.verify(repo, check)
@@ -363,7 +363,7 @@ def test_a_facet_tells_each_assertion_of_a_partition(repo):
     }
 
 
-def test_a_facet_is_about_one_partition(repo):
+def test_a_facet_covers_one_partition(repo):
     commit(repo, *(day(n, rows=n) for n in range(1, 4)))
     found = tg.verify(repo, tg.Check("d").has_size(2), partitions="all")
     with pytest.raises(tg.SuiteError, match="select it by .*: d ds=2013-01-01; d ds=2013-01-02;"):

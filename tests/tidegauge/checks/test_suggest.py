@@ -1,4 +1,4 @@
-"""`suggest`: what rows and the past propose. Values worked out by hand."""
+"""`suggest`: constraints from rows and from history. Values worked out by hand."""
 
 import datetime as dt
 from dataclasses import replace
@@ -23,21 +23,22 @@ def past(analyzer, values, rows=100.0):
     return MetricHistory(analyzer, list(values), [rows] * len(values), times)
 
 
-def told(found):
+def described(found):
+    """Return suggestions by the description of their constraint."""
     return {one.constraint.description: one for one in found}
 
 
 def read_back(found):
-    """What the code of suggestions makes."""
+    """Return the check that the code of suggestions builds."""
     space = {}
-    exec(found.to_python(), {}, space)  # noqa: S102 - that it runs is the point
+    exec(found.to_python(), {}, space)  # noqa: S102 - the test is that the code runs
     return space["check"]
 
 
 # margins
 
 
-def test_wilson_s_interval_is_the_one_of_the_books():
+def test_wilson_intervals_equal_published_values():
     # Nine of ten: Newcombe (1998), method 3, has 0.5958 to 0.9821; ten of ten 0.7225 to 1.
     assert wilson(0.9, 10) == pytest.approx((0.5958, 0.9821), abs=1e-4)
     assert wilson(1.0, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
@@ -46,19 +47,19 @@ def test_wilson_s_interval_is_the_one_of_the_books():
     assert wilson(0.5, float("nan")) == (0, 1)
 
 
-def test_roundings_go_outward():
+def test_limits_are_rounded_outward():
     assert (floor2(0.999), floor2(0.57), ceil2(0.001), ceil2(0.07)) == (0.99, 0.57, 0.01, 0.07)
     assert widen(1234, 1236, 0) == (1230, 1240)
     assert widen(-1234, -0.001234, 0) == (-1240, -0.00123)
     assert widen(0, 0, 0) == (0, 0)
 
 
-# the past
+# history
 
 
-def test_a_share_is_limited_by_its_one_percent_quantile_less_the_uncertainty_of_its_rows():
+def test_the_limit_of_a_share_is_its_one_percent_quantile_less_its_sampling_error():
     # Of 101 values the 1 % quantile is the second: 0.9. Nine tenths of 100 rows: Wilson from 0.8256.
-    found = told(past(COMPLETE, [0.2, 0.9, *[0.95] * 99]).suggestions())
+    found = described(past(COMPLETE, [0.2, 0.9, *[0.95] * 99]).suggestions())
     one = found["Completeness('x'): at least 0.82"]
     assert one.code == ".is_complete('x', at_least=0.82)"
     assert one.reason == (
@@ -67,7 +68,7 @@ def test_a_share_is_limited_by_its_one_percent_quantile_less_the_uncertainty_of_
     assert (one.rows, one.partitions, one.source) == (10100, 101, "history")
 
 
-def test_a_share_that_never_moved_stays():
+def test_a_constant_share_is_required_exactly():
     assert [one.code for one in past(COMPLETE, [1.0] * 20).suggestions()] == [".is_complete('x')"]
     assert not list(past(COMPLETE, [1.0] * 19).suggestions())
     assert not list(past(COMPLETE, [0.0] * 20).suggestions())
@@ -75,27 +76,29 @@ def test_a_share_that_never_moved_stays():
     assert exists == [".has(tg.ColumnExists('x'), tg.Between(lower=1.0, upper=1.0))"]
 
 
-def test_a_share_that_may_be_too_high_has_two_limits():
+def test_a_share_that_can_be_too_high_has_two_limits():
     values = [0.5, *[0.6] * 99, 0.7]
     # 1 % and 99 % quantiles are 0.6; of 100 rows Wilson has 0.5020 to 0.6906.
     codes = [one.code for one in past(tg.Distinctness("x"), values).suggestions()]
     assert codes[0] == ".has(tg.Distinctness('x'), tg.Between(lower=0.5, upper=0.7))"
 
 
-def test_a_number_is_limited_by_its_quantiles_and_half_their_distance():
-    # 100, ..., 200: the quantiles are 101 and 199, half their distance 49.
-    found = told(past(SIZE, range(100, 201)).suggestions())
+def test_the_limits_of_a_number_are_its_quantiles_widened_by_half_their_distance():
+    # 100, ..., 200: the quantiles are 101 and 199; half their distance is 49.
+    found = described(past(SIZE, range(100, 201)).suggestions())
     one = found["Size(): at least 52 and at most 248"]
     assert one.code == ".has_size((52.0, 248.0))"
     assert "between 101 and 199; the margin is half their distance, 49." in one.reason
     assert "Size(): usual for Seasonal()" in found
-    # 0, ..., 100: from -48; a count has no such limit, a mean has.
-    assert "Size(): at most 148" in told(past(SIZE, range(101)).suggestions())
-    assert "Mean('x'): at least -48 and at most 148" in told(past(MEAN, range(101)).suggestions())
+    # 0, ..., 100: a mean starts at -48; a count has no negative limit.
+    assert "Size(): at most 148" in described(past(SIZE, range(101)).suggestions())
+    assert "Mean('x'): at least -48 and at most 148" in described(
+        past(MEAN, range(101)).suggestions()
+    )
 
 
-def test_a_share_is_compared_with_the_week_before_where_that_is_steady():
-    # Every third day 0.037 less: the largest fall in a week is 0.037, rounded up 0.04.
+def test_a_share_that_is_steady_by_week_is_compared_with_last_week():
+    # Every third day is lower by 0.037: the largest fall in a week is 0.037, rounded up to 0.04.
     steady = [0.9 if n % 3 else 0.863 for n in range(60)]
     codes = [one.code for one in past(COMPLETE, steady).suggestions()]
     assert ".not_below(tg.Completeness('x'), '7d', by=0.04)" in codes
@@ -105,31 +108,31 @@ def test_a_share_is_compared_with_the_week_before_where_that_is_steady():
     assert not any("not_below" in code or "is_usual" in code for code in few)
 
 
-def test_each_segment_is_compared_with_its_own_week():
+def test_each_segment_is_compared_with_its_own_last_week():
     found = past(COMPLETE, [0.9, 0.95] * 30)
     apart = [(f"country={'AB'[n % 2]}", found.times[n - n % 2][1]) for n in range(60)]
     both = MetricHistory(COMPLETE, found.values, found.weights, apart)
-    # Within a country nothing ever falls; the days of one country do, by 0.05 in odd weeks.
+    # Within a country nothing ever falls. The days of one country fall by 0.05 in odd weeks.
     assert not any("not_below" in one.code for one in both.suggestions())
     assert any("by=0.05" in one.code for one in found.suggestions())
 
 
-def test_what_never_moved_is_told(repo):
+def test_a_constant_metric_suggests_no_other_limit(repo):
     commit(repo, *(day(n, total=50.0) for n in range(1, 31)))
     found = tg.suggest(repository=repo)
     assert found.left_out["Mean('x')"] == "it was 5 in all partitions, which limits nothing else"
-    assert "Size(): exactly 10" in told(found)
+    assert "Size(): exactly 10" in described(found)
 
 
 def undated(number, **options):
-    """Return a measured partition whose name has no date."""
+    """Return a measured partition without a date in its name."""
     return replace(
         day(number, **options), partition=Partition(("shop",), (f"s{number}",)), time=None
     )
 
 
-def test_one_of_many_partitions_without_a_time_may_fail(repo):
-    """None of them is the newest, in which all suggestions must hold."""
+def test_one_of_many_partitions_without_a_time_can_fail(repo):
+    """None of these partitions is the newest, in which all suggestions must pass."""
     commit(repo, *(undated(n, rows=3 if n == 20 else 100 + n % 5) for n in range(1, 201)))
     found = tg.suggest(repository=repo)
     assert not any("newest" in reason for reason in found.left_out.values())
@@ -137,7 +140,7 @@ def test_one_of_many_partitions_without_a_time_may_fail(repo):
     assert "It holds in 199 of 200 partitions" in size.reason
 
 
-def test_what_varies_from_one_bound_to_the_other_is_told(repo):
+def test_a_metric_that_covers_its_whole_range_gets_no_suggestion(repo):
     once, same = {(f"{i}",): 1 for i in range(10)}, {("a",): 10}
     commit(repo, *(undated(n, groups=once if n % 2 else same) for n in range(1, 41)))
     found = tg.suggest(repository=repo)
@@ -146,14 +149,14 @@ def test_what_varies_from_one_bound_to_the_other_is_told(repo):
 
 @pytest.fixture
 def days(repo):
-    """Forty days of 101 to 140 rows; one row of each is not complete."""
+    """Store forty days of 101 to 140 rows; one row of each day is incomplete."""
     texts = tg.MaxLength("s")
     extra = {n: [measurement(texts, MaxState(3, 100))] for n in range(1, 41)}
     commit(repo, *(day(n, rows=100 + n, extra=extra[n]) for n in range(1, 41)))
     return repo
 
 
-def test_what_a_repository_suggests_holds_there_and_reads_back(days):
+def test_suggestions_from_a_repository_pass_there_and_read_back(days):
     found = tg.suggest(repository=days)
     assert found.dataset == "d"
     assert {one.source for one in found} == {"history"}
@@ -163,13 +166,13 @@ def test_what_a_repository_suggests_holds_there_and_reads_back(days):
     assert failed.max() <= 0.05
     assert read_back(found) == found.check()
     # 101, ..., 140: quantiles 101 and 140, half their distance 19.5; outward to three digits 81.5, 160.
-    assert "Size(): at least 81.5 and at most 160" in told(found)
-    assert "MaxLength('s'): exactly 3" in told(found)
+    assert "Size(): at least 81.5 and at most 160" in described(found)
+    assert "MaxLength('s'): exactly 3" in described(found)
     assert found.left_out["Histogram('s')"] == "it is several numbers"
     assert found.left_out["Mean('nope')"] == "it never had a value"
 
 
-def test_what_does_not_hold_is_left_out_with_the_reason(repo):
+def test_a_constraint_that_fails_on_the_newest_partition_is_left_out_with_the_reason(repo):
     commit(repo, *(day(n, rows=100 + n) for n in range(1, 40)), day(40, rows=3))
     found = tg.suggest(repository=repo, dataset="d")
     why = {what: reason for what, reason in found.left_out.items() if what.startswith("Size")}
@@ -179,7 +182,7 @@ def test_what_does_not_hold_is_left_out_with_the_reason(repo):
     assert tg.verify(repo, found.check()).passed
 
 
-def test_a_past_that_is_too_short_suggests_nothing(repo):
+def test_a_short_history_suggests_nothing(repo):
     commit(repo, *(day(n) for n in range(1, 11)))
     found = tg.suggest(repository=repo, dataset="d")
     assert len(found) == 0
@@ -190,7 +193,7 @@ def test_a_past_that_is_too_short_suggests_nothing(repo):
     assert found.frame().empty
 
 
-def test_some_of_them_make_a_check(days):
+def test_selected_suggestions_make_a_check(days):
     found = tg.suggest(repository=days, dataset="d")
     check = found.check("some", "warning", only=[0, found[1]])
     assert (check.name, check.level, len(check.constraints)) == ("some", "warning", 2)
@@ -214,7 +217,7 @@ def test_hostile_names_are_escaped(repo):
     assert "&lt;script&gt;" in page
 
 
-def test_mistakes_are_told(repo):
+def test_missing_input_and_unknown_datasets_are_refused(repo):
     with pytest.raises(tg.SuiteError, match="a table, a repository"):
         tg.suggest()
     with pytest.raises(tg.UnknownDatasetError):
@@ -222,7 +225,7 @@ def test_mistakes_are_told(repo):
 
 
 @pytest.mark.spark
-def test_a_year_of_flights_suggests_what_holds_but_for_its_storms(measured):
+def test_suggestions_from_a_year_of_flights_fail_only_on_storms(measured):
     with tg.Repository(f"sqlite:///{measured}") as repo:
         found = tg.suggest(repository=repo, dataset="flights")
         assert tg.verify(repo, found.check()).passed
@@ -253,7 +256,7 @@ def orders(spark):
 
 
 @pytest.mark.spark
-def test_rows_suggest_keys_categories_patterns_and_ranges_that_hold(orders):
+def test_rows_suggest_keys_categories_patterns_and_ranges(orders):
     found = tg.suggest(orders, dataset="orders")
     codes = {one.code for one in found}
     assert {
@@ -271,7 +274,7 @@ def test_rows_suggest_keys_categories_patterns_and_ranges_that_hold(orders):
         ".has_data_type('zip', 'Integral')",
         ".has_min_length('zip', (5.0, None))",
     } <= codes
-    # 0, ..., 120 times 1.25 of 97 values: nothing is suggested of a column that is nearly always null
+    # 0, ..., 120 times 1.25 of 97 values: a column that is nearly always null gets no suggestion
     assert not any("is_complete('rare'" in code for code in codes)
     assert not any("has_mean('order_id'" in code for code in codes)
     reasons = {one.code: one.reason for one in found}
@@ -281,8 +284,8 @@ def test_rows_suggest_keys_categories_patterns_and_ranges_that_hold(orders):
 
 
 @pytest.mark.spark
-def test_a_mean_lies_around_the_mean_not_around_the_maximum(spark):
-    # 0 and 10, as often: mean 5, standard deviation 5; null and NaN aside.
+def test_the_range_of_a_mean_is_centred_on_the_mean(spark):
+    # 0 and 10, equally often: mean 5, standard deviation 5; null and NaN are left out.
     data = spark.range(100).selectExpr("id % 2 * 10.5D AS x")
     codes = {one.code for one in tg.suggest(data, dataset="d")}
     assert ".has_mean('x', (0.0, 10.5))" in codes
@@ -291,10 +294,10 @@ def test_a_mean_lies_around_the_mean_not_around_the_maximum(spark):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_sample_says_so_and_leaves_room_for_what_it_did_not_see(orders):
+def test_a_sample_is_reported_and_limits_allow_for_unseen_rows(orders):
     found = tg.suggest(orders, dataset="orders", sample_rows=500)
     assert all("Seen in a sample of" in one.reason for one in found)
-    # Of some 500 values that are all among three, Wilson has 0.992.
+    # For about 500 values that are all among three, Wilson's lower limit is 0.992.
     assert ".is_contained_in('status', ['new', 'paid', 'sent'], at_least=0.99)" in {
         one.code for one in found
     }
@@ -309,7 +312,7 @@ def test_too_few_rows_suggest_nothing(spark):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_the_past_limits_before_rows_do(spark, repo):
+def test_history_takes_precedence_over_rows(spark, repo):
     commit(repo, *(day(n, rows=100 + n) for n in range(1, 41)))
     data = spark.range(100).selectExpr("CASE WHEN id > 0 THEN id % 7 + 0.5 END AS x", "'a' AS t")
     found = tg.suggest(data, repository=repo, dataset="d")
@@ -320,6 +323,6 @@ def test_the_past_limits_before_rows_do(spark, repo):
     assert {one.source for one in new} == {"data"}
 
 
-def test_a_suggestion_is_no_lambda(days):
+def test_suggested_assertions_are_plain_values(days):
     for one in tg.suggest(repository=days):
         assert isinstance(one.constraint.assertion, tg.Between)

@@ -1,4 +1,4 @@
-"""`verify`: DataFrames, runs and repositories, and their rows. Values worked out by hand."""
+"""`verify` on DataFrames, runs and repositories, and its failing rows. Values worked out by hand."""
 
 import datetime as dt
 from dataclasses import replace
@@ -13,31 +13,31 @@ from tidegauge.repository.testing.samples import MEAN, SIZE, commit, day, measur
 
 import tidegauge as tg
 
-# `day(n, rows=r)` has r rows of which r - 1 are complete in x, and mean n of x; s is once b, else a.
+# `day(n, rows=r)` has r rows, of which r - 1 are complete in x; the mean of x is n; s is once b, else a.
 COMPLETE = tg.Completeness("x")
 LIMIT = "RelativeRateOfChange(0.5, 2.0)"
 
 
 @pytest.fixture
 def days(repo):
-    """Ten rows on each of ten days, five on the eighth."""
+    """Store ten rows on each of ten days, but five on the eighth."""
     commit(repo, *(day(n, rows=5 if n == 8 else 10) for n in range(1, 11)))
     return repo
 
 
-def of(repo, check, **options):
+def verified(repo, check, **options):
     return tg.verify(repo, check, **options).frame()
 
 
 def statuses(repo, check, **options):
-    found = of(repo, check, **options)
+    found = verified(repo, check, **options)
     return dict(zip(found["partition"].str[-2:], found["status"], strict=True))
 
 
-# which partitions
+# choice of partitions
 
 
-def test_the_newest_partition_unless_asked_for_others(days):
+def test_the_newest_partition_is_verified_by_default(days):
     check = tg.Check("d").has_size((10, 10)).has_mean("x", (10, 10))
     found = tg.verify(days, check)
     assert found.passed
@@ -45,7 +45,7 @@ def test_the_newest_partition_unless_asked_for_others(days):
     assert found.frame()["partition"].tolist() == ["ds=2013-01-10"] * 2
     assert found.frame()["value"].tolist() == [10, 10]
     assert found.failures.empty
-    assert len(of(days, check, partitions="all")) == 20
+    assert len(verified(days, check, partitions="all")) == 20
     size = tg.Check("d").has_size(6)
     assert statuses(days, size, partitions="ds between 2013-01-07 and 2013-01-09") == {
         "07": "success",
@@ -64,7 +64,7 @@ def test_the_newest_partition_unless_asked_for_others(days):
         tg.verify(days, size, partitions="ds>=2014-01-01")
 
 
-def test_every_database_answers_alike(url, tmp_path):
+def test_every_database_gives_the_same_result(url, tmp_path):
     check = (
         tg.Check("d")
         .has_size(6)
@@ -74,7 +74,7 @@ def test_every_database_answers_alike(url, tmp_path):
     )
     with tg.Repository(url, artifacts=tmp_path / "artifacts") as repo:
         commit(repo, *(day(n, rows=4 if n == 8 else 10) for n in range(1, 11)))
-        found = of(repo, check, partitions="ds>=2013-01-08")
+        found = verified(repo, check, partitions="ds>=2013-01-08")
     assert found["status"].tolist() == [
         *("failure", "success", "failure", "failure"),
         *("success", "success", "success", "failure"),
@@ -82,14 +82,14 @@ def test_every_database_answers_alike(url, tmp_path):
     ]
 
 
-def test_the_repository_as_it_was_known(days):
+def test_as_of_verifies_an_earlier_state_of_the_repository(days):
     run = commit(days, day(10, "b", rows=3))
     check = tg.Check("d").has_size(5)
     assert tg.verify(days, check).status == "error"
     assert tg.verify(days, check, as_of=run - 1).passed
 
 
-def test_a_run_answers_for_what_it_measured(days):
+def test_a_run_is_verified_on_the_partitions_that_it_measured(days):
     run = days.store.open_run(RunSpec("d", "db.t", ("ds",)))
     changes = days.store.commit_batch(run, [day(3, "b", rows=2), day(4)])
     days.store.close_run(run, RunStatus.COMPLETE, {})
@@ -103,7 +103,7 @@ def test_a_run_answers_for_what_it_measured(days):
     assert str(nothing) == "success: nothing to verify"
 
 
-def test_partition_keys_that_are_no_time_and_segments(repo):
+def test_partitions_without_a_time_and_segments_are_verified(repo):
     run = repo.store.open_run(RunSpec("d", "t", ("ds", "country")))
 
     def country(number, name, rows):
@@ -119,7 +119,7 @@ def test_partition_keys_that_are_no_time_and_segments(repo):
     )
     repo.store.close_run(run, RunStatus.COMPLETE, {})
     check = tg.Check("d").not_below(SIZE, "1d")
-    found = of(repo, check, partitions="all")
+    found = verified(repo, check, partitions="all")
     told = list(zip(found["segment"], found["value"], found["status"], strict=True))
     assert told == [
         ("country=US", 5, "no history"),
@@ -127,20 +127,22 @@ def test_partition_keys_that_are_no_time_and_segments(repo):
         ("country=US", 6, "success"),
         ("country=DE", 8, "no history"),
     ]
-    assert of(repo, check, partitions="country=US", segment="country=US")["value"].tolist() == [
+    assert verified(repo, check, partitions="country=US", segment="country=US")[
+        "value"
+    ].tolist() == [
         5,
         6,
     ]
-    assert of(repo, check, partitions="all", segment="country=DE")["value"].tolist() == [7, 8]
+    assert verified(repo, check, partitions="all", segment="country=DE")["value"].tolist() == [7, 8]
 
 
-def test_which_dataset(days):
+def test_the_dataset_is_chosen_by_option_or_check(days):
     check = tg.Check("c").has_size(1)
     assert tg.verify(days, check).passed
     commit(days, day(1, rows=1), dataset="other")
     with pytest.raises(tg.SuiteError, match="the dataset is ambiguous"):
         tg.verify(days, check)
-    assert of(days, check, dataset="other")["value"].tolist() == [1]
+    assert verified(days, check, dataset="other")["value"].tolist() == [1]
     both = [tg.Check("c", dataset="other").has_size(1), tg.Check("c", dataset="d").has_size(1)]
     found = tg.verify(days, both).frame()
     assert found["dataset"].tolist() == ["other", "d"]
@@ -162,17 +164,17 @@ def test_which_dataset(days):
         (tg.Check("c").is_usual(tg.Size(), rule="Threshhold(3)"), {}),
     ],
 )
-def test_mistakes_are_told(days, checks, options):
+def test_invalid_options_are_refused(days, checks, options):
     with pytest.raises(tg.SuiteError):
         tg.verify(days, checks, **options)
     with pytest.raises(tg.SuiteError):
         tg.verify(None, tg.Check("c").has_size(1))
 
 
-# what is read
+# stored numbers and states
 
 
-def test_numbers_come_from_facts_and_all_else_from_states(days):
+def test_numbers_are_read_from_facts_and_other_values_from_states(days):
     check = (
         tg.Check("d")
         .has_histogram_values("s", lambda d: d["a"].absolute == 9)
@@ -185,7 +187,7 @@ def test_numbers_come_from_facts_and_all_else_from_states(days):
     assert again["value"].tolist() == [0.2] * 7 + [0.4] + [0.2] * 2
 
 
-def test_what_failed_was_empty_or_never_measured(repo):
+def test_failed_empty_and_unmeasured_metrics_have_different_statuses(repo):
     filtered = tg.Completeness("y", where="z > 1")
     commit(repo, day(1, rows=0, groups={}, extra=[measurement(filtered, NumMatchesAndCount())]))
     check = (
@@ -205,7 +207,7 @@ def test_what_failed_was_empty_or_never_measured(repo):
     assert found["message"][4] == "Maximum('x') was not measured; add Maximum('x') to the suite"
 
 
-def test_rules_are_found_by_what_they_say(repo):
+def test_rule_metrics_are_found_by_their_condition(repo):
     check = tg.Check("d").is_positive("x", at_least=0.5)
     (rule,) = check.analyzers
     commit(repo, day(1, extra=[measurement(rule, ComplianceState(4, 5, 10))]))
@@ -218,8 +220,8 @@ def test_rules_are_found_by_what_they_say(repo):
 # history
 
 
-def test_last_week_by_the_partition_s_own_time(days):
-    """Complete are 9 of 10 rows, and 4 of 5 on the eighth: ten points less than a week before."""
+def test_last_week_is_counted_from_the_time_of_the_partition(days):
+    """9 of 10 rows are complete, and 4 of 5 on the eighth: ten points less than a week earlier."""
     lower = tg.Check("d").not_below(COMPLETE, "7d", by=0.05)
     assert statuses(days, lower, partitions="all") == {
         **dict.fromkeys(["01", "02", "03", "04", "05", "06", "07"], "no history"),
@@ -235,8 +237,8 @@ def test_last_week_by_the_partition_s_own_time(days):
     mean = tg.Check("d").compared(SIZE, "mean of 3d", (0.9, 1.1), "ratio")
     assert statuses(days, mean, partitions="ds>=2013-01-07") == {
         "07": "success",
-        "08": "failure",  # 5 by 10
-        "09": "failure",  # 10 by (10 + 10 + 5) / 3
+        "08": "failure",  # 5 / 10
+        "09": "failure",  # 10 / ((10 + 10 + 5) / 3)
         "10": "failure",
     }
     previous = tg.Check("d").not_above(SIZE, "previous")
@@ -247,16 +249,16 @@ def test_last_week_by_the_partition_s_own_time(days):
     }
 
 
-def test_a_new_version_is_not_compared_with_the_one_before(repo):
+def test_a_new_version_is_not_compared_with_the_previous_version(repo):
     commit(repo, day(1, rows=100))
     commit(repo, day(1, "b", rows=10))
     previous = tg.Check("d").not_below(SIZE, "previous", missing="pass")
     assert statuses(repo, previous) == {"01": "no history"}
     commit(repo, day(2, rows=10))
-    assert statuses(repo, previous) == {"02": "success"}  # with the version that is there
+    assert statuses(repo, previous) == {"02": "success"}  # verified with the current version
 
 
-def test_history_of_what_is_only_in_states(days):
+def test_metrics_that_exist_only_in_states_have_a_history(days):
     check = tg.Check("d").not_above(tg.Distinctness("s"), "previous")
     assert statuses(days, check, partitions="ds>=2013-01-07") == {
         "07": "success",
@@ -266,33 +268,33 @@ def test_history_of_what_is_only_in_states(days):
     }
 
 
-def test_anomalies_by_what_came_before_and_never_by_their_own_value(repo):
-    """The fifth day comes last, by wall time, and twice: 40 rows, then 20. Before it there were 10 rows,
-    after it 40; beside its own 40, or beside the later days, 20 would be usual."""
+def test_is_usual_uses_earlier_partitions_and_never_the_own_value(repo):
+    """The fifth day arrives last, in two versions: 40 rows, then 20. Earlier days have 10 rows,
+    later days 40. Compared with its own 40 or with later days, 20 would be usual."""
     commit(repo, *(day(n, rows=10) for n in range(1, 5)), *(day(n, rows=40) for n in range(6, 11)))
     check = tg.Check("d").is_usual(SIZE, LIMIT)
     commit(repo, day(5, rows=40))
     assert statuses(repo, check, partitions="ds=2013-01-05") == {"05": "failure"}
     commit(repo, day(5, "b", rows=21))
-    found = of(repo, check, partitions="ds=2013-01-05")
-    assert found["status"].tolist() == ["failure"]  # 21 by 10
+    found = verified(repo, check, partitions="ds=2013-01-05")
+    assert found["status"].tolist() == ["failure"]  # 21 / 10
     assert (
         found["message"]
         .str.startswith("row count is 21, unusual for RelativeRateOfChange(0.5, 2.0)")
         .all()
     )
     commit(repo, day(5, "c", rows=20))
-    assert statuses(repo, check, partitions="ds=2013-01-05") == {"05": "success"}  # 20 by 10
+    assert statuses(repo, check, partitions="ds=2013-01-05") == {"05": "success"}  # 20 / 10
     assert statuses(repo, check, partitions="all")["01"] == "no history"
 
 
-def test_a_partition_of_the_same_time_is_not_before(repo):
-    """Two partitions that stand for one day: neither is compared with the other."""
+def test_partitions_of_the_same_time_are_not_compared(repo):
+    """Two partitions stand for the same day."""
     commit(repo, day(1, rows=10))
     twin = replace(day(2, rows=100), partition=Partition(("ds",), ("20130102",)))
     commit(repo, day(2, rows=15), twin)
     check = tg.Check("d").is_usual(SIZE, LIMIT).not_above(SIZE, "previous", by=10)
-    found = of(repo, check, partitions=["ds=2013-01-02", "ds=20130102"])
+    found = verified(repo, check, partitions=["ds=2013-01-02", "ds=20130102"])
     told = {
         (p[-2:], v): s
         for p, v, s in zip(found["partition"], found["value"], found["status"], strict=True)
@@ -300,7 +302,7 @@ def test_a_partition_of_the_same_time_is_not_before(repo):
     assert told == {("02", 15): "success", ("02", 100): "failure"}
 
 
-def test_the_default_detector_needs_a_past(repo):
+def test_the_default_detector_needs_history(repo):
     commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 30)), day(30, rows=20))
     check = tg.Check("d").is_usual(SIZE)
     found = statuses(repo, check, partitions="all")
@@ -315,10 +317,10 @@ def test_the_default_detector_needs_a_past(repo):
     assert tg.verify(repo, check).passed
 
 
-# what is shown
+# output
 
 
-def test_frames_lines_and_errors(days):
+def test_results_as_frames_lines_and_errors(days):
     checks = [
         tg.Check("sizes", "warning").has_size(6, hint="<b>Call</b> the feed").is_complete("x", 0.5),
         tg.Check("sizes").has_mean("x", (None, 8)),
@@ -415,7 +417,7 @@ def test_a_frame_is_verified_by_one_scan(spark, table):
     assert len(count) == 1
     with counted(spark) as count:
         tg.verify(table, [scalar, scalar])
-    assert len(count) == 2  # bad values of x are found by one more
+    assert len(count) == 2  # one more scan finds bad values of x
 
 
 @pytest.mark.spark
@@ -450,7 +452,7 @@ def test_null_passes_where_deequ_lets_it_pass(spark):
 
 
 @pytest.mark.spark
-def test_failing_rows_and_what_each_breaks(table):
+def test_failing_rows_list_the_constraints_that_they_break(table):
     found = tg.verify(table, RULES)
     rows = {(r.id, r["na`me"]): r.broken for r in found.rows("rows").collect()}
     at_least = ": at least 1"
@@ -478,7 +480,7 @@ def test_failing_rows_and_what_each_breaks(table):
 
 
 @pytest.mark.spark
-def test_each_row_and_each_constraint(table):
+def test_row_level_results_have_a_column_for_each_constraint(table):
     check = (
         tg.Check("c").is_complete("x").is_complete("x").where("id = 1").is_complete("x").has_size(1)
     )
@@ -499,8 +501,8 @@ def test_each_row_and_each_constraint(table):
 
 
 @pytest.mark.spark
-def test_values_that_have_to_occur(spark):
-    """Compared as SQL compares, whatever their types; on no rows none occurs."""
+def test_required_values_are_compared_as_in_sql(spark):
+    """Types follow SQL's comparison rules. Without rows, no value occurs."""
     frame = spark.sql(
         "SELECT * FROM VALUES ('it\\'s', 1.50, 2, DATE'2026-01-31'), (NULL, 2.00, 3, NULL) AS t(s, d, n, at)"
     )
@@ -513,14 +515,14 @@ def test_values_that_have_to_occur(spark):
         .has_values("n", [3])
         .where("s IS NOT NULL")
     )
-    assert of(frame, check)["message"].tolist() == [
+    assert verified(frame, check)["message"].tolist() == [
         "",
         "",
         "n: no row has '4'",
         "at: no row has '2026-02-01'",
         "n where s IS NOT NULL: no row has '3'",
     ]
-    assert of(frame.limit(0), check)["status"].tolist() == ["failure"] * 5
+    assert verified(frame.limit(0), check)["status"].tolist() == ["failure"] * 5
 
 
 def test_a_frame_and_the_repository_agree(spark, repo):
@@ -563,8 +565,8 @@ def test_a_frame_and_the_repository_agree(spark, repo):
 
 
 @pytest.mark.spark
-def test_a_frame_beside_a_history(spark, repo):
-    """Ten rows a day until the fourth, forty from the sixth; the fifth is measured afresh, and stored with 40."""
+def test_a_frame_is_verified_against_stored_history(spark, repo):
+    """Ten rows a day until the fourth, forty from the sixth. The fifth is stored with 40 rows and measured again."""
     commit(
         repo,
         *(day(n, rows=10) for n in range(1, 5)),
@@ -604,7 +606,7 @@ def test_the_first_day_of_a_dataset_has_no_history(spark, tmp_path):
         tg.verify(spark.range(20), check, **{**place, "dataset": "brandnwe"})
 
 
-def test_a_constraint_that_cannot_be_resolved_leaves_the_others_their_rows(spark):
+def test_a_constraint_that_cannot_be_resolved_leaves_the_rows_of_the_others(spark):
     data = spark.createDataFrame([(1, "5"), (1, None), (2, "x")], "id int, s string")
     check = (
         tg.Check("c")
@@ -622,7 +624,7 @@ def test_a_constraint_that_cannot_be_resolved_leaves_the_others_their_rows(spark
         assert len(found.row_level(check).columns) == 4
 
 
-def test_the_only_constraint_that_fails_on_the_data_is_a_failure(spark):
+def test_a_constraint_that_raises_on_the_data_is_an_error(spark):
     data = spark.createDataFrame([(1, "5"), (2, "")], "id int, s string")
     (metric,) = tg.calculate(data, [tg.Compliance("n", "CAST(s AS INT) > 0")])
     assert metric.failed
@@ -631,7 +633,7 @@ def test_the_only_constraint_that_fails_on_the_data_is_a_failure(spark):
 
 
 @pytest.mark.parametrize("answer", ["x", 1.0, None, float("nan")])
-def test_only_true_and_false_are_verdicts_of_assertions(spark, answer):
+def test_only_booleans_are_valid_results_of_assertions(spark, answer):
     found = tg.verify(spark.range(3), tg.Check("c").has_size(lambda n: answer))
     assert found.status == "error"
     assert "a verdict is True or False, not" in str(found)
