@@ -1,4 +1,4 @@
-"""`tidegauge check`: what it prints, how it exits, and what it keeps."""
+"""`tidegauge check`: output, exit status and stored verdicts."""
 
 import json
 from xml.etree import ElementTree as ET
@@ -8,7 +8,7 @@ from tidegauge.cli.main import run_command
 from tidegauge.rules.judging import current_failures
 
 DAYS = ("2013-01-01", "2013-01-02")
-# By day: of 4 names one is null on the first, two on the second.
+# By day: one of 4 names is null on the first day, two on the second.
 NAMES = {DAYS[0]: ["a", "b", None, "d"], DAYS[1]: ["a", None, None, "d"]}
 SPEC = """
 dataset: people
@@ -36,7 +36,7 @@ def table(spark):
 
 @pytest.fixture
 def check(tmp_path, repo, capsys):
-    """Write a file, check it, and return the status and what is printed."""
+    """Write a file, check it, and return the exit status and the output."""
 
     def run(*options, text=SPEC, command="check"):
         file = tmp_path / "people.yml"
@@ -48,7 +48,7 @@ def check(tmp_path, repo, capsys):
     return run
 
 
-def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
+def test_failing_checks_are_stored_and_fail_again_without_a_scan(spark, table, check, repo):
     status, out = check()
     assert status == 2
     first, second = (f"ds={day}: name is " for day in DAYS)
@@ -61,7 +61,7 @@ def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
         f"ds={DAYS[0]}": True,
         f"ds={DAYS[1]}": False,
     }
-    # What failed fails again, without a scan; what passed is not told again.
+    # The failed check fails again without a scan. The passed check is not reported again.
     status, out = check("--format", "json")
     assert status == 2
     told = json.loads(out)
@@ -69,15 +69,15 @@ def test_checks_of_a_file_fail_warn_and_are_kept(spark, table, check, repo):
     size = next(one for one in told["results"] if one["analyzer"] == "Size()")
     assert (size["status"], size["value"], size["message"]) == ("success", 4, "")
     assert size["place"].endswith("people.yml:7")
-    # A mended day passes, and then there is nothing left to check.
+    # A corrected day passes. Then nothing is left to check.
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[1]}') SELECT explode(array(1, 2, 3))")
     status, out = check()
     assert status == 0
-    assert "notifications: 1 sent" in out  # that it passes again
+    assert "notifications: 1 sent" in out  # the recovery
     assert "nothing new to check" in check()[1]
 
 
-def test_other_limits_judge_again_for_junit(table, check, tmp_path):
+def test_changed_limits_are_judged_again_and_written_as_junit(table, check, tmp_path):
     output = tmp_path / "junit.xml"
     options = ("--var", "least=5", "--format", "junit", "--output", str(output))
     assert check(*options)[0] == 2
@@ -92,7 +92,7 @@ def test_other_limits_judge_again_for_junit(table, check, tmp_path):
     assert check("--fail-on", "never")[0] == 0
 
 
-def test_a_warning_is_a_failure_where_it_is_one_of_the_command(table, check):
+def test_fail_on_warning_turns_warnings_into_failures(table, check):
     text = SPEC.replace('  - has_size: {at_least: "${least}"}\n', "").replace(
         "at_least: 0.75", "at_least: 0"
     )
@@ -105,11 +105,11 @@ def test_a_warning_is_a_failure_where_it_is_one_of_the_command(table, check):
         "--fail-on", "warning", "--format", "junit", "--partitions", "all", text=text
     )
     (suite,) = ET.fromstring(out)
-    assert (status, suite.get("failures")) == (2, "2")  # three and two of four names are below 0.9
+    assert (status, suite.get("failures")) == (2, "2")  # 3 and 2 of 4, both below 0.9
 
 
-def test_an_edited_predicate_of_the_same_name_judges_anew(table, check):
-    """Each text is another check, also one that passed before and would not now."""
+def test_an_edited_predicate_of_the_same_name_is_judged_again(table, check):
+    """Each edit makes another check, also if the earlier one passed and the new one fails."""
     text = PATTERN.replace(
         'has_pattern: {column: name, pattern: "[a-c]"}',
         "satisfies: {predicate: name IS NULL OR length(name) > 0, name: named}",
@@ -119,7 +119,7 @@ def test_an_edited_predicate_of_the_same_name_judges_anew(table, check):
     assert [check(text=one)[0] for one in (edited, text, edited)] == [2, 0, 2]
 
 
-def test_constraints_of_one_name_have_lines_and_messages_of_their_own(table, check):
+def test_constraints_of_one_name_have_their_own_lines_and_messages(table, check):
     lines = (
         "  - satisfies: {predicate: length(name) = 1, name: named}\n"
         "  - satisfies: {predicate: name = 'a', name: named}\n"
@@ -147,7 +147,7 @@ def test_a_table_without_partitions_has_no_data(spark, table, check):
 
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_selection_that_matches_no_partition_is_an_error(table, check, command):
-    """With checks and without them."""
+    """For files with and without checks."""
     measured = SPEC.partition("variables")[0] + "analyzers: [Size]\n"
     for text in (SPEC, measured) if command == "run" else (SPEC,):
         status, out = check("--partitions", "ds=2013-01-03", text=text, command=command)
@@ -155,7 +155,7 @@ def test_a_selection_that_matches_no_partition_is_an_error(table, check, command
         assert "matches none of 2 partitions (nearest: ds=2013-01-02; newest: ds=2013-01-02)" in out
 
 
-def test_a_misspelt_detector_is_an_error_of_its_line(check):
+def test_a_misspelt_detector_is_an_error_with_its_line(check):
     text = PATTERN.replace(
         'has_pattern: {column: name, pattern: "[a-c]"}',
         "is_usual: {analyzer: Size(), detector: Seasnal}",
@@ -174,14 +174,14 @@ checks:
 """
 
 
-def test_failures_name_bad_values_of_their_partition_unless_they_are_private(table, check):
+def test_failures_show_bad_values_unless_they_are_private(table, check):
     # Null does not match.
     first, second = (f"ds={day}: name matches its pattern in " for day in DAYS)
     told = (
         f"{first}50 % of rows, at least 100 % needed: 2 of 4 rows: null, 'd'",
         f"{second}25 % of rows, at least 100 % needed: 3 of 4 rows: null, 'd'",
     )
-    for _ in range(2):  # the second time as kept: nothing is scanned
+    for _ in range(2):  # The second time, the stored message is shown without a scan.
         status, out = check(text=PATTERN)
         assert status == 2
         assert all(f"people.yml:6: error: {one}\n" in out for one in told)
@@ -192,7 +192,7 @@ def test_failures_name_bad_values_of_their_partition_unless_they_are_private(tab
     assert "'d'" not in out
 
 
-def test_a_run_is_private_by_its_tags(table, check, tmp_path, monkeypatch):
+def test_tags_of_a_run_make_columns_private(table, check, tmp_path, monkeypatch):
     (tmp_path / "t.toml").write_text('[private]\ntags = ["pii"]\n')
     monkeypatch.setenv("TIDEGAUGE_CONFIG", str(tmp_path / "t.toml"))
     status, out = check("--tag", "pii=yes", text=PATTERN)
@@ -201,7 +201,7 @@ def test_a_run_is_private_by_its_tags(table, check, tmp_path, monkeypatch):
     assert "'d'" not in out
 
 
-def test_run_judges_checks_too(table, check, tmp_path, repo, capsys):
+def test_the_run_command_judges_checks(table, check, tmp_path, repo, capsys):
     (tmp_path / "people.yml").write_text(SPEC)
     assert run_command(["run", str(tmp_path / "people.yml"), "--db", str(repo.database.url)]) == 2
     out = capsys.readouterr().out
@@ -211,7 +211,7 @@ def test_run_judges_checks_too(table, check, tmp_path, repo, capsys):
     assert len(repo.verdicts("people", name="checks")) == 2
 
 
-def test_files_without_checks_and_unknown_variables_are_errors(check):
+def test_files_without_checks_and_undefined_variables_are_errors(check):
     status, out = check(text="dataset: a\ntable: a\nanalyzers: [Size]\n")
     assert status == 1
     assert "people.yml: the file has no checks" in out
@@ -229,14 +229,14 @@ checks:
 """
 
 
-def test_a_column_that_there_is_not_is_a_fault_of_the_file_and_told_first(table, check):
+def test_a_missing_column_is_reported_as_an_error_of_the_file(table, check):
     status, out = check(text=MISSPELLED)
     assert status == 1
     assert "failed: " in out
     assert "Completeness('nmae'): no column 'nmae'; did you mean 'name'?" in out
 
 
-def test_going_back_to_an_earlier_text_makes_its_verdicts_the_newest_again(table, check, repo):
+def test_a_check_that_is_changed_back_gets_the_newest_verdicts(table, check, repo):
     right = MISSPELLED.replace("nmae", "name")
     _, first = check(text=right)
     assert check(text=MISSPELLED)[0] == 1
@@ -257,8 +257,8 @@ checks:
 """
 
 
-def test_two_files_of_one_dataset_keep_their_verdicts_apart(table, check, tmp_path, repo, capsys):
-    """What one file found stands while the other passes, in whichever order they are run."""
+def test_two_files_of_one_dataset_have_separate_verdicts(table, check, tmp_path, repo, capsys):
+    """A failure of one file stays current while the other file passes, in either order."""
     (tmp_path / "nightly.yml").write_text(OTHER)
     other = ["check", str(tmp_path / "nightly.yml"), "--db", str(repo.database.url)]
     assert check()[0] == 2
@@ -277,11 +277,11 @@ def test_two_files_of_one_dataset_keep_their_verdicts_apart(table, check, tmp_pa
     assert names == [("nightly checks of people", "0"), ("checks of people", "1")]
 
 
-def test_what_a_file_kept_as_checks_before_it_had_a_name_is_closed(table, check, tmp_path, repo):
-    """Databases of before hold the verdicts of all files as `checks`."""
+def test_naming_a_file_closes_its_failures_under_the_default_name(table, check, tmp_path, repo):
+    """Older databases store the verdicts of all files under the name `checks`."""
     assert check()[0] == 2
     assert check(text=f"name: of people\n{SPEC}")[0] == 2
     assert [row["name"] for row in current_failures(repo, "people")] == ["of people"]
-    # A file of that name judges as it did.
+    # A file of the old name judges as before.
     assert check()[0] == 2
     assert [row["name"] for row in current_failures(repo, "people")] == ["checks", "of people"]

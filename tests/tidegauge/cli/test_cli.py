@@ -1,4 +1,4 @@
-"""The command line: what it prints and how it exits."""
+"""The command line: output and exit status."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def test_metrics_as_table_csv_and_json(url, capsys):
     assert found[0]["time"].startswith("2013-01-01T00:00:00")
 
 
-def test_json_has_all_digits_of_small_numbers(tmp_path, capsys):
+def test_json_keeps_all_digits_of_small_numbers(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'small.db'}"
     values = {
         "ds=2013-01-01": 1.2345678901234567e-10,
@@ -102,7 +102,7 @@ def test_reading_does_not_upgrade_an_older_database(tmp_path, capsys, command):
 
 
 @pytest.mark.parametrize("command", [["backup"], ["downgrade", "0005"]])
-def test_maintenance_makes_no_file_of_a_mistyped_name(tmp_path, capsys, command):
+def test_maintenance_creates_no_file_for_a_mistyped_name(tmp_path, capsys, command):
     file = tmp_path / "nope.db"
     assert run_command(["db", *command, "--db", f"sqlite:///{file}"]) == 1
     assert "no database at" in capsys.readouterr().err
@@ -115,17 +115,17 @@ def test_lines_are_escaped_for_the_terminal():
     assert terminal.getvalue() == "a\\x1b]0;x\\x07b"
 
 
-def test_detection_fails_on_what_is_open_alone(url, capsys):
+def test_only_open_incidents_fail_a_detection(url, capsys):
     command = ["detect", "d", "--db", url, "--fail-on-anomaly"]
     assert run_command(command) == 2
     with tg.Repository(url) as repo:
         for incident in repo.incidents("d", status="open")["id"]:
             repo.label(int(incident), "expected")
     assert run_command(command) == 0
-    assert "ds=2013-01-30" in capsys.readouterr().out  # it stands, and is told
+    assert "ds=2013-01-30" in capsys.readouterr().out  # the closed incident is still listed
 
 
-def test_an_incident_is_snoozed_until_a_time_to_come(url, capsys):
+def test_an_incident_is_snoozed_until_a_future_time(url, capsys):
     run_command(["detect", "d", "--db", url])
     with tg.Repository(url) as repo:
         number = int(repo.incidents("d")["id"].iloc[0])
@@ -147,7 +147,7 @@ def test_an_incident_is_snoozed_until_a_time_to_come(url, capsys):
         assert repo.labels("d")["until"].tolist() == [pd.Timestamp("2033-12-24T08:00Z")]
 
 
-def test_metrics_of_all_rows_or_of_some(tmp_path, capsys):
+def test_metrics_are_selected_by_filter(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'filtered.db'}"
     some = tg.Size(where="x > 1")
     with tg.Repository(url) as repo:
@@ -163,7 +163,7 @@ def test_metrics_of_all_rows_or_of_some(tmp_path, capsys):
     assert values("--where", "x > 1") == [4]
 
 
-def test_all_datasets_are_compared_with_their_past(url, capsys):
+def test_detect_without_a_dataset_scores_all_datasets(url, capsys):
     with tg.Repository(url) as repo:
         sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
         repo.record("revenue", "total", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
@@ -172,7 +172,7 @@ def test_all_datasets_are_compared_with_their_past(url, capsys):
 
 
 def test_a_dataset_that_cannot_be_scored_does_not_stop_the_others(url):
-    """A later version's detector, or a plugin that is not installed."""
+    """For example a detector of a later version, or of a plugin that is not installed."""
     with tg.Repository(url) as repo:
         sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
         repo.record("revenue", "total", {**sizes, "ds=2026-01-29": 7.0}, scale="count")
@@ -189,7 +189,7 @@ def test_a_dataset_that_cannot_be_scored_does_not_stop_the_others(url):
         assert repo.anomalies("revenue")["partition"].tolist() == ["ds=2026-01-29"]
 
 
-def test_what_is_wrong_with_the_repository_is_not_told_of_each_dataset(url):
+def test_an_error_of_the_repository_is_reported_once(url):
     with tg.Repository(url, read_only=True) as repo, pytest.raises(tg.ReadOnlyError):
         repo.detect()
 
@@ -202,7 +202,7 @@ def test_an_empty_repository_has_nothing_to_detect(tmp_path, capsys):
     assert "the repository has no datasets" in capsys.readouterr().err
 
 
-def test_metrics_as_of(url, capsys):
+def test_metrics_as_of_an_earlier_time(url, capsys):
     assert (
         run_command(
             ["metrics", "d", "--db", url, "--as-of", "1", "--name", "Size", "--format", "json"]
@@ -217,7 +217,7 @@ def test_metrics_as_of(url, capsys):
     assert run_command(["metrics", "d", "--db", url, "--as-of", "soon"]) == 1
 
 
-def test_anomalies_and_detect(url, capsys):
+def test_anomalies_are_listed_and_detected(url, capsys):
     assert run_command(["anomalies", "list", "--db", url]) == 0
     assert "Size in ds=2013-01-30" in capsys.readouterr().out
     assert run_command(["detect", "d", "--db", url, "--format", "json"]) == 0
@@ -256,7 +256,7 @@ def test_anomalies_are_listed_with_their_addresses(url, repo, monkeypatch, capsy
     assert run_command(["anomalies", "list", "--db", url, "--status", "resolved"]) == 0
 
 
-def test_a_run_ends_with_the_addresses_of_what_it_found(url, repo):
+def test_a_run_ends_with_the_addresses_of_its_incidents(url, repo):
     found = repo.anomalies("d")
     (number,) = repo.incidents("d")["id"].tolist()
     lines = SuiteResult(anomalies=[found, found.head(0)], url="https://desk.example/").lines()
@@ -270,7 +270,7 @@ def test_a_run_ends_with_the_addresses_of_what_it_found(url, repo):
     )
 
 
-def test_a_run_tells_the_ten_gravest_anomalies_and_where_the_others_are(url, repo):
+def test_a_run_shows_the_ten_gravest_anomalies_and_where_to_find_the_others(url, repo):
     import pandas as pd
 
     found = pd.concat([repo.anomalies("d").head(1)] * 13, ignore_index=True)
@@ -288,8 +288,8 @@ def test_a_run_tells_the_ten_gravest_anomalies_and_where_the_others_are(url, rep
     ]
 
 
-def test_anomalies_and_incidents_are_told_apart(url, repo, capsys):
-    """Their numbers are one sequence: what is listed says which of both a number is."""
+def test_lists_say_whether_an_id_is_an_anomaly_or_an_incident(url, repo, capsys):
+    """Both share one sequence of ids."""
     (incident,) = repo.incidents("d")["id"].tolist()
     anomaly = repo.anomalies("d")["id"].tolist()[0]
     assert run_command(["anomalies", "list", "--db", url]) == 0
@@ -308,7 +308,7 @@ def test_anomalies_and_incidents_are_told_apart(url, repo, capsys):
         assert capsys.readouterr().out == f"{kind} {number}: snoozed\n"
 
 
-def test_db_commands(url, capsys):
+def test_db_commands_migrate_and_report(url, capsys):
     assert run_command(["db", "current", "--db", url]) == 0
     assert capsys.readouterr().out == "0007 (newest: 0007)\n"
     assert run_command(["db", "check", "--db", url]) == 0
@@ -320,7 +320,7 @@ def test_db_commands(url, capsys):
     assert run_command(["metrics", "d", "--db", f"sqlite:///{copy}", "--format", "csv"]) == 0
 
 
-def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
+def test_db_upgrade_creates_an_empty_database(tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'new.db'}"
     assert run_command(["db", "current", "--db", url]) == 0
     assert "empty" in capsys.readouterr().out
@@ -331,7 +331,7 @@ def test_db_upgrade_makes_an_empty_database(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("command", [["db", "check"], *READING])
-def test_reading_a_mistyped_database_says_so_and_leaves_no_file(tmp_path, capsys, command):
+def test_reading_a_mistyped_database_reports_it_and_creates_no_file(tmp_path, capsys, command):
     file = tmp_path / "mistyped.db"
     assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1
     assert f"no database at {file}" in capsys.readouterr().err
@@ -352,7 +352,7 @@ def test_db_check_reports_damage(url, repo, capsys):
     assert "missing from the newest" in capsys.readouterr().out
 
 
-def test_the_database_comes_from_the_environment(url, monkeypatch, capsys):
+def test_the_database_url_is_read_from_the_environment(url, monkeypatch, capsys):
     monkeypatch.setenv("TIDEGAUGE_DB", url)
     assert run_command(["anomalies", "list", "d"]) == 0
     assert "ds=2013-01-30" in capsys.readouterr().out
@@ -370,7 +370,7 @@ def test_the_database_comes_from_the_environment(url, monkeypatch, capsys):
         (["run", "/no/such.yml"], "no suite file at '/no/such.yml'"),
     ],
 )
-def test_wrong_use_exits_with_1_and_says_why(url, arguments, says, capsys):
+def test_invalid_arguments_exit_with_1_and_a_reason(url, arguments, says, capsys):
     options = [] if arguments[0] == "measure" or arguments == ["run"] else ["--db", url]
     assert run_command([*arguments, *options]) == 1
     assert says in capsys.readouterr().err
@@ -394,20 +394,20 @@ def test_databases_that_cannot_be_opened_exit_with_1(url, says, capsys):
     assert len(err.splitlines()) == 1
 
 
-def test_a_database_of_others_exits_with_1(tmp_path, capsys):
+def test_a_file_that_is_not_a_database_exits_with_1(tmp_path, capsys):
     (tmp_path / "x.db").write_text("these are notes, not a database; " * 20)
     assert run_command(["metrics", "--db", f"sqlite:///{tmp_path / 'x.db'}"]) == 1
     assert "not a SQLite database" in capsys.readouterr().err
 
 
-def test_no_command_prints_the_help(capsys):
+def test_without_a_command_the_help_is_printed(capsys):
     assert run_command([]) == 1
     assert "demo" in capsys.readouterr().out
     assert run_command(["--help"]) == 0
     assert "doctor" in capsys.readouterr().out
 
 
-def test_doctor(tmp_path, capsys, monkeypatch):
+def test_doctor_reports_the_installation(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_command(["doctor"]) == 0
     out = capsys.readouterr().out
@@ -427,7 +427,7 @@ def test_doctor(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
+def test_run_measures_several_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spark.sql("CREATE DATABASE IF NOT EXISTS cli")
     rows = [(1, f"2013-01-{d:02}") for d in range(1, 31) for _ in range(100)] + [
@@ -450,10 +450,10 @@ def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
     assert "Completeness of x in ds=2013-01-31" in out
     assert (
         run_command(["run", "one.yml", *db, "--fail-on-anomaly"]) == 0
-    )  # nothing new, nothing found
+    )  # no new partition and no anomaly
     assert "0 partitions scanned, 31 skipped" in capsys.readouterr().out
 
-    assert run_command(["run", "*.yml", *db]) == 1  # one table is not there, the rest goes on
+    assert run_command(["run", "*.yml", *db]) == 1  # one table is missing; the others are measured
     out = capsys.readouterr().out
     assert "failed: three.yml: no table 'cli.fact_c'; did you mean 'cli.fact_" in out
     assert "all.fact_a: 31 partition scanned" in out
@@ -478,7 +478,7 @@ def test_run_files_in_one_session(spark, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.spark
-def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
+def test_tables_are_measured_concurrently(spark, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = ("a", "b", "c")
     for number, name in enumerate(names, 1):
@@ -490,13 +490,13 @@ def test_tables_are_measured_side_by_side(spark, tmp_path, capsys, monkeypatch):
     together = threading.Barrier(len(names))
 
     def analyze_together(*args, **options):
-        together.wait(60)  # breaks unless all three tables are measured at the same time
+        together.wait(60)  # fails unless all three tables are measured at the same time
         return tg.analyze(*args, **options)
 
     monkeypatch.setattr("tidegauge.files.runs.analyze", analyze_together)
     assert run_command(["run", "*.yml", "--db", "sqlite:///r.db", "--jobs", "3"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    measured = [line for line in lines if "scanned" in line]  # as they finish
+    measured = [line for line in lines if "scanned" in line]  # in the order in which they finish
     expected = [f"{name}: 1 partition scanned, 1 new, 0 skipped" for name in names]
     assert sorted(measured) == expected
     assert lines[-2:] == [
@@ -530,7 +530,7 @@ def test_the_version_is_printed(capsys):
         ["db", "downgrade", "0005"],
     ],
 )
-def test_a_mistyped_database_gets_one_message_and_is_not_created(tmp_path, capsys, command):
+def test_every_command_prints_the_same_message_for_a_missing_database(tmp_path, capsys, command):
     (tmp_path / "orders.db").touch()
     file = tmp_path / "oders.db"
     assert run_command([*command, "--db", f"sqlite:///{file}"]) == 1

@@ -1,4 +1,4 @@
-"""`tidegauge dashboard`: what it refuses, where it listens, how it ends. What it shows: tests/browser."""
+"""`tidegauge dashboard`: refusals, address and shutdown. tests/browser tests the page itself."""
 
 import json
 import socket
@@ -28,12 +28,13 @@ def url(tmp_path):
 
 
 def refusal(capsys, *arguments):
+    """Run the command and return its error message."""
     assert run_command(["dashboard", "--no-browser", *arguments]) == 1
     return capsys.readouterr().err
 
 
 @served
-def test_a_database_that_cannot_be_shown_is_refused_before_anything_starts(url, tmp_path, capsys):
+def test_a_database_that_cannot_be_read_is_refused_before_the_server_starts(url, tmp_path, capsys):
     missing = tmp_path / "nope.db"
     assert f"no database at {missing}" in refusal(capsys, "--db", f"sqlite:///{missing}")
     assert not missing.exists()
@@ -48,14 +49,14 @@ def test_a_database_that_cannot_be_shown_is_refused_before_anything_starts(url, 
 
 @served
 @pytest.mark.parametrize(("options", "shown"), [([], False), (["--show-samples"], True)])
-def test_samples_are_served_only_if_they_are_asked_for(url, monkeypatch, options, shown):
+def test_samples_are_served_only_on_request(url, monkeypatch, options, shown):
     given = []
     monkeypatch.setattr("tidegauge.widgets.server.serve", lambda what, **_: given.append(what))
     assert run_command(["dashboard", "--no-browser", "--db", url, *options]) == 0
     assert [what.samples for what in given] == [shown]
 
 
-def test_without_the_extra_it_says_what_to_install(url, capsys, monkeypatch):
+def test_a_missing_extra_is_reported_with_the_command_to_install_it(url, capsys, monkeypatch):
     monkeypatch.setattr("tidegauge.cli.showing.find_spec", lambda _: None)
     assert refusal(capsys, "--db", url) == (
         "tidegauge: error: the dashboard needs tornado: pip install 'tidegauge[notebook]'\n"
@@ -64,7 +65,7 @@ def test_without_the_extra_it_says_what_to_install(url, capsys, monkeypatch):
 
 @pytest.mark.soak
 @served
-def test_a_port_that_is_asked_for_must_be_free(url, tmp_path):
+def test_a_requested_port_must_be_free(url, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -83,7 +84,7 @@ def test_a_port_that_is_asked_for_must_be_free(url, tmp_path):
 
 @pytest.mark.soak
 @served
-def test_two_find_ports_of_their_own_and_end_when_told(url, tmp_path):
+def test_two_servers_use_different_ports_and_stop_on_a_signal(url, tmp_path):
     with (
         dashboard_server(tmp_path / "1", url) as (one, first),
         dashboard_server(tmp_path / "2", url, "--read-only", "--theme", "dark") as (two, second),
@@ -99,7 +100,7 @@ def test_two_find_ports_of_their_own_and_end_when_told(url, tmp_path):
 
 @pytest.mark.soak
 @served
-def test_it_opens_the_browser_at_its_address(url, tmp_path):
+def test_the_browser_is_opened_at_the_address_of_the_server(url, tmp_path):
     browser = tmp_path / "browser"
     browser.write_text(
         f'#!/bin/sh\necho "$1" > {tmp_path / "opened.partial"}\n'
@@ -135,10 +136,10 @@ def read(address):
         ([], []),
         pytest.param(
             ["--show-samples"], ["ds=2013-01-04: fare=-3"], marks=pytest.mark.soak
-        ),  # a server each
+        ),  # a separate server for each case
     ],
 )
-def test_records_that_failed_are_sent_only_if_they_may_be_shown(url, tmp_path, options, samples):
+def test_failing_records_are_sent_only_if_samples_are_allowed(url, tmp_path, options, samples):
     with Repository(url) as repo:
         commit(repo, *(day(n, rows=rows) for n, rows in enumerate([10, 10, 99], start=2)))
         repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
@@ -152,14 +153,14 @@ def test_records_that_failed_are_sent_only_if_they_may_be_shown(url, tmp_path, o
         number = int(repo.incidents("d")["id"].item())
     question = {"id": "1", "ask": "incident", "about": {"incident": number}}
     with dashboard_server(tmp_path, url, "--read-only", *options) as (_, address):
-        told = asked(address, question)
+        told = post_question(address, question)
     (check,) = told["checks"]
     assert check["reasons"] == ["fare: 1 record, none wanted"]
     assert check["samples"] == samples
 
 
-def asked(address, question):
-    """Ask a question of the page's server, and return the answer."""
+def post_question(address, question):
+    """Post a question to the server of the page and return the answer."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{address}ask", json.dumps(question).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
@@ -168,11 +169,11 @@ def asked(address, question):
 
 
 @served
-def test_a_name_that_is_no_header_is_refused(url, capsys):
+def test_an_invalid_header_name_is_refused(url, capsys):
     assert "Invalid HTTP header" in refusal(capsys, "--db", url, "--user-header", "X User")
 
 
-def test_importing_the_command_line_imports_nothing_large_that_few_commands_need():
+def test_importing_the_command_line_imports_no_large_package():
     large = {"tornado", "pandas", "pyarrow", "scipy.stats", "scipy.optimize", "apprise", "pyspark"}
     code = f"import sys, tidegauge.cli.main; print(sorted({large} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""`tidegauge griffin`: what it prints, how it exits, and what it leaves behind."""
+"""`tidegauge griffin`: output, exit status and stored results."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ RULES = [
 
 @pytest.fixture
 def command(tmp_path, repo, capsys):
-    """Write both files, run a command, and return its status, and what it prints where."""
+    """Write both files, run a command, and return its status, output and error output."""
 
     def run(rules=RULES, *options, verb="run", env=None, db=True):
         files = tmp_path / "env.json", tmp_path / "dq.json"
@@ -38,7 +38,7 @@ def command(tmp_path, repo, capsys):
     return run
 
 
-def test_run_prints_and_remembers(spark, command, repo):
+def test_run_prints_and_stores_results(spark, command, repo):
     status, out, err = command()
     assert (status, err) == (0, "")
     assert "partition" in out.splitlines()[0]
@@ -58,7 +58,7 @@ def test_run_prints_and_remembers(spark, command, repo):
     assert {row["name"] for row in rows} >= {"Griffin.names.unique", "Griffin.ages.oldest"}
 
 
-def test_what_fails_exits_with_1_and_tells_what_was_measured(spark, command, repo):
+def test_a_failing_rule_exits_with_1_and_the_other_results_are_printed(spark, command, repo):
     bad = rule("select raise_error('broken') as x from people", name="bad")
     status, out, err = command([*RULES, bad])
     assert status == 1
@@ -82,7 +82,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("rules", "options", "said"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_exits_with_1(spark, command, repo, rules, options, said):
+def test_an_invalid_job_exits_with_1(spark, command, repo, rules, options, said):
     import re
 
     status, out, err = command(rules, *options)
@@ -92,7 +92,7 @@ def test_what_is_wrong_exits_with_1(spark, command, repo, rules, options, said):
     assert repo.datasets() == []
 
 
-def test_missing_files_and_arguments(spark, command, tmp_path, capsys):
+def test_missing_files_and_arguments_exit_with_1(spark, command, tmp_path, capsys):
     assert (
         run_command(["griffin", "run", str(tmp_path / "no.json"), str(tmp_path / "no.json")]) == 1
     )
@@ -118,7 +118,7 @@ def test_check_prints_sql_and_reads_no_row(spark, command):
     assert "^^^" in err
 
 
-def test_check_looks_for_the_sinks_of_a_job(spark, command, tmp_path):
+def test_check_validates_the_sinks_of_a_job(spark, command, tmp_path):
     env = {"sinks": [{"name": "out", "type": "console"}]}
     asked = {"verb": "check", "env": env}
     where = ("--env", str(tmp_path / "env.json"))
@@ -129,7 +129,7 @@ def test_check_looks_for_the_sinks_of_a_job(spark, command, tmp_path):
     assert "no sink 'oot'; did you mean 'out'?" in err
 
 
-def test_json_is_all_of_the_output_beside_a_console_sink(spark, command):
+def test_json_is_the_only_output_even_with_a_console_sink(spark, command):
     env = {"sinks": [{"name": "out", "type": "console"}]}
     duplicates = rule("age", "uniqueness", "ages", out=("metric", "record"), details={"duplication.array": "d"})  # fmt: skip
     status, out, err = command([duplicates], "--format", "json", env=env)

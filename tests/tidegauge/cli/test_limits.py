@@ -1,4 +1,4 @@
-"""`--time-limit`: a command that hangs is ended, its run is closed, and the next one goes on."""
+"""`--time-limit`: a command that hangs is ended, its run is closed, and the next run works."""
 
 import os
 import subprocess
@@ -39,13 +39,13 @@ analyzers:
 """
 
 
-def test_what_takes_longer_is_interrupted():
+def test_a_block_that_exceeds_the_limit_is_interrupted():
     over = pytest.raises(TimeLimitReached, match="The time limit of 0.00333333 minutes has passed")
     with over, time_limit(SHORT):
         time.sleep(30)
 
 
-def test_a_process_that_goes_on_is_not_ended(monkeypatch):
+def test_a_process_that_continues_is_not_killed(monkeypatch):
     monkeypatch.setattr(main, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(os, "_exit", lambda _: pytest.fail("the process would have ended"))
     with pytest.raises(TimeLimitReached), time_limit(SHORT):
@@ -54,14 +54,14 @@ def test_a_process_that_goes_on_is_not_ended(monkeypatch):
     assert all(timer.finished.is_set() for timer in timers)
 
 
-def test_what_is_done_in_time_is_left_alone():
+def test_a_block_within_the_limit_is_not_interrupted():
     with time_limit(SHORT):
         pass
     with time_limit(None):
         time.sleep(0.3)
 
 
-def test_a_command_says_so(tmp_path, monkeypatch, capsys):
+def test_a_command_reports_that_the_limit_was_reached(tmp_path, monkeypatch, capsys):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repository:
         commit(repository, day(1))
@@ -72,7 +72,7 @@ def test_a_command_says_so(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "inf", "nan", "1e300"])
-def test_what_is_no_limit_is_refused(minutes, capsys):
+def test_an_invalid_limit_is_refused(minutes, capsys):
     assert run_command(["--time-limit", minutes, "metrics", "d", "--db", "sqlite://"]) == 1
     assert "--time-limit" in capsys.readouterr().err
 
@@ -86,7 +86,7 @@ def test_a_run_is_closed_as_interrupted(repo):
             time.sleep(self.seconds)
             return []
 
-    # The first run imports what measuring needs, which may take longer than the limit.
+    # The first run imports what measuring needs, which can take longer than the limit.
     tg.analyze(Slow(), tg.Suite("s", [tg.Size()]), repository=repo)
     Slow.seconds = 30
     with pytest.raises(TimeLimitReached), time_limit(SHORT):
@@ -97,7 +97,7 @@ def test_a_run_is_closed_as_interrupted(repo):
 
 
 @pytest.mark.soak
-def test_a_thread_that_hangs_does_not_hold_the_process():
+def test_a_hanging_thread_does_not_keep_the_process_alive():
     done = subprocess.run(
         [sys.executable, "-c", IN_A_THREAD], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )  # fmt: skip
@@ -108,8 +108,8 @@ def test_a_thread_that_hangs_does_not_hold_the_process():
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_regular_expression_that_explodes_ends_with_its_run(tmp_path, jobs):
-    """Java tries some 10^10 ways to choose commas; nothing interrupts it, and it ends with its process."""
+def test_an_exploding_regular_expression_ends_with_its_process(tmp_path, jobs):
+    """Java tries about 10^10 ways to choose commas. Nothing interrupts it but the end of its process."""
     (tmp_path / "days" / "ds=1").mkdir(parents=True)
     table = pa.table({"s": ["x," * 40] * 4})
     pq.write_table(table, tmp_path / "days" / "ds=1" / "part.parquet")

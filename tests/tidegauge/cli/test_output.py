@@ -1,4 +1,4 @@
-"""Tables as they are printed, without a terminal and on a narrow one."""
+"""Printed tables, without a terminal and on a narrow terminal."""
 
 import datetime as dt
 import io
@@ -19,14 +19,14 @@ COLUMNS = columns("partition value:number why")
 
 
 class Terminal(io.StringIO):
-    """A terminal of so many columns as COLUMNS says."""
+    """A terminal as wide as COLUMNS."""
 
     def isatty(self):
-        """Answer as a terminal."""
+        """Return that this is a terminal."""
         return True
 
 
-def test_numbers_are_aligned_at_the_right_and_all_else_at_the_left(capsys):
+def test_numbers_are_right_aligned_and_other_values_left_aligned(capsys):
     print_rows(ROWS, COLUMNS)
     assert capsys.readouterr().out.splitlines() == [
         "partition            value  why",
@@ -35,7 +35,7 @@ def test_numbers_are_aligned_at_the_right_and_all_else_at_the_left(capsys):
     ]
 
 
-def test_the_heading_of_times_names_their_zone(capsys):
+def test_the_heading_of_times_names_their_time_zone(capsys):
     time = dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC)
     print_rows([{"run": 1, "at": time}, {"run": 2, "at": None}], columns("run:integer at:time"))
     assert capsys.readouterr().out.splitlines() == ["run  at (UTC)", "  1  2026-01-02 03:04", "  2"]
@@ -46,7 +46,7 @@ def test_a_table_without_rows_is_its_headings(capsys):
     assert capsys.readouterr().out == "partition  value  because of\n"
 
 
-def test_cells_are_folded_where_the_terminal_is_narrow(monkeypatch):
+def test_cells_are_folded_on_a_narrow_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setitem(os.environ, "COLUMNS", "30")
@@ -61,7 +61,7 @@ def test_cells_are_folded_where_the_terminal_is_narrow(monkeypatch):
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.integers(30, 200))
-def test_the_widest_columns_give_way(natural, available):
+def test_the_widest_columns_are_narrowed_first(natural, available):
     widths = fitting_widths(natural, available)
     assert sum(widths) <= max(available, 2 * len(natural))
     cut = [place for place, width in enumerate(natural) if widths[place] < width]
@@ -70,12 +70,12 @@ def test_the_widest_columns_give_way(natural, available):
 
 
 @given(st.text(st.sampled_from("ab \n位\u0301"), max_size=60), st.integers(2, 10))
-def test_folding_keeps_all_but_spaces(text, width):
+def test_folding_loses_only_spaces(text, width):
     lines = fold(text, width)
     assert "".join("".join(lines).split()) == "".join(text.split())
     assert all(text_width(line) <= width for line in lines)
 
 
 @pytest.mark.parametrize("text", ["", "\n", " "])
-def test_empty_text_has_lines(text):
+def test_empty_text_folds_into_empty_lines(text):
     assert all(line == "" for line in fold(text, 2))

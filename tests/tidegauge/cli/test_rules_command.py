@@ -1,4 +1,4 @@
-"""`tidegauge rules`: what it prints, how it exits, and what it leaves behind."""
+"""`tidegauge rules`: output, exit status, stored verdicts and written tables."""
 
 import datetime as dt
 import json
@@ -46,7 +46,7 @@ def table(spark):
 
 @pytest.fixture
 def rules(tmp_path, repo, capsys):
-    """Write a file, run a command on it, and return its status and what it prints."""
+    """Write a file, run a command on it, and return its status and output."""
 
     def run(text=SPEC, command="run", *options):
         file = tmp_path / "people.yml"
@@ -64,7 +64,7 @@ def contents(spark, table, *columns):
     return sorted((tuple(row) for row in rows), key=str)
 
 
-def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, rules, tmp_path):
+def test_a_failure_exits_with_2_and_fails_again_without_a_scan(spark, table, rules, tmp_path):
     status, out = rules()
     assert status == 2
     lines = out.splitlines()
@@ -79,7 +79,7 @@ def test_what_fails_exits_with_2_and_fails_again_without_a_scan(spark, table, ru
     assert "0 partitions scanned" in out
     told = out.splitlines()
     failed = told.index("  ds=2013-01-02: failed: age: 2 of 4 records, fewer than 2 wanted")
-    assert sorted(told[failed + 1 : failed + 3]) == ["    age=", "    age=-1"]  # as they are kept
+    assert sorted(told[failed + 1 : failed + 3]) == ["    age=", "    age=-1"]  # as stored
     file = tmp_path / "found.json"
     options = ("--fail-on", "never", "--format", "json", "--output", str(file))
     assert rules(SPEC, "run", *options)[0] == 0
@@ -129,7 +129,7 @@ def test_junit_has_a_case_for_each_rule_and_verdict(table, rules):
     assert sorted(failure.text.splitlines()[1:]) == ["age=", "age=-1"]
     rule = cases["people", "rule age"].find("system-out")
     assert rule.text == "3 rejected, 2 break it, 1 unknown"
-    # What was rejected is a failure where the command says so, a warning is not.
+    # With --fail-on, rejected records are a failure and warnings are not.
     status, counts, cases = junit(rules, SPEC, "--fail-on", "reject", "--partitions", "all")
     assert (status, counts) == (2, (6, 2, 0))
     assert cases["people", "rule age"].find("failure") is not None
@@ -147,10 +147,10 @@ def test_junit_has_an_error_for_a_rule_that_could_not_be_evaluated(table, rules)
     assert "people.yml:7: " in error.text
 
 
-def test_a_partition_that_changed_since_it_was_judged_is_not_published(
+def test_a_partition_that_changed_after_its_verdict_is_not_published(
     spark, table, rules, monkeypatch
 ):
-    """Its new content was not judged; the next run does, and refuses it."""
+    """Its new content has no verdict. The next run judges it and refuses it."""
     remember = RunCounts.include_all_judged
 
     def meanwhile(writer):
@@ -167,7 +167,7 @@ def test_a_partition_that_changed_since_it_was_judged_is_not_published(
 
 
 @pytest.mark.soak
-def test_other_limits_are_asked_of_what_was_counted(table, rules):
+def test_changed_limits_are_applied_to_stored_counts(table, rules):
     assert rules()[0] == 2
     status, out = rules(SPEC.replace("FailCount: 2", "FailCount: 3"))
     assert status == 0
@@ -181,7 +181,7 @@ def test_other_limits_are_asked_of_what_was_counted(table, rules):
 
 
 @pytest.mark.soak
-def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
+def test_rejected_and_published_records_are_written_once(spark, table, rules):
     both = SPEC + "quarantine: people_rejects\npublish: people_clean\n"
     status, out = rules(both)
     assert status == 2
@@ -197,18 +197,18 @@ def test_rejects_and_what_is_left_are_written_once(spark, table, rules):
     assert contents(spark, "people_clean", "age", "ds") == passed
     assert "written" not in rules(both)[1]
     wider = both.replace("FailCount: 2", "FailCount: 3")
-    # With a limit that is met the day that was held back follows, and nothing else is written.
+    # With a limit that passes, only the day that was held back is written.
     status, out = rules(wider)
     assert status == 0
     assert "written: 2 records of 1 partition: people_clean" in out
     assert "people_rejects" not in out
     more = sorted([*passed, (10, DAYS[1]), (25, DAYS[1])], key=str)
     assert contents(spark, "people_clean", "age", "ds") == more
-    # Other rules write other contents, and so do the old ones when they come back.
+    # Other rules write other contents, and so do the old rules when they return.
     assert "written: 8 records of 3 partitions" in rules(wider.replace("value: 25", "value: 26"))[1]
     assert (26, DAYS[1]) in contents(spark, "people_clean", "age", "ds")
     assert "written: 8 records of 3 partitions" in rules(wider)[1]
-    write_day(spark, DAYS[0], [-5])  # a day that comes again
+    write_day(spark, DAYS[0], [-5])  # a day with new content
     status, out = rules(wider)
     assert status == 0
     assert "1 partition scanned" in out
@@ -225,7 +225,7 @@ def test_rejects_are_written_with_reasons_run_and_time(spark, table, rules, repo
     after = dt.datetime.now()
     rows = spark.table("people_rejects").collect()
     assert set(rows[0].asDict()) == {"age", "ds", "broken", "why"}
-    # Only `age` rejects; of unknown ages `not two` says nothing, as null passes.
+    # Only `age` rejects. For unknown ages, `not two` is null and passes.
     assert sorted((row.age is None, row.age, *row.broken) for row in rows) == [
         (False, -1, "age"),
         (False, 200, "age"),
@@ -253,13 +253,13 @@ def test_a_table_without_partitions_has_no_data(spark, table, rules, repo):
     (suite,) = ET.fromstring(out)
     assert (status, suite.get("failures")) == (2, "1")
     assert [one.get("type") for one in suite.iter("failure")] == ["no data"]
-    # Once there are partitions, these are judged.
+    # Partitions that exist are judged.
     write_day(spark, DAYS[0], [5])
     assert rules()[0] == 0
     assert current_failures(repo, "people") == []
 
 
-def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
+def test_a_partition_that_became_empty_is_removed_from_its_targets(spark, table, rules):
     both = SPEC + "quarantine: people_rejects\npublish: people_clean\n"
     rules(both.replace("FailCount: 2", "FailCount: 3"))
     assert DAYS[0] in {day for (day,) in contents(spark, "people_clean", "ds")}
@@ -280,10 +280,10 @@ def test_a_partition_that_became_empty_leaves_its_targets(spark, table, rules):
         assert DAYS[0] not in {day for (day,) in contents(spark, target, "ds")}
 
 
-def test_it_exits_with_2_until_the_next_partition_while_one_is_held_back(spark, table, rules):
+def test_a_partition_that_is_held_back_exits_with_2_until_the_next_partition(spark, table, rules):
     assert rules()[0] == 2
     assert rules()[0] == 2
-    write_day(spark, "2013-01-04", [5])  # another day, which is well
+    write_day(spark, "2013-01-04", [5])  # another day, which passes
     status, out = rules()
     assert status == 0
     assert "1 partition scanned" in out
@@ -293,7 +293,7 @@ def test_it_exits_with_2_until_the_next_partition_while_one_is_held_back(spark, 
     assert rules()[0] == 0
 
 
-def test_check_prints_the_plan_and_names_what_does_not_resolve(table, rules):
+def test_check_prints_the_plan_and_names_that_do_not_resolve(table, rules):
     status, out = rules(SPEC + "quarantine: people_rejects\n", "check")
     assert status == 0
     lines = [line.strip() for line in out.splitlines()]
@@ -309,7 +309,7 @@ def test_check_prints_the_plan_and_names_what_does_not_resolve(table, rules):
     assert rules(SPEC.replace("people_of_spec", "people_of_spek"), "check")[0] == 1
 
 
-def test_what_cannot_be_run_exits_with_1(table, rules):
+def test_a_file_that_cannot_be_run_exits_with_1(table, rules):
     status, out = rules(SPEC.replace("people_of_spec", "nowhere"))
     assert status == 1
     assert "no table 'nowhere'" in out
@@ -353,8 +353,8 @@ def test_a_file_is_parsed_and_judged(rules, tmp_path):
 
 
 @pytest.mark.soak
-def test_two_files_that_parse_alike_keep_their_verdicts_apart(rules, tmp_path, repo):
-    """Policies on what cannot be read are no other content: neither outdates what the other found."""
+def test_two_files_with_the_same_parser_have_separate_verdicts(rules, tmp_path, repo):
+    """A policy on unreadable records does not change the content. Neither file outdates the other's verdict."""
     file = tmp_path / "ages.csv"
     file.write_text("ann,10\nbob,ten\ncyd,200\n")
     strict = CSV.format(path=file, strict="true")
@@ -372,7 +372,7 @@ def test_two_files_that_parse_alike_keep_their_verdicts_apart(rules, tmp_path, r
         assert "0 partitions scanned" in out
 
 
-def test_two_rules_files_of_one_dataset_keep_their_verdicts_apart(table, rules, repo, capsys):
+def test_two_rules_files_of_one_dataset_have_separate_verdicts(table, rules, repo, capsys):
     other = "name: others\n" + SPEC.replace("age <> 2", "age <> 3").replace(
         "FailCount: 2", "FailCount: 9"
     )
@@ -406,7 +406,7 @@ def test_a_broken_rule_of_severity_warning_warns_unless_a_policy_decides(
     assert CheckResult.from_json(repo.verdicts("people")["result"][0]).warnings == ()
 
 
-def test_the_example_of_the_guide(spark):
+def test_the_example_of_the_guide_runs(spark):
     dqm = (
         tg.DQM()
         .add(tg.BoundRule("age", 1, 150), tg.FailCount(10))
@@ -439,7 +439,7 @@ def test_the_example_of_the_guide(spark):
 
 
 @pytest.mark.soak
-def test_history_tells_the_verdicts_and_what_was_written(table, rules, repo, capsys):
+def test_history_lists_verdicts_and_written_records(table, rules, repo, capsys):
     rules(SPEC + "quarantine: people_rejects\n")
     repo.keep_verdict(
         "people", name="own", specification="s", fingerprint="f", passed=True, result='"fine"'
@@ -509,11 +509,11 @@ def test_a_rule_that_does_not_resolve_leaves_the_counts_of_the_others(spark, tab
     ) in lines
     assert any(line.startswith("  not written: ") and "people_rejects" in line for line in lines)
     assert contents(spark, "people_rejects", "age", "ds", "broken_rules") == before
-    # The verdicts say the same, with samples; and nothing is well because it is asked again.
+    # The verdicts are the same, with samples. Running again does not make anything pass.
     kept = repo.verdicts("people", partition=f"ds={DAYS[0]}", passed=False)["result"].iloc[0]
     assert "mail" in kept
     assert "age=200" in kept
-    # A run that scans nothing counts the others' records once more, and does not call them none.
+    # A run without a scan counts the rejected records of the other rules again.
     status, out = rules(RENAMED)
     assert status == 1
     assert "  11 records, 3 rejected" in out.splitlines()
@@ -521,7 +521,7 @@ def test_a_rule_that_does_not_resolve_leaves_the_counts_of_the_others(spark, tab
     assert rules(good)[0] == 2
 
 
-def test_a_rule_that_fails_on_one_day_leaves_the_counts_of_all(spark, table, rules):
+def test_a_rule_that_fails_on_one_day_leaves_the_counts_of_all_days(spark, table, rules):
     text = RENAMED.replace(
         "NotNullRule: {column: e_mail, name: mail}",
         'Rule: {expr: "100 / (age - 4) < 1000", name: ratio, on_null: pass}',
@@ -535,7 +535,7 @@ def test_a_rule_that_fails_on_one_day_leaves_the_counts_of_all(spark, table, rul
     assert "people.yml:7: rule 'ratio'" in out or "people.yml:7: [DIVIDE_BY_ZERO]" in out
     assert "written: 3 rejects of 2 partitions: people_rejects" in out
     assert {day for (day,) in contents(spark, "people_clean", "ds")} == {DAYS[0]}
-    # A run that scans nothing says so, too.
+    # A run without a scan reports the same.
     again, out = rules(text)
     lines = out.splitlines()
     assert again == 1
@@ -544,7 +544,7 @@ def test_a_rule_that_fails_on_one_day_leaves_the_counts_of_all(spark, table, rul
     assert sum(line.endswith(": failed: ratio: could not be evaluated") for line in lines) == 1
 
 
-def test_rules_that_look_at_other_records_are_refused_by_partition(spark, table, rules):
+def test_rules_that_read_other_records_are_refused_for_partitions(spark, table, rules):
     window = "Rule: {{expr: 'count(1) over (partition by {}) = 1', name: once}}"
     text = RENAMED.replace("NotNullRule: {column: e_mail, name: mail}", window.format("age"))
     text = text.replace("quarantine: people_rejects\npublish: people_clean\n", "")
@@ -558,7 +558,7 @@ def test_rules_that_look_at_other_records_are_refused_by_partition(spark, table,
     assert "  rule once: 0 rejected, 0 break it" in out
 
 
-def test_the_history_shows_samples_of_what_failed(table, rules, repo, capsys):
+def test_the_history_shows_samples_of_failing_records(table, rules, repo, capsys):
     rules()
     assert run_command(["rules", "history", "people", "--db", str(repo.database.url)]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
@@ -566,7 +566,7 @@ def test_the_history_shows_samples_of_what_failed(table, rules, repo, capsys):
     assert "age=200" not in lines  # of a day that passed
 
 
-def test_a_table_that_cannot_be_written_leaves_the_report(spark, table, rules):
+def test_the_report_is_printed_if_a_table_cannot_be_written(spark, table, rules):
     spark.sql("CREATE TABLE people_rejects (other INT) USING parquet")
     status, out = rules(SPEC + "quarantine: people_rejects\n")
     assert status == 1
@@ -577,8 +577,8 @@ def test_a_table_that_cannot_be_written_leaves_the_report(spark, table, rules):
     assert "people_rejects" in failed
 
 
-def test_files_run_at_the_same_time_as_they_do_one_after_another(table, repo, tmp_path, capsys):
-    """One of them fails: its column is missing. The others are counted, judged and written."""
+def test_concurrent_files_give_the_same_result_as_sequential_files(table, repo, tmp_path, capsys):
+    """One file fails because its column is missing. The others are counted, judged and written."""
     for name, condition in (("young", "age < 100"), ("old", "age > 0"), ("lost", "agee > 0")):
         (tmp_path / f"{name}.yml").write_text(
             f"dataset: {name}\ntable: people_of_spec\npartition_by: [ds]\n"

@@ -1,4 +1,4 @@
-"""The options of the Spark session."""
+"""Command line options for the Spark session."""
 
 import pytest
 from tidegauge.cli.main import app, run_command
@@ -16,7 +16,7 @@ WITH_SPARK = (
 
 
 @pytest.mark.parametrize("path", WITH_SPARK)
-def test_every_command_that_starts_spark_has_them(path):
+def test_every_command_that_starts_spark_has_the_options(path):
     command = get_command(app)
     for name in path.split():
         command = command.commands[name]
@@ -47,12 +47,12 @@ def test_options_become_settings():
         ({"packages": ""}, "Invalid package '' of --packages"),
     ],
 )
-def test_options_in_another_form_are_refused(options, says):
+def test_invalid_options_are_refused(options, says):
     with pytest.raises(CommandError, match=says):
         SparkOptions(**options).settings()
 
 
-def test_a_wrong_setting_is_an_error_before_anything_is_measured(tmp_path, capsys):
+def test_an_invalid_setting_is_an_error_before_anything_is_measured(tmp_path, capsys):
     file = tmp_path / "s.yml"
     file.write_text("dataset: d\ntable: a.b\nanalyzers: [Size]\n")
     database = f"sqlite:///{tmp_path / 'r.db'}"
@@ -60,7 +60,7 @@ def test_a_wrong_setting_is_an_error_before_anything_is_measured(tmp_path, capsy
     assert "names of Spark settings begin with 'spark.'" in capsys.readouterr().err
 
 
-def test_what_a_connect_server_has_to_set_is_refused(monkeypatch):
+def test_settings_that_only_a_connect_server_can_change_are_refused(monkeypatch):
     class NoSession:
         getActiveSession = staticmethod(lambda: None)
 
@@ -73,7 +73,7 @@ def test_what_a_connect_server_has_to_set_is_refused(monkeypatch):
 
 
 class Running:
-    """A session whose settings are a dictionary; master cannot change."""
+    """A session with a dictionary of settings, which cannot change its master."""
 
     def __init__(self):
         self.settings = {"spark.master": "local[1]", "spark.a": "1"}
@@ -89,7 +89,7 @@ class Running:
         self.settings[key] = value
 
 
-def test_a_running_session_takes_what_it_can_change():
+def test_a_running_session_takes_the_settings_that_it_can_change():
     session = Running()
     sessions.apply_settings(session, {"spark.a": "2", "spark.master": "local[1]"})
     assert session.settings["spark.a"] == "2"

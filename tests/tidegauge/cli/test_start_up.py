@@ -1,4 +1,4 @@
-"""What the command line imports: most of the time of a short command is the time of its imports."""
+"""Imports of the command line, which take most of the time of a short command."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ COMMANDS = {
     "dataset list": ({*ARRAYS, "yaml", "rich"}, 520),
     "metrics shop": ({*ARRAYS, "yaml", "rich"} - {"numpy"}, 630),
 }
-"""Packages that a command does not import, and the most modules that it may import in all."""
+"""Packages that a command must not import, and the highest number of modules that it imports in all."""
 CODE = """
 import json, sys
 from tidegauge.cli.main import run_command
@@ -33,7 +33,7 @@ print(json.dumps([status, sorted(sys.modules)]))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a repository of one anomaly and one check that fails."""
+    """Return a folder with a repository of one anomaly and one failing check."""
     path = tmp_path_factory.mktemp("start")
     sizes = {f"ds=2026-01-{n:02}": 100.0 + n % 3 for n in range(1, 29)}
     with tg.Repository(f"sqlite:///{path / 'tidegauge.db'}") as repo:
@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
 
 
 def run(folder, *arguments):
-    """Run a command in a process of its own; return what it printed and imported."""
+    """Run a command in its own process and return its output and its imported modules."""
     environment = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-c", CODE, *arguments]
     done = subprocess.run(
@@ -67,7 +67,7 @@ def run(folder, *arguments):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_little(folder, command):
     if command == "doctor":
-        run(folder, command)  # the first one imports packages to see whether they fit each other
+        run(folder, command)  # the first command imports packages to check that they fit together
     printed, names = run(folder, *command.split())
     assert printed
     unwanted, most = COMMANDS[command]
@@ -75,8 +75,8 @@ def test_a_command_imports_little(folder, command):
     assert len(names) <= most
 
 
-def test_the_help_says_what_the_commands_say():
-    """Each summary is the first line of the command's own help, which is not imported for it."""
+def test_the_summaries_of_the_help_equal_the_help_of_the_commands():
+    """A summary is the first line of a command's own help, which is not imported for it."""
     commands = get_command(app).commands
     summaries = {
         name: entry.summary for panel in COMMAND_PANELS.values() for name, entry in panel.items()
