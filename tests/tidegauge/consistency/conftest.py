@@ -8,13 +8,13 @@ from tests.tidegauge.consistency.logged_queries import log_of_its_own
 
 @pytest.fixture
 def namespace(spark):
-    """A database with a query log."""
+    """Return a database with a query log."""
     with log_of_its_own(spark) as name:
         yield name
 
 
 @pytest.fixture
 def repository(tmp_path):
-    """An empty repository."""
+    """Return an empty repository."""
     with Repository(f"sqlite:///{tmp_path / 'r.db'}") as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""What tests of logged queries have in common."""
+"""Helpers for tests of logged queries."""
 
 import datetime as dt
 import uuid
@@ -24,13 +24,13 @@ def time(millis):
 
 
 def is_sampled(key, percent):
-    """Return whether a sample of a percentage of the keys includes this one."""
+    """Return whether the key is in a sample of this percentage of the keys."""
     return bucket(key) < threshold(percent)
 
 
 @contextmanager
 def log_of_its_own(spark):
-    """Make a database with a query log, and drop it with all that came into it."""
+    """Create a database with a query log, and drop it with everything that was added to it."""
     name = f"consistency_{uuid.uuid4().hex[:10]}"
     spark.sql(f"CREATE DATABASE {name}").collect()
     try:

@@ -1,11 +1,11 @@
-"""What a comparison should find, computed in plain Python, row by row."""
+"""A comparison in plain Python, row by row, as the reference for tests."""
 
 import math
 from collections import defaultdict
 
 
 def equal(a, b):
-    """Null-safe; NaN equals NaN, whatever the order of keys."""
+    """Compare null-safely: NaN equals NaN, and the order of keys does not matter."""
     if isinstance(a, float) and isinstance(b, float):
         return a == b or (math.isnan(a) and math.isnan(b))
     if isinstance(a, list) and isinstance(b, list):
@@ -16,7 +16,7 @@ def equal(a, b):
 
 
 def longest_common(a, b):
-    """The textbook's table."""
+    """Return the length of the longest common subsequence, by the textbook table."""
     table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, x in enumerate(a):
         for j, y in enumerate(b):
@@ -26,7 +26,7 @@ def longest_common(a, b):
 
 
 def order(row):
-    """By values as Spark orders them: null first, NaN last, maps by their sorted keys and values."""
+    """Return a sort key in Spark's order: null first, NaN last, maps by their sorted keys and values."""
     return [_rank(value) for value in row]
 
 
@@ -53,7 +53,7 @@ def pairs(logged, backfilled, bucket):
 
 
 def cells(found):
-    """Count matched, missing, extra and duplicate rows, and each feature's cells, by bucket."""
+    """Count matched, missing, extra and duplicate rows, and the cells of each feature, by bucket."""
     counts = defaultdict(int)
     for bucket, copy, a, b in found:
         kind = "missing" if a is None else "extra" if b is None else "matched"
@@ -71,9 +71,9 @@ def cells(found):
 
 
 def values(found, i):
-    """Return what the numbers of a feature, or its maps of numbers, come to, by bucket.
+    """Return counts, sums and values of a numeric feature, or of its maps of numbers, by bucket.
 
-    Counts and sums as `Differences` has them, those of keys as `KeyCounts`, and lists of deltas and values.
+    Counts and sums are named as in `Differences`, key counts as in `KeyCounts`; deltas and values are lists.
     """
     results = defaultdict(lambda: defaultdict(list))
     for bucket, _, a, b in found:

@@ -1,4 +1,4 @@
-"""Drift of compared features: logged against backfilled, and one hour against another."""
+"""Drift of compared features: logged against backfilled values, and one hour against another."""
 
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ def sketch(first, last):
 
 @pytest.fixture
 def compared(repo):
-    """An hour whose backfill is 20 higher throughout, and one in which both sides are the same."""
+    """Store an hour whose backfill is 20 higher throughout, and an hour with equal sides."""
     types = pytest.importorskip("pyspark.sql.types")
     measures = tuple(
         ConsistencyDistribution(side, "prices", "index") for side in ("logged", "backfilled")
@@ -39,16 +39,16 @@ def compared(repo):
     return repo
 
 
-def test_logged_against_backfilled_values_of_an_hour(compared):
+def test_logged_and_backfilled_values_of_an_hour_are_compared(compared):
     found = tg.consistency.drift(compared, "shop.search", "prices.index", SEVEN)
-    assert (found.ks, found.wasserstein) == (0.5, 20.0)  # half of each lies beyond the other
+    assert (found.ks, found.wasserstein) == (0.5, 20.0)  # half of each is outside the other
     assert (found.baseline_rows, found.current_rows) == (40, 40)
     assert (found.baseline, found.current) == (f"backfilled, {SEVEN}", f"logged, {SEVEN}")
     assert (found.baseline_values[0], found.current_values[0]) == (21, 1)
     assert tg.consistency.drift(compared, "shop.search", "prices.index", EIGHT).ks == 0
 
 
-def test_hours_are_merged_over_a_window(compared):
+def test_hours_of_a_window_are_merged(compared):
     day = ("2023-01-05", "2023-01-05")
     found = tg.consistency.drift(compared, "shop.search", "prices.index", day)
     assert found.ks == pytest.approx(0.25)  # a quarter of all backfilled values is above 40
@@ -62,14 +62,14 @@ def test_recorded_distances_are_metrics_of_the_feature(compared):
     ]
 
 
-def test_logged_values_of_one_hour_against_another(compared):
+def test_logged_values_of_two_hours_are_compared(compared):
     assert compared.drift("shop.search", "prices.index", SEVEN, EIGHT).ks == 0
     with pytest.raises(tg.HistoryError, match="nothing that is stored"):
         compared.drift("shop.search", "prices.indx", SEVEN, EIGHT)
 
 
-def test_histories_of_req_sketches_go_on_with_pairs_of_kll_sketches(repo):
-    """A run of before kept REQ sketches under another statistic; both kinds of days are rolled up."""
+def test_histories_of_req_sketches_continue_with_pairs_of_kll_sketches(repo):
+    """Older versions stored REQ sketches under another statistic. Both kinds of days are rolled up."""
     from datasketches import PyDoublesSerDe, req_items_sketch
     from tidegauge.analyzers.measures.quantiles import ReqState
     from tidegauge.repository.store import schema as s

@@ -1,4 +1,4 @@
-"""Configuration files of comparisons, and the commands on them."""
+"""Configuration files of comparisons, and the commands that use them."""
 
 import json
 import uuid
@@ -59,7 +59,7 @@ def write(tmp_path):
     return written
 
 
-def test_variables(write):
+def test_variables_are_replaced_and_must_be_declared(write):
     text = WHOLE.replace("SELECT *", "SELECT ${wanted}")
     declared = text + "variables: {wanted: clicks}\n"
     for given, sql in ({}, "SELECT clicks FROM"), ({"wanted": "price"}, "SELECT price FROM"):
@@ -69,7 +69,7 @@ def test_variables(write):
         load_configuration(write(text))
 
 
-def test_all_fields(write):
+def test_a_file_with_all_fields_is_read(write):
     found = load_configuration(write(WHOLE))
     assert (found.dataset, found.type, found.keys) == ("served", "join", ("user", "site"))
     assert (found.name, found.time, found.payload) == ("team/search", "asked_at", ("session",))
@@ -88,7 +88,7 @@ def test_all_fields(write):
     assert found.logged_as == {"price": "price_usd"}
 
 
-def test_few_fields(write):
+def test_a_file_with_few_fields_has_defaults(write):
     text = "namespace: shop\ngroup_by: clicks\nkeys: [user]\nbackfill: {table: shop.offline}\nbucket_minutes:\n"
     found = load_configuration(write(text))
     assert (found.name, found.type, found.whole) == ("clicks", "groupBy", "clicks")
@@ -163,12 +163,12 @@ def test_an_error_has_the_line_of_its_field(tmp_path, field, problem):
         (("rel: 1e-6", "rel: -1"), "a tolerance is a number that is finite and not negative"),
     ],
 )
-def test_what_is_wrong_in_a_file(write, change, problem):
+def test_invalid_files_are_refused(write, change, problem):
     with pytest.raises(SuiteError, match=problem):
         load_configuration(write(WHOLE.replace(*change)))
 
 
-def test_a_file_that_is_no_mapping(write):
+def test_a_file_that_is_not_a_mapping_is_refused(write):
     with pytest.raises(SuiteError, match="one mapping that begins with 'namespace: name'"):
         load_configuration(write("- a"))
 
@@ -179,13 +179,13 @@ def avro(name, **fields):
 
 
 @pytest.mark.parametrize("instance", ["prices", "prices.price", "clicks.*"])
-def test_a_monitor_of_an_instance_that_there_is(write, instance):
+def test_a_monitor_of_an_existing_instance_is_accepted(write, instance):
     text = WHOLE.replace("name: Consistency.mismatch", f"instance: '{instance}'")
     assert load_configuration(write(text)).monitors[0]["series"] == {"instance": instance}
 
 
 @pytest.mark.parametrize(("rate", "status"), [(0.9, 2), (0.0, 0)])
-def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatch, rate, status):
+def test_fail_on_anomaly_sets_the_exit_status(write, tmp_path, monkeypatch, rate, status):
     from tidegauge.cli.options import SparkOptions
     from tidegauge.consistency.log.flattening import Flattened
     from tidegauge.consistency.log.schemas import Columns
@@ -208,7 +208,7 @@ def test_a_scheduler_is_told_of_anomalies_if_it_asks(write, tmp_path, monkeypatc
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_the_commands(spark, write, tmp_path, capsys):
+def test_the_commands_log_compare_and_report(spark, write, tmp_path, capsys):
     from tidegauge.consistency.log.client import QueryLog
     from tidegauge.consistency.log.schemas import LogSchema
     from tidegauge.consistency.log.table import append_queries, create_log_table, log_folder

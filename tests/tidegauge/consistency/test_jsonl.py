@@ -1,4 +1,4 @@
-"""Consistency metrics as JSON lines and back: what is shown of the file is what is shown of the repository."""
+"""Consistency metrics as JSON lines: a file and its repository show the same."""
 
 import io
 import json
@@ -28,7 +28,7 @@ JANUARY_5 = 1672876800000
 def repo():
     with tg.Repository("sqlite://") as found:
         features.record(found)
-        # A bucket in which nothing was compared, and a segment of its own.
+        # A bucket without compared rows, and an additional segment.
         found.record(
             JOIN,
             f"{PREFIX}mismatch",
@@ -57,7 +57,7 @@ def lines_in(file):
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_line_is_a_day_of_the_join(file):
+def test_each_line_is_a_day_of_the_join(file):
     lines = lines_in(file)
     assert [line["key"] for line in lines] == ["search"] * 3
     assert [line["ts"] - JANUARY_5 for line in lines] == [0, 86_400_000, 2 * 86_400_000]
@@ -74,12 +74,12 @@ def test_a_line_is_a_day_of_the_join(file):
     assert metrics["segments"]["query_source=app"] == {
         "batch": {"rows": {}, "features": {"spend": {"mismatch": [0.25] * 48}}}
     }
-    # What is no finite number is left out.
+    # Numbers that are not finite are left out.
     assert lines[2]["metrics"]["segments"][""]["batch"]["features"] == {}
 
 
 def shown(repository, **asked):
-    """Return all that the view is told of a repository, its own numbers aside."""
+    """Return what the view shows of a repository, without its ids."""
     view = Consistency(repository)
     ranking = view.ranking({"dataset": JOIN, **asked})
     told = {**ranking.payload, "elsewhere": None}
@@ -104,12 +104,12 @@ def shown(repository, **asked):
     [{}, {"by": "smape"}, {"by": "delta-p95", "range": "all"}, {"segment": "query_source=app"}],
     ids=str,
 )
-def test_what_is_shown_of_the_file_is_what_is_shown_of_the_repository(repo, file, asked):
+def test_a_file_shows_the_same_as_its_repository(repo, file, asked):
     with open_consistency(file) as here:
         np.testing.assert_equal(shown(here, **asked), shown(repo, **asked))
 
 
-def test_the_same_file_again_writes_nothing(repo, file, tmp_path):
+def test_importing_the_same_file_again_writes_nothing(repo, file, tmp_path):
     with tg.Repository(f"sqlite:///{tmp_path / 'here.db'}") as here:
         assert import_consistency(here, file) == [JOIN]
         before = here.metrics(JOIN)
@@ -139,7 +139,7 @@ def test_days_are_chosen_by_time(repo):
 
 
 def test_weights_are_kept(tmp_path):
-    """A feature's total is the weight of its metrics unless another was recorded; rows have their own."""
+    """The total of a feature is the weight of its metrics unless another weight was recorded. Rows have their own."""
     day = "ds=2023-01-05"
     recorded = {
         ("g", "row_missing"): (3.0, 90),
@@ -171,11 +171,11 @@ def test_days_without_buckets_have_one_partition_each():
         target = io.StringIO()
         assert export_consistency(repo, "search", target) == 2
         first = json.loads(target.getvalue().splitlines()[0])
-        assert (first["key"], first["ts"]) == ("search", JANUARY_5)  # there is no namespace
+        assert (first["key"], first["ts"]) == ("search", JANUARY_5)  # no namespace is given
         assert first["metrics"]["partitions"] == ["ds=2023-01-05"]
 
 
-def test_what_is_finite_of_a_distribution_is_kept(tmp_path):
+def test_finite_numbers_of_a_distribution_are_kept(tmp_path):
     with tg.Repository("sqlite://") as repo:
         for name, value in {**features.SEVEN, "max": math.inf}.items():
             numbers = {"ds=2023-01-05": value, "ds=2023-01-06": math.nan}
@@ -189,7 +189,7 @@ def test_what_is_finite_of_a_distribution_is_kept(tmp_path):
             assert sorted(here.metrics("search")["value"]) == [-9, -3, -1, 0, 1, 3]
 
 
-def test_what_is_not_there_cannot_be_exported(repo):
+def test_missing_metrics_and_times_cannot_be_exported(repo):
     with tg.Repository("sqlite://") as other:
         other.record("orders", "revenue", 1.0, partition="ds=2023-01-05")
         other.record("parts", f"{PREFIX}mismatch", 1.0, partition="part=a", instance="g.f")
@@ -220,14 +220,14 @@ def test_what_is_not_there_cannot_be_exported(repo):
         ),
     ],
 )
-def test_what_is_no_such_line_is_told_with_its_number(tmp_path, text, said):
+def test_an_invalid_line_is_reported_with_its_number(tmp_path, text, said):
     file = tmp_path / "wrong.jsonl"
     file.write_text(text + "\n")
     with pytest.raises(tg.SourceError, match=said):
         open_consistency(file)
 
 
-def test_a_file_that_is_not_there():
+def test_a_missing_file_is_reported():
     with pytest.raises(tg.SourceError, match="cannot read"):
         open_consistency("/nowhere/at/all.jsonl")
 

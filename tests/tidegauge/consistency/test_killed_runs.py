@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments: the next run ends with what an undisturbed one leaves."""
+"""Runs killed at random moments: the next run ends with the content of an undisturbed run."""
 
 import json
 import time
@@ -37,10 +37,10 @@ import sys
 from tests.tidegauge.consistency.test_killed_runs import dump
 dump(*sys.argv[1:])
 """
-# Without versions: a compaction killed after it joined files lets a day be measured again, to the same.
+# Without versions: a compaction that was killed after it merged files makes a day be measured again, with equal results.
 ANOMALY = ("dataset", "partition", "name", "instance", "value", "severity", "status")
 LATER = datetime(2023, 4, 6, tzinfo=UTC)
-"""The day on which January 5 is older than the 90 days of the retention, and January 6 is not."""
+"""The day on which January 5, but not January 6, is past the retention of 90 days."""
 SQL = "SELECT user, ts, CAST(user % 3 AS INT) AS n FROM logged_keys WHERE user <> 5"
 
 
@@ -60,7 +60,7 @@ def configuration(namespace):
 
 
 def prepare(warehouse, names):
-    """Log the same two days of queries in each of some databases, in small files."""
+    """Log the same two days of queries in several databases, in small files."""
     from tidegauge.consistency.log.client import QueryLog
     from tidegauge.consistency.log.schemas import LogSchema
     from tidegauge.consistency.log.table import create_log_table, log_folder
@@ -83,7 +83,7 @@ def prepare(warehouse, names):
 
 
 def ready_session(warehouse, ready):
-    """Return a session, and say in a file that it is there."""
+    """Return a session, and create a file when it is ready."""
     spark = session(warehouse)
     spark.sql("SELECT 1").collect()
     with open(ready, "w") as file:
@@ -92,7 +92,7 @@ def ready_session(warehouse, ready):
 
 
 def clean(warehouse, name, ready):
-    """Drop the first of the two days of a log, on the day on which it is past the retention."""
+    """Drop the first of the two days of a log, on the day when it is past the retention."""
     from tidegauge.consistency import clean
 
     done = clean(ready_session(warehouse, ready), name, LATER)
@@ -100,7 +100,7 @@ def clean(warehouse, name, ready):
 
 
 def dump_logs(warehouse, names, to):
-    """Clean each log once more, and write what its table and its folder hold."""
+    """Clean each log once more, and write the contents of its table and folder."""
     from tidegauge.consistency.log.table import log_folder
 
     from tidegauge.consistency import clean
@@ -121,7 +121,7 @@ def dump_logs(warehouse, names, to):
 
 
 def run(warehouse, name, url, ready):
-    """Run a comparison, and compact its log; say in a file when the session is there."""
+    """Run a comparison and compact its log. Create a file when the session is ready."""
     import tidegauge as tg
 
     spark = ready_session(warehouse, ready)
@@ -131,7 +131,7 @@ def run(warehouse, name, url, ready):
 
 
 def dump(warehouse, names, folder, to):
-    """Run each comparison once more, and write what is in its tables, its log and its history."""
+    """Run each comparison once more, and write the contents of its tables, log and history."""
     import tidegauge as tg
 
     spark = session(warehouse)
@@ -160,12 +160,12 @@ def dump(warehouse, names, folder, to):
         json.dump(found, file)
 
 
-def finished(code, *arguments):
+def run_to_end(code, *arguments):
     assert start(code, *arguments).wait(1200) == 0
 
 
 def kill_all(names, command, folder):
-    """Run the first to its end, and kill the others at random moments after their sessions are there."""
+    """Run the first process to its end, and kill the others at random moments after their sessions are ready."""
 
     def begin(name):
         ready = folder / f"{name}.ready"
@@ -185,18 +185,18 @@ def kill_all(names, command, folder):
         kill(process)
 
 
-def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
+def test_a_run_killed_at_any_moment_is_completed_by_the_next(tmp_path):
     count = soak(3, 40)
     names = ["whole", *(f"k{i}" for i in range(count))]
     warehouse = tmp_path / "warehouse"
-    finished(PREPARE, warehouse, ",".join(names))
+    run_to_end(PREPARE, warehouse, ",".join(names))
 
     kill_all(
         names,
         lambda name, ready: (RUN, warehouse, name, f"sqlite:///{tmp_path / name}.db", ready),
         tmp_path,
     )
-    finished(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
+    run_to_end(DUMP, warehouse, ",".join(names), tmp_path, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     *_, log, files, facts, _, anomalies, compared, reports = found["whole"]
     assert (len(log), len(files), compared, reports) == (60, 2, [], 0)
@@ -207,12 +207,12 @@ def test_a_run_killed_at_any_moment_is_finished_by_the_next(tmp_path):
             assert part == wanted, name
 
 
-def test_a_cleaning_killed_at_any_moment_is_finished_by_the_next(tmp_path):
+def test_a_cleaning_killed_at_any_moment_is_completed_by_the_next(tmp_path):
     names = ["whole", *(f"k{i}" for i in range(soak(2, 20)))]
     warehouse = tmp_path / "warehouse"
-    finished(PREPARE, warehouse, ",".join(names))
+    run_to_end(PREPARE, warehouse, ",".join(names))
     kill_all(names, lambda name, ready: (CLEAN, warehouse, name, ready), tmp_path)
-    finished(DUMP_LOGS, warehouse, ",".join(names), tmp_path / "found.json")
+    run_to_end(DUMP_LOGS, warehouse, ",".join(names), tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     rows, partitions, folders = found["whole"]
     assert (len(rows), partitions, folders) == (

@@ -1,4 +1,4 @@
-"""Lags: what is estimated from counts, and from logs whose lag is known."""
+"""Estimated lags: from counts, and from logs with a known lag."""
 
 import bisect
 import random
@@ -49,21 +49,22 @@ from tidegauge.consistency import lag_estimation as lag
 from tidegauge.consistency import pipeline
 
 
-def counted(unequal, compared=100, matched=1):
-    """Return counts of groups of keys (rows) at lags a minute apart (columns)."""
+def lag_counts(unequal, compared=100, matched=1):
+    """Return counts of groups of keys (rows) at lags that are a minute apart (columns)."""
     cells = np.array(unequal, dtype=np.int64)
     lags = tuple(MINUTE * i for i in range(cells.shape[1]))
     return LagCounts(lags, np.full(len(cells), compared), cells, (matched,) * len(lags))
 
 
 def estimate(unequal, now_ms=0, seed=0, **more):
-    counts = counted(unequal, **more)
+    counts = lag_counts(unequal, **more)
     return LagEstimate.from_counts("g", counts, step_ms=MINUTE, now_ms=now_ms, seed=seed)
 
 
-def minutes(found):
+def minutes(estimated):
     return tuple(
-        None if v is None else v / MINUTE for v in (found.lag_ms, found.low_ms, found.high_ms)
+        None if v is None else v / MINUTE
+        for v in (estimated.lag_ms, estimated.low_ms, estimated.high_ms)
     )
 
 
@@ -85,27 +86,27 @@ def minutes(found):
         ),
     ],
 )  # fmt: skip
-def test_what_is_estimated_from_counts(unequal, wanted, said):
+def test_lags_are_estimated_from_counts(unequal, wanted, said):
     found = estimate(unequal)
     assert minutes(found) == wanted
     assert said in found.note
     assert bool(said) == bool(found.note)
 
 
-def test_a_lag_that_is_set_is_where_one_starts():
+def test_the_configured_lag_is_the_starting_point():
     found = estimate([[40, 20, 0, 20]] * 8, now_ms=3 * MINUTE)
     assert (found.share_now, found.share_best, found.now_ms) == (0.2, 0.0, 3 * MINUTE)
     assert found.p_value < 0.05
 
 
-def test_a_backfill_that_gives_nothing_says_so():
+def test_a_backfill_without_logged_keys_is_reported():
     found = estimate([[9, 9, 9]] * 8, matched=0)
     assert (found.lag_ms, found.share_best) == (None, None)
     assert "has none of the logged keys" in found.note
 
 
 def simulated(true, seed, groups=48, rows=60, rate=0.02):
-    """Return counts where a value changes with some rate a minute, more in some keys than in others."""
+    """Return counts where values change at a random rate per minute, faster in some keys than in others."""
     random = np.random.default_rng(seed)
     rates = random.gamma(2, rate / 2, size=groups)
     away = np.abs(np.arange(25) - true)
@@ -113,8 +114,8 @@ def simulated(true, seed, groups=48, rows=60, rate=0.02):
     return changed.sum(axis=1)
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says():
-    """Truths lie between the lags that are tried, too; 90 % of the draws, less three times its own error."""
+def test_the_interval_contains_the_true_lag_as_often_as_stated():
+    """True lags also lie between the tried lags. Limit: 90 % of the draws less three standard errors."""
     times, held = soak(60, 600), 0
     for seed in range(times):
         true = 3 + (seed * 0.37) % 18
@@ -126,8 +127,8 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     assert held / times >= 0.9 - 3 * np.sqrt(0.09 / times)
 
 
-def test_chance_is_taken_for_a_lag_or_for_none_as_seldom_as_it_says():
-    """Where all lags are alike, 5 % may be taken for an effect, and three times the error of that share."""
+def test_chance_is_rarely_mistaken_for_a_lag():
+    """If all lags are alike, at most 5 % of the draws plus three standard errors can show an effect."""
     times = soak(100, 1000)
     random = np.random.default_rng(4)
     found = [estimate(random.binomial(60, 0.2, size=(40, 25)), compared=60) for _ in range(times)]
@@ -136,13 +137,13 @@ def test_chance_is_taken_for_a_lag_or_for_none_as_seldom_as_it_says():
     assert sum(one.lag_ms == 0 for one in found) / times <= most
 
 
-def test_no_lag_is_told_from_nothing_known():
+def test_a_true_lag_of_zero_has_an_estimate():
     found = estimate(simulated(0, 1), compared=60)
     assert minutes(found) == (0, 0, 1)
     assert found.p_value > 0.05
 
 
-def test_one_seed_gives_one_answer():
+def test_one_seed_gives_one_result():
     unequal = simulated(7.4, 1, groups=12, rows=10)
     one, same = (estimate(unequal, compared=10, seed=3) for _ in range(2))
     assert one == same
@@ -150,15 +151,15 @@ def test_one_seed_gives_one_answer():
     assert len(others) > 1
 
 
-def told(**more):
+def example_estimates(**more):
     one = estimate([[40, 20, 0, 20]] * 8)
     flat = estimate([[7, 7, 7, 7]] * 8)
     estimates = {"clicks": one, "<b>x</b>": replace(flat, group_by="<b>x</b>")}
     return LagEstimates("shop.search", ("2023-01-05",), 80, 800, estimates, ("t<i>",), **more)
 
 
-def test_what_readers_get():
-    found = told()
+def test_estimates_are_printed_and_shown():
+    found = example_estimates()
     assert found.settings() == {"clicks": {"lag_ms": 2 * MINUTE}}
     assert str(found).splitlines() == [
         "shop.search: 80 of 800 queries of 1 day, lags from 0 to 3 min",
@@ -181,12 +182,12 @@ def test_what_readers_get():
         _ = found["click"]
 
 
-def test_nothing_is_proposed_at_the_edge_of_the_grid():
-    """The longest lag is the best: longer ones, which were not tried, may be better."""
+def test_the_longest_lag_is_not_proposed():
+    """If the longest tried lag is the best, longer lags can be better."""
     edge = estimate([[40, 30, 20, 10]] * 8)
     assert (edge.lag_ms, edge.high_ms) == (3 * MINUTE, None)
     inner = estimate([[40, 20, 0, 20]] * 8)
-    found = replace(told(), estimates={"edge": edge, "inner": inner})
+    found = replace(example_estimates(), estimates={"edge": edge, "inner": inner})
     assert found.settings() == {"inner": {"lag_ms": 2 * MINUTE}}
 
 
@@ -199,7 +200,7 @@ def test_nothing_is_proposed_at_the_edge_of_the_grid():
         (7_200_000, 10_000, "are 721 lags, but at most 500 are possible"),
     ],
 )
-def test_lags_that_cannot_be_tried(longest, step, problem):
+def test_invalid_lags_are_refused(longest, step, problem):
     with pytest.raises(SuiteError, match=problem):
         lag_grid(longest, step)
 
@@ -226,7 +227,7 @@ def test_a_table_has_no_lag_to_estimate(conf, asked, problem):
         shiftable(conf, asked)
 
 
-# A service whose writes take a while: what it answers, every query written out by hand in Python.
+# A service with delayed writes. Every query is answered by hand in Python.
 
 USERS = (*range(1, 12), None)
 LAGS = {"clicks": 45 * MINUTE, "views": 12 * MINUTE, "taps": 100_000}
@@ -244,7 +245,7 @@ VALUE = record("Value", clicks="long", views="long", taps_1="long", still="doubl
 
 @pytest.fixture(scope="module")
 def events():
-    """When something was written, by user and kind: every five minutes, and taps more often."""
+    """Return the times of writes by user and kind: every five minutes, and taps more often."""
     drawn = random.Random(31)
     often = {"clicks": 60, "views": 60, "taps": 200}
     return {
@@ -256,14 +257,14 @@ def events():
 
 @pytest.fixture(scope="module")
 def queries():
-    """Ten times at which each user was asked for."""
+    """Return ten times at which each user is queried."""
     drawn = random.Random(7)
     return [(user, drawn.randrange(2 * HOUR, 5 * HOUR)) for user in USERS for _ in range(10)]
 
 
 @pytest.fixture(scope="module")
 def namespace(spark, events, queries):
-    """The log, with a test's queries and one query twice, and the view of events."""
+    """Return a database with a log of a test's queries, one of them twice, and the view of events."""
     rows = [(u, kind, time(D5 + at)) for (u, kind), times in events.items() for at in times]
     data = spark.createDataFrame(rows, "user long, kind string, at timestamp")
     data.createOrReplaceTempView("lag_events")
@@ -298,7 +299,7 @@ def conf(namespace, *names, **more):
 
 
 def naive(events, queries, kind, lags):
-    """Return how many answers differ from what was there so long before, for each lag."""
+    """Count the answers that differ from the answers at each lag."""
     times = {at for at in queries}
     return [
         sum(
@@ -311,8 +312,8 @@ def naive(events, queries, kind, lags):
 
 
 @pytest.fixture(scope="module")
-def found(spark, namespace):
-    """Estimates where one group-by has a lag that is off the grid, and one a table."""
+def estimated(spark, namespace):
+    """Estimate lags where one group-by has a lag between grid points, and another group-by is a table."""
     told = conf(namespace)
     some = {**told.group_bys, "clicks": GroupBy(("clicks",), 17 * MINUTE)}
     some["other"] = GroupBy(("nothing",), 0, TableBackfill("nowhere"))
@@ -322,31 +323,31 @@ def found(spark, namespace):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_each_group_by_has_its_own_lag(found, events, queries):
-    assert (found["clicks"].lag_ms, found["clicks"].share_best) == (45 * MINUTE, 0)
-    assert abs(found["views"].lag_ms - LAGS["views"]) < 5 * MINUTE
-    assert found["views"].low_ms <= LAGS["views"] <= found["views"].high_ms
-    assert (found["taps"].lag_ms, found["taps"].low_ms) == (0, 0)
-    assert (found["still"].lag_ms, found["still"].share_now) == (None, 0)
-    assert found.left_out == ("other",)
-    assert (found.queries, found.of_queries) == (len(set(queries)), len(queries) + 1)
+def test_each_group_by_has_its_own_lag(estimated, events, queries):
+    assert (estimated["clicks"].lag_ms, estimated["clicks"].share_best) == (45 * MINUTE, 0)
+    assert abs(estimated["views"].lag_ms - LAGS["views"]) < 5 * MINUTE
+    assert estimated["views"].low_ms <= LAGS["views"] <= estimated["views"].high_ms
+    assert (estimated["taps"].lag_ms, estimated["taps"].low_ms) == (0, 0)
+    assert (estimated["still"].lag_ms, estimated["still"].share_now) == (None, 0)
+    assert estimated.left_out == ("other",)
+    assert (estimated.queries, estimated.of_queries) == (len(set(queries)), len(queries) + 1)
     lags = sorted({*range(0, HOUR + 1, 5 * MINUTE), 17 * MINUTE})
     for kind in LAGS:
-        curve = found[kind].curve
+        curve = estimated[kind].curve
         assert [point.lag_ms for point in curve] == lags
         assert [point.unequal for point in curve] == naive(events, queries, kind, lags)
-        assert {(p.compared, p.matched) for p in curve} == {(found.queries, found.queries)}
-    assert found["clicks"].now_ms == 17 * MINUTE
-    assert found["clicks"].share_now == found["clicks"].curve[4].share
+        assert {(p.compared, p.matched) for p in curve} == {(estimated.queries, estimated.queries)}
+    assert estimated["clicks"].now_ms == 17 * MINUTE
+    assert estimated["clicks"].share_now == estimated["clicks"].curve[4].share
 
 
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("step", "wanted"), [(50_000, {100_000}), (60_000, {60_000, 120_000})], ids=["R31", "R31, off the grid"]
+    ("step", "wanted"), [(50_000, {100_000}), (60_000, {60_000, 120_000})], ids=["on the grid", "off the grid"]
 )  # fmt: skip
-def test_a_lag_of_100_seconds(spark, namespace, step, wanted, monkeypatch):
-    """By a function, asked once; with a column too many for one aggregate."""
+def test_a_lag_of_100_seconds_is_estimated(spark, namespace, step, wanted, monkeypatch):
+    """With a function, called once, and one column more than fits into one aggregate."""
     asked = []
 
     def offline(keys):
@@ -368,9 +369,9 @@ def test_a_lag_of_100_seconds(spark, namespace, step, wanted, monkeypatch):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_setting_the_estimate_makes_the_mismatch_fall(spark, namespace, found, tmp_path):
+def test_configuring_the_estimate_reduces_the_mismatch(spark, namespace, estimated, tmp_path):
     told = conf(namespace, "clicks", "views")
-    set_now = found.settings()
+    set_now = estimated.settings()
     lagged = {name: replace(one, **set_now[name]) for name, one in told.group_bys.items()}
     shares = []
     with Repository(f"sqlite:///{tmp_path / 'r.db'}") as repository:
@@ -381,13 +382,13 @@ def test_setting_the_estimate_makes_the_mismatch_fall(spark, namespace, found, t
     before, after = shares
     assert (before["clicks.clicks"] > 0.9, after["clicks.clicks"]) == (True, 0)
     assert after["views.views"] < before["views.views"] / 2
-    assert before["views.views"] == pytest.approx(found["views"].curve[0].share)
-    assert after["views.views"] == pytest.approx(found["views"].share_best)
+    assert before["views.views"] == pytest.approx(estimated["views"].curve[0].share)
+    assert after["views.views"] == pytest.approx(estimated["views"].share_best)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_sample_holds_all_queries_of_some_keys(spark, namespace, queries):
+def test_a_sample_has_all_queries_of_some_keys(spark, namespace, queries):
     told = conf(namespace, "clicks")
     few = {"until": "2023-01-05", "longest_ms": HOUR, "step_ms": HOUR}
     found = estimate_lag(spark, told, rows=64, **few)
@@ -399,7 +400,7 @@ def test_a_sample_holds_all_queries_of_some_keys(spark, namespace, queries):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_what_cannot_be_estimated(spark, namespace):
+def test_lags_of_missing_queries_and_mismatched_types_are_not_estimated(spark, namespace):
     with pytest.raises(SourceError, match="search has no logged queries in these days"):
         estimate_lag(spark, conf(namespace), until="2023-01-04")
     with pytest.raises(SuiteError, match="rows is 0"):
@@ -411,7 +412,7 @@ def test_what_cannot_be_estimated(spark, namespace):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_the_command_proposes_what_to_set(namespace, tmp_path, capsys):
+def test_the_command_prints_the_settings(namespace, tmp_path, capsys):
     file = tmp_path / "search.yml"
     query = EVENTS.replace("\n", " ")
     file.write_text(
@@ -435,4 +436,4 @@ def test_the_public_function_reads_files(spark, namespace):
         spark=spark, until="2023-01-05", longest_ms=HOUR, step_ms=45 * MINUTE,
     )  # fmt: skip
     assert list(found) == ["*"]
-    assert found["*"].curve[0].compared == 3 * found.queries  # taps are called otherwise in the log
+    assert found["*"].curve[0].compared == 3 * found.queries  # taps have another name in the log

@@ -1,4 +1,4 @@
-"""From the query log to metrics: what is compared, when it is compared again, and what is refused."""
+"""From the query log to metrics: compared rows, repeated comparisons, and refused configurations."""
 
 import threading
 import time as clock
@@ -61,7 +61,7 @@ def service(spark, namespace):
 
 
 def make_offline(spark):
-    """Make views: events of user 1 at 07:00 and 08:00 on both days, and a price of each user."""
+    """Create views: events of user 1 at 07:00 and 08:00 on both days, and a price for each user."""
     events = [(1, time(D5 + day * DAY + h * HOUR)) for day in range(2) for h in (7, 8)]
     spark.createDataFrame(events, "user long, at timestamp").createOrReplaceTempView("events")
     prices = spark.createDataFrame([(1, 2.5), (2, 4.0)], "user long, price double")
@@ -76,7 +76,7 @@ def offline(spark):
         spark.catalog.dropTempView(name)
 
 
-def ask(service, user, at, clicks, price, **more):
+def log_query(service, user, at, clicks, price, **more):
     service.log("search", {"user": user}, {"clicks": clicks, "price": price}, ts_millis=at, **more)
 
 
@@ -87,11 +87,11 @@ def conf(namespace, **more):
 
 
 def two_days(service):
-    """On the first day one click too few and one price that is off, on the second nothing."""
-    ask(service, 1, D5 + 7 * HOUR + MINUTE, 1, 2.5)
-    ask(service, 1, D5 + 8 * HOUR + MINUTE, 1, 2.5)
-    ask(service, 2, D5 + 8 * HOUR + MINUTE, 0, 4.01)
-    ask(service, 1, D5 + DAY, 2, 2.5)
+    """Log a first day with one click too few and one wrong price, and a correct second day."""
+    log_query(service, 1, D5 + 7 * HOUR + MINUTE, 1, 2.5)
+    log_query(service, 1, D5 + 8 * HOUR + MINUTE, 1, 2.5)
+    log_query(service, 2, D5 + 8 * HOUR + MINUTE, 0, 4.01)
+    log_query(service, 1, D5 + DAY, 2, 2.5)
     service.flush()
 
 
@@ -100,7 +100,7 @@ def metric(repository, name, dataset="ns"):
     return {(f.partition, f.instance): f.value for f in facts.dropna(subset="value").itertuples()}
 
 
-def test_a_run_writes_tables_and_history_and_the_next_has_nothing_to_do(
+def test_a_run_writes_tables_and_history_and_the_next_run_has_nothing_to_do(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
@@ -147,7 +147,7 @@ def test_late_queries_are_measured_as_a_new_version(spark, namespace, service, r
     two_days(service)
     told = conf(namespace)
     pipeline.run(spark, told, repository, until="2023-01-06")
-    ask(service, 1, D5 + 8 * HOUR + 2 * MINUTE, 2, 2.5)
+    log_query(service, 1, D5 + 8 * HOUR + 2 * MINUTE, 2, 2.5)
     service.flush()
     late = pipeline.run(spark, told, repository, until="2023-01-06")
     assert late.compared == ("2023-01-05",)
@@ -159,7 +159,7 @@ def test_late_queries_are_measured_as_a_new_version(spark, namespace, service, r
 
 
 @pytest.mark.soak
-def test_what_a_killed_run_left_the_next_one_finishes(
+def test_the_next_run_completes_a_killed_run(
     spark, namespace, service, repository, offline, monkeypatch
 ):
     two_days(service)
@@ -178,10 +178,10 @@ def test_what_a_killed_run_left_the_next_one_finishes(
     assert pipeline.run(spark, told, repository, until="2023-01-06").changes == {}
 
 
-def test_the_second_of_two_runs_at_once_waits_and_has_nothing_to_do(
+def test_the_second_of_two_concurrent_runs_waits_and_has_nothing_to_do(
     spark, namespace, service, repository, tmp_path, monkeypatch
 ):
-    """The first is in the midst of its backfill when the second asks for the lease."""
+    """The first run is in the middle of its backfill when the second requests the lease."""
     two_days(service)
     asked, waiting = [], threading.Event()
 
@@ -211,7 +211,7 @@ def test_the_second_of_two_runs_at_once_waits_and_has_nothing_to_do(
 
 
 @pytest.mark.soak
-def test_another_tolerance_is_measured_and_not_compared_again(
+def test_another_tolerance_is_measured_without_another_comparison(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
@@ -224,11 +224,11 @@ def test_another_tolerance_is_measured_and_not_compared_again(
 
 
 @pytest.mark.soak
-def test_a_lag_asks_for_what_was_there_before(spark, namespace, service, repository, offline):
-    """What the service knows is an hour and a half old: then its answers are right."""
-    ask(service, 1, D5 + 8 * HOUR + 29 * MINUTE, 0, 2.5)
-    ask(service, 1, D5 + 8 * HOUR + 30 * MINUTE, 1, 2.5)
-    ask(service, 1, D5 + 9 * HOUR + 30 * MINUTE, 2, 2.5)
+def test_a_lag_compares_with_earlier_values(spark, namespace, service, repository, offline):
+    """The service is an hour and a half behind. With that lag, its answers are right."""
+    log_query(service, 1, D5 + 8 * HOUR + 29 * MINUTE, 0, 2.5)
+    log_query(service, 1, D5 + 8 * HOUR + 30 * MINUTE, 1, 2.5)
+    log_query(service, 1, D5 + 9 * HOUR + 30 * MINUTE, 2, 2.5)
     service.flush()
     pipeline.run(spark, conf(namespace), repository, until="2023-01-05")
     before = metric(repository, "mismatch", f"{namespace}.search")
@@ -248,7 +248,7 @@ def test_a_lag_asks_for_what_was_there_before(spark, namespace, service, reposit
 
 
 @pytest.mark.soak
-def test_rows_are_counted_by_the_backfill_that_lacks_them(
+def test_rows_are_counted_for_the_backfill_that_lacks_them(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
@@ -273,8 +273,8 @@ def offline_table(spark, namespace, rows):
 
 
 @pytest.mark.soak
-def test_a_table_is_compared_by_its_own_days(spark, namespace, service, repository):
-    ask(service, 1, D5 + HOUR, 1, 2.5)
+def test_a_table_is_compared_on_its_own_days(spark, namespace, service, repository):
+    log_query(service, 1, D5 + HOUR, 1, 2.5)
     service.flush()
     rows = [(user, time(D5 + HOUR), 1, 2.5, "2023-01-05") for user in (1, 2)]
     rows.append((1, time(D5 + DAY), 1, 2.5, "2023-01-06"))
@@ -292,10 +292,10 @@ def test_a_table_is_compared_by_its_own_days(spark, namespace, service, reposito
 
 
 @pytest.mark.soak
-def test_both_sides_are_sampled_alike(spark, namespace, service, repository):
+def test_both_sides_are_sampled_by_the_same_keys(spark, namespace, service, repository):
     users = range(40)
     for user in users:
-        ask(service, user, D5, user, 0.5)
+        log_query(service, user, D5, user, 0.5)
     service.flush()
     offline_table(spark, namespace, [(user, time(D5), user, 0.5, "2023-01-05") for user in users])
     of = TableBackfill(f"{namespace}.offline")
@@ -308,12 +308,14 @@ def test_both_sides_are_sampled_alike(spark, namespace, service, repository):
     assert repository.runs().tags.iloc[0]["sample_percent"] == "30"
 
 
-def test_a_table_of_which_less_was_logged_is_told(spark, namespace, service, repository):
-    """Keys that the client left out are missing rows of a log beside a table, unless the run samples as it did."""
+def test_a_run_warns_if_less_was_sampled_in_the_log_than_in_the_table(
+    spark, namespace, service, repository
+):
+    """Keys that the client left out are missing rows, unless the run samples by the same percentage."""
     service.register(LogSchema.from_schemas("search", KEY, VALUE), sample_percent=30)
     users = range(40)
     for user in users:
-        ask(service, user, D5, user, 0.5)
+        log_query(service, user, D5, user, 0.5)
     service.flush()
     offline_table(spark, namespace, [(user, time(D5), user, 0.5, "2023-01-05") for user in users])
     told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
@@ -326,10 +328,10 @@ def test_a_table_of_which_less_was_logged_is_told(spark, namespace, service, rep
 
 
 @pytest.mark.soak
-def test_sources_are_chosen_and_told_apart(spark, namespace, service, repository):
-    ask(service, 1, D5, 1, 0.5)
-    ask(service, 2, D5, 7, 0.5, query_source="app")
-    ask(service, 3, D5, 7, 0.5, query_source="test")
+def test_query_sources_are_selected_and_stored(spark, namespace, service, repository):
+    log_query(service, 1, D5, 1, 0.5)
+    log_query(service, 2, D5, 7, 0.5, query_source="app")
+    log_query(service, 3, D5, 7, 0.5, query_source="test")
     service.flush()
     offline_table(
         spark, namespace, [(user, time(D5), 1, 0.5, "2023-01-05") for user in (1, 2, 3, 4)]
@@ -357,9 +359,9 @@ def totals(repository, namespace):
 
 
 @pytest.mark.soak
-def test_hours_without_rows_any_more_count_nothing(spark, namespace, service, repository, offline):
-    ask(service, 1, D5 + 7 * HOUR, 1, 2.5)
-    ask(service, 1, D5 + 8 * HOUR, 1, 2.5, query_source="app")
+def test_hours_that_lost_all_rows_count_zero(spark, namespace, service, repository, offline):
+    log_query(service, 1, D5 + 7 * HOUR, 1, 2.5)
+    log_query(service, 1, D5 + 8 * HOUR, 1, 2.5, query_source="app")
     service.flush()
     told = conf(namespace)
     pipeline.run(spark, told, repository, until="2023-01-05")
@@ -375,11 +377,9 @@ def test_hours_without_rows_any_more_count_nothing(spark, namespace, service, re
 
 
 @pytest.mark.soak
-def test_wider_buckets_take_the_place_of_narrow_ones(
-    spark, namespace, service, repository, offline
-):
-    ask(service, 1, D5 + 7 * HOUR, 1, 2.5)
-    ask(service, 1, D5 + 7 * HOUR + 40 * MINUTE, 1, 2.5)
+def test_wider_buckets_replace_narrow_buckets(spark, namespace, service, repository, offline):
+    log_query(service, 1, D5 + 7 * HOUR, 1, 2.5)
+    log_query(service, 1, D5 + 7 * HOUR + 40 * MINUTE, 1, 2.5)
     service.flush()
     pipeline.run(spark, conf(namespace, bucket_minutes=30), repository, until="2023-01-05")
     assert totals(repository, namespace) == {"07-00": 1, "07-30": 1}
@@ -388,7 +388,7 @@ def test_wider_buckets_take_the_place_of_narrow_ones(
 
 
 @pytest.mark.soak
-def test_a_day_of_which_nothing_counts_makes_no_runs(
+def test_a_day_without_selected_queries_makes_no_runs(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
@@ -399,10 +399,10 @@ def test_a_day_of_which_nothing_counts_makes_no_runs(
 
 
 @pytest.mark.soak
-def test_a_killed_write_leaves_no_day_that_seems_to_be_another(
+def test_a_killed_write_is_not_mistaken_for_a_complete_day(
     spark, namespace, service, repository, offline, monkeypatch
 ):
-    """The rows of another configuration were written, and not yet of what they are."""
+    """The rows of another configuration were written, but not yet the marker of the configuration."""
     two_days(service)
     told = conf(namespace)
     pipeline.run(spark, told, repository, until="2023-01-06")
@@ -417,7 +417,7 @@ def test_a_killed_write_leaves_no_day_that_seems_to_be_another(
     assert {row[0] for row in rows.select("hr_minute").collect()} == {"07-00", "08-00"}
 
 
-def test_a_table_of_somebody_else_is_left_alone(spark, namespace, service, repository, offline):
+def test_a_table_of_another_owner_is_not_changed(spark, namespace, service, repository, offline):
     two_days(service)
     name = f"{namespace}.search_comparison"
     spark.range(3).write.saveAsTable(name)
@@ -427,7 +427,7 @@ def test_a_table_of_somebody_else_is_left_alone(spark, namespace, service, repos
 
 
 @pytest.mark.soak
-def test_a_feature_that_the_backfill_gives_no_more_is_not_measured(
+def test_a_feature_that_the_backfill_no_longer_has_is_not_measured(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
@@ -445,7 +445,7 @@ def test_a_feature_that_the_backfill_gives_no_more_is_not_measured(
 
 
 @pytest.mark.soak
-def test_names_may_change_their_letters_case(spark, namespace, service, repository, offline):
+def test_names_can_change_their_letter_case(spark, namespace, service, repository, offline):
     two_days(service)
     only = QueryBackfill("SELECT user, ts, 2.5D AS price FROM logged_keys WHERE user = 1")
     told = conf(namespace)
@@ -461,8 +461,10 @@ def test_names_may_change_their_letters_case(spark, namespace, service, reposito
 
 @pytest.mark.soak
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
-def test_a_table_whose_days_are_written_in_another_way(spark, namespace, service, repository, zone):
-    ask(service, 1, D5 + 23 * HOUR, 1, 2.5)
+def test_a_table_with_days_in_another_format_is_compared(
+    spark, namespace, service, repository, zone
+):
+    log_query(service, 1, D5 + 23 * HOUR, 1, 2.5)
     service.flush()
     offline_table(spark, namespace, [(1, time(D5 + 23 * HOUR), 1, 2.5, "20230105")])
     told = conf(namespace, backfill=TableBackfill(f"{namespace}.offline"))
@@ -477,13 +479,13 @@ def test_a_table_whose_days_are_written_in_another_way(spark, namespace, service
 
 
 @pytest.mark.parametrize("days", [{"until": "2023-1-6"}, {"until": "x", "since": "2023-01-05"}])
-def test_what_is_no_day(spark, namespace, repository, days):
+def test_invalid_days_are_refused(spark, namespace, repository, days):
     with pytest.raises(SuiteError, match="until must be a day such as 2023-01-05, not '"):
         pipeline.run(spark, conf(namespace), repository, **days)
 
 
 @pytest.mark.soak
-def test_a_group_by_by_itself(spark, namespace, service, repository, offline):
+def test_a_group_by_without_a_join_is_compared(spark, namespace, service, repository, offline):
     service.register(
         LogSchema.from_schemas("clicks", KEY, record("V", clicks="long")), type="groupBy"
     )
@@ -501,8 +503,8 @@ def test_a_group_by_by_itself(spark, namespace, service, repository, offline):
 
 @pytest.mark.soak
 def test_a_function_computes_the_backfill(spark, namespace, service, repository):
-    ask(service, 1, D5, 1, 0.5)
-    ask(service, 1, D5, 1, 0.5)
+    log_query(service, 1, D5, 1, 0.5)
+    log_query(service, 1, D5, 1, 0.5)
     service.flush()
     asked = []
 
@@ -520,7 +522,7 @@ def test_a_function_computes_the_backfill(spark, namespace, service, repository)
 
 
 @pytest.mark.soak
-def test_new_features_are_new_columns_and_other_types_are_refused(
+def test_new_features_are_new_columns_and_changed_types_are_refused(
     spark, namespace, service, repository, offline
 ):
     two_days(service)
@@ -551,16 +553,16 @@ def test_new_features_are_new_columns_and_other_types_are_refused(
         ({"backfill": QueryBackfill("SELECT *, 1L AS clicks FROM logged_keys")}, "the backfill has no 'price'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared(spark, namespace, service, repository, change, problem):
-    ask(service, 1, D5, 1, 0.5)
+def test_mismatched_sides_are_refused(spark, namespace, service, repository, change, problem):
+    log_query(service, 1, D5, 1, 0.5)
     service.flush()
     with pytest.raises((PreconditionError, SuiteError), match=problem):
         pipeline.run(spark, replace(conf(namespace), **change), repository, until="2023-01-05")
 
 
 @pytest.mark.soak
-def test_a_function_that_returns_something_else(spark, namespace, service, repository):
-    ask(service, 1, D5, 1, 0.5)
+def test_a_function_must_return_a_data_frame(spark, namespace, service, repository):
+    log_query(service, 1, D5, 1, 0.5)
     service.flush()
     told = conf(namespace, backfill=CallableBackfill(lambda _: None, "mine"))
     with pytest.raises(
@@ -589,6 +591,6 @@ def test_a_function_that_returns_something_else(spark, namespace, service, repos
         ({"namespace": ""}, "needs a namespace"),
     ],
 )
-def test_what_cannot_be_configured(change, problem):
+def test_invalid_configurations_are_refused(change, problem):
     with pytest.raises(SuiteError, match=problem):
         replace(conf("ns"), **change)

@@ -1,4 +1,4 @@
-"""Features whose type becomes wider, as Avro promotes it, and schemas that clash elsewhere."""
+"""Features whose type becomes wider, as in Avro's promotion, and schemas that conflict otherwise."""
 
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
@@ -24,11 +24,11 @@ def version(kind):
     [("int", "long", "long"), ("long", "int", "long"), ("int", "float", "float"),
      ("float", "double", "double"), ("long", "float", "double"), ("double", "int", "double")],
 )  # fmt: skip
-def test_the_wider_type_holds_both(first, later, wide):
+def test_the_wider_type_holds_both_values(first, later, wide):
     assert merged([version(first), version(later)]).values == {"n": wide}
 
 
-def test_fields_of_records_promote_too():
+def test_fields_of_records_are_promoted():
     def fields(**kinds):
         return LogSchema.from_schemas("search", KEY, record("Value", n=record("Pair", **kinds)))
 
@@ -41,7 +41,7 @@ def test_fields_of_records_promote_too():
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_wider_type_is_read_into_tables_that_are_there(spark, namespace, repository):
+def test_a_wider_type_is_read_into_existing_tables(spark, namespace, repository):
     told = Configuration(namespace, "search", ("user",), QueryBackfill(SQL), bucket_minutes=None)
     with QueryLog(log_folder(spark, namespace)) as log:
         log.register(version("int"))
@@ -52,7 +52,7 @@ def test_a_wider_type_is_read_into_tables_that_are_there(spark, namespace, repos
         log.log("search", {"user": 10}, {"n": BIG}, ts_millis=D5 + DAY)
         log.flush()
         pipeline.run(spark, told, repository, until="2023-01-06")
-        # A version that clashes is beside the log, but in none of the days.
+        # A conflicting version is stored next to the log, but in none of the days.
         log.register(version("string"))
         log.log("search", {"user": 2}, {"n": "x"}, ts_millis=D5 + 9 * DAY)
         log.flush()
@@ -67,7 +67,7 @@ def test_a_wider_type_is_read_into_tables_that_are_there(spark, namespace, repos
     assert list(mismatch["value"]) == [0, 0]
     names = {row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()}
     assert not [name for name in names if name.endswith("__wider")]
-    # Killed between dropping the table and renaming its copy: the next run goes on from there.
+    # Killed between dropping the table and renaming its copy: the next run continues from there.
     name = f"{namespace}.search_logged"
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('tidegauge.widened' = 'true')").collect()
     spark.sql(f"ALTER TABLE {name} RENAME TO {name}__wider").collect()

@@ -1,4 +1,4 @@
-"""Comparisons in a repository: buckets as partitions, weights, new versions of late logs."""
+"""Comparisons stored in a repository: buckets as partitions, weights, and new versions for late logs."""
 
 import datetime as dt
 
@@ -26,7 +26,7 @@ def compared(spark, late=()):
     return compare(*frames(spark, late), ["id"], group_bys=groups)
 
 
-def test_a_comparison_is_remembered(spark, repository):
+def test_a_comparison_is_stored(spark, repository):
     report = record(compared(spark), repository, "ns.join", tags={"by": "test"})
     names = ["ds=2023-01-05/hr_minute=07-00", "ds=2023-01-05/hr_minute=08-00"]
     assert {name: change.value for name, change in report.changes.items()} == dict.fromkeys(
@@ -46,7 +46,7 @@ def test_a_comparison_is_remembered(spark, repository):
     assert found["08-00", "place.country", "Consistency.mismatch"] == (0.0, 1)
 
 
-def test_comparing_records_where_it_is_told_to(spark, repository):
+def test_the_comparison_is_recorded_in_the_given_repository(spark, repository):
     found = compare(*frames(spark), ["id"], repository=repository, dataset="ns.join")
     facts = repository.metrics("ns.join", name="Consistency.mismatch", instance="*.age")
     assert list(facts.value) == [0.5, 0.0]
@@ -56,7 +56,7 @@ def test_comparing_records_where_it_is_told_to(spark, repository):
 
 
 @pytest.mark.soak
-def test_late_logs_are_a_new_version(spark, repository):
+def test_late_logs_make_a_new_version(spark, repository):
     record(compared(spark), repository, "ns.join")
     again = record(compared(spark), repository, "ns.join")
     assert {change.value for change in again.changes.values()} == {"unchanged"}
@@ -66,8 +66,8 @@ def test_late_logs_are_a_new_version(spark, repository):
     assert list(versions.version) == [1, 2]
 
 
-def test_hours_that_stay_equal_are_not_stored_again(spark, repository):
-    """Of a changed day the hour with a late row gets a new version, and all get the day's fingerprint."""
+def test_unchanged_hours_are_not_stored_again(spark, repository):
+    """The hour with a late row gets a new version. All hours of the changed day get its fingerprint."""
     hours = [f"ds=2023-01-05/hr_minute=0{h}-00" for h in (6, 7, 8)]
 
     def logged(late):
@@ -84,7 +84,7 @@ def test_hours_that_stay_equal_are_not_stored_again(spark, repository):
     assert marks == {"b"}
 
 
-def test_what_fails_closes_the_run_as_failed(spark, repository, monkeypatch):
+def test_a_failing_comparison_closes_the_run_as_failed(spark, repository, monkeypatch):
     store = repository.store
     monkeypatch.setattr(type(store), "commit_batch", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -92,7 +92,7 @@ def test_what_fails_closes_the_run_as_failed(spark, repository, monkeypatch):
     assert list(repository.runs().status) == ["failed"]
 
 
-def test_times_of_partitions():
+def test_partitions_have_times():
     assert time_format(("hr_minute",)) is None
     assert time_format(("ds",)).keys == ("ds",)
     assert time_format(("ds", "query_source", "hr_minute")).keys == ("ds", "hr_minute")

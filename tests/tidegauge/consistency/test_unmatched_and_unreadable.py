@@ -1,4 +1,4 @@
-"""Days on which nothing matches or nothing can be read: metrics of their own, watched by default."""
+"""Days without any match or any readable query: they have their own metrics, monitored by default."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def service(spark, namespace):
 
 @pytest.fixture
 def offline(spark):
-    """What was computed offline: 0.1 for users 1 to 3, as doubles."""
+    """Create offline values as doubles: 0.1 for users 1 to 3."""
     frame = spark.createDataFrame([(u, 0.1) for u in (1, 2, 3)], "user long, n double")
     frame.createOrReplaceTempView("offline")
     yield
@@ -62,20 +62,20 @@ def test_the_share_of_unmatched_rows_is_always_a_number():
     assert share.scale_of("Consistency.row_extra").value == "count"
 
 
-def test_own_monitors_of_these_metrics_take_the_place_of_the_defaults():
+def test_own_monitors_of_these_metrics_replace_the_defaults():
     own = {"series": {"name": "Consistency.row_unmatched"}, "detector": "SimpleThreshold(0.1)"}
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
     assert told.watched == (own, *REQUIRED_MONITORS[1:])
 
 
-def test_own_monitors_of_some_instances_leave_the_others_watched():
+def test_own_monitors_of_some_instances_leave_the_others_monitored():
     own = {"series": {"name": "Consistency.row_unmatched", "instance": "*"}}
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
     assert told.watched == (own, *REQUIRED_MONITORS)
 
 
-def test_metrics_that_become_empty_are_watched_beside_own_monitors():
-    """And by an own monitor with other options in place of the one that is there in any case."""
+def test_metrics_that_become_empty_are_monitored_in_addition_to_own_monitors():
+    """An own monitor with other options replaces the built-in one."""
     own = {"series": {"name": "Consistency.mismatch"}, "detector": "SimpleThreshold(0.1)"}
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL), monitors=(own,))
     assert {"detector": "EmptyMetrics()"} in told.watched
@@ -83,7 +83,7 @@ def test_metrics_that_become_empty_are_watched_beside_own_monitors():
     assert replace(told, monitors=(quiet,)).watched == (quiet, *REQUIRED_MONITORS[:-1])
 
 
-def test_a_join_without_monitors_is_watched_by_default():
+def test_a_join_without_monitors_is_monitored_by_default():
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
     assert told.watched == (*DEFAULT_MONITORS, *REQUIRED_MONITORS)
     assert {"series": {"name": "Consistency.missing"}} in DEFAULT_MONITORS
@@ -94,7 +94,7 @@ def test_a_join_without_monitors_is_watched_by_default():
     ("line", "watched"),
     [("", (*DEFAULT_MONITORS, *REQUIRED_MONITORS)), ("monitors: []\n", REQUIRED_MONITORS)],
 )
-def test_a_file_without_monitors_has_the_default_ones_and_an_empty_list_has_none(
+def test_a_file_without_monitors_has_the_defaults_and_an_empty_list_has_none(
     tmp_path, line, watched
 ):
     file = tmp_path / "join.yml"
@@ -121,13 +121,13 @@ def test_a_file_without_monitors_has_the_default_ones_and_an_empty_list_has_none
         ({"group_bys": {"g": GroupBy(("n",))}, "segment_by": ("n",)}, "cannot name the feature 'n'"),
     ],
 )  # fmt: skip
-def test_what_would_fail_later_is_refused(more, said):
+def test_a_monitor_that_would_fail_later_is_refused(more, said):
     with pytest.raises(SuiteError, match=said):
         Configuration("ns", "search", **{"keys": ("user",), "backfill": QueryBackfill(SQL), **more})
 
 
-def test_what_a_killed_run_has_recorded_is_judged_by_the_next(repository, monkeypatch):
-    """The killed one did not get to detection; for the next one nothing is new."""
+def test_the_results_of_a_killed_run_are_scored_by_the_next(repository, monkeypatch):
+    """The first run is killed before detection. The next run has no new data."""
     told = Configuration("ns", "search", ("user",), QueryBackfill(SQL))
     flattened = Flattened("ns.search_logged", Columns({}, {}, {}), (), (), ())
     done = ConsistencyRun("ns.search", flattened, (), (), "t", "ns.search.log")
@@ -152,7 +152,7 @@ def test_a_day_whose_backfill_matches_nothing_is_an_incident(
     done = run(conf(namespace), repository=repository, spark=spark, until="2023-01-06")
     assert done.notices == ("compared as floats, because one side is a float: n",)
     dataset = f"{namespace}.search"
-    # A float that was served equals the double that it was made of.
+    # A served float equals the double from which it was made.
     for name in ("mismatch", "smape", "delta-p50"):
         assert values(repository, dataset, f"Consistency.{name}")["ds=2023-01-05", "*.n"] == 0, name
     assert values(repository, dataset, "Consistency.row_unmatched") == {
@@ -162,7 +162,7 @@ def test_a_day_whose_backfill_matches_nothing_is_an_incident(
 
 
 @pytest.mark.spark
-def test_a_backfill_whose_left_join_finds_nothing_is_an_incident_from_the_first_day_on(
+def test_a_left_join_without_matches_is_an_incident_from_the_first_day(
     spark, namespace, service, repository, offline
 ):
     for user in (11, 12, 13):
@@ -178,12 +178,12 @@ def test_a_backfill_whose_left_join_finds_nothing_is_an_incident_from_the_first_
 
 
 @pytest.mark.spark
-def test_queries_that_cannot_be_read_are_metrics_of_their_day(
+def test_unreadable_queries_are_metrics_of_their_day(
     spark, namespace, service, repository, offline
 ):
     service.log("search", {"user": 1}, None, ts_millis=D5)
     service.flush()
-    times = (D5 + DAY, None, 10**18, 0, D5 // 1000)  # the last is in seconds
+    times = (D5 + DAY, None, 10**18, 0, D5 // 1000)  # the last one is in seconds
     bad = [(b"\x02", b"\x02", time) for time in times]
     columns = "key_bytes binary, value_bytes binary, ts_millis long"
     append_queries(spark.createDataFrame(bad, columns), namespace, "search")
@@ -201,6 +201,6 @@ def test_queries_that_cannot_be_read_are_metrics_of_their_day(
     share = values(repository, dataset, "QueryLog.unreadable_share")
     assert sorted(share.values()) == [0, 1, 1]
     assert len(repository.anomalies(dataset)) == 2
-    # A run without anything new writes nothing, and knows the counts.
+    # A run without new data writes nothing and keeps the counts.
     again = run(told, repository=repository, spark=spark, until="2999-01-01")
     assert (again.logged, again.flattened.counted) == (0, done.flattened.counted)

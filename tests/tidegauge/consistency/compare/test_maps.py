@@ -1,4 +1,4 @@
-"""Values of maps: by the rules of their type, over the keys that both maps have."""
+"""Comparison of maps: values are compared by the rules of their type, over the keys that both maps have."""
 
 import math
 from decimal import Decimal
@@ -17,7 +17,7 @@ CELLS = {"mismatch", "missing", "extra", "both_null", "total"}
 TALL = Decimal(10**27 + 1)
 
 PAIRS = {
-    # Of the keys that both have: (2, 4), (3, 3), (null, 5), (NaN, 1); then (-1, 1); none; none; (inf, 1).
+    # Keys on both sides: (2, 4), (3, 3), (null, 5), (NaN, 1); then (-1, 1); none; none; (inf, 1).
     "d double": [
         ({"a": 1.0, "b": 2.0, "c": 3.0, "d": N, "e": NAN}, {"b": 4.0, "c": 3.0, "d": 5.0, "e": 1.0, "f": 7.0}),
         ({"x": -1.0}, {"x": 1.0}),
@@ -25,7 +25,7 @@ PAIRS = {
         ({}, {}),
         ({"z": INF}, {"z": 1.0}),
     ],
-    "i int": [({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5})],  # C25
+    "i int": [({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5})],
     "long long": [({"k": 2**60}, {"k": 2**60 + 1})],
     "wide long": [({"k": -(2**63)}, {"k": 2**63 - 1})],
     "f float": [({"a": 0.5, "b": NAN}, {"a": 1.5, "b": NAN})],
@@ -34,7 +34,7 @@ PAIRS = {
     "apart int": [({"a": 1}, {"b": 1})],
     "s string": [({"a": "1"}, {"a": "2"})],
     "b boolean": [({"a": True}, {"a": True})],
-    # Of the keys that both have: [1] to [1, 2], [] to [], [1, 2, 3] to [3]; of m only the log has an array.
+    # Keys on both sides: [1] and [1, 2], [] and [], [1, 2, 3] and [3]; only the log has an array in m.
     "l array<int>": [
         ({"a": [1], "b": [], "m": [9], "x": [7]}, {"a": [1, 2], "b": [], "m": N, "y": [8]}),
         ({"c": [1, 2, 3]}, {"c": [3]}),
@@ -44,7 +44,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def metrics(spark):
-    """All maps as features of one frame."""
+    """Return the metrics of all maps, compared as features of one frame."""
     names = [told.partition(" ")[0] for told in PAIRS]
     kinds = [told.partition(" ")[2] for told in PAIRS]
     columns = ", ".join(f"{n} map<string,{k}>" for n, k in zip(names, kinds, strict=True))
@@ -120,18 +120,18 @@ def metrics(spark):
             },
         ),
     ],
-    ids=lambda x: {"i": "C25"}.get(x, x) if isinstance(x, str) else "",
+    ids=lambda x: x if isinstance(x, str) else "",
 )  # fmt: skip
-def test_values(metrics, feature, wanted):
+def test_metrics_of_maps_equal_hand_computed_values(metrics, feature, wanted):
     found = {name: metrics[feature][name].number for name in wanted}
     assert found == pytest.approx(wanted, rel=1e-12, abs=0)
 
 
 @pytest.mark.spark
-def test_weights_are_pairs_of_values(metrics):
+def test_weights_count_pairs_of_values(metrics):
     weights = {name: of.weight for name, of in metrics["d"].items()}
     assert (weights["smape"], weights["not_finite"]) == (3, 5)
-    # Null and NaN are left out, each on its own side.
+    # Null and NaN are left out on their own side.
     assert [weights[f"{name}-p50"] for name in ("delta", "logged", "backfilled")] == [4, 4, 6]
     # Four pairs of keys with an array in the log, three with one in the backfill.
     weights = {name: of.weight for name, of in metrics["l"].items()}
@@ -140,7 +140,7 @@ def test_weights_are_pairs_of_values(metrics):
 
 
 @pytest.mark.spark
-def test_other_values_have_nothing_but_keys(metrics):
+def test_maps_of_other_values_have_only_key_metrics(metrics):
     for feature in ("s", "b"):
         assert metrics[feature].keys() == KEYS | CELLS
     assert metrics["s"]["mismatched_keys"].number == 1
@@ -151,7 +151,7 @@ def test_other_values_have_nothing_but_keys(metrics):
     assert told <= LONG_FORM
 
 
-def test_maps_of_what_is_no_number():
+def test_maps_of_strings_have_no_number_metrics():
     kind = {"type": "map", "keyType": "string", "valueType": "string"}
     schema = Schema.from_types({"logged_m": kind, "m": kind})
     for one in (ConsistencyNumbers("smape", "g", "m"), ConsistencyDistribution("delta", "g", "m")):

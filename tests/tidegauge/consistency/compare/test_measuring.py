@@ -1,4 +1,4 @@
-"""Comparing logged with backfilled rows: published cases, types, joins, and a naive answer beside ours."""
+"""Comparing logged with backfilled rows: examples, types, joins, and a naive comparison in Python."""
 
 import datetime as dt
 import math
@@ -23,7 +23,7 @@ from tests.tidegauge.consistency import naive
 
 pytestmark = pytest.mark.spark
 N, NAN, INF = None, math.nan, math.inf
-TALL = Decimal(10**27 + 1)  # Python adds to it with 28 digits only, so sums are written out
+TALL = Decimal(10**27 + 1)  # Python would round sums to 28 digits, so sums are written out
 
 
 def at(hour, minute=0, day=10):
@@ -31,29 +31,30 @@ def at(hour, minute=0, day=10):
 
 
 def numbers(comparison, bucket=None):
-    """Every number of one group, by feature and metric."""
+    """Return every number of one group, by feature and metric."""
     frame = comparison.metrics()
     if bucket is not None:
         frame = frame[frame.hr_minute == bucket]
     return {(r.feature_name, r.metric_name): r.number for r in frame.itertuples() if not r.error}
 
 
-def of_values(spark, kind, values, **options):
-    """Compare pairs of values of one type, (logged, backfilled), a row each."""
+def compare_values(spark, kind, values, **options):
+    """Compare pairs of values of one type, (logged, backfilled), one row for each pair."""
     schema = f"id int, ts long, x {kind}"
     sides = [[(i, 0, pair[side]) for i, pair in enumerate(values)] for side in (0, 1)]
     a, b = (spark.createDataFrame(rows, schema) for rows in sides)
     return compare(a, b, ["id"], bucket_minutes=None, partition_by=(), **options)
 
 
-T8_SCHEMA = "keyId long, ts timestamp, ds string, serial int, value int, rating double"
-T8_LEFT = [
+# The example rows of Chronon's CompareTest.
+EXAMPLE_SCHEMA = "keyId long, ts timestamp, ds string, serial int, value int, rating double"
+EXAMPLE_BACKFILLED = [
     (1, at(9), "2021-04-10", 1, 1, 1.0),
     (1, at(11), "2021-04-10", 1, 2, 2.0),
     (2, at(15), "2021-04-10", 2, 2, 2.0),
     (3, at(19), "2021-04-10", 3, N, 1.0),
 ]
-T8_RIGHT = [
+EXAMPLE_LOGGED = [
     (1, at(9), "2021-04-10", 1, 1, 5.0),
     (1, at(11), "2021-04-10", 2, 3, 2.0),
     (2, at(15), "2021-04-10", 2, 5, 6.0),
@@ -61,12 +62,14 @@ T8_RIGHT = [
 ]
 
 
-@pytest.fixture(scope="module", params=["T8", "T13"])
-def t8(request, spark):
-    """The four rows, and the same with the logged columns renamed and mapped."""
-    logged, backfilled = (spark.createDataFrame(r, T8_SCHEMA) for r in (T8_RIGHT, T8_LEFT))
+@pytest.fixture(scope="module", params=["equal names", "mapped names"])
+def example(request, spark):
+    """Return the four rows, and the same rows with renamed and mapped logged columns."""
+    logged, backfilled = (
+        spark.createDataFrame(r, EXAMPLE_SCHEMA) for r in (EXAMPLE_LOGGED, EXAMPLE_BACKFILLED)
+    )
     renamed = {}
-    if request.param == "T13":
+    if request.param == "mapped names":
         renamed = {name: f"my {name}" for name in ("serial", "value", "rating")}
         logged = logged.withColumnsRenamed(renamed)
     return compare(logged, backfilled, ["keyId"], logged_as=renamed)
@@ -76,12 +79,12 @@ def t8(request, spark):
     ("case", "bucket", "wanted"),
     [
         (
-            "T8-11h",
+            "11h",
             "11-00",
             {("serial", "mismatch"): 1, ("value", "mismatch"): 1, ("rating", "mismatch"): 0},
         ),
         (
-            "C9",
+            "both null",
             "19-00",
             {
                 ("value", "both_null"): 1,
@@ -93,25 +96,25 @@ def t8(request, spark):
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_published_hours(t8, case, bucket, wanted):
-    found = numbers(t8, bucket)
+def test_hours_of_the_example_have_the_expected_mismatches(example, case, bucket, wanted):
+    found = numbers(example, bucket)
     assert {key: found[key] for key in wanted} == wanted
 
 
-def test_c11_smape_of_the_day(t8):
-    found = numbers(t8.merged(["ds"]))
+def test_smape_of_a_day_equals_the_hand_computed_value(example):
+    found = numbers(example.merged(["ds"]))
     wanted = {"serial": 1 / 15, "value": 4 / 14, "rating": 0.4}
     for name, smape in wanted.items():
         assert found[name, "smape"] == pytest.approx(smape, rel=1e-12)
-    # 1/3, 0, 0, 0; 0, 1/5, 3/7 without the null; 4/6, 0, 4/8, 0: absence is no agreement
+    # 1/3, 0, 0, 0; 0, 1/5, 3/7 without the null; 4/6, 0, 4/8, 0: a missing value is not an agreement
     assert found["serial", "smape_mean"] == pytest.approx(1 / 12)
     assert found["value", "smape_mean"] == pytest.approx((1 / 5 + 3 / 7) / 3)
     assert found["rating", "smape_mean"] == pytest.approx((4 / 6 + 4 / 8) / 4)
     assert found["rating", "delta-min"] == -4.0  # b - a
 
 
-def test_the_long_form_of_the_published_case(t8):
-    frame = t8.long()
+def test_the_long_form_of_the_example(example):
+    frame = example.long()
     assert list(frame.columns) == [
         "ds", "hr_minute", "group_by_name", "feature_name", "metric_name", "histogram", "number",
     ]  # fmt: skip
@@ -125,14 +128,14 @@ def test_the_long_form_of_the_published_case(t8):
     assert by_metric.histogram["logged"] == [6.0] * 7
     assert by_metric.number["mismatch"] == 1.0
     assert by_metric.number["total"] == 1.0
-    # what is null throughout has no distribution, and no row of one
+    # a column of nulls has no distribution, and no rows in the long form
     nulls = frame[(frame.hr_minute == "19-00") & (frame.feature_name == "value")]
     assert set(nulls.metric_name) == {"mismatch", "missing", "extra", "both_null", "total"}
 
 
 @pytest.mark.soak
-def test_t15_a_table_with_itself_and_with_fewer_columns(spark):
-    whole = spark.createDataFrame(T8_LEFT, T8_SCHEMA)
+def test_a_table_equals_itself_also_with_fewer_columns(spark):
+    whole = spark.createDataFrame(EXAMPLE_BACKFILLED, EXAMPLE_SCHEMA)
     for other, features in ((whole, 3), (whole.drop("rating"), 2)):
         for logged, backfilled in ((whole, other), (other, whole)):
             found = compare(logged, backfilled, ["keyId"]).merged().metrics()
@@ -144,8 +147,8 @@ def test_t15_a_table_with_itself_and_with_fewer_columns(spark):
 JOIN_SCHEMA = "id long, ts timestamp, x int"
 
 
-def test_nulls_in_keys_meet_and_duplicates_do_not_multiply(spark):
-    """Four rows on each side, one with a null key and one twice: four pairs, not seven rows."""
+def test_null_keys_match_and_duplicates_do_not_multiply(spark):
+    """Four rows on each side, one with a null key and one duplicate: four pairs, not seven rows."""
     rows = [(1, at(1), 10), (N, at(1), 20), (2, at(1), 30), (2, at(1), 40)]
     logged = spark.createDataFrame(rows, JOIN_SCHEMA)
     backfilled = spark.createDataFrame(rows[::-1], JOIN_SCHEMA)
@@ -157,8 +160,8 @@ def test_nulls_in_keys_meet_and_duplicates_do_not_multiply(spark):
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "long"])
-def test_a_log_of_milliseconds_meets_a_backfill_of_microseconds(spark, kind):
-    """Also before 1970, where cutting goes to the earlier millisecond, as in a log."""
+def test_a_log_of_milliseconds_matches_a_backfill_of_microseconds(spark, kind):
+    """Times before 1970 are also cut to the earlier millisecond, as in a log."""
     times = [at(1).replace(microsecond=123_456), dt.datetime(1969, 1, 1, 2, 0, 0, 999_999, dt.UTC)]
     cut = [time.replace(microsecond=time.microsecond // 1000 * 1000) for time in times]
     rows = [(1, x, x.timestamp()) for x in cut]
@@ -178,7 +181,7 @@ def test_a_log_of_milliseconds_meets_a_backfill_of_microseconds(spark, kind):
     assert (found["*", "row_matched"], found["x", "mismatch"]) == (2, 0)
 
 
-def test_columns_of_one_side_are_named(spark):
+def test_columns_that_exist_on_one_side_only_are_named(spark):
     logged = spark.createDataFrame([(1, at(1), 1, 5)], "id long, ts timestamp, x int, request int")
     backfilled = spark.createDataFrame([(1, at(1), 1, 2)], "id long, ts timestamp, x int, y int")
     comparison = compare(logged, backfilled, ["id"])
@@ -190,7 +193,7 @@ def test_columns_of_one_side_are_named(spark):
 
 
 @pytest.mark.soak
-def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
+def test_rows_with_equal_maps_match_in_any_order_of_keys(spark):
     low, high = "map('a', {0}, 'b', {1})", "map('b', {1}, 'a', {0})"
     frames = []
     for form in (low, high):
@@ -206,14 +209,14 @@ def test_duplicates_of_equal_maps_meet_whatever_the_order_of_their_keys(spark):
 
 
 @pytest.mark.soak
-def test_rows_left_over_are_on_one_side(spark):
+def test_unmatched_rows_exist_on_one_side(spark):
     logged = [(1, at(1), 7), (1, at(1), 5), (1, at(1), 6), (9, N, 1), (8, at(2), 1)]
     backfilled = [(1, at(1), 5), (9, N, 1), (7, at(2), 1), (7, at(2), 2)]
     a, b = (spark.createDataFrame(rows, JOIN_SCHEMA) for rows in (logged, backfilled))
     comparison = compare(a, b, ["id"])
     assert numbers(comparison, "01-00")["*", "row_extra"] == 2
     assert numbers(comparison, "02-00")["*", "row_missing"] == 2
-    assert ("x", "mismatch") not in numbers(comparison, "02-00")  # no rows to say anything of
+    assert ("x", "mismatch") not in numbers(comparison, "02-00")  # no rows, no metrics
     found = numbers(comparison.merged())
     kinds = ("matched", "missing", "extra", "duplicate", "null_key")
     assert [found["*", f"row_{kind}"] for kind in kinds] == [2, 2, 3, 3, 1]
@@ -227,7 +230,7 @@ def test_rows_left_over_are_on_one_side(spark):
 
 
 @pytest.mark.soak
-def test_times_in_milliseconds_and_buckets_before_1970(spark):
+def test_times_in_milliseconds_and_buckets_before_1970_are_assigned_correctly(spark):
     logged = spark.createDataFrame(
         [(1, -1, 1), (2, 90_000_000 + 1_800_000, 1)], "id int, ts long, x int"
     )
@@ -240,10 +243,10 @@ def test_times_in_milliseconds_and_buckets_before_1970(spark):
     assert set(found.groups) == {("2021-04-10", "07-45")}
 
 
-def test_an_hour_without_a_backfill_and_a_sampled_side_say_nothing_of_values(spark):
-    """Rows that one side lacks are counted as rows; features are measured where both are."""
+def test_unmatched_rows_have_no_metrics_of_values(spark):
+    """Rows without a counterpart are counted as rows. Features are measured on matched rows."""
     logged = [(i, at(1 + i % 2), i) for i in range(20)]
-    backfilled = [row for row in logged if row[0] % 10 == 0]  # none at 02:00, one in five at 01:00
+    backfilled = [row for row in logged if row[0] % 10 == 0]  # none at 02:00, 1 in 5 at 01:00
     a, b = (spark.createDataFrame(rows, JOIN_SCHEMA) for rows in (logged, backfilled))
     comparison = compare(a, b, ["id"])
     found = numbers(comparison, "02-00")
@@ -256,8 +259,8 @@ def test_an_hour_without_a_backfill_and_a_sampled_side_say_nothing_of_values(spa
 
 
 @pytest.mark.soak
-def test_distributions_of_text_are_of_matched_rows(spark, repo):
-    """Row 9 is in the log only; nulls are left out; a long text is told by its beginning."""
+def test_distributions_of_text_cover_matched_rows(spark, repo):
+    """Row 9 is in the log only. Nulls are left out. A long string is stored by its beginning."""
     long = "é" * 201
     a = spark.createDataFrame(
         [(0, "a"), (1, "a"), (2, "a"), (3, "c"), (4, N), (5, long), (9, "z")], "id int, x string"
@@ -307,7 +310,7 @@ def test_no_value_of_a_private_feature_is_stored(spark, repo, tmp_path, monkeypa
         drift(repo, "d", "*.mail", repo.metrics("d")["partition"].iloc[0])
 
 
-def test_keys_alone_are_compared_as_rows(spark):
+def test_rows_are_compared_if_all_columns_are_keys(spark):
     rows = [(1, at(1)), (1, at(1)), (2, at(1))]
     a, b = (spark.createDataFrame(some, "id long, ts timestamp") for some in (rows, rows[1:]))
     found = numbers(compare(a, b, ["id"]))
@@ -318,17 +321,17 @@ def test_keys_alone_are_compared_as_rows(spark):
 
 
 @pytest.mark.soak
-def test_columns_to_tell_results_apart(spark):
+def test_columns_distinguish_results(spark):
     schema = "id int, ts long, ds string, query_source string, x int"
     logged = spark.createDataFrame([(1, 0, "d1", "web", 1), (2, 0, "d1", "app", 2)], schema)
     backfilled = logged.drop("query_source").selectExpr("id", "ts", "'d' || id AS ds", "x")
     found = compare(logged, backfilled, ["id"], partition_by=("ds", "query_source"))
     assert found.by == ("ds", "query_source", "hr_minute")
-    missing = "__HIVE_DEFAULT_PARTITION__"  # only in the backfill, which knows no source
-    kinds = {key[:2]: numbers_of(found, key, "row_") for key in found.groups}
+    missing = "__HIVE_DEFAULT_PARTITION__"  # only in the backfill, which has no source
+    kinds = {key[:2]: row_counts(found, key, "row_") for key in found.groups}
     assert kinds == {
         ("d1", "web"): {"row_matched": 1},
-        ("d1", "app"): {"row_extra": 1, "row_unmatched": 1},  # its day is a key, too
+        ("d1", "app"): {"row_extra": 1, "row_unmatched": 1},  # the day of the row is also a key
         ("d2", missing): {"row_missing": 1, "row_unmatched": 1},
     }
     assert found.merged(["ds"]).by == ("ds",)
@@ -336,7 +339,7 @@ def test_columns_to_tell_results_apart(spark):
         found.merged(["query_sauce"])
 
 
-def numbers_of(comparison, key, prefix):
+def row_counts(comparison, key, prefix):
     states = comparison.groups[key].states
     return {
         a.metric: value
@@ -382,7 +385,7 @@ EQUALITY = [
 
 @pytest.fixture(scope="module")
 def equalities(spark):
-    """The cells of each case, all compared at once: a column for each, filled up with nulls."""
+    """Compare the cells of each case at once: one column for each case, filled up with nulls."""
     most = max(len(values) for _, values, _, _ in EQUALITY)
     columns = [values + [(N, N)] * (most - len(values)) for _, values, _, _ in EQUALITY]
     schema = "id int, ts long, " + ", ".join(f"x{i} {case[0]}" for i, case in enumerate(EQUALITY))
@@ -401,7 +404,7 @@ def equalities(spark):
 @pytest.mark.parametrize(
     "number", range(len(EQUALITY)), ids=[f"{kind}-{options}" for kind, _, options, _ in EQUALITY]
 )
-def test_equality(equalities, number):
+def test_cells_equal_hand_classified_values(equalities, number):
     _, values, _, mismatches = EQUALITY[number]
     state = equalities[f"x{number}"]
     assert state.mismatch == mismatches
@@ -409,35 +412,35 @@ def test_equality(equalities, number):
     assert state.matched - state.both_null == len(values) - nulls
 
 
-def test_numbers_that_are_not_finite_are_apart(spark):
+def test_numbers_that_are_not_finite_are_counted_separately(spark):
     values = [(NAN, 1.0), (1.0, INF), (NAN, NAN), (3.0, 1.0), (N, 1.0), (1e308, 1e308)]
-    found = numbers(of_values(spark, "double", values))
-    assert found["x", "smape"] == 0.5  # of the one pair of finite numbers whose sum is finite
+    found = numbers(compare_values(spark, "double", values))
+    assert found["x", "smape"] == 0.5  # from the one pair of finite numbers with a finite sum
     assert found["x", "not_finite"] == 4
     assert (found["x", "logged_nan"], found["x", "backfilled_nan"]) == (2, 1)
     assert found["x", "delta-min"] == -2.0
     assert found["x", "delta-max"] == INF
 
 
-def test_signs_do_not_cancel_and_zeros_agree(spark):
+def test_signs_do_not_cancel_and_signed_zeros_are_equal(spark):
     values = [(-2, 2), (3, -3), (0, 0)]
-    found = numbers(of_values(spark, "int", values))
+    found = numbers(compare_values(spark, "int", values))
     assert found["x", "smape"] == 1.0
     assert found["x", "smape_mean"] == pytest.approx(2 / 3)
-    assert numbers(of_values(spark, "int", [(0, 0)]))["x", "smape"] == 0.0
+    assert numbers(compare_values(spark, "int", [(0, 0)]))["x", "smape"] == 0.0
 
 
 @pytest.mark.soak
-def test_deltas_of_wide_integers_and_decimals_are_exact(spark):
-    found = numbers(of_values(spark, "long", [(2**60, 2**60 + 1), (-(2**63), 2**63 - 1)]))
+def test_differences_of_wide_integers_and_decimals_are_exact(spark):
+    found = numbers(compare_values(spark, "long", [(2**60, 2**60 + 1), (-(2**63), 2**63 - 1)]))
     assert found["x", "delta-min"] == 1.0
     assert found["x", "delta-max"] == 2.0**64
-    found = numbers(of_values(spark, "decimal(38,5)", [(TALL, Decimal(f"{TALL}.00001"))]))
+    found = numbers(compare_values(spark, "decimal(38,5)", [(TALL, Decimal(f"{TALL}.00001"))]))
     assert found["x", "delta-p50"] == 0.00001
     assert found["x", "mismatch"] == 1.0
 
 
-def test_numbers_of_two_types(spark):
+def test_numbers_of_two_types_are_compared(spark):
     a = spark.createDataFrame([(1, 0, 3)], "id int, ts long, x int")
     b = a.selectExpr("CAST(id AS LONG) AS id", "ts", "3.5D AS x")
     found = numbers(compare(a, b, ["id"], bucket_minutes=None, partition_by=()))
@@ -446,23 +449,23 @@ def test_numbers_of_two_types(spark):
 
 
 EDITS = [
-    ("T1", [], [], (0, 0)),
-    ("T1-null", N, N, "both_null"),  # of what is not there nothing is inserted or deleted
-    ("T1-offline-null", [], N, "extra"),
-    ("T1-online-null", N, [], "missing"),
-    ("T3", ["abc", "def"], ["abc", "def"], (0, 0)),
-    ("T5", ["5", "6", "2"], ["1", "2", "3", "4"], (3, 2)),
-    ("C7-repeated", ["1", "2"], ["1", "1", "2"], (1, 0)),
-    ("C7-null", [N, "2"], [N, "1"], (1, 1)),
-    ("C7-letters", list("sitting"), list("kitten"), (2, 3)),
-    ("empty", [], ["1", "2"], (2, 0)),
-    ("empty-online", ["1", "2"], [], (0, 2)),
+    ("both-empty", [], [], (0, 0)),
+    ("both-null", N, N, "both_null"),  # null has no insertions or deletions
+    ("backfilled-null", [], N, "extra"),
+    ("logged-null", N, [], "missing"),
+    ("equal", ["abc", "def"], ["abc", "def"], (0, 0)),
+    ("numbers", ["5", "6", "2"], ["1", "2", "3", "4"], (3, 2)),
+    ("repeated", ["1", "2"], ["1", "1", "2"], (1, 0)),
+    ("null-element", [N, "2"], [N, "1"], (1, 1)),
+    ("letters", list("sitting"), list("kitten"), (2, 3)),
+    ("logged-empty", [], ["1", "2"], (2, 0)),
+    ("backfilled-empty", ["1", "2"], [], (0, 2)),
 ]
 
 
 @pytest.fixture(scope="module")
 def edits(spark):
-    """All numbers of each case, a day for each, compared at once."""
+    """Return the numbers of each case, one day per case, compared at once."""
     schema = "id int, ts long, ds string, x array<string>"
     a, b = (
         spark.createDataFrame([(1, 0, case[0], case[side]) for case in EDITS], schema)
@@ -476,7 +479,7 @@ def edits(spark):
 
 
 @pytest.mark.parametrize(("case", "logged", "backfilled", "wanted"), EDITS)
-def test_edits(edits, case, logged, backfilled, wanted):
+def test_edit_counts_equal_hand_computed_values(edits, case, logged, backfilled, wanted):
     found = edits[case]
     if isinstance(wanted, str):
         assert not {("x", "edit_insert-max"), ("x", "edit_delete-max")} & found.keys()
@@ -491,15 +494,17 @@ def test_edits(edits, case, logged, backfilled, wanted):
 def test_arrays_that_are_too_long_are_counted(spark):
     long, other = list(range(20)), list(range(1, 21))
     values = [(long, other), (long, long), ([1], [2]), ([1], N)]
-    found = numbers(of_values(spark, "array<int>", values, longest=19))
+    found = numbers(compare_values(spark, "array<int>", values, longest=19))
     assert found["x", "edit_skipped"] == pytest.approx(1 / 3)
     assert found["x", "edit_insert-max"] == 1.0
-    assert numbers(of_values(spark, "array<int>", values, longest=20))["x", "edit_skipped"] == 0
-    near = of_values(spark, "array<double>", [([1.0, 2.0], [1.2, 3.0])], tolerance={"x": 0.5})
+    assert (
+        numbers(compare_values(spark, "array<int>", values, longest=20))["x", "edit_skipped"] == 0
+    )
+    near = compare_values(spark, "array<double>", [([1.0, 2.0], [1.2, 3.0])], tolerance={"x": 0.5})
     assert numbers(near)["x", "edit_insert-max"] == 1.0
 
 
-def test_edits_beside_a_plain_dynamic_program(spark):
+def test_edit_counts_equal_a_plain_dynamic_program(spark):
     rng = random.Random(4)
     values = [
         tuple([rng.choice([N, 1, 2, 3]) for _ in range(rng.randrange(9))] for _ in range(2))
@@ -523,19 +528,19 @@ def test_edits_beside_a_plain_dynamic_program(spark):
 
 
 @pytest.mark.soak
-def test_c25_keys_of_maps(spark):
+def test_keys_of_maps_are_compared(spark):
     values = [({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}), (N, {"a": 1})]
-    found = numbers(of_values(spark, "map<string,int>", values))
+    found = numbers(compare_values(spark, "map<string,int>", values))
     keys = ("missing_keys", "extra_keys", "mismatched_keys", "left_keys", "right_keys")
     assert [found["x", key] for key in keys] == [1, 1, 1, 3, 3]
-    near = of_values(spark, "map<string,int>", values, tolerance={"x": 1})
+    near = compare_values(spark, "map<string,int>", values, tolerance={"x": 1})
     assert numbers(near)["x", "mismatched_keys"] == 0
 
 
 ODD = ["a`b", "x y.z", "k", "it's", "π\n", "above", "row"]
 
 
-def test_names_may_hold_anything(spark):
+def test_column_names_can_hold_any_characters(spark):
     kinds = (
         "array<int>",
         "map<string,int>",
@@ -561,7 +566,7 @@ def test_names_may_hold_anything(spark):
     assert {m.instance for m in found.measures if isinstance(m, ConsistencyRows)} == {"g.'`"}
 
 
-def test_all_that_does_not_fit_is_told_at_once(spark):
+def test_all_mismatches_of_two_tables_are_reported_at_once(spark):
     a = spark.createDataFrame([], "id string, ts string, ds string, x int, m map<int,int>, n int")
     b = spark.createDataFrame(
         [], "id int, ts long, x string, y int, m map<int,int>, logged_n int, n int"
@@ -585,7 +590,7 @@ def test_all_that_does_not_fit_is_told_at_once(spark):
         assert part in str(error.value)
 
 
-def test_options_that_cannot_be(spark):
+def test_invalid_options_are_refused(spark):
     frame = spark.createDataFrame([(1, 0, "a")], "id int, ts long, x string")
     with pytest.raises(IllegalAnalyzerParameterError, match="'x' has type string"):
         compare(frame, frame, ["id"], tolerance={"x": 1})
@@ -624,7 +629,7 @@ def of_feature(measure, name):
 
 
 def check_values(states, wanted):
-    """Compare the states of one feature in one bucket with lists that add up to them."""
+    """Compare the states of a feature in one bucket with lists of its parts."""
     told = states["smape"]
     for field in ("pairs", "not_finite", "logged_nan", "backfilled_nan"):
         assert getattr(told, field) == sum(wanted[field]), field
@@ -633,7 +638,7 @@ def check_values(states, wanted):
     for name in ("delta", "logged", "backfilled"):
         found = states[name].of(name)
         assert found.count == len(wanted[name])
-        if wanted[name]:  # so few that the sketches hold them all
+        if wanted[name]:  # few enough values that the sketches hold them all
             ends = [min(wanted[name]), max(wanted[name])]
             assert found.quantiles([0.0, 1.0]) == ends
     if "left_keys" in states:
@@ -645,7 +650,7 @@ def check_values(states, wanted):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(soak(1, 20)))
-def test_random_frames_beside_a_naive_comparison(spark, seed):
+def test_random_frames_give_the_results_of_a_naive_comparison(spark, seed):
     rng = random.Random(seed)
     sides = side(rng, rng.randrange(30)), side(rng, rng.randrange(30))
     schema = f"id int, ts timestamp, {FEATURES}"
@@ -670,7 +675,7 @@ def test_random_frames_beside_a_naive_comparison(spark, seed):
                 rows = next(
                     s.value for m, s in group.states.items() if isinstance(m, ConsistencyRows)
                 )
-                assert state.matched == rows.matched  # the cells add up
+                assert state.matched == rows.matched  # cells add up to the total
     found = {k: v for k, v in found.items() if v and k[2] not in {"row_null_key", "row_unmatched"}}
     assert found == {k: v for k, v in wanted.items() if v}
     for name in ("n", "d", "m"):
@@ -685,8 +690,8 @@ def test_random_frames_beside_a_naive_comparison(spark, seed):
 
 
 @pytest.mark.soak
-def test_keys_apart_are_all_together(spark):
-    """States of two halves of the keys add up to those of all, distributions and sums too."""
+def test_states_of_disjoint_keys_merge_to_the_whole(spark):
+    """Also for distributions and sums."""
     rng = random.Random(11)
     schema = "id int, ts long, n double, l array<int>, m map<string,int>"
 
@@ -705,7 +710,7 @@ def test_keys_apart_are_all_together(spark):
             assert one.state_type.merge(found).agrees_with(outcome.value), one
 
 
-def test_nested_types_that_differ_inside_are_told_in_full():
+def test_nested_types_that_differ_are_reported_in_full():
     floats, texts = (
         {"type": "array", "elementType": kind, "containsNull": True} for kind in ("float", "string")
     )
@@ -728,7 +733,9 @@ def test_nested_types_that_differ_inside_are_told_in_full():
         ("struct(array(0.1F) AS x)", "struct(array(0.1D) AS x)", 0, {}),
     ],
 )
-def test_numbers_inside_are_compared_as_those_outside(spark, logged, backfilled, mismatches, also):
+def test_nested_numbers_are_compared_like_plain_numbers(
+    spark, logged, backfilled, mismatches, also
+):
     sides = [spark.sql(f"SELECT 1 AS id, 0L AS ts, {sql} AS x") for sql in (logged, backfilled)]
     found = numbers(compare(*sides, ["id"]))
     wanted = {"mismatch": mismatches, **also}
@@ -736,7 +743,7 @@ def test_numbers_inside_are_compared_as_those_outside(spark, logged, backfilled,
 
 
 @pytest.mark.spark
-def test_floats_beside_doubles_are_compared_as_floats_in_all_metrics(spark):
+def test_floats_and_doubles_are_compared_as_floats_in_all_metrics(spark):
     logged = spark.sql("SELECT 1 AS user, 0L AS ts, CAST(0.1 AS FLOAT) AS n, map('k', 0.1F) AS m")
     offline = spark.sql("SELECT 1 AS user, 0L AS ts, 0.1D AS n, map('k', 0.1D) AS m")
     found = compare(logged, offline, "user").merged()

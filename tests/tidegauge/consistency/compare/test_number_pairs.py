@@ -1,4 +1,4 @@
-"""Python workers find in pairs of plain numbers what Spark finds in them."""
+"""Pairs of plain numbers: Python workers give the same states as Spark."""
 
 import math
 from itertools import product
@@ -68,11 +68,11 @@ PAIRS = {
     ("long", "double"): [N, BOTH], ("float", "float"): [RATIO], ("float", "double"): [N, NEAR],
     ("double", "float"): [BOTH], ("double", "double"): [N, NEAR, RATIO], ("float", "long"): [N],
 }  # fmt: skip
-"""Tolerances that are tried with each pair of types; the last one is left to Spark."""
+"""Tolerances for each pair of types. The last one is measured by Spark."""
 
 
 def table_of(spark, columns, rows, **others):
-    """Make a comparison table of logged and backfilled columns, whose rows all match by default."""
+    """Return a comparison table of logged and backfilled columns. By default all rows match."""
     whole = {
         PRESENCE_COLUMN: ["matched"] * rows,
         COPY_COLUMN: [1] * rows,
@@ -98,7 +98,7 @@ def in_spark(monkeypatch):
 
 
 def require_equal(found, wanted):
-    """Require equal groups, and states that are equal, up to the order in which doubles were added."""
+    """Require equal groups and equal states, except for the order in which doubles were added."""
     assert found.groups.keys() == wanted.groups.keys()
     for values, group in wanted.groups.items():
         assert found.groups[values].rows == group.rows
@@ -115,7 +115,7 @@ def require_equal(found, wanted):
 
 
 @pytest.mark.spark
-def test_all_pairs_of_hostile_numbers_are_as_in_spark(spark, in_spark, monkeypatch):
+def test_all_pairs_of_hostile_numbers_agree_with_spark(spark, in_spark, monkeypatch):
     monkeypatch.setattr(number_pairs_job, "VALUES_PER_BLOCK", 5_000)
     monkeypatch.setattr(number_pairs_job, "MAX_SKETCHES_PER_TASK", 50)
     most = max(len(KINDS[a][1]) * len(KINDS[b][1]) for a, b in PAIRS)
@@ -127,7 +127,7 @@ def test_all_pairs_of_hostile_numbers_are_as_in_spark(spark, in_spark, monkeypat
             columns[f"{a}_{b}_{i}"] = (KINDS[a][0], KINDS[b][0]), pairs
             if within is not None:
                 tolerance[f"{a}_{b}_{i}"] = within
-    # The first half in one group, the second in many of eight rows.
+    # The first half is one group, the second half many groups of eight rows.
     hours = ["whole"] * most + [f"{i // 8}" for i in range(most)]
     table = table_of(spark, columns, 2 * most, hour=hours)
     arguments = (table, {"all": list(columns)}, ["hour"], tolerance)
@@ -152,7 +152,7 @@ def rows(kind):
 @pytest.mark.spark
 @settings(max_examples=soak(2, 60), deadline=None)
 @given(st.data())
-def test_any_groups_and_any_rows_are_as_in_spark(spark, data):
+def test_random_groups_and_rows_agree_with_spark(spark, data):
     kind, tolerance = data.draw(st.sampled_from([*KINDS])), data.draw(st.sampled_from([N, 0.5]))
     found = data.draw(rows(kind))
     texts, numbers, presence, a, b = zip(*found, strict=True)
@@ -185,13 +185,13 @@ def test_types_of_all_kinds_are_measured_together(spark, in_spark):
     named = {"one": ["n", "d", "s"], "two": ["l", "m", "f", "n"]}
     found = measure(table, named, ["part"], {"n": 1})
     require_equal(found, in_spark(table, named, ["part"], {"n": 1}))
-    # Of the even numbers 0 to 18, those from 6 on are more than 1 from their remainder by 5.
+    # Among the even numbers 0 to 18, numbers from 6 on differ by more than 1 from their remainder by 5.
     cells = ConsistencyCells("mismatch", "one", "n", absolute=1.0)
     assert found.groups[("0",)].states[cells].value == Cells(3, 7)
 
 
 @pytest.mark.spark
-def test_plain_numbers_take_one_job_beside_the_count_of_rows(spark):
+def test_plain_numbers_take_one_job_next_to_the_count_of_rows(spark):
     table = table_of(spark, {"x": ((pa.int64(), pa.float64()), [(1, 2.0)])}, 1)
     of_feature = [
         ConsistencyCells("mismatch", "g", "x"),
@@ -205,7 +205,7 @@ def test_plain_numbers_take_one_job_beside_the_count_of_rows(spark):
 
 
 @pytest.mark.spark
-def test_segments_are_as_in_spark(spark, monkeypatch):
+def test_segments_agree_with_spark(spark, monkeypatch):
     from tidegauge.analyzers.core.partitions import SegmentSet
 
     pairs = [(i, i % 3) for i in range(12)]
@@ -216,7 +216,7 @@ def test_segments_are_as_in_spark(spark, monkeypatch):
     ours = scan(table, [cells], ["part"], segments=segments).groups
     monkeypatch.setattr(plan, "workers_are_equipped", lambda _: False)
     assert scan(table, [cells], ["part"], segments=segments).groups == ours
-    # In part 0, ann has the rows 0, 4 and 8, of which 0 is equal.
+    # In part 0, ann has the rows 0, 4 and 8. Row 0 is equal.
     assert ours[("0",)].segments["who=ann"].states[cells].value == Cells(1, 2)
 
 
@@ -231,7 +231,7 @@ def test_sketches_of_private_columns_are_refused(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("versions", [{"numpy": None, "pyarrow": "15.0"}, "no Python"])
-def test_sessions_without_equipped_workers_are_asked_once_and_use_spark(
+def test_sessions_with_unsuitable_workers_are_queried_once_and_use_spark(
     spark, monkeypatch, versions
 ):
     calls = []
@@ -252,13 +252,13 @@ def test_sessions_without_equipped_workers_are_asked_once_and_use_spark(
 
 
 def partial(batches, kinds):
-    """Scan batches of one text and two columns of numbers."""
+    """Scan batches of one string column and two columns of numbers."""
     statistics = [(kind, 0, 1, options) for kind, options in kinds]
     return list(pair_scanner(1, 0, statistics)(iter(batches)))
 
 
-def as_found(batches):
-    """Return counts, sums and sketches of partial results."""
+def by_group(batches):
+    """Return counts, sums and sketches of partial results by group and statistic."""
     found = {}
     for batch in batches:
         for row in batch.to_pylist():
@@ -276,7 +276,7 @@ def as_found(batches):
     ),
     st.integers(0, 30),
 )
-def test_partial_results_of_parts_merge_into_those_of_the_whole(found, cut):
+def test_partial_results_of_parts_merge_to_the_result_of_the_whole(found, cut):
     sketched = [(part, (200,)) for part in ("equal", "logged", "backfilled", "delta")]
     kinds = [("cells", (0.0, 0.0)), ("differences", ()), *sketched]
     texts, a, b = zip(*found, strict=True) if found else ((), (), ())
@@ -288,8 +288,8 @@ def test_partial_results_of_parts_merge_into_those_of_the_whole(found, cut):
         patched.setattr(number_pairs_job, "MAX_SKETCHES_PER_TASK", 1)
         patched.setattr(number_pairs_job, "MAX_STATISTICS_PER_TASK", 4)
         parts = [partial([part], kinds) for part in (whole[:cut], whole[cut:])]
-    merged = as_found(pair_merger()(batch for part in parts for batch in part))
-    wanted = as_found(partial([whole], kinds))
+    merged = by_group(pair_merger()(batch for part in parts for batch in part))
+    wanted = by_group(partial([whole], kinds))
     assert merged.keys() == wanted.keys()
     for key, (counts, sums, sketch) in wanted.items():
         assert merged[key][0] == counts

@@ -1,4 +1,4 @@
-"""The most frequent pairs of different values, counted from compared rows."""
+"""The most frequent pairs of different values in compared rows."""
 
 import pytest
 from tidegauge.analyzers.core.errors import IllegalAnalyzerParameterError, NoSuchColumnError
@@ -14,7 +14,7 @@ LOGGED = [
     (5, 0, "Rome", 1.0, None),
     (6, 0, "Oslo", float("nan"), None),
     (7, 0, None, None, None),
-    (8, 0, "Bern", 9.0, None),  # which the backfill lacks
+    (8, 0, "Bern", 9.0, None),  # missing in the backfill
 ]
 BACKFILLED = [
     *((i, 0, "Cologne", 1.25, {"a": 2}) for i in range(3)),
@@ -32,27 +32,27 @@ def table(spark):
     return pair(*sides, ALIGNED)
 
 
-def found(table, feature, **options):
+def pair_rows(table, feature, **options):
     pairs = tg.consistency.value_pairs(table, feature, **options)
     assert list(pairs.columns) == ["logged", "backfilled", "rows"]
     return [tuple(row) for row in pairs.itertuples(index=False)]
 
 
-def test_different_values_by_frequency(table):
+def test_different_values_are_listed_by_frequency(table):
     wanted = [("Köln", "Cologne", 3), (None, "Rome", 2), ("Rome", None, 1)]
-    assert found(table, "city") == wanted
-    assert found(table, "city", limit=1) == wanted[:1]
-    assert found(table, "tags") == [("{a -> 1}", "{a -> 2}", 3)]
-    assert found(table.where("id > 5"), "city") == []
+    assert pair_rows(table, "city") == wanted
+    assert pair_rows(table, "city", limit=1) == wanted[:1]
+    assert pair_rows(table, "tags") == [("{a -> 1}", "{a -> 2}", 3)]
+    assert pair_rows(table.where("id > 5"), "city") == []
 
 
 def test_numbers_within_a_tolerance_are_equal(table):
-    assert found(table, "price") == [("1.0", "1.25", 3), ("1.0", "3.0", 1)]
-    assert found(table, "price", tolerance=0.5) == [("1.0", "3.0", 1)]
+    assert pair_rows(table, "price") == [("1.0", "1.25", 3), ("1.0", "3.0", 1)]
+    assert pair_rows(table, "price", tolerance=0.5) == [("1.0", "3.0", 1)]
 
 
-def test_rows_are_those_of_the_group_by(spark):
-    """A row that another group-by's backfill has is matched only there."""
+def test_pairs_come_from_rows_of_the_group_by(spark):
+    """A row that only another group-by's backfill has is matched only there."""
     logged, backfilled = (spark.createDataFrame(rows, SCHEMA) for rows in (LOGGED, BACKFILLED))
     parts = [
         AlignedPart(backfilled.where("id < 2").select("id", "ts", "city"), {"places": ("city",)}),
@@ -60,11 +60,11 @@ def test_rows_are_those_of_the_group_by(spark):
     ]
     aligned = Alignment(("id",), ("city", "price"), partition_by=(), bucket_minutes=None)
     both = pair_parts(logged, parts, aligned)
-    assert found(both, "city", group_by="places") == [("Köln", "Cologne", 2)]
-    assert found(both, "price", group_by="prices")[0] == ("1.0", "1.25", 3)
+    assert pair_rows(both, "city", group_by="places") == [("Köln", "Cologne", 2)]
+    assert pair_rows(both, "price", group_by="prices")[0] == ("1.0", "1.25", 3)
 
 
-def test_what_is_not_compared_is_an_error(table):
+def test_unknown_columns_and_invalid_limits_are_refused(table):
     with pytest.raises(NoSuchColumnError, match="logged_town"):
         tg.consistency.value_pairs(table, "town")
     with pytest.raises(
@@ -75,7 +75,7 @@ def test_what_is_not_compared_is_an_error(table):
 
 @pytest.mark.parametrize("ds", [(), ("concat('2023-01-0', id) AS ds",)])
 def test_each_side_is_shuffled_once(spark, ds, capsys):
-    """Numbering the rows of a key and joining them share a shuffle and a sort."""
+    """One shuffle and one sort both number the rows of a key and join them."""
     rows = spark.range(0, 10, 1, 2)
     sides = [rows.selectExpr("id", "2L AS ts", f"{x}.5D AS price", *ds) for x in (3, 4)]
     pair(*sides, Alignment(("id",), ("price",))).explain()

@@ -1,4 +1,4 @@
-"""Several backfills beside one log: each is compared as if it were alone."""
+"""Several backfills for one log: each is compared as if it were the only one."""
 
 import datetime as dt
 import random
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.spark
 N = None
 DAY, HOUR = 86_400_000, 3_600_000
 FEATURES = (("k", "b0k"), ("`",), ("a0n", "v 'x'"))
-"""Of three backfills, called as the columns are that we add, or so that they need quotes."""
+"""Features of three backfills, named like the columns that we add, or with names that need quotes."""
 
 
 def frame(spark, names, rows, *, millis=True, ds="string"):
-    """Rows are (id, milliseconds, ds, values); ds is left out if it has no type."""
+    """Return a frame of rows (id, milliseconds, ds, values). ds is left out if it has no type."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -35,8 +35,8 @@ def frame(spark, names, rows, *, millis=True, ds="string"):
     return found.withColumn("ts", F.expr("timestamp_millis(ts)"))
 
 
-def counted(table, group_by, names):
-    """Return the rows that a group-by has: bucket, number, and the values of each side or None."""
+def counts_of(table, group_by, names):
+    """Count the rows of a group-by by bucket, number, and the values of each side or None."""
     found = Counter()
     for row in table:
         presence = row[f"row_presence_{group_by}"]
@@ -50,8 +50,8 @@ def counted(table, group_by, names):
     return found
 
 
-def alone(logged, backfilled, shared):
-    """The same of one backfill, in plain Python; rows are (id, milliseconds, ds, values)."""
+def naive_counts(logged, backfilled, shared):
+    """Count the same rows of one backfill in plain Python; rows are (id, milliseconds, ds, values)."""
     sides = defaultdict(lambda: ([], []))
     for side, rows in enumerate((logged, backfilled)):
         for row in rows:
@@ -72,14 +72,14 @@ def day(millis):
 
 
 @pytest.mark.parametrize("seed", range(soak(5, 60)))
-def test_each_backfill_is_compared_as_if_it_were_alone(spark, seed):
-    """Nulls in keys, duplicates on all sides, rows in no log, ds and times that not all sides have so."""
+def test_each_backfill_is_compared_as_if_it_were_the_only_one(spark, seed):
+    """With nulls in keys, duplicates on all sides, unlogged rows, and ds and time columns that only some sides have."""
     rng = random.Random(seed)
 
     def maybe(value):
         return N if rng.random() < 0.15 else value
 
-    # All have ds, one backfill has, the log has, the log and two backfills have, none has.
+    # All sides have ds; one backfill; the log; the log and two backfills; none.
     has_ds = ["1111", "0100", "1000", "1101", "0000"][seed % 5]
     millis = [rng.random() < 0.5 for _ in range(4)]
 
@@ -87,7 +87,7 @@ def test_each_backfill_is_compared_as_if_it_were_alone(spark, seed):
         found = []
         for _ in range(n):
             key = maybe(rng.randrange(2)), maybe(rng.choice([0, HOUR + 5, 3 * DAY]))
-            own = f"ds{(key[0] or 0) if side in (0, 2) else 0}"  # some sides are of another opinion
+            own = f"ds{(key[0] or 0) if side in (0, 2) else 0}"  # some sides have another value
             ds = own if has_ds[side] == "1" else day(key[1])
             found.append((*key, ds, tuple(maybe(rng.randrange(3)) for _ in names)))
         return found
@@ -110,10 +110,10 @@ def test_each_backfill_is_compared_as_if_it_were_alone(spark, seed):
         at = [every.index(name) for name in names]
         served = [(*row[:3], tuple(row[3][i] for i in at)) for row in logged]
         shared = has_ds[0] == has_ds[p + 1] == "1"
-        assert counted(table, f"g{p}", names) == alone(served, backfills[p], shared), p
+        assert counts_of(table, f"g{p}", names) == naive_counts(served, backfills[p], shared), p
     for row in table:
         presences = {row[f"row_presence_g{p}"] for p in range(3)} - {"other"}
-        # A row is of at least one side, and in the log of all group-bys or of none.
+        # A row is on at least one side, and in the log of all group-bys or of none.
         assert presences == {"missing"} or (presences and presences <= {"matched", "extra"})
         assert row.row_presence == ("matched" if "matched" in presences else presences.pop())
 
@@ -138,16 +138,16 @@ def presence(comparison, group_by):
 
 
 @pytest.mark.soak
-def test_rows_and_duplicates_are_each_backfills_own(spark):
+def test_each_backfill_has_its_own_rows_and_duplicates(spark):
     logged, parts = log_and_parts(spark)
     table = pair_parts(logged, parts, Alignment(("id",), ("a", "b"))).persist()
     columns = ("id", "row_presence", "row_presence_A", "row_copy_A", "row_presence_B", "row_copy_B")
     assert sorted(map(tuple, table.select(*columns).collect()), key=str) == [
-        # The log's (1, 2) is the first by a and the second by b; of b there is a third.
+        # The log's (1, 2) is the first row by a and the second by b. Backfill b has a third row.
         (1, "matched", "extra", 2, "matched", 1),
         (1, "matched", "matched", 1, "matched", 2),
         (1, "missing", "other", 3, "missing", 3),
-        (2, "missing", "missing", 1, "missing", 1),  # one row of two backfills
+        (2, "missing", "missing", 1, "missing", 1),  # one row in two backfills
         (3, "extra", "extra", 1, "extra", 1),
         (4, "missing", "missing", 1, "other", 1),
     ]
@@ -165,7 +165,7 @@ def test_rows_and_duplicates_are_each_backfills_own(spark):
         for key, group in single.groups.items():
             for one, outcome in group.states.items():
                 assert outcome.value.agrees_with(found.groups[key].states[one].value), one
-    # Days that were compared when there was one backfill do not know whose it was.
+    # Days that were compared with a single backfill do not store which backfill a row belongs to.
     before = [f"CAST(NULL AS STRING) AS row_presence_{g}" for g in "AB"]
     before += [f"CAST(NULL AS INT) AS row_copy_{g}" for g in "AB"]
     kept = table.drop("row_presence_A", "row_presence_B", "row_copy_A", "row_copy_B")
@@ -175,8 +175,8 @@ def test_rows_and_duplicates_are_each_backfills_own(spark):
     table.unpersist()
 
 
-def test_columns_of_other_types_tell_results_apart_as_text(spark):
-    """Only one backfill has ds, as a number; of the others' rows it is the date."""
+def test_grouping_columns_of_different_types_are_compared_as_text(spark):
+    """Only one backfill has ds, as a number. The rows of the others get the date."""
     logged = frame(spark, "ab", [(1, 0, N, (1, 2))], ds=N)
     a = frame(spark, "a", [(1, 0, "19700102", (1,)), (2, 0, "19700102", (1,))], ds="int")
     b = frame(spark, "b", [(1, 0, N, (2,)), (2, 0, N, (2,))], ds=N)
@@ -191,7 +191,7 @@ def test_columns_of_other_types_tell_results_apart_as_text(spark):
         ]
 
 
-def test_what_parts_cannot_be(spark):
+def test_invalid_parts_are_refused(spark):
     logged, (a, b) = log_and_parts(spark)
     twice = AlignedPart(b.data.withColumnRenamed("b", "a"), {"B": "a"})
     with pytest.raises(PreconditionError, match="feature 'a' has two backfills"):

@@ -1,4 +1,4 @@
-"""States without Spark: what follows from them, and how well sketches tell both tails."""
+"""States without Spark: metrics, merging, and the accuracy of sketches at both tails."""
 
 import random
 
@@ -77,7 +77,7 @@ def sketch(values, k=200):
     ],
     ids=lambda x: repr(x) if isinstance(x, ConsistencyCells) else None,
 )
-def test_metrics(analyzer, state, value, weight, scale):
+def test_metrics_of_states_equal_hand_computed_values(analyzer, state, value, weight, scale):
     metric = analyzer.compute_metric_from(state)
     assert (None if metric.empty else metric.value) == value
     assert metric.weight == weight
@@ -86,7 +86,7 @@ def test_metrics(analyzer, state, value, weight, scale):
     assert analyzer.scale_of(metric.name) == scale
 
 
-def test_a_distribution_is_seven_numbers():
+def test_a_distribution_has_seven_numbers():
     metric = ConsistencyDistribution("delta", *OF).compute_metric_from(sketch(range(21)))
     found = {m.name: m.value for m in flatten(metric)}
     quantiles = {"min": 0, "p5": 1, "p25": 5, "p50": 10, "p75": 15, "p95": 19, "max": 20}
@@ -97,14 +97,14 @@ def test_a_distribution_is_seven_numbers():
 
 
 def pairs_of(logged, backfilled):
-    """A state of two arrays, of which NaN is null."""
+    """Return a state of two arrays. NaN stands for null."""
     delta = backfilled - logged
     equal = delta == 0
     parts = (logged[equal], logged[~equal], backfilled[~equal], delta[~equal])
     return SketchPairs.from_parts(*(sketch(part[~np.isnan(part)]) for part in parts))
 
 
-def test_equal_values_are_kept_once_and_no_difference_is_no_number():
+def test_equal_values_are_stored_once_and_infinite_differences_are_left_out():
     logged = np.array([1.0, 2.0, 3.0, np.nan, 8.0])
     backfilled = np.array([1.0, 2.0, 5.0, 7.0, np.nan])
     state = pairs_of(logged, backfilled)
@@ -114,7 +114,7 @@ def test_equal_values_are_kept_once_and_no_difference_is_no_number():
         metric: ConsistencyDistribution(metric, *OF).compute_metric_from(state)
         for metric in ("logged", "backfilled", "delta")
     }
-    # Of four values the median is the second: half of them are not greater.
+    # The median of four values is the second: half of the values are not greater.
     assert [found["logged"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 8.0]
     assert [found["backfilled"].value[q] for q in ("min", "p50", "max")] == [1.0, 2.0, 7.0]
     assert [found["delta"].value[q] for q in ("min", "p50", "max")] == [0.0, 0.0, 2.0]
@@ -136,7 +136,7 @@ def test_equal_columns_take_the_bytes_of_one_sketch():
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 0.9, 1.0, None])
 def test_pairs_are_as_accurate_as_a_sketch_of_each_side(share):
-    """Also where the share that differs is another one each hour, and so the sizes of sketches."""
+    """Also if the share of different values, and so the size of the sketches, changes every hour."""
     rng = np.random.default_rng(7)
     logged = rng.lognormal(0, 1, 24_000)
     shares = np.tile([0.0, 0.01, 0.1, 0.5, 0.9, 1.0], 4).repeat(1000) if share is None else share
@@ -159,7 +159,7 @@ def test_pairs_are_as_accurate_as_a_sketch_of_each_side(share):
 
 @pytest.mark.parametrize(("share", "at_most"), [(0.0, 0.36), (0.01, 0.42), (0.1, 0.5), (0.5, 0.75)])
 def test_pairs_take_fewer_bytes_than_three_sketches(share, at_most):
-    """The fewer values differ, the smaller are the sketches of those that do."""
+    """The fewer values differ, the smaller are the sketches of different values."""
     rng = np.random.default_rng(7)
     logged = rng.normal(size=20_000)
     backfilled = logged + np.where(rng.random(20_000) < share, rng.normal(size=20_000), 0)
@@ -167,7 +167,7 @@ def test_pairs_take_fewer_bytes_than_three_sketches(share, at_most):
     assert len(pairs_of(logged, backfilled).pack()) <= at_most * three
 
 
-def test_a_distribution_that_was_stored_as_one_sketch_is_read_as_it_was():
+def test_a_distribution_that_was_stored_as_one_sketch_reads_back():
     metric = ConsistencyDistribution("logged", *OF).compute_metric_from(sketch([1.0, 4.0, 9.0]))
     assert (metric.value["p50"], metric.weight) == (4.0, 3)
 
@@ -178,7 +178,7 @@ def test_damaged_pairs_are_refused(payload):
         read_state("sketch-pairs/1", payload)
 
 
-def test_the_share_of_the_most_frequent_text_and_its_bounds():
+def test_the_share_of_the_most_frequent_string_has_bounds():
     made = frequent_strings_sketch(8)
     for text, count in (("oslo", 6), ("rome", 3), ("", 1)):
         made.update(text, count)
@@ -189,7 +189,7 @@ def test_the_share_of_the_most_frequent_text_and_its_bounds():
     assert ConsistencyTexts("logged_top", *OF).compute_metric_from(FrequentItemsState()).empty
 
 
-def test_texts_that_all_differ_have_a_share_within_its_bounds():
+def test_distinct_strings_have_a_share_within_its_bounds():
     made = frequent_strings_sketch(8)
     for number in range(10_000):
         made.update(str(number))
@@ -199,7 +199,7 @@ def test_texts_that_all_differ_have_a_share_within_its_bounds():
     assert metric.interval.lower <= 1 / 10_000 <= metric.interval.upper < 0.02
 
 
-def test_what_shares_a_state():
+def test_metrics_of_one_feature_share_a_state():
     def statistics(*analyzers):
         return len({a.statistic() for a in analyzers})
 
@@ -209,14 +209,14 @@ def test_what_shares_a_state():
     assert statistics(*cells, ConsistencyCells("total", *OF, 0.5)) == 2
     rows = [ConsistencyRows(m, "a") for m in ConsistencyRows.metrics]
     assert statistics(*rows) == 1
-    # Group-bys may have backfills of their own, and so other rows.
+    # Group-bys can have their own backfills, and so different rows.
     assert statistics(*rows, ConsistencyRows("row_extra", "b")) == 2
     sketches = [ConsistencyDistribution(m, *OF) for m in ConsistencyDistribution.metrics]
     edits = [ConsistencyEdits(m, *OF) for m in ConsistencyEdits.metrics]
     skipped = ConsistencyEditsSkipped("edit_skipped", *OF)
     longer = ConsistencyEditsSkipped("edit_skipped", *OF, longest=9)
     assert statistics(*sketches, *edits, skipped, longer) == 6
-    # 192 texts are what 256 slots hold, and one more what 512 do.
+    # 256 slots hold 192 strings; one more string needs 512 slots.
     texts = [ConsistencyTexts("logged_top", *OF, tracked) for tracked in (100, 192, 193)]
     assert statistics(*texts, ConsistencyTexts("backfilled_top", *OF)) == 3
 
@@ -267,13 +267,13 @@ TYPES = {
     ],
     ids=lambda x: x if isinstance(x, str) else None,
 )
-def test_preconditions(analyzer, error, message):
+def test_preconditions_report_unsuitable_types(analyzer, error, message):
     with pytest.raises(error, match=message):
         built = analyzer() if callable(analyzer) else analyzer  # options are checked when built
         built.preconditions(Schema.from_types(TYPES))
 
 
-def test_types_are_alike_whatever_may_be_null():
+def test_types_are_equal_regardless_of_nullability():
     assert shape(TYPES["tags"]) == shape(TYPES["logged_tags"])
     assert shape(TYPES["tags"]) != shape({**TYPES["tags"], "elementType": "long"})
     nested = {"type": "map", "keyType": "string", "valueType": TYPES["tags"]}
@@ -281,7 +281,7 @@ def test_types_are_alike_whatever_may_be_null():
     assert not holds(nested, frozenset({"double"}))
 
 
-def test_values_are_compared_as_they_are_where_that_is_enough():
+def test_values_without_tolerance_are_compared_directly():
     assert same("a", "b", (TYPES["tags"], TYPES["tags"]), Tolerance(0.5)) == "(a <=> b)"
     assert (
         minus("a", "b", ("integer", "short"))
@@ -309,12 +309,12 @@ def test_both_tails_are_as_accurate_as_the_median(shape, parts):
             (value,) = state.quantiles([rank])
             below = np.searchsorted(ordered, value, "left") / len(ordered)
             upto = np.searchsorted(ordered, value, "right") / len(ordered)
-            allowed = 1.5 * 0.16 / 12  # half as much again as at 99 % confidence
+            allowed = 1.5 * 0.16 / 12  # half again as much as at 99 % confidence
             assert below - allowed <= rank <= upto + allowed, (shape, parts, seed, rank)
 
 
-def test_the_accuracy_that_is_promised_is_that_of_the_sketch():
-    """DataSketches: ranks are off by at most 2.296 / k ** 0.9723 at 99 % confidence."""
+def test_the_documented_accuracy_is_the_accuracy_of_the_sketch():
+    """DataSketches: at 99 % confidence, ranks are off by at most 2.296 / k ** 0.9723."""
     for k in (4, 12, 1024):
         asked, *_ = ConsistencyDistribution("delta", *OF, k).requests(Schema.from_types(TYPES))
         size = getattr(asked, "instead", asked).size
@@ -322,14 +322,14 @@ def test_the_accuracy_that_is_promised_is_that_of_the_sketch():
         assert sketch(range(10_000), size).rank_error() == pytest.approx(2.296 / size**0.9723)
 
 
-def test_intervals_hold_the_exact_quantiles_and_the_ends_are_exact():
+def test_intervals_contain_the_exact_quantiles_and_the_ends_are_exact():
     state = sketch(range(100_000))
     least, median, most = state.intervals([0.0, 0.5, 1.0])
     assert (least.lower, least.upper, most.lower, most.upper) == (0, 0, 99_999, 99_999)
     assert median.lower < 50_000 < median.upper
 
 
-def test_r29_hours_merged_are_the_day():
+def test_merged_hours_equal_the_day():
     rng = random.Random(29)
     values = [[rng.gauss(hour, 3) for _ in range(rng.randrange(400))] for hour in range(24)]
     cells = [Cells(len(v), hour, 1, 0, 2) for hour, v in enumerate(values)]

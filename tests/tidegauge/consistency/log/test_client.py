@@ -1,4 +1,4 @@
-"""Logging from services: what is written, by many threads, after crashes, and to disks that are full."""
+"""Logging queries from services: written rows, threads, crashes, hanging storage and full disks."""
 
 import base64
 import datetime as dt
@@ -41,17 +41,20 @@ def files(folder):
 
 
 def rows(folder):
-    """Return every row with the partition that its folder names."""
+    """Return every row with the partition of its folder."""
     found = []
     for file in files(folder):
         partition = Partition.from_path(f"{file.parent.parent.name}/{file.parent.name}")
         table = pq.read_table(file, partitioning=None)
         assert table.column_names == LOG_COLUMNS
-        found += [{**row, **dict(zip(*_of(partition), strict=True))} for row in table.to_pylist()]
+        found += [
+            {**row, **dict(zip(*keys_and_values(partition), strict=True))}
+            for row in table.to_pylist()
+        ]
     return sorted(found, key=lambda row: row["ts_millis"])
 
 
-def _of(partition):
+def keys_and_values(partition):
     return partition.keys, partition.values
 
 
@@ -69,7 +72,7 @@ def queries(tmp_path):
         yield queries
 
 
-def test_what_is_written(queries, tmp_path):
+def test_logged_queries_are_written(queries, tmp_path):
     queries.log(JOIN, {"user": 1, "session": "s"}, {"clicks": 3}, ts_millis=D5 - 1)
     queries.log(JOIN, {"user": 2}, {"spend": 0.5}, ts_millis=D5, query_source="dev")
     queries.log(JOIN, {"user": 3}, None, ts_millis=D5 + 1)
@@ -83,11 +86,11 @@ def test_what_is_written(queries, tmp_path):
     assert [r["query_source"] for r in (one, two, three)] == ["prod", "dev", "prod"]
     assert {(r["schema_hash"], r["type"]) for r in (one, two, three)} == {(SCHEMA.hash, "join")}
     assert list(load_schemas(str(tmp_path))) == [SCHEMA]
-    queries.flush()  # nothing waits, so nothing is written
+    queries.flush()  # no query is waiting, so no file is written
     assert len(files(tmp_path)) == 2
 
 
-def test_T17_a_join_without_schema_is_logged_empty(tmp_path):
+def test_a_join_without_a_schema_is_logged_with_an_empty_hash(tmp_path):
     with QueryLog(tmp_path) as queries:
         queries.log(JOIN, None, None, ts_millis=D5)
     (row,) = rows(tmp_path)
@@ -107,7 +110,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize(("join", "keys", "values", "message"), UNFIT.values(), ids=UNFIT)
-def test_what_does_not_suit_is_refused_at_once(queries, join, keys, values, message, tmp_path):
+def test_invalid_queries_are_refused_immediately(queries, join, keys, values, message, tmp_path):
     with pytest.raises(SuiteError, match=message):
         queries.log(join, keys, values)
     queries.flush()
@@ -115,14 +118,14 @@ def test_what_does_not_suit_is_refused_at_once(queries, join, keys, values, mess
 
 
 @pytest.mark.parametrize("millis", [10**18, -(10**18), 0, 1_672_876_800, 946_684_799_999])
-def test_times_that_no_query_has(queries, millis):
+def test_invalid_query_times_are_refused(queries, millis):
     """Beyond the calendar, zero, in seconds, and a millisecond before 2000."""
     with pytest.raises(SuiteError, match="no time"):
         queries.log(JOIN, {"user": 1}, {}, ts_millis=millis)
     assert day_of(946_684_800_000) == "2000-01-01"
 
 
-def test_options_that_cannot_be(queries, tmp_path):
+def test_invalid_options_are_refused(queries, tmp_path):
     with pytest.raises(SuiteError, match="greater than 0"):
         QueryLog(tmp_path, rows=0)
     with pytest.raises(SuiteError, match="type is one of 'join', 'groupBy', not 'group_by'"):
@@ -134,7 +137,7 @@ def test_options_that_cannot_be(queries, tmp_path):
         queries.log(JOIN, {"user": 1}, {})
 
 
-def test_many_threads_lose_nothing_and_write_nothing_twice(tmp_path):
+def test_many_threads_lose_no_query_and_write_none_twice(tmp_path):
     with QueryLog(tmp_path, rows=50) as queries:
         queries.register(SCHEMA)
 
@@ -153,7 +156,7 @@ def test_many_threads_lose_nothing_and_write_nothing_twice(tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_queries_do_not_wait_longer_than_asked(tmp_path):
+def test_queries_are_written_after_the_configured_wait(tmp_path):
     with QueryLog(tmp_path, seconds=0.05) as queries:
         queries.register(SCHEMA)
         queries.log(JOIN, {"user": 1}, {})
@@ -187,7 +190,7 @@ os._exit(9)
 
 
 @pytest.mark.parametrize(("when", "left"), [("waiting", 0), ("renaming", 1)])
-def test_a_crash_leaves_whole_files_only(tmp_path, when, left):
+def test_a_crash_leaves_only_complete_files(tmp_path, when, left):
     root = ROOT
     done = subprocess.run(
         [sys.executable, "-c", CRASH, str(tmp_path), when],
@@ -195,10 +198,10 @@ def test_a_crash_leaves_whole_files_only(tmp_path, when, left):
     )  # fmt: skip
     assert done.returncode == 9, done.stderr
     assert len(rows(tmp_path)) == 1
-    assert len(list(tmp_path.rglob(".*.tmp"))) == left  # a name that Spark does not read
+    assert len(list(tmp_path.rglob(".*.tmp"))) == left  # Spark does not read files with this name
 
 
-def test_a_full_disk_stops_nothing_and_what_is_lost_is_counted(tmp_path, monkeypatch):
+def test_a_full_disk_stops_no_caller_and_lost_queries_are_counted(tmp_path, monkeypatch):
     from pyarrow import parquet
 
     def full(*_, **__):
@@ -213,11 +216,13 @@ def test_a_full_disk_stops_nothing_and_what_is_lost_is_counted(tmp_path, monkeyp
                 queries.flush()
             for i in range(1, 10):
                 queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
-            assert queries.dropped == 2  # four times two wait
+            assert queries.dropped == 2  # four times two are waiting
     assert [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)] == list(range(8))
 
 
-def test_storage_that_hangs_blocks_nobody_and_all_is_kept_or_counted(tmp_path, monkeypatch):
+def test_hanging_storage_blocks_no_caller_and_each_query_is_stored_or_counted(
+    tmp_path, monkeypatch
+):
     from pyarrow import parquet
 
     written, began, going_on = parquet.write_table, threading.Event(), threading.Event()
@@ -236,12 +241,12 @@ def test_storage_that_hangs_blocks_nobody_and_all_is_kept_or_counted(tmp_path, m
         assert began.wait(60)
         for i in range(5, 100):  # returns while the write of the first five hangs
             queries.log(JOIN, {"user": i}, {}, ts_millis=D5 + i)
-        assert queries.dropped == 80  # four times five are held
+        assert queries.dropped == 80  # four times five are waiting
         going_on.set()
     assert [decoded(KEY, row["key_bytes"])["user"] for row in rows(tmp_path)] == list(range(20))
 
 
-def test_closing_waits_for_storage_that_hangs_no_longer_than_it_was_told(tmp_path, monkeypatch):
+def test_closing_waits_for_hanging_storage_only_until_the_timeout(tmp_path, monkeypatch):
     from pyarrow import parquet
 
     written, going_on = parquet.write_table, threading.Event()
@@ -256,12 +261,12 @@ def test_closing_waits_for_storage_that_hangs_no_longer_than_it_was_told(tmp_pat
     queries.log(JOIN, {"user": 1}, {}, ts_millis=D5)
     with pytest.raises(TimeoutError, match="storage does not answer"):
         queries.close()
-    going_on.set()  # and then it is written all the same
+    going_on.set()  # and then the write succeeds
     queries.close()
     assert len(rows(tmp_path)) == 1
 
 
-def test_a_log_made_in_another_thread_warns_that_signals_lose_what_waits(tmp_path, caplog):
+def test_a_log_made_in_another_thread_warns_that_signals_lose_waiting_queries(tmp_path, caplog):
     before = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
@@ -299,7 +304,7 @@ time.sleep(60)
     ("how", "name", "kept"),
     [("alone", "SIGTERM", 100), ("alone", "SIGHUP", 100), ("child", "SIGTERM", 200)],
 )
-def test_signals_and_the_end_of_a_child_lose_nothing(tmp_path, how, name, kept):
+def test_signals_and_the_end_of_a_child_process_lose_no_query(tmp_path, how, name, kept):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", TERMINATED, str(tmp_path), how, name],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
@@ -346,8 +351,8 @@ if how == "joined":
         ),
     ],
 )
-def test_a_process_ends_by_a_signal_although_threads_serve_and_storage_hangs(tmp_path, how):
-    """Its main thread waits for a thread that serves for ever, in its last line or after it."""
+def test_a_signal_ends_a_process_even_if_threads_and_storage_hang(tmp_path, how):
+    """Its main thread waits for an endless thread, in its last line or after it."""
     with subprocess.Popen(
         [sys.executable, "-c", SERVING, str(tmp_path), how],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
@@ -367,7 +372,7 @@ def test_a_process_ends_by_a_signal_although_threads_serve_and_storage_hangs(tmp
     assert "Traceback" not in told
 
 
-def test_a_log_that_cannot_be_closed_writes_when_storage_answers_again(tmp_path, monkeypatch):
+def test_a_log_that_could_not_be_closed_writes_when_storage_recovers(tmp_path, monkeypatch):
     folder = tmp_path / "logs"
     folder.write_text("a file, where the folder should be")
     monkeypatch.setattr(logs, "_RETRY_AFTER_SECONDS", 0.05)
@@ -393,7 +398,7 @@ log(sys.argv[1], "j", {"user": 1}, {}, (key, {**key, "name": "V", "fields": []})
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["written", "lost"])
-def test_what_waits_is_written_when_the_process_ends(tmp_path, there):
+def test_waiting_queries_are_written_when_the_process_ends(tmp_path, there):
     folder = tmp_path / "logs"
     if not there:
         folder.write_text("a file, where the folder should be")
@@ -409,7 +414,7 @@ def test_what_waits_is_written_when_the_process_ends(tmp_path, there):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_does_not_write_what_its_parent_logged(tmp_path):
+def test_a_forked_process_does_not_write_queries_of_its_parent(tmp_path):
     with QueryLog(tmp_path) as queries:
         queries.register(SCHEMA)
         queries.log(JOIN, {"user": 1}, {}, ts_millis=D5)
@@ -425,7 +430,7 @@ def test_a_forked_process_does_not_write_what_its_parent_logged(tmp_path):
     assert len(rows(tmp_path)) == 1
 
 
-def test_sampling_keeps_whole_keys(tmp_path):
+def test_sampling_keeps_all_queries_of_a_key(tmp_path):
     with QueryLog(tmp_path) as queries:
         queries.register(SCHEMA, type="groupBy", sample_percent=20, sample_keys=["user"])
         for i in range(400):
@@ -437,7 +442,7 @@ def test_sampling_keeps_whole_keys(tmp_path):
     assert {row["type"] for row in rows(tmp_path)} == {"groupBy"}
 
 
-def test_payload_is_left_out_of_sampling(tmp_path):
+def test_sampling_ignores_payload_keys(tmp_path):
     with QueryLog(tmp_path) as queries:
         with pytest.raises(SuiteError, match="would sample requests, not keys"):
             queries.register(SCHEMA, sample_percent=20)
@@ -454,8 +459,8 @@ def test_payload_is_left_out_of_sampling(tmp_path):
     assert (kept.payload, kept) == (("session",), SCHEMA)
 
 
-def test_the_sample_is_kept_beside_the_log(tmp_path):
-    """That of the newest registration; the schema is there since the first."""
+def test_the_current_sample_is_stored_next_to_the_log(tmp_path):
+    """The newest registration decides about the sample. The schema is stored since the first one."""
     schema = LogSchema.from_schemas("j", record("K", user="long"), record("V"))
     times = []
     for percent in (100, 20, 2.5, 100):
@@ -469,8 +474,8 @@ def test_the_sample_is_kept_beside_the_log(tmp_path):
     assert times == [100] * 4
 
 
-def test_a_damaged_schema_beside_the_log_stops_no_writing(tmp_path):
-    """Neither its own, which is replaced, nor another version's, which nothing is compared with."""
+def test_a_damaged_schema_file_does_not_stop_writing(tmp_path):
+    """Its own schema is replaced. A damaged schema of another version is not compared."""
     versions = [
         LogSchema.from_schemas("j", record("K", user="long"), record("V", **fields))
         for fields in ({}, {"n": "int"})
@@ -490,8 +495,8 @@ def test_a_damaged_schema_beside_the_log_stops_no_writing(tmp_path):
     assert [file.read_bytes() == b"{\xff" for file in damaged].count(False) == 1
 
 
-def test_a_schema_that_clashes_with_an_earlier_one_is_warned_of(tmp_path, caplog):
-    """Its queries are written all the same; a number that another reads too clashes with nothing."""
+def test_a_schema_that_conflicts_with_an_earlier_one_causes_a_warning(tmp_path, caplog):
+    """Its queries are written. A number type that the other type includes is no conflict."""
     versions = ("int", "long", "string")
     for number, kind in enumerate(versions):
         with QueryLog(tmp_path) as queries:
@@ -508,7 +513,7 @@ def test_a_schema_that_clashes_with_an_earlier_one_is_warned_of(tmp_path, caplog
 
 
 def test_keys_are_sampled_as_spark_reads_them(tmp_path):
-    """Whether a service gives a time as a number or as a time."""
+    """Whether a service passes a time as a number or as a time."""
     at = {"type": "long", "logicalType": "timestamp-millis"}
     schema = LogSchema.from_schemas("j", record("K", at=at, n="int"), record("V"))
     times = [dt.datetime(2023, 1, 5, tzinfo=dt.UTC) + dt.timedelta(hours=i) for i in range(50)]
@@ -523,7 +528,7 @@ def test_keys_are_sampled_as_spark_reads_them(tmp_path):
     assert 0 < len(wanted) < 50
 
 
-def test_one_call_logs_by_the_log_of_the_process(tmp_path, monkeypatch):
+def test_the_log_function_uses_one_log_per_process(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "_LOG_BY_FOLDER", {})
     log(tmp_path, JOIN, {"user": 1}, {"clicks": 1}, (KEY, VALUE), ts_millis=D5)
     log(tmp_path, JOIN, {"user": 2}, {"clicks": 2}, SCHEMA, ts_millis=D5 + 1, query_source="dev")
@@ -538,7 +543,7 @@ def test_one_call_logs_by_the_log_of_the_process(tmp_path, monkeypatch):
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1))
-def test_folders_of_any_join_read_back(name):
+def test_folder_names_of_joins_read_back(name):
     step = hive_escape(name)
     assert "/" not in step
     assert Partition.from_path(f"join_name={step}").values == (name,)

@@ -1,4 +1,4 @@
-"""Small files of a query log, joined to few: no query is lost or doubled, whenever it is killed."""
+"""Merging small files of a query log: no query is lost or doubled, whenever the process is killed."""
 
 import datetime as dt
 
@@ -20,8 +20,8 @@ SCHEMA = LogSchema.from_schemas(JOIN, record("Key", user="long"), record("Value"
 LATER = dt.datetime(2023, 1, 6, 1, tzinfo=dt.UTC)
 
 
-def logged(folder, users, day=D5):
-    """Log a query of each user, each in a file of its own."""
+def log_queries(folder, users, day=D5):
+    """Log one query per user, each in its own file."""
     with QueryLog(str(folder)) as log:
         log.register(SCHEMA)
         for user in users:
@@ -29,7 +29,7 @@ def logged(folder, users, day=D5):
             log.flush()
 
 
-def place_of(folder):
+def log_partition(folder):
     return partition_folder(str(folder), "2023-01-05", JOIN)
 
 
@@ -38,7 +38,7 @@ def visible(place):
 
 
 def times(place):
-    """The times of all queries in visible files: day and user."""
+    """Return the times of all queries in visible files, by day and user."""
     found = [pq.read_table(place / name)["ts_millis"].to_pylist() for name in visible(place)]
     return sorted(time - D5 for some in found for time in some)
 
@@ -48,7 +48,7 @@ class Killed(Exception):
 
 
 class Mortal(fs.FileSystemHandler):
-    """A local file system whose process is killed at a given call that changes something."""
+    """A local file system that raises `Killed` at a given change."""
 
     def __init__(self, steps):
         self.inner, self.steps = fs.LocalFileSystem(), steps
@@ -92,8 +92,8 @@ class Mortal(fs.FileSystemHandler):
     copy_file = open_append_stream = None
 
 
-def test_files_of_clients_are_joined_in_order_up_to_a_size(tmp_path):
-    logged(tmp_path, range(5))
+def test_files_of_clients_are_merged_in_order_up_to_a_size(tmp_path):
+    log_queries(tmp_path, range(5))
     place = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     (place / "part-0000.snappy.parquet").write_bytes(b"of Spark")
     (place / ".1-0.parquet.tmp").write_bytes(b"of a client that was killed")
@@ -105,18 +105,18 @@ def test_files_of_clients_are_joined_in_order_up_to_a_size(tmp_path):
         tuple(names[:2]),
         tuple(names[2:4]),
     ]
-    assert flattening.joinable(local, str(place), size) == []  # each is large enough
+    assert flattening.joinable(local, str(place), size) == []  # each file is large enough
     assert flattening.joinable(local, str(tmp_path / "none")) == []
 
 
-def test_a_joined_file_holds_all_queries_in_their_order(tmp_path, monkeypatch):
+def test_a_merged_file_has_all_queries_in_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(flattening, "ROW_GROUP_ROWS", 2)
-    logged(tmp_path, range(5))
+    log_queries(tmp_path, range(5))
     place = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     local = fs.LocalFileSystem()
-    (group,) = flattening.joinable(local, place_of(tmp_path))
+    (group,) = flattening.joinable(local, log_partition(tmp_path))
     before = pq.read_table(place)
-    name = flattening.join_files(local, place_of(tmp_path), group)
+    name = flattening.join_files(local, log_partition(tmp_path), group)
     assert visible(place) == {name}
     assert {one.name for one in place.iterdir()} == {name}
     after = pq.ParquetFile(place / name)
@@ -126,14 +126,14 @@ def test_a_joined_file_holds_all_queries_in_their_order(tmp_path, monkeypatch):
         .equals(before.sort_by("ts_millis").select(after.schema_arrow.names))
     )
     assert after.num_row_groups == 3  # 2 + 2 + 1
-    assert name.partition("-")[0] == group[0].partition("-")[0]  # the next one keeps the order
+    assert name.partition("-")[0] == group[0].partition("-")[0]  # the next one keeps it
 
 
-def test_whenever_it_is_killed_nothing_is_lost_and_the_next_finishes(tmp_path):
-    """Data and list are written, one file is moved, and three and the list are deleted: seven steps."""
+def test_a_compaction_killed_at_any_step_loses_nothing_and_the_next_one_completes_it(tmp_path):
+    """Seven steps: data and list are written, one file is moved, three files and the list are deleted."""
     for steps in range(8):
         folder = tmp_path / str(steps)
-        logged(folder, range(3))
+        log_queries(folder, range(3))
         place = folder / "ds=2023-01-05" / "join_name=team%2Fsearch"
         mortal = fs.PyFileSystem(Mortal(steps))
         (group,) = flattening.joinable(mortal, str(place))
@@ -169,10 +169,10 @@ class Beside(Mortal):
 
 
 @pytest.mark.parametrize("step", ["before the move", "after the move"])
-def test_two_processes_finish_the_same_and_nothing_is_lost_or_twice(tmp_path, step):
-    """A flattening that runs beside a compaction takes what it sees for one that was killed."""
-    logged(tmp_path, range(3))
-    place = place_of(tmp_path)
+def test_two_processes_that_complete_a_compaction_lose_and_double_nothing(tmp_path, step):
+    """A flattening during a compaction treats it as killed, and completes it."""
+    log_queries(tmp_path, range(3))
+    place = log_partition(tmp_path)
     beside = fs.PyFileSystem(Beside(step, place))
     (group,) = flattening.joinable(beside, place)
     name = flattening.join_files(beside, place, group)
@@ -183,10 +183,10 @@ def test_two_processes_finish_the_same_and_nothing_is_lost_or_twice(tmp_path, st
     assert len(visible(found)) == (3 if name is None else 1)
 
 
-def test_a_file_that_is_moved_while_another_process_looks_is_not_read_twice(tmp_path, monkeypatch):
-    """It saw the list, and not yet the joined file: that is there when it has tried to delete the hidden one."""
-    logged(tmp_path, range(3))
-    place = place_of(tmp_path)
+def test_a_file_that_is_moved_during_a_listing_is_not_read_twice(tmp_path, monkeypatch):
+    """The process reads the list, but not yet the merged file. It sees the file after it fails to delete the hidden one."""
+    log_queries(tmp_path, range(3))
+    place = log_partition(tmp_path)
     local = fs.LocalFileSystem()
     found = tmp_path / "ds=2023-01-05" / "join_name=team%2Fsearch"
     (group,) = flattening.joinable(local, place)
@@ -209,10 +209,10 @@ def test_a_file_that_is_moved_while_another_process_looks_is_not_read_twice(tmp_
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository):
+def test_compacted_days_are_not_flattened_again(spark, namespace, repository):
     folder = log_folder(spark, namespace)
-    logged(folder, range(4))
-    logged(folder, range(2), day=D5 + DAY)
+    log_queries(folder, range(4))
+    log_queries(folder, range(2), day=D5 + DAY)
     done = flatten(spark, namespace, JOIN, "2023-01-06")
     assert [day.read for day in done.days] == [4, 2]
     options = {"repository": repository, "spark": spark, "now": LATER}
@@ -222,8 +222,8 @@ def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository
     done = tg.consistency.compact(namespace, **options)
     assert (done.before, done.after) == (4, 1)
     assert flatten(spark, namespace, JOIN, "2023-01-06").days == ()
-    logged(folder, [7])  # a query that comes late
-    logged(folder, [8])
+    log_queries(folder, [7])  # a late query
+    log_queries(folder, [8])
     assert tg.consistency.compact(namespace, **options).before == 3
     late = flatten(spark, namespace, JOIN, "2023-01-06")
     assert [(day.ds, day.read) for day in late.days] == [("2023-01-05", 6)]
@@ -233,12 +233,12 @@ def test_days_are_not_flattened_again_because_of_it(spark, namespace, repository
 
 
 @pytest.mark.spark
-def test_a_run_finishes_what_a_killed_compaction_left(spark, namespace):
+def test_a_run_completes_a_compaction_that_was_killed(spark, namespace):
     folder = log_folder(spark, namespace)
-    logged(folder, range(3))
+    log_queries(folder, range(3))
     from tidegauge.analyzers.core.filesystems import plain_path
 
-    place = place_of(plain_path(folder))
+    place = log_partition(plain_path(folder))
     mortal = fs.PyFileSystem(Mortal(4))  # one of three files is deleted
     (group,) = flattening.joinable(mortal, place)
     with pytest.raises(Killed):

@@ -1,4 +1,4 @@
-"""Reading logged queries out of Arrow batches: any schema and record, and bytes that are broken."""
+"""Decoding logged queries from Arrow batches: random schemas and records, and damaged bytes."""
 
 import base64
 import datetime as dt
@@ -32,7 +32,7 @@ def encoded(schema, values):
 
 
 def read(schemas, rows, raw=(True, True)):
-    """Decode rows of (key, value, hash, time); return columns, what was empty, and what was wrong."""
+    """Decode rows of (key, value, hash, time) into columns, markers of empty rows, and errors."""
     from pyspark.sql.types import StructType
 
     columns = merged(schemas).all
@@ -57,35 +57,35 @@ def read(schemas, rows, raw=(True, True)):
     ], *found[-2:]
 
 
-# Random schemas: pairs of an Avro type and a strategy of pairs (what is written, what Arrow reads).
+# Random schemas: an Avro type, and a strategy of pairs (written value, value that Arrow reads).
 
 
-def same(values):
+def unchanged(values):
     return values.map(lambda value: (value, value))
 
 
 @st.composite
 def avro_types(draw, name="f", depth=2):
     plain = {
-        "boolean": same(st.booleans()),
-        "int": same(st.integers(-(2**31), 2**31 - 1)),
-        "long": same(st.integers(-(2**63), 2**63 - 1)),
-        "float": same(st.floats(width=32, allow_nan=False)),
-        "double": same(st.floats(allow_nan=False)),
-        "string": same(st.text(st.characters(codec="utf-8"))),
-        "bytes": same(st.binary()),
-        "fixed": same(st.binary(min_size=3, max_size=3)),
-        "enum": same(st.sampled_from(["A", "B", "C"])),
-        "date": same(st.dates()),
-        "timestamp-millis": same(
+        "boolean": unchanged(st.booleans()),
+        "int": unchanged(st.integers(-(2**31), 2**31 - 1)),
+        "long": unchanged(st.integers(-(2**63), 2**63 - 1)),
+        "float": unchanged(st.floats(width=32, allow_nan=False)),
+        "double": unchanged(st.floats(allow_nan=False)),
+        "string": unchanged(st.text(st.characters(codec="utf-8"))),
+        "bytes": unchanged(st.binary()),
+        "fixed": unchanged(st.binary(min_size=3, max_size=3)),
+        "enum": unchanged(st.sampled_from(["A", "B", "C"])),
+        "date": unchanged(st.dates()),
+        "timestamp-millis": unchanged(
             st.datetimes(timezones=st.just(dt.UTC)).map(
                 lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)
             )
         ),
-        "timestamp-micros": same(st.datetimes(timezones=st.just(dt.UTC))),
-        "local-timestamp-micros": same(st.datetimes()),
-        "decimal": same(st.decimals(-9999999, 9999999, places=2)),
-        "uuid": same(st.uuids().map(str)),
+        "timestamp-micros": unchanged(st.datetimes(timezones=st.just(dt.UTC))),
+        "local-timestamp-micros": unchanged(st.datetimes()),
+        "decimal": unchanged(st.decimals(-9999999, 9999999, places=2)),
+        "uuid": unchanged(st.uuids().map(str)),
     }
     nested = ["array", "map", "record", "nullable"] if depth else []
     kind = draw(st.sampled_from([*plain, *nested]))
@@ -120,8 +120,8 @@ def avro_types(draw, name="f", depth=2):
 
 @given(st.data())
 @settings(max_examples=soak(20, 500), suppress_health_check=[HealthCheck.too_slow])
-def test_what_is_logged_is_read(data):
-    """Any schema and record: through the client and its files."""
+def test_logged_records_read_back(data):
+    """For random schemas and records, through the client and its files."""
     fields = {n: data.draw(avro_types(n)) for n in ("x", "y", "z")}
     schema = LogSchema.from_schemas(
         "j",
@@ -150,7 +150,7 @@ def test_what_is_logged_is_read(data):
     assert bad == [None] * len(pairs)
     assert found == [{"x": p["x"][1], "y": p["y"][1], "z": None, "w": p["z"][1]} for p in pairs]
     assert empty == [not r["value_bytes"] for r in logged]
-    # Every part of a record is less than one, and every record with more behind it is more than one.
+    # Each part of a record alone is too short, and a record with trailing bytes is too long.
     for part in (0, 1):
         for row in rows:
             whole = base64.b64decode(row[part])
@@ -192,7 +192,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("row", "reason", "part"), BAD.values(), ids=BAD)
-def test_bad_records_are_told_apart(row, reason, part):
+def test_bad_records_have_a_reason_and_a_part(row, reason, part):
     good = (K, V, H, NOW)
     found, _, (first, why, last) = read([SCHEMA], [good, row, good])
     assert first is last is None
@@ -205,7 +205,7 @@ def test_bad_records_are_told_apart(row, reason, part):
         assert (why["start"] or "") == start.hex()
 
 
-def test_base64_is_read_strictly_but_for_lines():
+def test_base64_is_read_strictly_except_for_line_breaks():
     text = base64.b64encode(V)
     lines = text[:4] + b"\r\n" + text[4:] + b"\n"
     rows = [(base64.b64encode(K), some, H, NOW) for some in (text, lines, text[:-1] + b"*", V)]
@@ -216,7 +216,7 @@ def test_base64_is_read_strictly_but_for_lines():
     ]  # fmt: skip
 
 
-def test_T17_nothing_logged_needs_no_schema():
+def test_empty_queries_need_no_schema():
     rows = [(b"", b"", None, NOW), (None, None, "other", NOW), (K, b"", H, NOW), (K, V, H, NOW)]
     found, empty, bad = read([SCHEMA], rows)
     assert bad == [None] * 4
@@ -225,7 +225,7 @@ def test_T17_nothing_logged_needs_no_schema():
     assert [row["n"] for row in found] == [None, None, None, 5]
 
 
-def test_what_is_shown_of_a_bad_record_is_short():
+def test_a_bad_record_is_shown_by_its_first_bytes():
     _, _, (why,) = read([SCHEMA], [(K, b"\x04" * 1000, H, NOW)])
     assert why["start"] == "04" * 16
 
@@ -238,7 +238,7 @@ def test_dates_beyond_the_calendar_are_bad():
     assert (why["reason"], why["part"]) == ("out of range", "key")
 
 
-def test_payload_that_the_values_repeat_is_the_keys():
+def test_a_field_in_key_and_value_is_read_from_the_key():
     schema = LogSchema.from_schemas(
         "j", record("Key", s="string"), record("Value", s="string", n="int")
     )

@@ -1,4 +1,4 @@
-"""Flattening logged queries by day: several schemas, late and bad ones, and what is cleaned away."""
+"""Flattening logged queries by day: several schemas, late and bad queries, and retention."""
 
 import base64
 import hashlib
@@ -52,7 +52,7 @@ def table(spark, flattened, *columns):
     return sorted((tuple(row) for row in rows), key=repr)
 
 
-def test_the_table_is_the_one_designed(spark, namespace):
+def test_the_log_table_has_the_documented_columns(spark, namespace):
     columns = spark.catalog.listColumns(f"{namespace}.query_logs")
     assert [(c.name, c.dataType, c.isPartition) for c in columns] == [
         ("key_bytes", "string", False),
@@ -66,12 +66,12 @@ def test_the_table_is_the_one_designed(spark, namespace):
     ]
     properties = dict(spark.sql(f"SHOW TBLPROPERTIES {namespace}.query_logs").collect())
     assert properties["retention"] == "90"
-    create_log_table(spark, namespace)  # twice is once
+    create_log_table(spark, namespace)  # creating it twice is allowed
     assert len(read_schemas(spark, namespace)) == 0
 
 
 @pytest.mark.soak
-def test_two_schema_versions_in_one_day(spark, namespace, service):
+def test_two_schema_versions_of_one_day_share_a_table(spark, namespace, service):
     service.register(V1)
     service.log(JOIN, {"user": 1, "session": "s1"}, {"clicks": 3, "old": "x"}, ts_millis=D5 + 1)
     service.register(V2)
@@ -99,7 +99,7 @@ def test_two_schema_versions_in_one_day(spark, namespace, service):
 
 
 @pytest.mark.soak
-def test_T17_queries_before_any_upload_are_logged_empty(spark, namespace, service):
+def test_queries_before_the_first_schema_are_logged_empty(spark, namespace, service):
     service.log(JOIN, None, None, ts_millis=D5 + 1)
     service.flush()
     first = flatten(spark, namespace, JOIN, "2023-01-05")
@@ -112,7 +112,7 @@ def test_T17_queries_before_any_upload_are_logged_empty(spark, namespace, servic
     assert table(spark, second, "user", "clicks") == [(1, 3), (None, None)]
 
 
-def test_days_are_flattened_once_and_again_when_queries_come_late(spark, namespace, service):
+def test_days_are_flattened_once_and_again_if_late_queries_arrive(spark, namespace, service):
     service.register(V1)
     for day in range(3):
         service.log(JOIN, {"user": day}, {"clicks": day}, ts_millis=D5 + day * DAY)
@@ -132,10 +132,8 @@ def test_days_are_flattened_once_and_again_when_queries_come_late(spark, namespa
 
 
 @pytest.mark.soak
-def test_a_killed_write_leaves_no_day_that_seems_to_be_another(
-    spark, namespace, service, monkeypatch
-):
-    """The rows of a sample were written, and not yet that they are of one."""
+def test_a_killed_write_is_not_mistaken_for_a_complete_day(spark, namespace, service, monkeypatch):
+    """The rows of a sample were written, but not yet the marker of the sample."""
     service.register(V1)
     for user in range(20):
         service.log(JOIN, {"user": user}, {"clicks": 3}, ts_millis=D5)
@@ -161,7 +159,7 @@ def encoded(schema, **values):
 
 @pytest.mark.soak
 def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
-    """Frames of text and of bytes; a version that is not known yet; then it is."""
+    """With frames of strings and of bytes, and a version that is unknown until the second run."""
     value = record("Value", clicks=["null", "int"], spend=["null", "double"])
     key, good = encoded(KEY, user=1, session=None), encoded(value, clicks=3, spend=None)
     logged = {
@@ -186,7 +184,7 @@ def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
     assert day.bad == {
         "truncated": 1, "trailing bytes": 1, "not base64": 1, "unknown schema": 1, "no schema": 1,
     }  # fmt: skip
-    assert next_day.bad == {"unknown schema": 1}  # V1 was not given
+    assert next_day.bad == {"unknown schema": 1}  # V1 was not passed
     told = {(b.ds, b.reason): b for b in first.samples}
     assert len(told) == len(first.samples) == 6
     cut = told["2023-01-05", "truncated"]
@@ -203,8 +201,8 @@ def test_bad_records_are_counted_sampled_and_read_later(spark, namespace):
     ]  # fmt: skip
 
 
-def test_one_known_schema_is_that_of_queries_without_a_hash(spark):
-    """Raw bytes in a table as the design has it, without the columns that were added."""
+def test_queries_without_a_hash_have_the_only_known_schema(spark):
+    """Raw bytes in a table with the original columns only."""
     key = encoded(KEY, user=1, session=None)
     good = encoded(
         record("Value", clicks=["null", "int"], old=["null", "string"]), clicks=3, old="é"
@@ -228,8 +226,8 @@ def test_one_known_schema_is_that_of_queries_without_a_hash(spark):
 
 
 @pytest.mark.soak
-def test_samples_types_and_names(spark, namespace, service):
-    """A group-by beside a join of its name; a share of its keys; another join with the same table's name."""
+def test_samples_types_and_table_names_are_kept_apart(spark, namespace, service):
+    """A group-by with the name of a join, a share of its keys, and another join with the same table name."""
     service.register(V1)
     service.log(JOIN, {"user": 1}, {"clicks": 1}, ts_millis=D5)
     service.register(V1, type="groupBy")
@@ -255,13 +253,13 @@ def test_samples_types_and_names(spark, namespace, service):
     wrong = "'clicks' is INT in the flattened table, and 'clicks' is STRING.*; or drop the table"
     with pytest.raises(SuiteError, match=wrong):
         flatten(spark, namespace, JOIN, "2023-01-05", type="groupBy", schemas=[clash])
-    spark.sql(f"DROP TABLE {done.table}")  # the way back: it is made of the log
+    spark.sql(f"DROP TABLE {done.table}")  # back again: the table is derived from the log
     again = flatten(spark, namespace, JOIN, "2023-01-05", type="groupBy", schemas=[clash])
     assert dict(spark.table(again.table).dtypes)["clicks"] == "string"
 
 
 @pytest.mark.soak
-def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, service, tmp_path):
+def test_cleaning_removes_only_old_partitions(spark, namespace, service, tmp_path):
     service.register(V1)
     days = ["2023-01-05", "2023-01-06", "2023-01-07"]
     for i in range(3):
@@ -293,7 +291,7 @@ def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, serv
     assert spark.table(f"{namespace}.other").count() == 1
     folder = Path(plain_path(log_folder(spark, namespace)))
     assert not (folder / "ds=2023-01-05" / "join_name=team%2Fsearch").exists()
-    # Tables made of the log go by a retention of their own, if they have one.
+    # Tables derived from the log can have their own retention.
     made = f"{namespace}.search_logged"
     spark.sql(f"CREATE TABLE {made} (a INT, ds STRING) USING parquet PARTITIONED BY (ds)")
     spark.sql(f"INSERT INTO {made} VALUES (1, '1999-01-01'), (2, '2023-04-06')").collect()
@@ -314,7 +312,7 @@ def test_old_partitions_are_cleaned_away_and_nothing_else(spark, namespace, serv
 
 
 @pytest.mark.soak
-def test_files_of_a_table_that_does_not_own_them_go_too(spark, tmp_path):
+def test_cleaning_removes_files_of_external_tables(spark, tmp_path):
     name = f"consistency_{uuid.uuid4().hex[:10]}"
     spark.sql(f"CREATE DATABASE {name}").collect()
     try:

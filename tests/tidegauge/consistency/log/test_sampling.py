@@ -1,4 +1,4 @@
-"""Sampling by key: which keys, the same ones on both sides, and smaller shares inside larger ones."""
+"""Sampling by key: chosen keys are the same on both sides, and smaller samples are part of larger ones."""
 
 import datetime as dt
 import random
@@ -17,19 +17,19 @@ EXAMPLES = {"a": 57_800, "user_1": 39_897, "5": 24_987}
 
 
 @pytest.mark.parametrize(("text", "expected"), EXAMPLES.items())
-def test_stated_buckets(text, expected):
+def test_buckets_equal_published_examples(text, expected):
     assert bucket({"k": text}) == expected
     assert not is_sampled({"k": text}, expected / 1000)  # strictly less
     assert is_sampled({"k": text}, (expected + 1) / 1000)
 
 
-def test_R27_smaller_samples_lie_inside_larger_ones():
+def test_smaller_samples_are_part_of_larger_ones():
     keys = [{"user": i} for i in range(20_000)]
     five, ten = (
         {i for i, key in enumerate(keys) if is_sampled(key, percent)} for percent in (5, 10)
     )
     assert five < ten
-    # 20,000 draws: five deviations are 154 and 212.
+    # 20,000 draws: five standard deviations are 154 and 212.
     assert abs(len(five) - 1000) < 154
     assert abs(len(ten) - 2000) < 212
     assert all(is_sampled(key, 100) for key in keys)
@@ -42,7 +42,7 @@ def test_thresholds_are_exact(percent):
 
 
 @pytest.mark.parametrize("percent", [-1, 100.001, 0.0001, float("nan"), float("inf")])
-def test_percentages_that_cannot_be(percent):
+def test_invalid_percentages_are_refused(percent):
     with pytest.raises(SuiteError, match="sample_percent"):
         threshold(percent)
 
@@ -61,7 +61,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("values", SAME.values(), ids=SAME)
-def test_equal_keys_of_other_types_are_one_key(values):
+def test_equal_keys_of_different_types_share_a_bucket(values):
     assert len({bucket({"k": value}) for value in values}) == 1
 
 
@@ -76,7 +76,7 @@ APART = [
 
 
 @pytest.mark.parametrize(("one", "other"), APART, ids=str)
-def test_other_keys_have_other_texts(one, other):
+def test_different_keys_have_different_buckets(one, other):
     assert bucket(one) != bucket(other)
 
 
@@ -85,13 +85,13 @@ def test_the_order_of_the_columns_does_not_matter():
 
 
 @pytest.mark.parametrize("value", [1.5, [1], {"x": 1}, Decimal("NaN")])
-def test_what_is_no_key(value):
+def test_invalid_keys_are_refused(value):
     with pytest.raises(SuiteError, match="a key is"):
         bucket({"k": value})
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.floats(0, 100).map(lambda p: round(p, 3)))
-def test_samples_are_nested_whatever_the_share(key, percent):
+def test_samples_are_nested_for_any_percentage(key, percent):
     if is_sampled({"k": key}, percent):
         assert is_sampled({"k": key}, min(100, round(percent + 0.001, 3)))
 

@@ -1,4 +1,4 @@
-"""Schemas of logged queries: which columns they are, by which hash they are known, how versions are merged."""
+"""Schemas of logged queries: column types, hashes, and merging of versions."""
 
 import pytest
 from tidegauge.analyzers.core.errors import SuiteError
@@ -18,7 +18,7 @@ from tests.tidegauge.consistency.logged_queries import record
 KEY = record("Key", user="long")
 
 
-def made(join="search", key=KEY, **features):
+def schema_of(join="search", key=KEY, **features):
     return LogSchema.from_schemas(join, key, record("Value", **features))
 
 
@@ -54,11 +54,11 @@ TYPES = {
 
 
 @pytest.mark.parametrize(("avro", "expected"), TYPES.values(), ids=TYPES)
-def test_types(avro, expected):
+def test_avro_types_become_sql_types(avro, expected):
     assert {n: type_sql(t) for n, t in columns_of(record("V", f=avro)).items()} == {"f": expected}
 
 
-def test_named_types_are_followed_and_nulls_have_no_column():
+def test_named_types_are_resolved_and_nulls_have_no_column():
     enum = {"type": "enum", "name": "E", "symbols": ["A"]}
     schema = {**record("V", a=enum, b=["null", "ns.E"], c="null"), "namespace": "ns"}
     assert columns_of(schema) == {"a": "string", "b": "string"}
@@ -74,18 +74,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("avro", "message"), REFUSED.values(), ids=REFUSED)
-def test_schemas_that_no_column_can_hold(avro, message):
+def test_schemas_without_a_column_type_are_refused(avro, message):
     with pytest.raises(SuiteError, match=message):
-        made(f=avro)
+        schema_of(f=avro)
 
 
 @pytest.mark.parametrize("schema", ["{", '"int"', '["null", "int"]', "[]", {"type": "map"}])
-def test_what_is_no_record(schema):
+def test_a_schema_that_is_not_a_record_is_refused(schema):
     with pytest.raises(SuiteError, match="not an Avro schema|must be Avro records"):
         LogSchema.from_schemas("search", KEY, schema)
 
 
-def test_only_known_logical_types_are_left_to_the_reader():
+def test_only_known_logical_types_are_kept():
     many = {"type": "array", "items": logical("string", "uuid")}
     schema = record("V", a=logical("long", "timestamp-millis"), b=["null", many])
     assert readable(schema)["fields"] == [
@@ -94,15 +94,17 @@ def test_only_known_logical_types_are_left_to_the_reader():
     ]
 
 
-def test_the_hash_is_of_join_and_both_schemas():
+def test_the_hash_covers_the_join_and_both_schemas():
     # base64 of the MD5 of {"join_name":"j","key_schema":"k","value_schema":"v"}
     from tidegauge.consistency.log.schemas import schema_hash_of
 
     assert schema_hash_of("j", "k", "v") == "sqFt6wxx78"
-    one = made(clicks="int")
-    assert len({one.hash, made("other", clicks="int").hash, made(clicks="long").hash}) == 3
+    one = schema_of(clicks="int")
+    assert (
+        len({one.hash, schema_of("other", clicks="int").hash, schema_of(clicks="long").hash}) == 3
+    )
     turned = {"fields": KEY["fields"], "name": "Key", "type": "record"}
-    assert made(key=turned, clicks="int") == one
+    assert schema_of(key=turned, clicks="int") == one
 
 
 def test_two_schemas_of_one_hash_are_refused():
@@ -113,7 +115,7 @@ def test_two_schemas_of_one_hash_are_refused():
 
 
 @pytest.mark.parametrize("schema_hash", [None, "a/b+c=..", "../../x"])
-def test_schemas_are_kept_beside_the_log(tmp_path, schema_hash):
+def test_schemas_are_stored_next_to_the_log(tmp_path, schema_hash):
     one = LogSchema.from_schemas("search", KEY, record("Value", clicks="int"), schema_hash)
     assert len(load_schemas(str(tmp_path))) == 0
     save_schema(str(tmp_path), one)
@@ -126,7 +128,7 @@ def test_schemas_are_kept_beside_the_log(tmp_path, schema_hash):
     assert found.registered_at == one.registered_at > 0
 
 
-def test_what_is_not_the_json_of_a_schema():
+def test_invalid_json_of_a_schema_is_refused():
     with pytest.raises(SuiteError, match="not the JSON of a query log's schema"):
         LogSchema.from_json('{"join_name": "x"}')
 
@@ -151,18 +153,18 @@ CLASHES = {
 
 
 @pytest.mark.parametrize(("key", "value", "message"), CLASHES.values(), ids=CLASHES)
-def test_fields_that_cannot_be_beside_each_other(key, value, message):
+def test_conflicting_fields_are_refused(key, value, message):
     with pytest.raises(SuiteError, match=message):
         LogSchema.from_schemas("search", record("Key", **key), record("Value", **value))
 
 
 def test_versions_are_merged():
     key = record("Key", user="long", session="string")
-    one = made(key=key, clicks="int", old="int", session="string")
-    two = made(key=key, new="double", clicks=["null", "int"])
+    one = schema_of(key=key, clicks="int", old="int", session="string")
+    two = schema_of(key=key, new="double", clicks=["null", "int"])
     columns = merged([one, two], keys=["user"])
     assert columns.keys == {"user": "long"}
-    assert columns.payload == {"session": "string"}  # once, though the values have it too
+    assert columns.payload == {"session": "string"}  # once, although the values also have it
     assert list(columns.values.items()) == [
         ("clicks", "integer"),
         ("old", "integer"),
@@ -173,8 +175,8 @@ def test_versions_are_merged():
     assert list(merged([one]).keys) == ["user", "session"]
 
 
-def test_a_field_of_two_types_is_refused_naming_both():
-    one, two = made(clicks="int"), made(clicks="string")
+def test_a_field_of_two_types_is_refused_naming_both_schemas():
+    one, two = schema_of(clicks="int"), schema_of(clicks="string")
     message = f"'clicks' is INT in schema {one.hash}, and 'clicks' is STRING in schema {two.hash}"
     with pytest.raises(SuiteError) as told:
         merged([one, two])
