@@ -1,4 +1,4 @@
-"""What all tests of notifications share: no settings of this machine, and a clock that stands still."""
+"""Fixtures for tests of notifications: no settings from this machine, and a clock that tests control."""
 
 import datetime as dt
 from types import SimpleNamespace
@@ -17,8 +17,8 @@ SETTINGS = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch, tmp_path):
-    """No sinks but those of a test, no configuration, no proxy."""
+def empty_environment(monkeypatch, tmp_path):
+    """Remove sinks, configuration and proxies of the environment."""
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -26,7 +26,7 @@ def nothing_set(monkeypatch, tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time, which stands still until a test moves it."""
+    """Return the current time, which changes only when a test sets it."""
     at = SimpleNamespace(now=dt.datetime.now(dt.UTC))
     monkeypatch.setattr(notify, "_now", lambda: at.now)
     return at

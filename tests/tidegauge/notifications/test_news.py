@@ -1,4 +1,4 @@
-"""What a sink is told again, late, or of incidents that were closed. No Spark."""
+"""Repeated and late messages, and messages about closed incidents. No Spark."""
 
 import datetime as dt
 import logging
@@ -21,7 +21,7 @@ def repo():
 
 @pytest.fixture
 def sent(caplog, repo):
-    """Return a function that sends what is news, and returns title and lines of each message."""
+    """Return a function that sends due messages and returns the lines of each."""
     caplog.set_level(logging.INFO, "tidegauge.incidents")
 
     def send(**options):
@@ -43,12 +43,12 @@ def measure(repo, values, first=61, dataset="d", monitors=SEASONAL):
     repo.detect(dataset, monitors)
 
 
-def usual(repo, dataset="d"):
-    """Measure sixty days of a thousand rows."""
+def measure_ordinary_days(repo, dataset="d"):
+    """Measure sixty days of about a thousand rows."""
     measure(repo, [998 + n % 5 for n in range(60)], 1, dataset)
 
 
-def number(repo):
+def incident_id(repo):
     return int(repo.incidents("d")["id"].iloc[0])
 
 
@@ -59,8 +59,8 @@ def headlines(messages):
 # measured again
 
 
-def test_late_rows_are_no_news(repo, sent):
-    usual(repo)
+def test_late_rows_are_not_notified_again(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [1700])
     assert headlines(sent()) == ["2 Mar 2013: rows +70 %"]
     for value in (1701, 1703, 1650):
@@ -68,8 +68,8 @@ def test_late_rows_are_no_news(repo, sent):
         assert sent() == []
 
 
-def test_late_rows_that_make_it_worse_are_news_once(repo, sent):
-    usual(repo)
+def test_late_rows_that_make_an_incident_worse_are_notified_once(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [700])
     sent()
     measure(repo, [400])
@@ -81,11 +81,11 @@ def test_late_rows_that_make_it_worse_are_news_once(repo, sent):
     assert sent() == []
 
 
-def test_what_was_sent_is_taken_back_where_it_was_sent(repo, sent, caplog):
-    usual(repo)
+def test_a_closed_incident_is_reported_to_the_sinks_that_were_notified(repo, sent, caplog):
+    measure_ordinary_days(repo)
     measure(repo, [1700])
     sent()
-    incident = number(repo)
+    incident = incident_id(repo)
     measure(repo, [1001])
     ((title, headline, note, see),) = sent()
     assert title == "Tidegauge: closed in d"
@@ -96,24 +96,24 @@ def test_what_was_sent_is_taken_back_where_it_was_sent(repo, sent, caplog):
     assert repo.incident(incident).closing_note == note
     assert sent() == []
     if find_spec("apprise"):
-        assert tg.notify(repo, ["json://localhost:1/"]) == []  # which was told nothing
+        assert tg.notify(repo, ["json://localhost:1/"]) == []  # never notified
     measure(repo, [1702])
     ((_, headline, note, *_),) = sent()
     assert (headline, note) == ("2 Mar 2013: rows +70 %", "It is back.")
-    assert number(repo) == incident
+    assert incident_id(repo) == incident
 
 
-def test_what_a_sink_was_not_told_is_not_taken_back(repo, sent):
-    usual(repo)
+def test_a_closed_incident_is_not_reported_to_other_sinks(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [1700])
-    repo.label(number(repo), "acknowledged", by="ann")
+    repo.label(incident_id(repo), "acknowledged", by="ann")
     measure(repo, [1001])
     assert repo.incidents("d")["status"].tolist() == ["resolved"]
     assert sent() == []
 
 
-def test_what_is_taken_back_and_is_back_before_a_sink_looks_is_no_news(repo, sent):
-    usual(repo)
+def test_an_incident_that_is_closed_and_reopened_between_two_sends_is_not_notified(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [1700])
     sent()
     for value in (1001, 1702):
@@ -121,10 +121,10 @@ def test_what_is_taken_back_and_is_back_before_a_sink_looks_is_no_news(repo, sen
     assert sent() == []
 
 
-def test_a_sink_that_fails_is_told_later_that_an_alarm_was_taken_back(
+def test_a_failing_sink_is_notified_later_that_an_incident_was_closed(
     repo, sent, clock, monkeypatch
 ):
-    usual(repo)
+    measure_ordinary_days(repo)
     measure(repo, [1700])
     sent()
     measure(repo, [1001])
@@ -146,12 +146,12 @@ def test_a_sink_that_fails_is_told_later_that_an_alarm_was_taken_back(
 
 @pytest.mark.parametrize("label", ["expected", "acknowledged", "resolved", "snoozed"])
 @pytest.mark.parametrize("quiet", [False, True])
-def test_what_goes_beyond_a_label_is_news_once(repo, sent, label, quiet):
-    usual(repo)
+def test_an_incident_that_exceeds_its_label_is_notified_once(repo, sent, label, quiet):
+    measure_ordinary_days(repo)
     measure(repo, [500])
     sent()
     until = dt.datetime.now(dt.UTC) + dt.timedelta(days=3) if label == "snoozed" else None
-    repo.label(number(repo), label, by="ann", until=until)
+    repo.label(incident_id(repo), label, by="ann", until=until)
     assert sent() == []
     if quiet:
         measure(repo, [1001], 62)
@@ -165,21 +165,21 @@ def test_what_goes_beyond_a_label_is_news_once(repo, sent, label, quiet):
     assert sent() == []
 
 
-def test_what_goes_on_after_a_person_resolved_it_is_news(repo, sent):
-    usual(repo)
+def test_an_incident_that_continues_after_it_was_resolved_is_notified(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [500])
     sent()
-    repo.label(number(repo), "resolved", by="ann")
+    repo.label(incident_id(repo), "resolved", by="ann")
     measure(repo, [500], 62)
     assert len(sent()) == 1
 
 
 @pytest.mark.parametrize("label", ["expected", "acknowledged"])
-def test_more_of_the_same_is_no_news_after_a_label(repo, sent, label):
-    usual(repo)
+def test_a_labelled_incident_that_continues_is_not_notified(repo, sent, label):
+    measure_ordinary_days(repo)
     measure(repo, [500])
     sent()
-    repo.label(number(repo), label, by="ann")
+    repo.label(incident_id(repo), label, by="ann")
     measure(repo, [510, 490], 62)
     assert sent() == []
 
@@ -187,8 +187,10 @@ def test_more_of_the_same_is_no_news_after_a_label(repo, sent, label):
 @pytest.mark.parametrize(
     ("first", "then", "told"), [(500, 0, 1), (500, 420, 0), (850, 700, 1), (0, 0, 0)]
 )
-def test_without_a_label_it_is_news_once_if_it_is_clearly_worse(repo, sent, first, then, told):
-    usual(repo)
+def test_an_unlabelled_incident_is_notified_again_only_if_it_is_clearly_worse(
+    repo, sent, first, then, told
+):
+    measure_ordinary_days(repo)
     measure(repo, [first])
     assert len(sent()) == 1
     measure(repo, [then], 62)
@@ -196,8 +198,8 @@ def test_without_a_label_it_is_news_once_if_it_is_clearly_worse(repo, sent, firs
     assert sent() == []
 
 
-def test_what_comes_back_after_a_quiet_day_as_it_was_is_no_news(repo, sent):
-    usual(repo)
+def test_an_equal_anomaly_after_a_quiet_day_is_not_notified(repo, sent):
+    measure_ordinary_days(repo)
     for value, messages in ((500, 1), (1001, 0), (490, 0), (1002, 0), (0, 1)):
         measure(repo, [value], 61 + len(repo.metrics("d")) - 60)
         assert len(sent()) == messages, value
@@ -206,8 +208,8 @@ def test_what_comes_back_after_a_quiet_day_as_it_was_is_no_news(repo, sent):
 # many days at once
 
 
-def test_a_run_that_catches_up_tells_everything_once(repo, sent):
-    usual(repo)
+def test_a_run_over_many_days_notifies_each_incident_once(repo, sent):
+    measure_ordinary_days(repo)
     sent()
     measure(repo, [1001, 0, 1002, 1003, 1004, 2500, 1000, 1001, 1002, 1003])
     messages = sent()
@@ -223,8 +225,8 @@ def test_a_run_that_catches_up_tells_everything_once(repo, sent):
     assert sent() == []
 
 
-def test_what_is_worse_and_over_in_one_run_is_news_once(repo, sent):
-    usual(repo)
+def test_an_incident_that_got_worse_and_ended_in_one_run_is_notified_once(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [500])
     sent()
     measure(repo, [0, 1001, 1002], 62)
@@ -234,35 +236,37 @@ def test_what_is_worse_and_over_in_one_run_is_news_once(repo, sent):
 
 
 @pytest.mark.parametrize("label", ["expected", "resolved"])
-def test_what_goes_beyond_a_label_and_is_over_in_one_run_is_news_once(repo, sent, label):
-    usual(repo)
+def test_an_incident_that_exceeded_its_label_and_ended_in_one_run_is_notified_once(
+    repo, sent, label
+):
+    measure_ordinary_days(repo)
     measure(repo, [500])
     sent()
-    repo.label(number(repo), label, by="ann")
+    repo.label(incident_id(repo), label, by="ann")
     measure(repo, [0, 1001, 1002], 62)
     ((_, _, note, *_),) = sent()
     assert note == "It goes beyond the label; back to normal since ds=2013-03-04."
     assert sent() == []
 
 
-def test_what_is_over_and_whose_data_are_gone_or_right_again_is_no_news(repo, sent):
-    usual(repo)
+def test_a_past_incident_whose_data_was_corrected_is_not_notified(repo, sent):
+    measure_ordinary_days(repo)
     measure(repo, [0, 1001, 1002])
     measure(repo, [1003])
     assert sent() == []
 
 
-def test_what_is_over_is_no_news_to_a_sink_that_is_added_later(repo, sent, clock):
-    usual(repo)
+def test_a_new_sink_is_not_notified_of_past_incidents(repo, sent, clock):
+    measure_ordinary_days(repo)
     measure(repo, [0, 1001, 1002])
     clock.now += dt.timedelta(days=8)
     assert sent() == []
 
 
-def test_what_a_sink_could_not_be_told_in_time_is_told_when_it_is_over(
+def test_a_sink_that_recovers_is_notified_of_an_incident_that_has_ended(
     repo, sent, clock, monkeypatch
 ):
-    usual(repo)
+    measure_ordinary_days(repo)
     measure(repo, [0])
     from tidegauge.notifications import notify
 
@@ -275,7 +279,7 @@ def test_what_a_sink_could_not_be_told_in_time_is_told_when_it_is_over(
     assert note == "Back to normal since ds=2013-03-03."
 
 
-def test_many_incidents_that_are_over_are_one_message(repo, sent):
+def test_many_incidents_that_have_ended_are_one_message(repo, sent):
     days = [1.0, 1.0, 1.0, 500.0] * 7 + [1.0]
     measure(repo, days, 1, monitors=LIMIT)
     (lines,) = sent()

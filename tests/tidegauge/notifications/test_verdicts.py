@@ -1,4 +1,4 @@
-"""Notifications of verdicts: each sink is told once that a check fails, and that it passes again. No Spark."""
+"""Notifications of verdicts: each sink is notified once of a failing check and once of its recovery. No Spark."""
 
 import datetime as dt
 
@@ -15,8 +15,8 @@ from tests.tidegauge.notifications.web import web
 pytest.importorskip("apprise")
 
 
-def judged(repo, partition="", failed=(), print_="a", dataset="flights", warned=(), **key):
-    """Keep the verdict on a partition: the names of the constraints that fail, and of those that warn."""
+def store_verdict(repo, partition="", failed=(), print_="a", dataset="flights", warned=(), **key):
+    """Store the verdict on a partition with the names of failing and warning constraints."""
     names, warnings = ([one] if isinstance(one, str) else one for one in (failed, warned))
     result = CheckResult(
         not names,
@@ -27,8 +27,8 @@ def judged(repo, partition="", failed=(), print_="a", dataset="flights", warned=
     repo.keep_verdict(dataset, partition=partition, passed=not names, result=result.to_json(), **of)
 
 
-def told(caplog):
-    """Return the messages that were logged since the last call."""
+def logged_messages(caplog):
+    """Return the messages logged since the last call."""
     found = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
     caplog.clear()
     return found
@@ -39,15 +39,15 @@ def all_levels(caplog):
     caplog.set_level("INFO", "tidegauge.incidents")
 
 
-def test_a_failure_and_the_recovery_are_told_once(repo, caplog):
-    judged(repo, "ds=1")
+def test_a_failure_and_its_recovery_are_notified_once(repo, caplog):
+    store_verdict(repo, "ds=1")
     assert tg.notify(repo, "log") == []
-    judged(repo, "ds=1", "size", print_="b")
-    judged(repo, "ds=2", ["size", "mean"])
+    store_verdict(repo, "ds=1", "size", print_="b")
+    store_verdict(repo, "ds=2", ["size", "mean"])
     (notice,) = tg.notify(repo, "log")
     assert notice == tg.Notice("log", None, checks="checks of flights")
     assert str(notice) == "checks of flights to log: sent"
-    assert told(caplog) == [
+    assert logged_messages(caplog) == [
         "Tidegauge: checks failed in flights\n"
         "2 partitions fail\n"
         "- ds=1: size: size is wrong\n"
@@ -56,9 +56,9 @@ def test_a_failure_and_the_recovery_are_told_once(repo, caplog):
         "See: tidegauge rules history flights --failed"
     ]
     assert tg.notify(repo, "log") == []
-    judged(repo, "ds=2", print_="b")
+    store_verdict(repo, "ds=2", print_="b")
     assert len(tg.notify(repo, "log")) == 1
-    assert told(caplog) == [
+    assert logged_messages(caplog) == [
         "Tidegauge: checks pass again in flights\n"
         "1 partition passes again\n"
         "- ds=2 passes again\n"
@@ -67,27 +67,27 @@ def test_a_failure_and_the_recovery_are_told_once(repo, caplog):
     assert tg.notify(repo, "log") == []
 
 
-def test_other_constraints_are_news_and_other_numbers_are_not(repo, caplog):
-    judged(repo, failed="size")
+def test_other_failing_constraints_are_notified_and_other_numbers_are_not(repo, caplog):
+    store_verdict(repo, failed="size")
     assert len(tg.notify(repo, "log")) == 1
     again = CheckResult(False, (("size", "another number"),)).to_json()
     of = {"name": "checks", "specification": "s", "fingerprint": "b"}
     repo.keep_verdict("flights", **of, passed=False, result=again)
     assert tg.notify(repo, "log") == []
-    judged(repo, failed=["size", "mean"], print_="c")
+    store_verdict(repo, failed=["size", "mean"], print_="c")
     assert len(tg.notify(repo, "log")) == 1
-    assert told(caplog)[-1].splitlines()[:2] == [
+    assert logged_messages(caplog)[-1].splitlines()[:2] == [
         "Tidegauge: checks failed in flights",
         "- size: size is wrong",
     ]
 
 
-def test_warnings_are_told_once_and_again_when_others_warn(repo, caplog):
-    judged(repo, "ds=1", warned="mean")
-    judged(repo, "ds=2", "size", warned="mean")
-    judged(repo, "ds=3")
+def test_warnings_are_notified_once_and_again_if_other_constraints_warn(repo, caplog):
+    store_verdict(repo, "ds=1", warned="mean")
+    store_verdict(repo, "ds=2", "size", warned="mean")
+    store_verdict(repo, "ds=3")
     assert len(tg.notify(repo, "log")) == 1
-    assert told(caplog) == [
+    assert logged_messages(caplog) == [
         "Tidegauge: checks failed in flights\n"
         "1 partition fails, 1 warns\n"
         "- ds=2: size: size is wrong\n"
@@ -96,10 +96,10 @@ def test_warnings_are_told_once_and_again_when_others_warn(repo, caplog):
         "See: tidegauge rules history flights --failed"
     ]
     assert tg.notify(repo, "log") == []
-    judged(repo, "ds=1", warned=["mean", "sum"], print_="b")
-    judged(repo, "ds=2", warned="mean", print_="b")
+    store_verdict(repo, "ds=1", warned=["mean", "sum"], print_="b")
+    store_verdict(repo, "ds=2", warned="mean", print_="b")
     assert len(tg.notify(repo, "log")) == 1
-    assert told(caplog) == [
+    assert logged_messages(caplog) == [
         "Tidegauge: checks warn in flights\n"
         "2 partitions warn\n"
         "- ds=1: warning: mean: mean is odd\n"
@@ -107,9 +107,9 @@ def test_warnings_are_told_once_and_again_when_others_warn(repo, caplog):
         "- ds=2: warning: mean: mean is odd\n"
         "See: tidegauge rules history flights"
     ]
-    judged(repo, "ds=1", print_="c")
+    store_verdict(repo, "ds=1", print_="c")
     assert len(tg.notify(repo, "log")) == 1
-    assert told(caplog)[0].splitlines()[:3] == [
+    assert logged_messages(caplog)[0].splitlines()[:3] == [
         "Tidegauge: checks pass again in flights",
         "1 partition passes again",
         "- ds=1 passes again",
@@ -117,23 +117,23 @@ def test_warnings_are_told_once_and_again_when_others_warn(repo, caplog):
     assert tg.notify(repo, "log") == []
 
 
-def test_a_sink_of_errors_is_not_told_of_warnings(repo, caplog):
-    judged(repo, "ds=1", warned="mean")
-    judged(repo, "ds=2", "size", warned="mean")
+def test_a_sink_for_errors_is_not_notified_of_warnings(repo, caplog):
+    store_verdict(repo, "ds=1", warned="mean")
+    store_verdict(repo, "ds=2", "size", warned="mean")
     assert len(tg.notify(repo, "log", severity="error")) == 1
-    assert told(caplog)[0].splitlines()[1:-1] == [
+    assert logged_messages(caplog)[0].splitlines()[1:-1] == [
         "1 partition fails",
         "- ds=2: size: size is wrong",
     ]
-    # The same sink asked for warnings: only these are new to it.
+    # The same sink with warnings: only these are new to it.
     assert len(tg.notify(repo, "log", severity="warning")) == 1
-    assert told(caplog)[0].splitlines()[0] == "Tidegauge: checks failed in flights"
-    # And in turn, without news.
+    assert logged_messages(caplog)[0].splitlines()[0] == "Tidegauge: checks failed in flights"
+    # And the other way round, without news.
     assert tg.notify(repo, "log", severity="error") == tg.notify(repo, "log") == []
-    # What only warns passes, for it.
-    judged(repo, "ds=2", warned="mean", print_="b")
+    # For this sink, a check that only warns passes.
+    store_verdict(repo, "ds=2", warned="mean", print_="b")
     assert len(tg.notify(repo, "log", severity="error")) == 1
-    assert told(caplog)[0].splitlines()[:2] == [
+    assert logged_messages(caplog)[0].splitlines()[:2] == [
         "Tidegauge: checks pass again in flights",
         "1 partition passes again",
     ]
@@ -147,17 +147,17 @@ def test_the_severity_of_a_message_is_the_worst_of_its_partitions(repo):
         now = dt.datetime.now(dt.UTC)
         return [str(one.severity) for one in due_verdicts(repo.database, "x", None, least, now)]
 
-    judged(repo, "ds=1", warned="mean")
+    store_verdict(repo, "ds=1", warned="mean")
     assert severities(Severity.WARNING) == severities(Severity.INFO) == ["warning"]
     assert severities(Severity.ERROR) == []
-    judged(repo, "ds=2", failed="mean")
+    store_verdict(repo, "ds=2", failed="mean")
     assert severities(Severity.WARNING) == severities(Severity.ERROR) == ["error"]
 
 
-def test_each_check_and_each_sink_is_told_by_itself(repo):
-    judged(repo, failed="size")
-    judged(repo, failed="fare", name="dqm")
-    judged(repo, failed="fare", dataset="other")
+def test_each_check_is_notified_to_each_sink(repo):
+    store_verdict(repo, failed="size")
+    store_verdict(repo, failed="fare", name="dqm")
+    store_verdict(repo, failed="fare", dataset="other")
     with web() as server:
         sinks = ["log", f"json://{server.at}/"]
         found = [notice.checks for notice in tg.notify(repo, sinks, dataset="flights")]
@@ -166,18 +166,18 @@ def test_each_check_and_each_sink_is_told_by_itself(repo):
         assert len(server.got) == 3
 
 
-def test_only_verdicts_on_what_is_there_now_stand(repo):
-    """Neither of content that changed since, nor of a partition that is gone."""
+def test_only_verdicts_on_current_content_are_current(repo):
+    """A verdict on replaced content or on a removed partition is not current."""
     commit(repo, day(1), day(2))
     ledger = repo.partitions("d")
     (one, other), prints = ledger["partition"], list(ledger["fingerprint"])
-    judged(repo, one, "size", print_="of before", dataset="d")
-    judged(repo, other, "size", print_=prints[1], dataset="d")
+    store_verdict(repo, one, "size", print_="of before", dataset="d")
+    store_verdict(repo, other, "size", print_=prints[1], dataset="d")
     assert [row["partition"] for row in current_failures(repo, "d")] == [other]
-    # A partition that gets back the content of an older verdict is judged by that one.
-    judged(repo, one, print_="of before", dataset="d")
-    judged(repo, one, "mean", print_=prints[0], dataset="d")
-    judged(repo, one, print_="between", dataset="d")
+    # A partition with the content of an older verdict is judged by that verdict.
+    store_verdict(repo, one, print_="of before", dataset="d")
+    store_verdict(repo, one, "mean", print_=prints[0], dataset="d")
+    store_verdict(repo, one, print_="between", dataset="d")
     found = current_failures(repo, "d")
     assert [(row["dataset"], row["partition"], row["passed"]) for row in found] == [
         ("d", one, False),
@@ -189,8 +189,8 @@ def test_only_verdicts_on_what_is_there_now_stand(repo):
     assert tg.notify(repo, "log") == []
 
 
-def test_failed_messages_are_tried_again_and_then_daily(repo, clock):
-    judged(repo, failed="size")
+def test_failed_messages_are_retried_and_then_sent_daily(repo, clock):
+    store_verdict(repo, failed="size")
     with web(status=500) as server:
         sink = f"json://{server.at}/"
         tries = []
@@ -199,30 +199,30 @@ def test_failed_messages_are_tried_again_and_then_daily(repo, clock):
             tries.append(len(tg.notify(repo, sink)))
         assert tries == [1, 0, 1, 1, 1, 1, 0, 1, 1]
         clock.now += dt.timedelta(days=1)
-        judged(repo)
-        assert tg.notify(repo, sink) == []  # passes, which it was never told otherwise
-        judged(repo, failed="size")
+        store_verdict(repo)
+        assert tg.notify(repo, sink) == []  # passes, of which the sink is never notified
+        store_verdict(repo, failed="size")
         server.server.status = 200
         (notice,) = tg.notify(repo, sink)
         assert not notice.error
 
 
-def test_a_recovery_before_the_failure_was_told_is_no_news(repo, clock):
-    judged(repo, failed="size")
+def test_a_recovery_before_the_failure_was_sent_is_not_notified(repo, clock):
+    store_verdict(repo, failed="size")
     with web(status=500) as server:
         assert tg.notify(repo, f"json://{server.at}/")[0].error
-        judged(repo)
+        store_verdict(repo)
         clock.now += dt.timedelta(days=1)
         assert tg.notify(repo, f"json://{server.at}/") == []
 
 
-def test_a_claim_is_one_processes_and_is_taken_over_after_an_hour(repo, clock):
+def test_a_claim_has_one_owner_and_is_taken_over_after_an_hour(repo, clock):
     from tidegauge.notifications.claims import due_verdicts
 
-    judged(repo, "ds=1", "size")
+    store_verdict(repo, "ds=1", "size")
     (one,) = due_verdicts(repo.database, "log", None, Severity.WARNING, clock.now)
     (other,) = due_verdicts(repo.database, "log", None, Severity.WARNING, clock.now)
-    judged(repo, "ds=2", "size")
+    store_verdict(repo, "ds=2", "size")
     assert one.claim(clock.now)
     assert not other.claim(clock.now)
     assert tg.notify(repo, "log")[0].error == ""  # of ds=2
@@ -234,9 +234,9 @@ def test_a_claim_is_one_processes_and_is_taken_over_after_an_hour(repo, clock):
 
 def test_many_failures_are_counted_and_hostile_names_are_cut(repo, caplog):
     for number in range(7):
-        judged(repo, f"ds={number}", "a @everyone\n" + "x" * 999, dataset="d @here")
+        store_verdict(repo, f"ds={number}", "a @everyone\n" + "x" * 999, dataset="d @here")
     tg.notify(repo, "log")
-    title, first, *lines, rest, see = told(caplog)[0].splitlines()
+    title, first, *lines, rest, see = logged_messages(caplog)[0].splitlines()
     assert title == "Tidegauge: checks failed in d @ here"
     assert (first, rest) == ("7 partitions fail", "and 2 more")
     assert len(lines) == 5
@@ -246,17 +246,17 @@ def test_many_failures_are_counted_and_hostile_names_are_cut(repo, caplog):
 
 def test_a_message_links_to_the_table_in_the_dashboard(repo, monkeypatch, caplog):
     monkeypatch.setenv("TIDEGAUGE_DASHBOARD_URL", "https://quality.example/desk/")
-    judged(repo, failed="size")
+    store_verdict(repo, failed="size")
     tg.notify(repo, "log")
     link = "See: https://quality.example/desk/#/overview?table=flights"
-    assert told(caplog)[0].splitlines()[-1] == link
+    assert logged_messages(caplog)[0].splitlines()[-1] == link
 
 
-def test_a_verdict_of_the_users_own_is_told_without_what_it_holds(repo, caplog):
+def test_a_verdict_of_the_user_is_notified_without_its_content(repo, caplog):
     of = {"name": "prices", "specification": "s", "fingerprint": "a"}
     repo.keep_verdict("flights", **of, passed=False, result='{"n": 3}')
     tg.notify(repo, "log")
-    assert told(caplog)[0].splitlines()[:2] == [
+    assert logged_messages(caplog)[0].splitlines()[:2] == [
         "Tidegauge: prices failed in flights",
         "- failed",
     ]
@@ -265,34 +265,34 @@ def test_a_verdict_of_the_users_own_is_told_without_what_it_holds(repo, caplog):
 @pytest.mark.postgres
 def test_verdicts_are_claimed_on_both_databases(url, tmp_path):
     with Repository(url, artifacts=tmp_path) as repo:
-        judged(repo, failed="size")
+        store_verdict(repo, failed="size")
         assert len(tg.notify(repo, "log")) == 1
         assert tg.notify(repo, "log") == []
-        judged(repo, print_="b")
+        store_verdict(repo, print_="b")
         assert len(tg.notify(repo, "log")) == 1
 
 
-def test_what_was_kept_under_another_name_is_closed(repo):
-    """Only failures of the same rules; a file of the old name judges by others, or says so again."""
-    judged(repo, "ds=1", "size", specification="mine")
-    judged(repo, "ds=2", "size", specification="another's")
-    judged(repo, "ds=3", "size", specification="mine", name="dqm")
+def test_failures_under_an_earlier_name_are_closed(repo):
+    """Only failures of the same rules are closed. A file of the old name has other rules or fails again."""
+    store_verdict(repo, "ds=1", "size", specification="mine")
+    store_verdict(repo, "ds=2", "size", specification="another's")
+    store_verdict(repo, "ds=3", "size", specification="mine", name="dqm")
     for now in ("checks", "nightly checks", "nightly checks"):
         close_verdicts(repo, "flights", "checks", "mine", now)
         found = {(row["name"], row["partition"]) for row in current_failures(repo, "flights")}
         still = {("checks", "ds=1")} if now == "checks" else set()
         assert found == {("checks", "ds=2"), ("dqm", "ds=3")} | still
-    judged(repo, "ds=1", "size", specification="mine")
+    store_verdict(repo, "ds=1", "size", specification="mine")
     assert len(current_failures(repo, "flights")) == 3
 
 
-def test_a_failed_run_and_the_next_complete_one_are_told_once(repo, caplog):
+def test_a_failed_run_and_the_next_complete_run_are_notified_once(repo, caplog):
     commit(repo, day(1), dataset="flights")
     assert tg.notify(repo, "log") == []
     for _ in range(2):
         repo.store.fail_run(spec("flights"), "NoSuchTableError: no folder 't02'")
         tg.notify(repo, "log")
-    assert told(caplog) == [
+    assert logged_messages(caplog) == [
         "Tidegauge: run failed in flights\n"
         "- run: NoSuchTableError: no folder 't02'\n"
         "See: tidegauge report"
@@ -302,5 +302,5 @@ def test_a_failed_run_and_the_next_complete_one_are_told_once(repo, caplog):
     commit(repo, day(2), dataset="flights")
     (notice,) = tg.notify(repo, "log")
     assert str(notice) == "run of flights to log: sent"
-    assert told(caplog)[0].startswith("Tidegauge: run is complete again in flights")
+    assert logged_messages(caplog)[0].startswith("Tidegauge: run is complete again in flights")
     assert tg.notify(repo, "log") == []

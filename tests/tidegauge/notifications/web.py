@@ -1,4 +1,4 @@
-"""A web server that keeps what it is sent, in place of a service that is notified."""
+"""A web server that stores received requests, in place of a notified service."""
 
 import json
 import threading
@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 @contextmanager
 def web(status=200, hang=None, answer=b""):
-    """Run a server, and yield its address without a scheme and what it was sent."""
-    got = []
+    """Run a server and yield its address without a scheme, its requests, and the paths that it answered."""
+    got, answered = [], []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -21,6 +21,7 @@ def web(status=200, hang=None, answer=b""):
             self.send_response(server.status)
             self.end_headers()
             self.wfile.write(answer)
+            answered.append(self.path)
 
         def log_message(self, *_):
             pass
@@ -31,7 +32,7 @@ def web(status=200, hang=None, answer=b""):
     thread.start()
     try:
         at = f"localhost:{server.server_port}"
-        yield SimpleNamespace(at=at, got=got, server=server)
+        yield SimpleNamespace(at=at, got=got, answered=answered, server=server)
     finally:
         if hang is not None:
             hang.set()
