@@ -1,4 +1,4 @@
-"""The generated shop: what its faults are, that they are found in their hours, and that headlines name them."""
+"""The generated shop: its faults are detected in their hours and named in headlines."""
 
 import shutil
 import uuid
@@ -13,7 +13,7 @@ DAYS = [f"2023-01-0{n}" for n in range(2, 6)]
 BROKEN = ["ds=2023-01-03/hr_minute=13-00", "ds=2023-01-03/hr_minute=14-00"]
 
 
-# The shop itself, without Spark
+# The shop, without Spark
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def answers(shop):
     return list(shop.answers())
 
 
-def test_what_is_served_follows_from_what_was_done_so_long_before(shop, answers):
+def test_served_features_follow_from_events_before_the_lag(shop, answers):
     clicks, searches = (
         list(zip(of.user.tolist(), of.ms.tolist(), of.what.tolist(), strict=True))
         for of in (shop.clicks, shop.searches)
@@ -67,7 +67,7 @@ def test_equal_seeds_make_equal_shops(shop, answers):
 
 
 def test_clicks_are_most_consistent_at_their_lag(shop, answers):
-    """On a grid of five minutes, and clearly so."""
+    """On a grid of five minutes, by a clear margin."""
     user, at = (np.array([getattr(one, name) for one in answers]) for name in ("user", "at"))
     served = np.array([one.features["clicks_7d"] for one in answers])
     rates = {
@@ -80,7 +80,7 @@ def test_clicks_are_most_consistent_at_their_lag(shop, answers):
     assert rates[90] > rates[60] > rates[50]
 
 
-# Compared
+# The comparison
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def case(spark):
 
 @pytest.fixture(scope="module")
 def history(spark, case, tmp_path_factory):
-    """A repository after one run over all days, as a file."""
+    """Return the file of a repository after one run over all days."""
     file = tmp_path_factory.mktemp("features") / "r.db"
     with tg.Repository(f"sqlite:///{file}") as repo:
         tg.consistency.run(case.configuration, repository=repo, spark=spark, until=DAYS[-1])
@@ -101,24 +101,24 @@ def history(spark, case, tmp_path_factory):
 
 @pytest.fixture
 def measured(history, tmp_path):
-    """A copy of it that a test may change; what detects needs no states."""
+    """Return a copy of the repository that a test can change. Detection needs no states."""
     shutil.copy(history, tmp_path / "r.db")
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
         yield repo
 
 
 def rates(repo, case, metric):
-    """A row for each hour, a column for each feature."""
+    """Return a frame with a row for each hour and a column for each feature."""
     found = repo.metrics(case.configuration.dataset, name=f"Consistency.{metric}")
     return found.pivot_table(index="partition", columns="instance", values="value")
 
 
-def of(frame, group_by):
+def columns_of(frame, group_by):
     return frame[[name for name in frame if name.startswith(f"{group_by}.")]]
 
 
 @pytest.mark.spark
-def test_a_case_says_what_is_true_of_it(case, tmp_path):
+def test_a_case_describes_its_faults(case, tmp_path):
     assert (case.days, case.broken) == (tuple(DAYS), tuple(BROKEN))
     file = tmp_path / "features.yml"
     file.write_text(case.yaml)
@@ -132,7 +132,9 @@ def test_each_fault_is_in_its_hours(measured, case):
     mismatch = rates(measured, case, "mismatch")
     assert len(mismatch) == 4 * 24
     late = mismatch.index.str[-5:].isin(["00-00", "01-00"])
-    prices, clicks, searches = (of(mismatch, name) for name in ("prices", "clicks", "searches"))
+    prices, clicks, searches = (
+        columns_of(mismatch, name) for name in ("prices", "clicks", "searches")
+    )
     assert (prices[late] > 0).any(axis=1).all()
     assert (prices[late & mismatch.index.str.endswith("00-00")]["prices.price_index"] == 1).all()
     assert (prices[~late] == 0).all(axis=None)
@@ -141,16 +143,16 @@ def test_each_fault_is_in_its_hours(measured, case):
     assert 0 < searches.mean().max() < 0.01
     assert searches.max(axis=None) < 0.1
     missing = rates(measured, case, "missing")
-    assert (of(missing, "searches").loc[BROKEN] > 0.9).all(axis=None)
+    assert (columns_of(missing, "searches").loc[BROKEN] > 0.9).all(axis=None)
     assert (missing.drop(index=BROKEN) == 0).all(axis=None)
-    assert (missing.drop(columns=of(missing, "searches").columns) == 0).all(axis=None)
+    assert (missing.drop(columns=columns_of(missing, "searches").columns) == 0).all(axis=None)
     extra = rates(measured, case, "extra")
     assert (extra == 0).all(axis=None)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_limit_finds_the_midnight_upload_and_its_headline_names_it(measured, case):
+def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(measured, case):
     dataset = case.configuration.dataset
     limit = tg.SimpleThreshold(0.05)
     name = "Consistency.mismatch"
@@ -162,7 +164,7 @@ def test_a_limit_finds_the_midnight_upload_and_its_headline_names_it(measured, c
         ],
     )
     found = measured.incidents(dataset)
-    # The run itself has found the broken deploy.
+    # The run itself has detected the broken deployment.
     found = found[found["first"] != BROKEN[0]]
     assert sorted(found["first"]) == [f"ds={day}/hr_minute=00-00" for day in DAYS]
     assert sorted(found["last"]) == [f"ds={day}/hr_minute=01-00" for day in DAYS]
@@ -176,7 +178,7 @@ def test_a_limit_finds_the_midnight_upload_and_its_headline_names_it(measured, c
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("monitors", [None, [tg.Monitor({"name": "Consistency.missing"})]])
-def test_history_finds_the_broken_deploy_and_its_headline_names_it(measured, case, monitors):
+def test_history_detects_the_broken_deployment_and_its_headline_names_it(measured, case, monitors):
     dataset = case.configuration.dataset
     measured.detect(dataset, monitors)
     found = measured.incidents(dataset).set_index("first")

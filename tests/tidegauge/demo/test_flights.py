@@ -1,4 +1,4 @@
-"""The main job on the flights: a backfill, a second run, a rewritten partition, and what was found."""
+"""A suite on the flights: a backfill, a second run, a rewritten partition, and the detected anomalies."""
 
 import os
 import shutil
@@ -14,14 +14,14 @@ from tests.support.spark_actions import counted
 pytestmark = pytest.mark.spark
 
 
-def kept(path):
-    """Where a data file is put aside: a hidden name, which is no data file."""
+def set_aside_name(path):
+    """Return the hidden name under which a data file is set aside."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.kept")
 
 
 @pytest.fixture
 def folder(spark, flights):
-    """The table's folder."""
+    """Return the folder of the table."""
     from tidegauge.analyzers.core.filesystems import plain_path
     from tidegauge.analyzers.sources.hive_table import describe_table
 
@@ -30,7 +30,7 @@ def folder(spark, flights):
 
 @pytest.fixture
 def rewritten(folder, spark):
-    """Rewrite a partition with half of its rows, and put its files back in the end, times and all."""
+    """Rewrite a partition with half of its rows. Restore its files with their times at the end."""
     import pyarrow.parquet as pq
 
     changed = []
@@ -40,7 +40,7 @@ def rewritten(folder, spark):
             n for n in os.listdir(f"{folder}/{partition}") if n.endswith(".parquet") and n[0] != "."
         ]
         path = f"{folder}/{partition}/{name}"
-        shutil.copy2(path, kept(path))
+        shutil.copy2(path, set_aside_name(path))
         changed.append(path)
         table = pq.read_table(path, partitioning=None)
         pq.write_table(table.slice(0, table.num_rows // 2), path)
@@ -51,7 +51,7 @@ def rewritten(folder, spark):
 
     yield halve
     for path in changed:
-        os.replace(kept(path), path)
+        os.replace(set_aside_name(path), path)
     spark.catalog.refreshTable("tidegauge_demo.flights")
 
 
@@ -74,8 +74,8 @@ def test_the_backfill(measured_copy):
     assert ledger["arrived_at"].notna().all()
 
 
-def test_values_of_the_blizzard(measured_copy):
-    """Counted in the CSV by hand: 930 flights were planned on 2013-02-08, 458 left."""
+def test_metrics_of_the_blizzard_equal_counts_of_the_csv(measured_copy):
+    """Counted by hand: 930 flights were scheduled on 2013-02-08, and 458 departed."""
     day = measured_copy.metrics("flights", since="2013-02-08", until="2013-02-08").set_index(
         "analyzer"
     )
@@ -84,10 +84,10 @@ def test_values_of_the_blizzard(measured_copy):
     assert day.loc["Completeness('dep_time')", "weight"] == 930
 
 
-def test_the_blizzard_and_thanksgiving_are_found_and_explained(measured_copy):
+def test_the_blizzard_and_thanksgiving_are_detected_and_explained(measured_copy):
     found = measured_copy.detect("flights")
     shares = measured_copy.metrics("flights", "Completeness", "dep_time", where="")
-    worst = shares.nsmallest(15, "value")["partition"]  # 11 % of flights and more were cancelled
+    worst = shares.nsmallest(15, "value")["partition"]  # 11 % or more were cancelled
     assert set(worst) <= set(found.loc[found["instance"] == "dep_time", "partition"])
 
     def days(analyzer):
@@ -134,7 +134,7 @@ def test_detecting_again_writes_nothing_and_keeps_the_ids(measured_copy):
 
 
 @pytest.mark.soak
-def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one(
+def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one_file(
     spark, flights, folder, measured_copy, rewritten
 ):
     suite = demo_suite().suite
@@ -146,10 +146,10 @@ def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one(
     assert (run.report.scanned, run.report.skipped) == (0, 365)
     assert all(not e["successJobIds"] for e in found)  # SHOW PARTITIONS and DESCRIBE, no job
 
-    # No data file was opened: with the content of all of them destroyed, nothing changes.
+    # No data file was opened: nothing changes although the content of all files is destroyed.
     for name in (p for p in _data_files(folder)[:40]):
         stat = os.stat(name)
-        shutil.copy2(name, kept(name))
+        shutil.copy2(name, set_aside_name(name))
         with open(name, "r+b") as file:
             file.write(b"\0" * stat.st_size)
         os.utime(name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -157,8 +157,8 @@ def test_a_second_run_opens_no_file_and_a_rewritten_partition_costs_one(
         assert tg.analyze(flights, suite, repository=repo, spark=spark).report.scanned == 0
     finally:
         for name in _data_files(folder):
-            if os.path.exists(kept(name)):
-                os.replace(kept(name), name)
+            if os.path.exists(set_aside_name(name)):
+                os.replace(set_aside_name(name), name)
 
     last = run.id
     rows = rewritten("ds=2013-05-05")
@@ -196,7 +196,7 @@ def _data_files(folder):
 
 
 @pytest.mark.soak
-def test_all_on_unchanged_content_writes_nothing(spark, flights, measured_copy):
+def test_measuring_all_unchanged_partitions_writes_nothing(spark, flights, measured_copy):
     before = measured_copy.metrics("flights")
     run = tg.analyze(
         flights, demo_suite().suite, repository=measured_copy, partitions="all", spark=spark
@@ -207,7 +207,7 @@ def test_all_on_unchanged_content_writes_nothing(spark, flights, measured_copy):
 
 
 @pytest.mark.soak
-def test_an_added_analyzer_is_backfilled_for_it_alone(spark, flights, measured_copy):
+def test_only_an_added_analyzer_is_backfilled(spark, flights, measured_copy):
     suite = tg.Suite("flights", [*demo_suite().suite.analyzers, tg.Maximum("air_time")], ["ds"])
     with counted(spark) as found:
         run = tg.analyze(flights, suite, repository=measured_copy, spark=spark)
@@ -218,21 +218,21 @@ def test_an_added_analyzer_is_backfilled_for_it_alone(spark, flights, measured_c
     assert check(measured_copy.database, measured_copy.artifacts) == []
 
 
-def test_merging_on_the_laptop_answers_new_questions(measured_copy):
+def test_merged_states_answer_new_questions_without_a_scan(measured_copy):
     repo = measured_copy
     assert repo.merge("flights", tg.Sum("arr_delay")).value == pytest.approx(2257174.0)
     february = repo.merge(
         "flights", "Completeness('dep_time')", since="2013-02-01", until="2013-02-28"
     )
     assert february.weight == 24_951
-    # Never asked for, but a sketch of arr_delay is stored, and the frequencies of tailnum.
+    # Not in the suite, but a sketch of arr_delay and the frequencies of tailnum are stored.
     assert -6 <= repo.merge("flights", tg.ApproxQuantile("arr_delay", 0.5)).value <= -4
     assert repo.merge("flights", tg.CountDistinct("tailnum")).value == 4043
     with pytest.raises(tg.HistoryError, match="never measured"):
         repo.merge("flights", tg.Mean("hour"))
 
 
-def test_the_demonstration(spark, flights, tmp_path, capsys, monkeypatch):
+def test_the_demonstration_runs(spark, flights, tmp_path, capsys, monkeypatch):
     from tidegauge.cli.main import run_command
 
     monkeypatch.chdir(tmp_path)

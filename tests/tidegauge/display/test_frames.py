@@ -1,4 +1,4 @@
-"""Frames that show themselves, and are plain frames in all else."""
+"""Result frames: their display, and that they are plain frames otherwise."""
 
 import copy
 import datetime as dt
@@ -30,7 +30,7 @@ def frame_of(rows, names):
     return frames.frame_of(rows, {name: KINDS.get(name, Kind.ANY) for name in names})
 
 
-def test_a_result_is_a_frame_and_a_plain_frame_is_no_result():
+def test_a_result_is_a_frame_and_a_plain_frame_is_not_a_result():
     frame = frame_of([{"name": "a", "value": 1.0}], ["name", "value"])
     plain = pd.DataFrame({"name": ["a"], "value": [1.0]})
     assert type(frame) is ResultFrame
@@ -44,7 +44,7 @@ def test_a_result_is_a_frame_and_a_plain_frame_is_no_result():
         pd.testing.assert_frame_equal(frame, plain * 2)
 
 
-def test_in_a_terminal_values_come_first_and_what_all_share_below():
+def test_a_terminal_shows_values_first_and_constants_below():
     names = ["dataset", "partition", "time", "name", "instance", "segment", "analyzer", "value"]
     rows = [
         {"dataset": "flights", "partition": f"ds=2013-01-0{n}", "time": None, "name": "Mean",
@@ -67,7 +67,7 @@ def test_in_a_terminal_values_come_first_and_what_all_share_below():
     assert repr(twice) == "   a  a\n0  1  2"
 
 
-def test_types_go_by_the_query_and_not_by_the_name_of_a_column():
+def test_types_depend_on_the_query_and_not_on_the_column_name():
     rows = [{"rows": "all", "value": "high", "version": "1.0", "started_at": "noon"}]
     frame = frames.frame_of(rows, frames.columns("rows value version started_at"))
     assert frame.iloc[0].tolist() == ["all", "high", "1.0", "noon"]
@@ -98,7 +98,7 @@ def test_rows_of_a_result_are_a_result():
     assert frame.sort_values("value", ascending=False)["name"].tolist() == ["b", "a"]
 
 
-def test_what_else_is_computed_is_plain():
+def test_other_operations_return_plain_frames():
     frame = two_values()
     made = [
         *(frame[["name"]], frame[["value", "name"]], frame.drop(columns="value"), frame.T),
@@ -111,7 +111,7 @@ def test_what_else_is_computed_is_plain():
     assert type(frame["name"]) is pd.Series
 
 
-def test_an_index_of_names_is_shown():
+def test_a_named_index_is_shown():
     frame = two_values()
     for named in (
         *(frame.set_index("name"), frame.rename_axis("n"), frame.set_axis(["x", "y"])),
@@ -123,7 +123,7 @@ def test_an_index_of_names_is_shown():
     assert "mean" in repr(frame.describe())
 
 
-def test_rows_of_a_result_are_shown_as_it_is():
+def test_selected_rows_are_shown_like_the_result():
     rows = [{"dataset": "flights", "name": "Mean", "value": float(n), "note": ""} for n in range(4)]
     frame = frame_of(rows, list(rows[0]))
     assert repr(frame[frame["value"] > 1].sort_values("value", ascending=False)).splitlines() == [
@@ -136,7 +136,7 @@ def test_rows_of_a_result_are_shown_as_it_is():
     assert "2 rows; constant: dataset flights" in shown(frame.tail(2))
 
 
-def test_a_frame_is_a_compact_table():
+def test_a_result_is_shown_as_a_compact_table():
     rows = [
         {"name": f"n{n:03}", "value": n / 3, "severity": "error", "note": "", "time": when}
         for n, when in enumerate(
@@ -158,12 +158,12 @@ def test_a_frame_is_a_compact_table():
     assert "2013-01-01 07:00" in shown(frame_of(hours, ["time"]))
 
 
-def test_a_column_that_is_empty_only_at_first_stays():
+def test_a_column_with_leading_nulls_is_shown():
     rows = [{"note": ""}] * 100 + [{"note": "seen"}]
     assert "seen" in shown(frame_of(rows, ["note"]))
 
 
-def heads(frame):
+def headings(frame):
     return re.findall(r"<th><bdi>(.*?)</bdi></th>", frame._repr_html_())
 
 
@@ -181,32 +181,38 @@ def anomaly(**told):
     return row | told
 
 
-def test_what_is_the_same_everywhere_is_told_below():
+def test_columns_with_one_value_are_listed_below():
     rows = [anomaly(), anomaly(id=2, partition="ds=2", value=6.0)]
     frame = frame_of(rows, list(rows[0]))
     text = shown(frame)
-    assert heads(frame) == ["partition", "value", "id"]
+    assert headings(frame) == ["partition", "value", "id"]
     below = "dataset d, name Size, instance *, analyzer Size(), score 9, severity ■ error"
     assert f"2 rows; constant: {below}, explanation it fell, incident_id 7; empty: time" in text
-    assert list(frame.columns) == list(rows[0])  # the frame is as it was
+    assert list(frame.columns) == list(rows[0])  # the frame is unchanged
 
 
 def test_a_single_row_and_equal_rows_keep_their_columns():
     row = anomaly()
     first = ["name", "instance", "partition", "value", "severity", "explanation", "incident_id"]
     frame = frame_of([row], list(row))
-    assert heads(frame) == [*first, "id", "dataset", "analyzer", "score"]
-    assert heads(frame_of([row, row], list(row))) == [*first, "id", "dataset", "analyzer", "score"]
+    assert headings(frame) == [*first, "id", "dataset", "analyzer", "score"]
+    assert headings(frame_of([row, row], list(row))) == [
+        *first,
+        "id",
+        "dataset",
+        "analyzer",
+        "score",
+    ]
 
 
-def test_an_analyzer_stands_early_where_it_tells_series_apart():
+def test_the_analyzer_comes_first_only_if_it_distinguishes_series():
     some = [anomaly(), anomaly(analyzer="Size(where='a')", value=6.0)]
-    assert heads(frame_of(some, list(some[0]))) == ["analyzer", "value"]
+    assert headings(frame_of(some, list(some[0]))) == ["analyzer", "value"]
     others = [anomaly(), anomaly(name="Mean", analyzer="Mean('x')", value=6.0)]
-    assert heads(frame_of(others, list(some[0]))) == ["name", "value", "analyzer"]
+    assert headings(frame_of(others, list(some[0]))) == ["name", "value", "analyzer"]
 
 
-def test_of_long_analyzers_the_filter_is_seen():
+def test_the_filter_of_a_long_analyzer_is_shown():
     rows = [{"analyzer": f"Completeness('c', where='{x * 9}')"} for x in "ab"]  # 36 characters
     rows += [{"analyzer": f"Completeness('cc', where='{x * 9}')"} for x in "ab"]
     text = shown(frame_of(rows, ["analyzer"]))
@@ -214,17 +220,17 @@ def test_of_long_analyzers_the_filter_is_seen():
     assert "Completeness…cc', where='bbbbbbbbb')" in text
 
 
-def test_long_sentences_are_one_line_of_120_characters_and_whole_in_the_tooltip():
+def test_long_sentences_are_cut_at_120_characters_and_complete_in_the_tooltip():
     rows = [{"explanation": "a\n" + "b" * 140}, {"explanation": "c" * 120}]
     html = frame_of(rows, ["explanation"])._repr_html_()
     assert f'<td><bdi title="a {"b" * 140}">a {"b" * 117}…</bdi></td>' in html
     assert f"<td><bdi>{'c' * 120}</bdi></td>" in html
 
 
-def test_a_terminal_shows_the_sentence_of_incidents_and_anomalies_before_what_is_behind(
+def test_a_terminal_shows_the_sentence_of_an_incident_before_the_last_columns(
     monkeypatch,
 ):
-    """Of 80 columns a headline takes what is left beside those before it; the others are named."""
+    """With 80 columns, a headline fills the space left by the columns before it. The other columns are named."""
     monkeypatch.setenv("COLUMNS", "80")
     rows = [
         {"id": n, "dataset": f"d{n}", "severity": "error", "headline": "volume " + "x" * n,
@@ -262,13 +268,13 @@ def test_a_terminal_follows_the_options_of_pandas(monkeypatch):
     assert "None" in repr(nothing)
 
 
-def test_numbers_that_are_alike_but_missing_are_no_constant():
+def test_a_column_of_equal_and_missing_numbers_is_not_a_constant():
     frame = ResultFrame({"a": pd.array([1, None], "Int64"), "b": [1.0, np.nan], "c": ["x", None]})
-    assert heads(frame) == ["a", "b", "c"]
-    assert heads(ResultFrame({"a": [True, True], "b": [1, 2], "c": [{}, {}]})) == ["b", "c"]
+    assert headings(frame) == ["a", "b", "c"]
+    assert headings(ResultFrame({"a": [True, True], "b": [1, 2], "c": [{}, {}]})) == ["b", "c"]
 
 
-def test_incidents_begin_with_what_is_said_of_them():
+def test_incidents_begin_with_their_sentence():
     rows = [
         {
             "id": n,
@@ -280,10 +286,10 @@ def test_incidents_begin_with_what_is_said_of_them():
         }
         for n, level in ((1, "error"), (2, "info"))
     ]
-    assert heads(frame_of(rows, list(rows[0]))) == ["id", "severity", "headline", "first"]
+    assert headings(frame_of(rows, list(rows[0]))) == ["id", "severity", "headline", "first"]
 
 
-def test_delays_shares_and_flags_are_words():
+def test_delays_shares_and_flags_are_shown_as_words():
     delays = [7200.0, -120.0, 93_780.0, 20.0, np.nan]  # 93,780 s are 1 d 2 h 3 min
     frame = ResultFrame(
         {
@@ -303,7 +309,7 @@ def test_delays_shares_and_flags_are_words():
     ]
 
 
-def test_odd_values():
+def test_missing_infinite_and_nested_values_are_shown():
     frame = ResultFrame(
         {"a": [None, np.nan, np.inf], "b": pd.array([1, None, 2], "Int64"), 3: [{}, {"k": 1}, []]}
     )
@@ -313,13 +319,13 @@ def test_odd_values():
 
 
 @pytest.mark.parametrize("name", [HOSTILE, LONG])
-def test_hostile_text_and_many_rows(name):
+def test_hostile_strings_and_many_rows_are_shown_safely(name):
     columns = ["name", "explanation", "severity", "tags", *(f"{name}{n}" for n in range(40))]
     row = dict.fromkeys(columns, name) | {"tags": {name: name}}
     shown(frame_of([row] * 10_000, columns))
 
 
-def test_what_a_repository_returns_shows_itself(repo):
+def test_results_of_a_repository_have_a_display(repo):
     commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 32)))
     repo.detect("d")
     frames = [
@@ -335,7 +341,7 @@ def test_what_a_repository_returns_shows_itself(repo):
         shown(frame)
 
 
-def test_results_show_themselves(repo):
+def test_result_objects_have_a_display(repo):
     groups = {(HOSTILE,): 30, ("b",): 20}
     commit(
         repo,
@@ -361,7 +367,7 @@ def test_results_show_themselves(repo):
     assert "share of the change" in shown(repo.causes(incident))
 
 
-def test_numbers_drift_as_curves(repo):
+def test_drift_of_numbers_is_shown_as_curves(repo):
     with_sketch = [
         day(n, extra=[measurement(tg.ExactQuantile("x", 0.5), frequencies(low))])
         for n, low in ((1, 0), (2, 50))
@@ -376,7 +382,7 @@ def frequencies(low):
     return FrequenciesAndNumRows.from_groups([((n,), 1) for n in range(low, low + 100)])
 
 
-def test_a_repository_tells_its_datasets(repo):
+def test_a_repository_lists_its_datasets(repo):
     assert "The repository is empty" in shown(repo)
     commit(repo, day(1), day(2, rows=12, extra=[measurement(tg.Size(where="a"), NumMatches(2))]))
     commit(repo, day(1), dataset=HOSTILE)
@@ -385,7 +391,7 @@ def test_a_repository_tells_its_datasets(repo):
     assert "none" in text
 
 
-def test_the_overview_on_both_databases(url, tmp_path):
+def test_the_overview_is_equal_on_both_databases(url, tmp_path):
     with tg.Repository(url, artifacts=tmp_path / "states") as repo:
         commit(repo, *(day(n, rows=9 if n == 30 else 100 + n % 2) for n in range(1, 31)))
         repo.detect("d")
@@ -400,7 +406,7 @@ def test_the_overview_on_both_databases(url, tmp_path):
         shown(repo)
 
 
-def test_the_overview_begins_with_the_worst(repo):
+def test_the_overview_begins_with_the_worst_dataset(repo):
     for name, worst in (("a", 0), ("b", 30), ("c", 0)):
         commit(
             repo,
@@ -417,11 +423,11 @@ def test_the_overview_begins_with_the_worst(repo):
     assert records(repo.overview(since="2014-01-01"))[0]["failing"] == 0
 
 
-def test_the_overview_counts_what_is_open(repo):
+def test_the_overview_counts_open_anomalies(repo):
     days = [day(n, rows=100 + n % 2) for n in range(1, 32) if n != 20]
-    commit(repo, *(replace(one, arrived_at=None) for one in days))  # so nothing is overdue since
+    commit(repo, *(replace(one, arrived_at=None) for one in days))  # none is overdue
     repo.detect("d")
-    assert records(repo.overview())[0]["missing"] == 1  # later partitions do not bring it
+    assert records(repo.overview())[0]["missing"] == 1  # later partitions do not fill the gap
     anomalies = repo.anomalies("d")
     gap = anomalies[anomalies["name"] == "MissingPartition"].iloc[0]
     assert gap["partition"] == "ds=2013-01-21"

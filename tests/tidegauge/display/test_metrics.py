@@ -1,4 +1,4 @@
-"""What notebooks show of metrics; text of others does no harm."""
+"""Display of metrics in notebooks. Strings from users are escaped."""
 
 import datetime as dt
 import math
@@ -14,17 +14,17 @@ import tidegauge as tg
 from tests.support.pages import HOSTILE, LONG, read_page, shown
 
 
-def test_text_is_cut_escaped_and_made_visible():
+def test_strings_are_cut_escaped_and_made_visible():
     assert plain("a\u202eb", 20) == "a\\u202eb"
     assert plain("x" * 10, 10) == "x" * 10
     assert plain("x" * 11, 10) == "x" * 9 + "…"
     assert len(plain("\x00" * 50, 10)) == 10
-    assert plain("\ud800") == "\\ud800"  # half of a pair, which no encoding takes
+    assert plain("\ud800") == "\\ud800"  # half of a surrogate pair, which cannot be encoded
     assert isolated("<b>") == "<bdi>&lt;b&gt;</bdi>"
-    assert isolated("\u05d0\u05d1") == "<bdi>\u05d0\u05d1</bdi>"  # letters from right to left stay
+    assert isolated("\u05d0\u05d1") == "<bdi>\u05d0\u05d1</bdi>"  # right-to-left letters stay
 
 
-def test_cells():
+def test_cells_show_values_in_short_form():
     assert cell(None) == cell(math.nan) == cell("") == ""
     assert cell(1234567.8) == "1,234,568"
     assert cell(0) == "0"
@@ -42,9 +42,9 @@ def test_marks_have_a_shape_and_keep_the_word():
     assert marked("") == ""
 
 
-def test_a_table_says_how_many_more():
+def test_a_table_reports_the_number_of_omitted_rows():
     html = table(["n"], Rows.first_of([(n,) for n in range(12)], 10))
-    assert html.count("<tr>") == 12  # a head, 10 rows, and what follows
+    assert html.count("<tr>") == 12  # a heading, 10 rows and the note
     assert "and 2 more" in html
     assert "and 90 more" in table(["n"], Rows.first_of(((n,) for n in range(100)), 10, 100))
     assert "more" not in table(["n"], Rows.first_of([(1,)], 10))
@@ -55,7 +55,7 @@ def test_a_table_says_how_many_more():
     assert pairs([("a", None), ("b", "")]) == ""
 
 
-def test_a_card_asks_for_less_until_it_is_small():
+def test_a_card_reduces_rows_and_width_until_it_is_small():
     asked = []
 
     def render(rows, width):
@@ -69,7 +69,7 @@ def test_a_card_asks_for_less_until_it_is_small():
     read_page(html)
 
 
-def test_metrics():
+def test_metrics_show_their_details():
     text = shown(Metric(tg.Entity.DATASET, "*", "Size", Success(3.0), weight=3))
     assert "Size" in text
     assert "value3" in text
@@ -98,7 +98,7 @@ def test_histograms_are_short_tables():
 
 
 @pytest.mark.parametrize("name", [HOSTILE, LONG])
-def test_hostile_metrics(name):
+def test_hostile_metrics_are_escaped(name):
     keyed = {f"{name}{n}": float(n) for n in range(1000)}
     metric = Metric(tg.Entity.COLUMN, name, name, Success(keyed), 9)
     assert "alert" not in str(read_page(metric._repr_html_())[0])

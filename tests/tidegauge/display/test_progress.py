@@ -1,4 +1,4 @@
-"""Progress bars, with a session that only tells its tasks."""
+"""Progress bars, with a session that only reports its tasks."""
 
 import io
 import time
@@ -10,7 +10,7 @@ from tidegauge.display import progress
 
 
 class Session:
-    """What is asked of Spark: the tasks of its active stages."""
+    """A session that reports the tasks of its active stages."""
 
     def __init__(self, done, total):
         stage = SimpleNamespace(numCompletedTasks=done, numTasks=total)
@@ -22,12 +22,12 @@ class Session:
 
 def test_tasks_of_active_stages_are_added_up():
     assert progress.spark_tasks(Session(3, 8)) == (3, 8)
-    assert progress.spark_tasks(object()) == (0, 0)  # Spark Connect cannot tell
+    assert progress.spark_tasks(object()) == (0, 0)  # Spark Connect reports no tasks
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", [progress.RichProgress, progress.TqdmProgress])
-@pytest.mark.filterwarnings("ignore:IProgress not found")  # tqdm's advice, outside of a notebook
+@pytest.mark.filterwarnings("ignore:IProgress not found")  # advice of tqdm outside of notebooks
 def test_a_bar_grows_with_tasks_and_ends_with_partitions(kind, monkeypatch):
     bar = kind()
     bar.start("flights", 10)
@@ -59,7 +59,7 @@ def test_a_failing_batch_stops_its_watcher():
     bar.close()
 
 
-def test_where_nobody_looks_nothing_is_drawn(monkeypatch):
+def test_without_a_terminal_nothing_is_drawn(monkeypatch):
     from tidegauge.analyzers.runs.recording import Silent
 
     monkeypatch.setattr("sys.stderr", io.StringIO())

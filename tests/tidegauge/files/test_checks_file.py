@@ -58,7 +58,7 @@ def load(tmp_path):
     return read
 
 
-def test_checks_in_a_file_say_what_python_says(load):
+def test_checks_in_a_file_equal_checks_in_python(load):
     file = load(SPEC)
     grave, light = file.checks
     same = (
@@ -84,7 +84,7 @@ def test_checks_in_a_file_say_what_python_says(load):
     )
     assert grave == same
     assert light == tg.Check("checks", "warning").is_contained_in("origin", ["EWR", "JFK", 7])
-    # What they need is measured, once.
+    # The required analyzers are measured once.
     assert set(grave.analyzers) | set(light.analyzers) <= set(file.suite.analyzers)
     assert file.suite.analyzers.count(tg.Size()) == 1
     lines = {
@@ -95,7 +95,7 @@ def test_checks_in_a_file_say_what_python_says(load):
     assert lines["Completeness('dep_time'): at least 1"] == 7
 
 
-def test_variables_are_given_from_outside(load):
+def test_variables_are_passed_in(load):
     sizes = [
         c.description
         for c in load(SPEC, least="5").checks[0].constraints
@@ -134,7 +134,7 @@ def predicate_of(load, text, variables="", **values):
         ("variables: {y: ''}", "${y}", {"y": ""}, "x = ''"),
     ],
 )
-def test_values_of_variables(load, variables, text, values, expected):
+def test_variables_are_replaced_by_their_values(load, variables, text, values, expected):
     assert predicate_of(load, text, variables, **values) == expected
 
 
@@ -183,7 +183,7 @@ def test_variables_in_keys(load):
         load(text + "'${name}': x\n")
 
 
-def test_sinks_name_variables_of_the_environment(load):
+def test_sinks_can_use_environment_variables(load):
     text = "dataset: a\ntable: a\nanalyzers: [Size]\nnotify: ['${SLACK}', 'x://${host}']\n"
     assert list(load(text).suite.notify) == ["${SLACK}", "x://${host}"]
     declared = text + "variables: {host: example.org}\n"
@@ -209,7 +209,7 @@ def test_sinks_name_variables_of_the_environment(load):
         ("has_size_of: {other: t, warn: 3}", "warn"),
     ],
 )
-def test_mistakes_name_the_line(load, item, says):
+def test_mistakes_are_reported_with_their_line(load, item, says):
     with pytest.raises(tg.SuiteError) as raised:
         load(f"dataset: a\ntable: a\nchecks:\n  - has_size: 1\n  - {item}\n")
     assert "flights.yml:5: " in str(raised.value)
@@ -229,9 +229,7 @@ RULES = "{rules: [{NotNullRule: tail}]}"
         ("nightly.yml", "name: of the night\n", "of the night"),
     ],
 )
-def test_verdicts_are_called_by_the_file_unless_it_is_called_as_its_dataset(
-    tmp_path, file, given, name
-):
+def test_verdicts_have_the_name_of_the_file_unless_it_is_the_dataset(tmp_path, file, given, name):
     (tmp_path / file).write_text(given + ONE)
     found = load_suite(tmp_path / file)
     assert (found.name, found.checks[0].name) == (name, name)
@@ -240,12 +238,12 @@ def test_verdicts_are_called_by_the_file_unless_it_is_called_as_its_dataset(
 @pytest.mark.parametrize(
     ("file", "name"), [("flights.yml", "dqm"), ("nightly.yml", "nightly rules")]
 )
-def test_rules_of_a_suite_file_are_called_likewise(tmp_path, file, name):
+def test_rules_of_a_suite_file_have_the_name_of_the_file(tmp_path, file, name):
     (tmp_path / file).write_text(f"{ONE}dqm: {RULES}\n")
     assert load_suite(tmp_path / file).suite.dqm.name == name
 
 
-def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
+def test_two_files_of_one_dataset_must_have_different_names(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "flights.yml").write_text(ONE)
@@ -255,7 +253,7 @@ def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
         load_suites([str(tmp_path)])
     (tmp_path / "b" / "flights.yml").write_text("name: others\n" + ONE)
     assert [file.name for file in load_suites([str(tmp_path)])[0]] == ["checks", "others"]
-    # Without checks nothing is kept, and one file may be given twice.
+    # Without checks no verdict is stored, and one file can be passed twice.
     (tmp_path / "b" / "flights.yml").write_text("dataset: flights\ntable: f\nanalyzers: [Size]\n")
     assert len(load_suites([str(tmp_path), str(tmp_path / "a")])[0]) == 2
     (tmp_path / "b" / "flights.yml").write_text("name: ''\n" + ONE)
@@ -266,8 +264,8 @@ def test_two_files_of_one_dataset_do_not_share_a_name(tmp_path):
         load_suites([str(tmp_path / "b")])
 
 
-def test_a_failure_that_all_partitions_share_is_told_once(load):
-    """As of a metric that is not measured: three partitions lack it, and one has too few rows."""
+def test_a_failure_that_all_partitions_share_is_reported_once(load):
+    """For example a metric that is not measured: three partitions lack it, and one also has too few rows."""
     text = "dataset: d\ntable: db.t\nanalyzers: [Size]\nchecks:\n  - is_complete: z\n  - has_size: [90, null]\n"
     with tg.Repository("sqlite://") as repo:
         commit(repo, *(day(n, rows=rows, only=[SIZE]) for n, rows in ((1, 95), (2, 10), (3, 95))))
@@ -290,13 +288,13 @@ FILTERED = tg.Completeness("x", where="y > 1")
 
 
 def matching(number, rows):
-    """Return a measured day in which so many rows match the filter, all of them complete."""
+    """Return a measured day with a number of complete rows that match the filter."""
     return day(number, only=[SIZE, FILTERED], extra=[measurement(FILTERED, NumMatchesAndCount(rows, rows))])  # fmt: skip
 
 
 @pytest.fixture
 def judge(load):
-    """Judge a file's checks on the partitions of a repository, as a command does."""
+    """Return a function that judges a file's checks on stored partitions, as a command does."""
 
     def summary(repo, text=EMPTY_SPEC, *, allow_empty=False):
         file = replace(load(text), allow_empty=allow_empty)
@@ -313,14 +311,14 @@ def statuses(summary):
     return {(one["partition"], one["analyzer"]): (one["status"], one["level"]) for one in results}
 
 
-def test_no_data_on_every_surface(judge, caplog):
+def test_no_data_is_reported_in_every_output(judge, caplog):
     caplog.set_level("INFO", "tidegauge.incidents")
     with tg.Repository("sqlite://") as repo:
         commit(repo, matching(1, 0), matching(2, 0))
         summary = judge(repo)
         told = "no data: no row with a value where y > 1"
         name = "Completeness('x', where='y > 1'): at least 1"
-        # Text and exit status.
+        # Text and exit status
         assert summary.status() == 2
         assert (
             summary.status(FailOnLevel.WARNING.gate()),
@@ -329,13 +327,13 @@ def test_no_data_on_every_surface(judge, caplog):
         _, heading, line, _ = summary.text().splitlines()
         assert heading == "  flights checks: error: 0 of 4 constraints failed, 2 had no data, in 2 of 2 partitions"  # fmt: skip
         assert line.endswith(f"flights.yml:5: error: ds=2013-01-02 and 1 other partition: {name}: {told}")  # fmt: skip
-        # JSON and JUnit.
+        # JSON and JUnit
         assert statuses(summary)["ds=2013-01-01", repr(FILTERED)] == ("no data", "error")
         assert statuses(summary)["ds=2013-01-01", "Size()"] == ("success", "error")
         (suite,) = ET.fromstring(summary.junit())
         failures = [(one.get("type"), one.get("message")) for one in suite.iter("failure")]
         assert failures == [("no data", told)] * 2
-        # The verdicts that are kept: the dashboard, the history, notifications.
+        # Stored verdicts: dashboard, history and notifications
         (one, _), count = failed_checks(repo, "d", samples=False)
         assert (count, one["reasons"]) == (2, [f"{name}: {told}"])
         kept = [CheckResult.from_json(text) for text in repo.verdicts("d")["result"]]
@@ -343,20 +341,20 @@ def test_no_data_on_every_surface(judge, caplog):
         tg.notify(repo, "log", severity="warning")
         (message,) = [r.getMessage() for r in caplog.records if r.name == "tidegauge.incidents"]
         assert f"- ds=2013-01-01: {name}: {told}" in message
-        # It fails again, and passes where that is allowed, for that call only.
+        # It fails again. If empty partitions are allowed, it passes for that call only.
         assert judge(repo).status() == 2
         allowed = judge(repo, allow_empty=True)
         assert allowed.status(FailOnLevel.WARNING.gate()) == 0
         assert "success: 0 of 4 constraints failed, 2 had no data" in allowed.text()
         assert not judge(repo, allow_empty=True).tables[0].checked.verification.judged
         assert judge(repo).status() == 2
-        # A day of rows that match shows that the filter is right: the others only warn.
+        # A day with matching rows proves the filter right: the other days only warn.
         commit(repo, matching(3, 5))
         third = judge(repo)
         assert third.status() == 0
         assert statuses(third)["ds=2013-01-01", repr(FILTERED)] == ("no data", "warning")
         assert not judge(repo).tables[0].checked.verification.judged  # they passed with a warning
-        # Another choice of the file judges them again.
+        # Another on_empty of the file judges them again.
         strict = judge(repo, "on_empty: fail\n" + EMPTY_SPEC)
         assert strict.status() == 2
         assert len(strict.tables[0].checked.verification.judged) == 6
@@ -374,7 +372,7 @@ def test_no_data_on_every_surface(judge, caplog):
         (EMPTY_SPEC.replace("y > 1", "y > 1, level: warning"), "warning"),
     ],
 )
-def test_on_empty_of_a_file_and_of_a_check(judge, text, expected):
+def test_on_empty_is_set_by_file_and_by_check(judge, text, expected):
     with tg.Repository("sqlite://") as repo:
         commit(repo, matching(1, 0))
         summary = judge(repo, text)
@@ -391,13 +389,13 @@ def test_on_empty_of_a_file_and_of_a_check(judge, text, expected):
         (EMPTY_SPEC.replace("y > 1", "y > 1, on_empty: wran"), "unknown on_empty 'wran'; did you"),
     ],
 )
-def test_an_unknown_on_empty_is_an_error_of_its_line(load, text, message):
+def test_an_unknown_on_empty_is_an_error_with_its_line(load, text, message):
     with pytest.raises(tg.SuiteError, match=message):
         load(text)
 
 
 def test_a_table_without_partitions_has_no_data(judge):
-    """No check of it can pass, whatever it asserts; once there are partitions, these are judged."""
+    """No check of it passes. As soon as partitions exist, they are judged."""
     with tg.Repository("sqlite://") as repo:
         commit(repo)
         for _ in range(2):

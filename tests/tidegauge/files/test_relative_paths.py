@@ -16,7 +16,7 @@ SUITE = "dataset: d\npath: {path}\nanalyzers: [Size]\n"
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with suites/ and data/orders/, and another folder to run in."""
+    """Create a project with suites/ and data/orders/, and change to another folder."""
     for name in ("suites", "data/orders", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -37,12 +37,12 @@ def test_a_path_is_relative_to_its_file(project, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/lake/orders/", "s3://bucket/orders", "file:/lake/orders"])
-def test_a_path_that_is_the_same_from_everywhere_stays(project, path):
+def test_an_absolute_path_is_not_changed(project, path):
     assert load_suite(suite(project, path)).table == path
 
 
-def test_a_path_of_the_working_directory_is_read_with_a_warning(project):
-    """As earlier releases did; the path that stands in the message is right."""
+def test_a_path_relative_to_the_working_directory_is_read_with_a_warning(project):
+    """Earlier releases read it this way. The path that the message suggests works."""
     file = suite(project, "data/orders/")
     with pytest.warns(
         UserWarning, match=r"orders.yml: data/orders/ does .*: write ../data/orders/"
@@ -52,13 +52,13 @@ def test_a_path_of_the_working_directory_is_read_with_a_warning(project):
     assert load_suite(file).table == "suites/data/orders/"
 
 
-def test_what_is_nowhere_is_looked_for_beside_the_file(project):
+def test_a_missing_path_is_resolved_from_the_file(project):
     assert load_suite(suite(project, "data/visits")).table == "suites/data/visits"
     (project / "orders.yml").write_text(SUITE.format(path="visits"))
     assert load_suite("orders.yml").table == "./visits"
 
 
-def test_targets_of_rules_are_relative_to_the_file_too(project):
+def test_targets_of_rules_are_relative_to_the_file(project):
     text = "dataset: d\npath: ../data/orders\nquarantine: ../bad/orders\npublish: shop.clean\n"
     (project / "suites" / "rules.yml").write_text(f"{text}rules: [NotNullRule: a]\n")
     file = load_rules("suites/rules.yml")
@@ -71,8 +71,8 @@ def test_targets_of_rules_are_relative_to_the_file_too(project):
 
 @pytest.mark.parametrize("path", ["data/orders/", "data/orders", "./x", "/lake/a", "s3://b/a/"])
 @pytest.mark.parametrize("folder", ["suites", ".", "a/b", "../other"])
-def test_a_file_that_is_written_names_what_was_profiled(project, path, folder):
-    """Reading back what is written gives the same place, from any folder."""
+def test_a_written_file_refers_to_the_profiled_path(project, path, folder):
+    """Reading the file back gives the same path from any folder."""
     from pathlib import Path
 
     written = relative_to(path, Path(folder))
@@ -96,12 +96,12 @@ def test_a_file_that_is_written_names_what_was_profiled(project, path, folder):
         (None, "data/orders", True),
     ],
 )
-def test_a_history_goes_on_from_another_working_directory(stored, given, same):
+def test_history_continues_from_another_working_directory(stored, given, same):
     assert is_same_source(stored, given) is same
     assert is_same_source(given, stored) is same
 
 
-def test_a_repository_takes_the_same_folder_from_elsewhere(project):
+def test_a_repository_recognizes_the_same_folder_from_another_directory(project):
     from dataclasses import replace
 
     with tg.Repository("sqlite://") as repo:

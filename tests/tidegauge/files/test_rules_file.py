@@ -43,11 +43,11 @@ def write(tmp_path):
     return to_file
 
 
-def test_a_rules_file_says_what_python_says(write):
+def test_a_rules_file_equals_rules_in_python(write):
     loaded = load_rules(write(SPEC))
     values = ["01", "NO", "07", 7, 1.5, "7", True, dt.date(2013, 2, 8), None]
     python = (
-        tg.DQM("rules")  # as the file is called
+        tg.DQM("rules")  # the name of the file
         .add(tg.BoundRule("dep_delay", -60, 1440), tg.FailPercent(0.01))
         .add(
             tg.Rule(
@@ -76,7 +76,7 @@ def test_a_rules_file_says_what_python_says(write):
     assert loaded.place("ageCap").endswith("rules.yml:16")
 
 
-def test_quotes_make_texts_and_plain_values_have_types(write):
+def test_quoted_values_are_strings_and_plain_values_have_types(write):
     text = "dataset: d\ntable: t\nrules:\n  - SetRule: {column: c, values: [%s]}\n"
 
     def sql(values):
@@ -120,7 +120,7 @@ def test_quotes_make_texts_and_plain_values_have_types(write):
         (("table: warehouse.flights\n", ""), "either a table or a path"),
     ],
 )  # fmt: skip
-def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
+def test_mistakes_are_reported_with_their_line_and_the_nearest_name(write, change, says):
     assert change[0] in SPEC
     path = write(SPEC.replace(*change, 1))
     with pytest.raises(tg.SuiteError) as error:
@@ -129,7 +129,7 @@ def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
     assert str(path) in str(error.value)
 
 
-def test_files_that_are_parsed(write):
+def test_a_file_with_a_format_is_parsed(write):
     text = (
         "dataset: d\npath: d.csv\nformat: csv\noptions: {header: true}\nschema: id INT, at DATE\n"
     )
@@ -152,7 +152,7 @@ def test_files_that_are_parsed(write):
         load_rules(write("dataset: d\ntable: t\n"))
 
 
-def test_files_that_are_none(tmp_path, write):
+def test_missing_and_invalid_files_are_refused(tmp_path, write):
     with pytest.raises(tg.SuiteError, match="cannot read the rules file"):
         load_rules(tmp_path / "missing.yml")
     with pytest.raises(tg.SuiteError, match="a rules file is one mapping"):
@@ -162,7 +162,7 @@ def test_files_that_are_none(tmp_path, write):
     assert find_rules([str(tmp_path)]) == [tmp_path / "rules.yml"]
 
 
-def test_a_suite_file_has_rules(write):
+def test_a_suite_file_can_have_rules(write):
     text = """
 dataset: flights
 table: flights
@@ -211,18 +211,18 @@ dqm:
         ("path: /lake/t\npublish: /x/t\nquarantine: /x/t/rejects", "overlap"),
     ],
 )
-def test_records_do_not_go_where_they_come_from(write, places, text):
+def test_targets_must_differ_from_the_source(write, places, text):
     rules = f"dataset: d\n{places}\nrules:\n  - NotNullRule: a\n"
     with pytest.raises(tg.SuiteError, match=rf"rules\.yml: .*{text}"):
         load_rules(write(rules))
 
 
-def test_places_with_names_that_begin_alike_are_two(write):
+def test_paths_with_a_common_prefix_are_different_targets(write):
     rules = "dataset: d\npath: /lake/t\npublish: /lake/t_clean\nquarantine: t\nrules: [NotNullRule: a]\n"
     assert load_rules(write(rules)).publish == "/lake/t_clean"
 
 
-def test_formats_match_as_a_whole_or_anywhere(write):
+def test_patterns_match_whole_values_or_parts_of_them(write):
     file = load_rules(
         write(
             "dataset: a\ntable: a\nrules:\n"
@@ -238,7 +238,7 @@ def test_formats_match_as_a_whole_or_anywhere(write):
     assert patterns == ["^[A-Z]", r"\A(?:^[A-Z])\z"]
 
 
-def test_two_files_do_not_write_to_one_place(write):
+def test_two_files_must_not_share_a_target(write):
     text = "dataset: {0}\ntable: {0}\nrules: [NotNullRule: a]\nquarantine: rejects\n"
     files = [load_rules(write(text.format(name), f"{name}.yml")) for name in ("one", "two")]
     with pytest.raises(tg.SuiteError, match=r"one\.yml: quarantine 'rejects' and .*two\.yml"):
@@ -246,7 +246,7 @@ def test_two_files_do_not_write_to_one_place(write):
     check_shared_targets(files[:1])
 
 
-def test_one_rule_for_many_columns_and_some_records(write):
+def test_one_rule_covers_many_columns_and_selected_records(write):
     head = "dataset: a\ntable: a\nrules:\n"
     file = load_rules(
         write(
@@ -275,13 +275,13 @@ def test_one_rule_for_many_columns_and_some_records(write):
             load_rules(write(f"{head}  - {wrong}\n"))
 
 
-def test_the_column_of_broken_rules_has_any_name(write):
+def test_the_column_of_broken_rules_can_have_any_name(write):
     text = "dataset: a\ntable: a\nrules: [NotNullRule: a]\n"
     assert load_rules(write(text)).broken_rules == "broken_rules"
     assert load_rules(write(f"{text}broken_rules: why\n")).broken_rules == "why"
 
 
-def test_rules_tell_messages_and_tags_and_files_name_the_column_of_reasons(write):
+def test_rules_have_messages_and_tags_and_files_name_the_column_of_reasons(write):
     text = """
 dataset: flights
 table: flights
@@ -298,7 +298,7 @@ rules:
     assert told == [("Ask ops.", "Keys.", ("ops", "key"))] * 2 + [("", "", ("ops",))]
 
 
-def test_variables_are_given_from_outside(write):
+def test_variables_are_passed_in(write):
     file = write(
         """
 dataset: people

@@ -1,4 +1,4 @@
-"""What `tidegauge run` prints, and when: lines as tables finish, totals, JSON and JUnit."""
+"""Output of `tidegauge run`: lines when tables finish, totals, JSON and JUnit."""
 
 import json
 import threading
@@ -55,13 +55,13 @@ def summary(suite, history):
     return runs.SuiteResult([runs.SuiteReport(suite, run, checked.known, checked)])
 
 
-def test_a_run_that_finds_nothing_says_what_passed(summary):
-    """Two checks in 27 partitions, none of which has a row too few."""
+def test_a_run_without_findings_reports_the_number_of_passed_checks(summary):
+    """Two checks in 27 partitions, none of which has too few rows."""
     assert summary.lines()[-1] == "2 checks passed in 27 partitions, 0 anomalies"
 
 
-def test_only_runs_have_totals():
-    """Also if no table could be measured, and so no report says which command it was."""
+def test_only_the_run_command_prints_totals():
+    """Also if no table could be measured, so that no report names the command."""
     failed = ["a.yml: no table a", "b.yml: no table b"]
     lines = [f"failed: {problem}" for problem in failed]
     assert runs.SuiteResult(failed=failed, only_checks=True).lines() == lines
@@ -71,7 +71,7 @@ def test_only_runs_have_totals():
     ]
 
 
-def test_checks_that_fail_are_counted_apart(suite, history):
+def test_failed_checks_are_counted_separately(suite, history):
     commit(history, day(28, rows=10))
     run = run_of(history, 1)
     checked = check_table(suite, run, SimpleNamespace(name="db.t"))
@@ -87,12 +87,12 @@ def test_checks_that_fail_are_counted_apart(suite, history):
     assert [row["partition"] for row in told["results"] if not row["passed"]] == ["ds=2013-01-28"]
 
 
-def test_what_passed_before_is_said(suite, history, summary):
+def test_checks_that_passed_before_are_reported(suite, history, summary):
     again = check_table(suite, run_of(history, 0), SimpleNamespace(name="db.t"))
     assert runs.checks_text([again]) == "2 checks passed before, nothing new to check"
 
 
-def test_anomalies_in_json_and_junit(summary, history):
+def test_anomalies_are_in_json_and_junit(summary, history):
     commit(history, day(28, rows=10))
     found = history.detect("d").head(1)
     summary.anomalies.append(found)
@@ -111,7 +111,7 @@ def test_anomalies_in_json_and_junit(summary, history):
 
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
-    """Three suite files, whose tables are measured in the order b, c, a if they are at the same time."""
+    """Create three suite files. If their tables are measured concurrently, they finish in the order b, c, a."""
     ended = {name: threading.Event() for name in "abc"}
     waits = {"a": "c", "c": "b"}
 
@@ -158,8 +158,8 @@ def test_tables_are_reported_as_they_finish(tables, tmp_path, jobs, order):
     assert summary.closing_lines()[-1] == "2 tables measured, 1 failed, 0 anomalies"
 
 
-def test_a_log_has_lines_of_progress_at_most_every_half_minute(monkeypatch, capsys):
-    """Batches end after 10, 31, 32 and 70 s; the last is the result, which the caller prints."""
+def test_a_log_has_progress_lines_at_most_every_half_minute(monkeypatch, capsys):
+    """Batches end after 10, 31, 32 and 70 s. The caller prints the last one as the result."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(progress, "spark_tasks", lambda _: (0, 0))
@@ -177,7 +177,7 @@ def test_a_log_has_lines_of_progress_at_most_every_half_minute(monkeypatch, caps
     assert capsys.readouterr().err == ""
 
 
-def test_an_output_is_looked_at_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+def test_an_unwritable_output_is_refused_before_anything_is_measured(tmp_path, capsys, monkeypatch):
     (tmp_path / "d.yml").write_text(SUITE)
     (tmp_path / "file").write_text("")
     database = ["--db", f"sqlite:///{tmp_path / 'r.db'}"]

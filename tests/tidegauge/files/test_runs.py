@@ -1,4 +1,4 @@
-"""Runs of many tables: what goes wrong with one of them stops no other, and is told by its name."""
+"""Runs of many tables: an error in one table stops no other table and is reported with its name."""
 
 from types import SimpleNamespace
 
@@ -16,10 +16,10 @@ SUITE = "dataset: {name}\ntable: {table}\nanalyzers: [Size]\n"
 
 
 class Catalog:
-    """The tables of a database named ``db``; of others the metastore cannot be asked."""
+    """A catalog with the tables of a database ``db``. Other databases raise an error."""
 
     def databaseExists(self, name):
-        """Return whether it is there, if it can be asked."""
+        """Return whether the database exists, or raise an error."""
         if name != "db":
             message = f"[PARSE_SYNTAX_ERROR] Syntax error at {name!r}"
             raise RuntimeError(message)
@@ -32,7 +32,7 @@ class Catalog:
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Tables that were measured, in order; the first and the third of the database cannot be."""
+    """Return the tables measured so far, in order. The first and third table of the database fail."""
     found = []
 
     def analyze(_, suite, **__):
@@ -52,7 +52,7 @@ def measured(monkeypatch):
 
 @pytest.fixture
 def ordinary(tmp_path):
-    """A suite of a table, and a repository with 27 ordinary days of it."""
+    """Return a repository with 27 ordinary days of a table, and write its suite."""
     (tmp_path / "d.yml").write_text(SUITE.format(name="d", table="d"))
     with Repository("sqlite://") as repo:
         commit(repo, *(day(n, rows=1000 + n % 3) for n in range(1, 28)))
@@ -60,11 +60,11 @@ def ordinary(tmp_path):
 
 
 def session():
-    """Return a session of which only the catalog is asked."""
+    """Return a session that only has a catalog."""
     return SimpleNamespace(catalog=Catalog())
 
 
-def test_a_database_that_cannot_be_asked_stops_only_its_file(measured, tmp_path):
+def test_an_unreachable_database_stops_only_its_file(measured, tmp_path):
     (tmp_path / "a.yml").write_text(SUITE.format(name="a", table="my-db.*"))
     (tmp_path / "b.yml").write_text(SUITE.format(name="b", table="b"))
     with Repository("sqlite://") as repo:
@@ -77,8 +77,8 @@ def test_a_database_that_cannot_be_asked_stops_only_its_file(measured, tmp_path)
 
 
 @pytest.mark.parametrize("command", [runs.run_suites, runs.run_checks])
-def test_a_broken_file_stops_no_other(measured, tmp_path, command):
-    """As one with a variable that has no value here, among many."""
+def test_a_broken_file_stops_no_other_file(measured, tmp_path, command):
+    """For example one file of many with a variable that has no value."""
     text = SUITE + "checks: [is_complete: x]\n"
     (tmp_path / "a.yml").write_text(text.format(name="a", table="${region}"))
     (tmp_path / "b.yml").write_text(text.format(name="b", table="b"))
@@ -116,7 +116,7 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
         assert alone.status() == 1
 
 
-def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
+def test_a_failing_table_of_a_pattern_is_reported_by_name(measured, tmp_path):
     (tmp_path / "all.yml").write_text(SUITE.format(name="q", table="db.*"))
     told = [f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)]
     with Repository("sqlite://") as repo:
@@ -126,7 +126,7 @@ def test_a_table_of_a_pattern_that_fails_is_told_by_name(measured, tmp_path):
     assert measured == ["q.t0", "q.t1", "q.t2", "q.t3"]
 
 
-def test_checks_of_a_pattern_go_on_after_a_table_that_fails(measured, tmp_path, monkeypatch):
+def test_checks_of_a_pattern_continue_after_a_failing_table(measured, tmp_path, monkeypatch):
     judged = []
     monkeypatch.setattr(runs, "check_table", lambda one, *_: judged.append(one.table))
     text = SUITE.format(name="q", table="db.*") + "checks:\n  - has_size: {at_least: 1}\n"
@@ -140,7 +140,7 @@ def test_checks_of_a_pattern_go_on_after_a_table_that_fails(measured, tmp_path, 
     ]
 
 
-def test_a_detector_that_fails_stops_only_its_dataset(measured, tmp_path, monkeypatch):
+def test_a_failing_detector_stops_only_its_dataset(measured, tmp_path, monkeypatch):
     of_first = detect.detect
 
     def fails(database, artifacts, dataset, *rest, **named):
@@ -161,10 +161,10 @@ def test_a_detector_that_fails_stops_only_its_dataset(measured, tmp_path, monkey
             repo.detect()
 
 
-def test_what_a_failed_table_committed_is_judged_the_same_night(
+def test_partitions_committed_by_a_failing_table_are_judged_in_the_same_run(
     measured, ordinary, tmp_path, monkeypatch
 ):
-    """The next run finds these partitions measured, and would not tell of them."""
+    """For the next run these partitions are not new, so it would not report them."""
 
     def analyze(*_, **__):
         commit(ordinary, day(28, rows=10))
@@ -186,8 +186,8 @@ def interrupted(repo, *found):
     repo.store.close_run(run, RunStatus.FAILED, {"measured": len(found)}, "executor lost")
 
 
-def test_a_run_that_is_repeated_ends_as_the_first(measured, ordinary, tmp_path):
-    """Another table failed, so the scheduler runs all of them again: nothing is new, and as bad as before."""
+def test_a_repeated_run_ends_like_the_first(measured, ordinary, tmp_path):
+    """Another table failed, so the scheduler repeats all tables. Nothing is new, and the status stays the same."""
     commit(ordinary, day(28, rows=10))
     ordinary.detect("d")
     commit(ordinary)  # measures nothing
@@ -202,7 +202,7 @@ def test_a_run_that_is_repeated_ends_as_the_first(measured, ordinary, tmp_path):
     assert summary.status(Gate(anomalies=True)) == 0
 
 
-def test_what_a_failed_run_left_and_the_next_measured_are_judged_together(
+def test_partitions_of_a_failed_run_and_of_the_next_run_are_judged_together(
     measured, ordinary, tmp_path
 ):
     interrupted(ordinary, day(28, rows=10))
@@ -214,7 +214,7 @@ def test_what_a_failed_run_left_and_the_next_measured_are_judged_together(
     assert found == {"ds=2013-01-28", "ds=2013-01-29"}
 
 
-def test_older_anomalies_do_not_count_again(measured, ordinary, tmp_path):
+def test_older_anomalies_are_not_counted_again(measured, ordinary, tmp_path):
     commit(ordinary, day(28, rows=10))
     ordinary.detect("d")
     commit(ordinary, day(29, rows=1001))

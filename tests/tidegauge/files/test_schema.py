@@ -1,4 +1,4 @@
-"""The JSON Schemas of files: what they accept and refuse, compared with what reads the files. No Spark."""
+"""JSON Schemas of files: they accept and refuse the same files as the loaders. No Spark."""
 
 import copy
 import json
@@ -38,9 +38,9 @@ LOADERS = {
 
 
 class EditorLoader(yaml.SafeLoader):
-    """Loader of YAML 1.2, as editors read it: dates, ``yes`` and ``on`` are texts."""
+    """Loader of YAML 1.2, as in editors: dates, ``yes`` and ``on`` are strings."""
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - of PyYAML's
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - an attribute of PyYAML
 
 
 for tag, pattern, first in (
@@ -59,19 +59,19 @@ EditorLoader.add_constructor(
 
 
 def as_editors_read(text, kind):
-    # Python has no key twice, and keys are texts in JSON.
+    # Python dicts have no duplicate keys, and keys are strings in JSON.
     read = tomllib.loads(text) if kind == "settings" else yaml.load(text, EditorLoader)  # noqa: S506
     return json.loads(json.dumps(read))
 
 
 def problems(kind, text):
-    """Return the first problems that a schema has with a file."""
+    """Return the first problems of a file according to its schema."""
     errors = VALIDATORS[kind].iter_errors(as_editors_read(text, kind))
     return [f"{list(error.path)}: {error.message[:200]}" for error in errors]
 
 
 FEATURES = (ROOT / "tidegauge/demo/features.yml").read_text()
-"""A template, in which names are filled in."""
+"""A template with placeholders for names."""
 EXAMPLES = {
     "checks": ("suite", test_checks_file.SPEC),
     "no data": ("suite", test_checks_file.EMPTY_SPEC),
@@ -91,7 +91,7 @@ EXAMPLES |= {
 
 @pytest.mark.parametrize("kind", FILE_KINDS)
 def test_schemas_are_valid_and_strict(kind):
-    if kind != "suite":  # which takes seconds, and is written in the same way
+    if kind != "suite":  # takes seconds, and is written in the same way
         Draft202012Validator.check_schema(SCHEMAS[kind])
     pending, objects = [SCHEMAS[kind]], 0
     while pending:
@@ -134,7 +134,7 @@ def test_all_types_of_options_have_schemas():
     assert set(REGISTERED_TYPES) == set(OPTION_TYPES)
 
 
-def test_a_monitor_has_the_options_of_the_class():
+def test_the_schema_of_a_monitor_has_the_options_of_the_class():
     assert set(MonitorFields.model_fields) == {field.name for field in fields(tg.Monitor)}
 
 
@@ -162,7 +162,7 @@ def test_a_monitor_has_the_options_of_the_class():
         ("settings", "[private]\ncolumn = ['a']"),
     ],
 )
-def test_both_refuse_mistakes(tmp_path, monkeypatch, kind, text):
+def test_schema_and_loader_refuse_mistakes(tmp_path, monkeypatch, kind, text):
     assert problems(kind, text)
     file = tmp_path / "a.yml"
     file.write_text(text)
@@ -176,7 +176,7 @@ def test_both_refuse_mistakes(tmp_path, monkeypatch, kind, text):
 
 
 @pytest.mark.parametrize("flag", ["yes", "Off", "true", "TRUE", "1", "'n'", "${lenient}"])
-def test_forms_of_values(flag):
+def test_strings_and_variables_are_accepted_for_numbers_flags_and_names(flag):
     """What stands for a number, a flag or a name as text, or by a variable."""
     head = "dataset: 2013\ntable: 7\nvariables: {least: 5, lenient: true, on_empty: fail, max: 3}\n"
     assert not problems("rules", f"{head}rules: [NotNullRule: 3]\nlenient_dates: {flag}")
@@ -195,17 +195,17 @@ STRUCTURAL = re.compile(
 OTHERS = ["some text", 1, True, None, [], ["a"], [["a"]], {}, {"a": 1}]
 
 
-def places(document, path=()):
-    """Yield the paths of all values of a document."""
+def value_paths(document, path=()):
+    """Yield the paths of all values in a document."""
     if path:
         yield path
     parts = document.items() if isinstance(document, dict) else ()
     for key, value in enumerate(document) if isinstance(document, list) else parts:
-        yield from places(value, (*path, key))
+        yield from value_paths(value, (*path, key))
 
 
 DOCUMENTS = [
-    (kind, yaml.load(text, EditorLoader))  # noqa: S506 - derived from the safe one
+    (kind, yaml.load(text, EditorLoader))  # noqa: S506 - derived from the safe loader
     for kind, text in EXAMPLES.values()
     if kind in LOADERS and "avsc" not in text
 ]
@@ -213,10 +213,10 @@ DOCUMENTS = [
 
 @st.composite
 def mutated(draw):
-    """Return a kind of file, and an example with one part unknown, missing, or of another type."""
+    """Draw a kind of file, and an example with one part that is unknown, missing, or of another type."""
     kind, example = draw(st.sampled_from(DOCUMENTS))
     document = copy.deepcopy(example)
-    *path, last = draw(st.sampled_from(list(places(document))))
+    *path, last = draw(st.sampled_from(list(value_paths(document))))
     inside = document
     for step in path:
         inside = inside[step]
@@ -234,7 +234,7 @@ def mutated(draw):
 
 @settings(max_examples=soak(100, 5_000))
 @given(mutated())
-def test_schema_and_loader_agree(tmp_path_factory, example):
+def test_schema_and_loader_agree_on_mutated_examples(tmp_path_factory, example):
     kind, document = example
     text = yaml.safe_dump(document, sort_keys=False)
     file = tmp_path_factory.getbasetemp() / "mutated.yml"
@@ -266,7 +266,7 @@ ITEMS = [
 
 @pytest.mark.parametrize("field", ["analyzers", "checks", "rules", "fixes"])
 def test_schema_and_loader_agree_on_each_name(tmp_path, field):
-    """On a name alone, with one value, with a list, and without options."""
+    """For the name alone, with one value, with a list, and without options."""
     file = tmp_path / "a.yml"
     nothing = [None, "", {}] if field == "analyzers" else [None, {}]
     for kind, name in [(kind, name) for kind, of, name in ITEMS if of == field]:

@@ -38,7 +38,7 @@ def write(tmp_path):
     return to_file
 
 
-def test_a_suite_file_says_everything(write):
+def test_a_suite_file_defines_a_suite(write):
     loaded = load_suite(write(DESIGN))
     assert loaded.table == "warehouse.flights"
     assert loaded.suite.dataset == "flights"
@@ -57,7 +57,7 @@ def test_a_suite_file_says_everything(write):
     ]
     assert loaded.suite.monitors[0].severity == "error"
     assert loaded.suite.windows == ("7d", "month")
-    # Every scalar is text: nothing becomes an octal number, a date or a boolean.
+    # Every scalar is a string: none becomes an octal number, a date or a boolean.
     assert loaded.suite.tags == {
         "team": "ops",
         "hr": "07",
@@ -103,7 +103,7 @@ def test_a_suite_file_says_everything(write):
         (("windows: [7d, month]", "sensitivity: hihg"), ":15: unknown sensitivity 'hihg'; did you mean 'high'?"),
     ],
 )  # fmt: skip
-def test_mistakes_name_the_line_and_the_nearest_name(write, change, says):
+def test_mistakes_are_reported_with_their_line_and_the_nearest_name(write, change, says):
     assert change[0] in DESIGN
     path = write(DESIGN.replace(*change))
     with pytest.raises(tg.SuiteError) as error:
@@ -126,7 +126,7 @@ def test_an_error_has_the_line_of_its_option(write):
         load_suite(write(DESIGN + check))
 
 
-def test_files_that_are_none(tmp_path, write):
+def test_missing_and_invalid_files_are_refused(tmp_path, write):
     with pytest.raises(tg.SuiteError, match="cannot read"):
         load_suite(tmp_path / "missing.yml")
     with pytest.raises(tg.SuiteError, match="one mapping"):
@@ -137,7 +137,7 @@ def test_files_that_are_none(tmp_path, write):
         load_suite(write("a: !!python/object/apply:os.system ['true']\n"))
 
 
-def test_files_folders_and_globs(write, tmp_path, monkeypatch):
+def test_files_folders_and_globs_are_found(write, tmp_path, monkeypatch):
     for name in ("a.yml", "b.yaml", "deep/c.yml", "notes.txt"):
         write(DESIGN, name)
     monkeypatch.chdir(tmp_path)
@@ -169,24 +169,24 @@ def test_files_folders_and_globs(write, tmp_path, monkeypatch):
         (lambda: tg.Suite("d", [tg.Size()], windows=[7]), r"not \[7\]"),
     ],
 )
-def test_suites_that_cannot_be(build, says):
+def test_invalid_suites_are_refused(build, says):
     with pytest.raises((tg.SuiteError, tg.IllegalAnalyzerParameterError), match=says):
         build()
 
 
-def test_a_suite_takes_all_windows_that_can_be_rolled_up():
+def test_a_suite_accepts_all_windows_that_can_be_rolled_up():
     names = ["7d", "24h", "2w", "hour", "day", "week", "month", "quarter", "year", "total"]
     assert tg.Suite("d", [tg.Size()], windows=names).windows == tuple(names)
     assert tg.Suite("d", [tg.Size()], windows=["7D", "7d"]).windows == ("7d",)
 
 
-def test_equal_analyzers_are_kept_once_and_text_is_read():
+def test_equal_analyzers_are_merged_and_strings_are_parsed():
     suite = tg.Suite("d", [tg.Size(), "Size()", "Mean('x')"])
     assert suite.analyzers == (tg.Size(), tg.Mean("x"))
     assert hash(suite.analyzers)
 
 
-def test_the_demonstrations_suite_is_one():
+def test_the_suite_of_the_demonstration_is_valid():
     suite = demo_suite().suite
     assert len(suite.analyzers) >= 25
     assert {

@@ -1,4 +1,4 @@
-"""The same code on Spark Connect, where there is no JVM to reach into."""
+"""The same code on Spark Connect, which has no JVM in the process."""
 
 import importlib.metadata
 import json
@@ -64,14 +64,14 @@ LONG = (
     "analyzers/measures/test_merging.py",
     "tidegauge/rules/test_counting.py",
 )
-"""What is left to soaks: on every kind of table what others try on one."""
+"""Left to soaks: runs on every kind of table, where other tests use one kind."""
 NOT_YET = ("analyzers/griffin", "tidegauge/rules/test_verdicts.py")
-"""Not all of these were looked at there yet."""
+"""These tests have not been tried on Spark Connect yet."""
 
 
 @pytest.mark.soak
 def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
-    """The same tests that run on the classic session, in a process of their own."""
+    """The tests of the classic session run in their own process."""
     root = ROOT
     done = subprocess.run(
         [
@@ -96,11 +96,11 @@ def test_the_tests_of_scan_and_analyzers_pass_on_spark_connect():
 
 @pytest.mark.soak
 def test_a_table_is_measured_over_spark_connect(tmp_path):
-    """By Python, and by the cookbook's commands, which a client of its own runs on the same server."""
+    """By Python and by the commands of the cookbook, run by another client on the same server."""
     (recipe,) = blocks_run_by(__file__)
     known = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGAUGE")}
     known |= {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path)}
-    if importlib.metadata.version("pyspark").startswith("3."):  # later ones bring it
+    if importlib.metadata.version("pyspark").startswith("3."):  # later versions include it
         jars = maven.jars_of("org.apache.spark:spark-connect_2.12:3.5.7!")
         known["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(jars)} pyspark-shell"
     done = subprocess.run(

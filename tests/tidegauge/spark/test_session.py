@@ -1,4 +1,4 @@
-"""Settings of sessions that are started by tidegauge."""
+"""Settings of Spark sessions that Tidegauge starts."""
 
 import subprocess
 import sys
@@ -56,7 +56,7 @@ print(*ended)
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_jobs_of_a_session_share_its_cores(tmp_path):
+def test_concurrent_jobs_of_a_session_share_its_cores(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SHARED], cwd=tmp_path, capture_output=True, text=True, check=False
     )
