@@ -1,4 +1,4 @@
-"""Jobs of Griffin for tests, written as its files write them."""
+"""Griffin jobs for tests, in the form of Griffin's files."""
 
 from tidegauge.griffin.connectors.base import Connector
 
@@ -6,19 +6,17 @@ from tests import paths
 
 DATA = paths.DATA / "griffin"
 NOW = 1_700_000_000_000
-"""The time of jobs, in milliseconds; 2023-11-14 22:13:20 UTC."""
+"""The time of jobs, in milliseconds: 2023-11-14 22:13:20 UTC."""
 
 
 class Rows(Connector):
-    """Rows that stand in the job itself."""
+    """Rows that are part of the job."""
 
     def batch(self, spark):
         from pyspark.sql.types import StructType
 
         schema = self.config["schema"]
-        if not isinstance(
-            schema, str
-        ):  # names that DDL does not keep: Spark looks for settings in it
+        if not isinstance(schema, str):  # Spark reads settings from names that are not plain DDL
             columns, schema = schema, StructType()
             for name, kind in columns:
                 schema.add(name, kind)
@@ -26,7 +24,7 @@ class Rows(Connector):
 
 
 def rows(name, schema, *found, **more):
-    """Return a source of some rows."""
+    """Return a source of the given rows."""
     config = {"class": f"{__name__}:Rows", "schema": schema, "rows": [list(row) for row in found]}
     return {"name": name, "connector": {"type": "custom", "config": config, **more}}
 
@@ -37,7 +35,7 @@ def read(name, kind, config, **more):
 
 
 def rule(text, dq_type=None, name=None, out=("metric",), **more):
-    """Return a rule; without a kind it is SQL."""
+    """Return a rule. Without a type it is SQL."""
     kind = {"dsl.type": "griffin-dsl", "dq.type": dq_type} if dq_type else {"dsl.type": "spark-sql"}
     named = {"out.dataframe.name": name} if name else {}
     outs = [{"type": one} if isinstance(one, str) else one for one in out]
@@ -57,7 +55,7 @@ def job(sources, rules, name="job", **more):
 
 
 def values(result, rule_name, source_partition=None):
-    """Return a rule's metric, as sinks get it."""
+    """Return the metric of a rule as sinks receive it."""
     reports = result.rule(rule_name).reports
     if source_partition is None:
         (report,) = reports.values()

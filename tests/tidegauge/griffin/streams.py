@@ -1,4 +1,4 @@
-"""A small stand-in for the engine: rows and misses of each window, as metrics of a repository."""
+"""A small replacement of the engine: it counts rows and misses of each window in a repository."""
 
 import json
 
@@ -14,7 +14,7 @@ MINUTE = 60_000
 
 
 def with_misses(source, target):
-    """Return the source's rows with whether none of the target is equal in id and name."""
+    """Return the source's rows, each with a flag that no target row is equal in id and name."""
     if target is None:
         return source.selectExpr("*", "false AS missed")
     known = target.selectExpr("id AS i", "name AS n", "true AS hit").distinct()
@@ -25,7 +25,7 @@ def with_misses(source, target):
 
 
 class Counting:
-    """Measures total and miss by window, and commits them."""
+    """Counts total and misses by window, and commits them."""
 
     def __init__(self, store, dataset="job", source="source", target=None):
         self.store, self.dataset, self.source, self.target = store, dataset, source, target
@@ -74,13 +74,13 @@ def versions(repo, dataset="job"):
 
 
 class Minutes:
-    """A streaming job on folders of JSON files, whose time is told by hand, in minutes."""
+    """A streaming job on folders of JSON files, with a clock that tests set, in minutes."""
 
     def __init__(self, spark, folder, repo, *, target=None, back=5, delay=0, **options):
         self.spark, self.folder, self.repo = spark, folder, repo
         self.names = ("source",) if target != "target" else ("source", "target")
         self.files = 0
-        for name in self.names:  # columns are found out from what is there
+        for name in self.names:  # columns are inferred from existing files
             self.send(name, [(0, 0, "first")])
         store = StreamStore(
             ready_interval=MINUTE,
@@ -102,7 +102,7 @@ class Minutes:
         self.env = Env(checkpoint=str(folder / "kept"))
 
     def send(self, name, rows):
-        """Bring rows of (minute, id, name) in one file; they need not be in order."""
+        """Write rows of (minute, id, name), in any order, to one file."""
         self.files += 1
         place = self.folder / name
         place.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class Minutes:
         (place / f".{self.files}.json").rename(place / f"{self.files}.json")
 
     def rounds(self, minute, **options):
-        """Yield the reports of rounds at a time."""
+        """Yield the reports of the rounds at a time."""
         job = Job("job", streaming=True, sources=self.sources, **options.pop("job", {}))
         self.counting.asked.clear()
         return run_stream(
@@ -126,7 +126,7 @@ class Minutes:
         )
 
     def run(self, minute, **options):
-        """Let in what is there, and measure what is ready at a time; return the windows that were, by minute."""
+        """Read new rows and measure the windows that are ready at a time; return these windows by minute."""
         (self.report,) = self.rounds(minute, **options)
         return [window / MINUTE for window in self.report.measured]
 
@@ -139,6 +139,6 @@ class Minutes:
         return versions(self.repo)
 
     def kept(self, name="source"):
-        """Return the windows of which files are kept, by minute."""
+        """Return the windows with stored files, by minute."""
         files = (self.folder / "kept" / "job" / name).glob("*/rows/__tmst=*/*.parquet")
         return sorted({int(file.parent.name.partition("=")[2]) / MINUTE for file in files})

@@ -1,4 +1,4 @@
-"""Operations that rules of type df-opr name."""
+"""Operations of rules of type df-opr."""
 
 import pytest
 from tidegauge.analyzers.core.errors import GriffinConfigError, NoSuchColumnError
@@ -19,7 +19,7 @@ def texts(spark):
 
 
 @pytest.mark.spark
-def test_from_json_finds_out_what_is_in_the_texts(texts):
+def test_from_json_infers_the_schema(texts):
     frame = operate("From_JSON", texts.drop("__tmst"), {})
     assert frame.columns == ["a", "b", "_corrupt_record"]
     assert rows(frame) == [
@@ -31,7 +31,7 @@ def test_from_json_finds_out_what_is_in_the_texts(texts):
 
 
 @pytest.mark.spark
-def test_from_json_with_a_schema_keeps_the_time_and_what_is_asked_for(texts):
+def test_from_json_with_a_schema_keeps_the_time_and_requested_columns(texts):
     details = {"col.name": "THE JSON", "schema": "a BIGINT"}
     wanted = texts.selectExpr("__tmst", "`the json`", "1 AS a", "'k' AS other")
     assert operate("from_json", wanted, details).columns == ["__tmst", "a", "_corrupt_record"]
@@ -43,7 +43,7 @@ def test_from_json_with_a_schema_keeps_the_time_and_what_is_asked_for(texts):
 
 
 @pytest.mark.spark
-def test_modes_of_from_json(texts):
+def test_from_json_has_modes_for_malformed_rows(texts):
     details = {"col.name": "the json", "schema": "a BIGINT, b STRING"}
     dropped = operate("from_json", texts, {**details, "mode": "dropmalformed"})
     assert [(r["__tmst"], r["a"]) for r in rows(dropped)] == [(1, 1), (2, 2), (4, None)]
@@ -54,13 +54,13 @@ def test_modes_of_from_json(texts):
 
 
 @pytest.mark.spark
-def test_names_of_fields_may_hold_anything(spark):
+def test_field_names_can_hold_any_characters(spark):
     frame = spark.createDataFrame([('{"a`b.c": 1, "${x}": {"y z": 2}}',)], "value STRING")
     assert rows(operate("from_json", frame, {})) == [{"${x}": {"y z": 2}, "a`b.c": 1}]
 
 
 @pytest.mark.spark
-def test_from_json_of_no_rows(spark):
+def test_from_json_of_a_frame_without_rows_has_no_rows(spark):
     frame = spark.createDataFrame([], "value STRING")
     assert operate("from_json", frame, {"schema": "a INT"}).collect() == []
     assert operate("from_json", frame, {}).collect() == []
@@ -75,7 +75,7 @@ def test_from_json_of_no_rows(spark):
         ({"schema": "INT"}, "'schema' is not a list of columns"),
     ],
 )
-def test_what_from_json_cannot_be_told(texts, details, told):
+def test_invalid_options_of_from_json_are_refused(texts, details, told):
     with pytest.raises(GriffinConfigError, match=told):
         operate("from_json", texts, {"col.name": "the json", **details})
 
@@ -89,7 +89,7 @@ def test_a_stream_needs_a_schema(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_accuracy(spark):
+def test_accuracy_is_computed_for_each_time(spark):
     counts = [(1, 1, 10), (2, 0, 4), (3, 5, 5), (4, None, 2), (5, 0, 0), (6, 1, None)]
     frame = spark.createDataFrame(counts, "__tmst LONG, m INT, total LONG")
     found = operate("accuracy", frame, {"miss": "m", "matched": "right"})
@@ -112,7 +112,7 @@ def test_accuracy(spark):
 
 
 @pytest.mark.spark
-def test_accuracy_names_the_column_that_is_missing(spark):
+def test_accuracy_names_the_missing_column(spark):
     frame = spark.createDataFrame([(1, 2)], "mis INT, total INT")
     with pytest.raises(NoSuchColumnError, match="did you mean 'mis'"):
         operate("accuracy", frame, {})
@@ -131,7 +131,7 @@ def test_an_unknown_operation_names_the_nearest():
         operate("from_jsn", None, {})
 
 
-def test_operations_of_ones_own(monkeypatch):
+def test_custom_operations_are_used(monkeypatch):
     monkeypatch.setattr(OPERATION_REGISTRY, "own", dict(OPERATION_REGISTRY.own))
 
     @frame_operation("Twice")

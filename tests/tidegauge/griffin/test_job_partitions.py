@@ -1,4 +1,4 @@
-"""Jobs by partitions: what is scanned, and what the repository keeps of it."""
+"""Jobs by partition: measured partitions, and their results in the repository."""
 
 import os
 import shutil
@@ -132,7 +132,7 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, f
     assert measured(result) == [three, four]
     assert values(result, "acc", three)["miss"] == 2
     assert values(result, "acc", four) == {"total": 0, "miss": 0, "matched": 0, "matchedFraction": 1}  # fmt: skip
-    assert measured(run()) == []  # a partition without rows is known, too
+    assert measured(run()) == []  # a partition without rows is also stored
 
     target(1, 2, 3, 8)
     result = run()
@@ -140,9 +140,7 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, f
     assert missed(repo) == {one: 0, two: 1, three: 0, four: 0}
 
 
-def test_another_source_whose_files_are_not_listed_changes_nothing(
-    spark, repo, folder, target, tmp_path
-):
+def test_another_source_without_a_file_list_changes_nothing(spark, repo, folder, target, tmp_path):
     sources = [
         read("src", "file", {"format": "parquet", "paths": [str(folder)]}),
         read("tgt", "file", {
@@ -164,14 +162,14 @@ def test_another_source_whose_files_are_not_listed_changes_nothing(
 
 
 @pytest.mark.soak
-def test_partitions_that_are_asked_for_and_those_without_a_state_are_measured(repo, folder, run):
+def test_requested_partitions_and_partitions_without_a_state_are_measured(repo, folder, run):
     one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)
     four = "ds=2024-01-02/hr=08"
     write(folder, "2024-01-02", "08", [])
     assert measured(run()) == [one, two, three, four]
     assert measured(run()) == []
 
-    # A rule that keeps no state is measured where it is new or another one.
+    # A rule without a state is measured if it is new or changed.
     other = [*RULES[:2], rule("select ds, hr, 2 * count(*) as n from src group by ds, hr", name="sql"), RULES[3]]  # fmt: skip
     result = run(other)
     assert values(result, "sql", three) == {"n": 2}
@@ -185,7 +183,7 @@ def test_partitions_that_are_asked_for_and_those_without_a_state_are_measured(re
 
 
 @pytest.mark.soak
-def test_a_hive_table_with_odd_partitions(spark, repo):
+def test_partitions_of_a_hive_table_with_special_characters_are_measured(spark, repo):
     table = "griffin_cities"
     spark.sql(f"CREATE TABLE {table} (id INT, city STRING) USING parquet PARTITIONED BY (city)")
     cities = ("a/b=c", "Köln %41", None)
@@ -221,7 +219,7 @@ def test_a_hive_table_with_odd_partitions(spark, repo):
 
 
 @pytest.mark.soak
-def test_records_by_partition_and_a_partitioned_target(spark, repo):
+def test_records_are_written_by_partition_of_a_partitioned_target(spark, repo):
     tables = ("griffin_days", "griffin_regions", "griffin_day_misses")
     days, regions, misses = tables
 
@@ -240,7 +238,7 @@ def test_records_by_partition_and_a_partitioned_target(spark, repo):
     whole = job(sources, [rule("src.id = tgt.id", "accuracy", "acc", out)], "days")
 
     def run():
-        """Return the misses of each partition that was measured, and what the table holds."""
+        """Run the job; return the misses of each measured partition, and the contents of the table."""
         result = tg.griffin.run({}, whole, spark=spark, repository=repo, partition_by="ds")
         found = {p.values[0]: r.metric["miss"] for p, r in result.rule("acc").reports.items()}
         return found, sorted((row.ds, row.id) for row in spark.table(misses).collect())
@@ -260,8 +258,8 @@ def test_records_by_partition_and_a_partitioned_target(spark, repo):
 
 
 @pytest.mark.soak
-def test_batches_are_committed_as_they_end(spark, repo, folder, target, tmp_path, monkeypatch):
-    """A run that is ended in its second batch leaves the first; the next one goes on behind it."""
+def test_each_batch_is_committed_when_it_ends(spark, repo, folder, target, tmp_path, monkeypatch):
+    """A run that is stopped in its second batch keeps the first. The next run continues after it."""
     monkeypatch.setattr(partitioned, "BATCH_PARTITIONS", 1)
     sinks = {"sinks": [{"name": "f", "type": "hdfs", "config": {"path": str(tmp_path / "sink")}}]}
     whole, by = dq(folder, tmp_path / "truth"), {"partition_by": ("ds", "hr")}
@@ -282,7 +280,7 @@ def test_batches_are_committed_as_they_end(spark, repo, folder, target, tmp_path
     result = tg.griffin.run(sinks, whole, spark=spark, repository=repo, **by)
     assert {p.name for p in result.rule("acc").reports} == {two, three}
     assert missed(repo) == {one: 0, two: 1, three: 0}
-    # Sinks are told each batch, and none takes the place of another.
+    # Sinks receive every batch, and none replaces another.
     records = sorted((tmp_path / "sink" / "hours").glob("*/misses"))
     assert [len(file.read_text().splitlines()) for file in records] == [1, 0]
 
@@ -298,7 +296,7 @@ def test_a_rule_that_fails_is_measured_again(spark, repo, folder, target, tmp_pa
     assert set(repo.runs("hours")["status"]) == {"failed"}
 
 
-def test_partitions_that_share_a_time_are_told_beside_each_other(spark, tmp_path):
+def test_partitions_of_the_same_time_are_reported_separately(spark, tmp_path):
     import json
 
     sinks = [{"name": "f", "type": "hdfs", "config": {"path": str(tmp_path / "sink")}}]
@@ -320,7 +318,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("rules", "by", "kind", "said"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_measured_by_partitions(
+def test_jobs_that_cannot_be_measured_by_partition_are_refused(
     spark, folder, target, tmp_path, rules, by, kind, said
 ):
     more = {"pre.proc": ["select id, ds from this"]} if "'hr'" in said else {}

@@ -1,4 +1,4 @@
-"""What a job leaves in the repository: metrics and states by time, samples of records, runs."""
+"""Results of a job in the repository: metrics and states by time, samples of records, and runs."""
 
 import json
 
@@ -28,7 +28,7 @@ def series(repo, name):
     return list(repo.metrics("job", name=name).sort_values("time")["value"])
 
 
-def test_history_of_a_job(spark, repo):
+def test_a_job_has_a_history(spark, repo):
     assert measure(spark, repo, 0, 1, 2, 8).run is not None
     measure(spark, repo, 1, 1, 8, 9, tags={"cluster": "test"})
     metrics = repo.metrics("job", name="Griffin.acc.miss")
@@ -42,14 +42,14 @@ def test_history_of_a_job(spark, repo):
     assert series(repo, "Griffin.sql.top") == [8, 9]
     assert len(repo.metrics("job", name="Griffin.acc.miss", tags={"cluster": "test"})) == 1
 
-    # States add: over both days.
+    # States of both days are added.
     analyzer = metrics["analyzer"][0]
     whole = repo.merge("job", analyzer).value
     assert whole.metric == {"total": 6, "miss": 3, "matched": 3, "matchedFraction": 0.5}
     analyzer = repo.metrics("job", name="Griffin.dist.distinct")["analyzer"][0]
     assert repo.merge("job", analyzer).value.metric["distinct"] == 4
 
-    # The same again at the same time says the same; other data takes its place, and the old is remembered.
+    # Equal data at the same time changes nothing. Other data replaces it, and the old version is kept.
     before = repo.runs("job")["run_id"].max()
     measure(spark, repo, 1, 1, 8, 9)
     assert series(repo, "Griffin.acc.miss") == [1, 2]
@@ -68,7 +68,7 @@ def test_history_of_a_job(spark, repo):
     assert (first["sampled"], first["records"][0]["__tmst"]) == (1, NOW)
 
 
-def test_samples_are_as_many_as_asked_for(spark, repo):
+def test_the_number_of_samples_is_configurable(spark, repo):
     measure(spark, repo, 0, *range(10, 30), samples=3)
     (result,) = repo.verdicts("job")["result"]
     assert len(json.loads(result)["records"]) == 3
@@ -76,8 +76,8 @@ def test_samples_are_as_many_as_asked_for(spark, repo):
     assert len(repo.verdicts("job")) == 1
 
 
-def test_samples_of_a_rule_without_a_metric(spark, repo):
-    """Each time has its own verdict, and nulls are told."""
+def test_a_rule_without_a_metric_has_samples(spark, repo):
+    """Each time has its own verdict, and nulls are shown."""
     only = [rule("select id, name from src where name is null", name="null names", out=["record"])]
     for day, id in enumerate((5, 6)):
         source = rows("src", "id int, name string", (id, None), (7, "a"))
@@ -90,8 +90,8 @@ def test_samples_of_a_rule_without_a_metric(spark, repo):
 
 
 @pytest.mark.soak
-def test_anomalies_are_found_in_what_jobs_measured(spark, repo):
-    """Days like each other, made cheap: one rule of SQL; then one that stands out."""
+def test_anomalies_are_detected_in_results_of_jobs(spark, repo):
+    """Similar days by a single SQL rule, and one day that differs."""
     rules = [rule("select id as n from src", name="n")]
     for day in range(24):
         source = rows("src", "id int", (5000 if day == 23 else 100 + day % 3,))
@@ -103,8 +103,8 @@ def test_anomalies_are_found_in_what_jobs_measured(spark, repo):
 
 
 @pytest.mark.soak
-def test_a_job_that_fails_once_goes_on_in_its_history(spark, repo):
-    """A run of which nothing could be measured leaves the dataset as it is, and is seen."""
+def test_history_continues_after_a_failed_job(spark, repo):
+    """A run without any result does not change the dataset, but is listed."""
     measure(spark, repo, 0, 1, 2)
     bad = [rule("int(src.name) = tgt.id", "accuracy", "acc")]
     dq = job([rows("src", "name string", ("x",)), TRUTH], bad, timestamp=NOW + DAY)

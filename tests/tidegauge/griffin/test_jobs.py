@@ -1,4 +1,4 @@
-"""Whole jobs: rules that read each other, private names, sinks, records in tables, and what fails."""
+"""Jobs from rules to sinks: rules that read each other, private names, records in tables, and failures."""
 
 import gc
 import json
@@ -18,13 +18,13 @@ SAME = "src.id = tgt.id and src.name = tgt.name"
 
 
 def names(spark):
-    gc.collect()  # views of results that earlier tests left
+    gc.collect()  # without views that earlier tests left
     return {table.name for table in spark.catalog.listTables()}
 
 
 @pytest.fixture(scope="module")
 def chained(spark):
-    """Rules that read what others made; a table and a view of the session have the names of the job's frames."""
+    """Return a job whose rules read each other. A table and a view of the session have the names of its frames."""
     spark.range(7).createOrReplaceTempView("src")
     spark.range(9).createOrReplaceTempView("miss_items")
     spark.sql("CREATE TABLE accuracy AS SELECT 'table' AS id")
@@ -36,7 +36,7 @@ def chained(spark):
         rule("select a.miss + o.n as both from acc a cross join of_misses o", name="of_names"),
         rule("id, name", "completeness", "complete", details={"source": "miss_items"}),
         rule("count(miss_items.id) as n from miss_items", "profiling", "prof", details={"source": "miss_items"}),
-        # Steps of the same names, and the source itself, are others from here on.
+        # From here on, steps of the same names and the source are different frames.
         rule("src.id = tgt.id", "accuracy", "ids", out=["metric", "record"]),
         rule("select id from src where id < 3", name="fewer", out=[{"type": "dsc-update", "name": "src"}, "record"]),
         rule("id", "uniqueness", "after", details={"source": "src", "duplication.array": "dup"}),
@@ -49,7 +49,7 @@ def chained(spark):
     spark.sql("DROP TABLE accuracy")
 
 
-def test_rules_read_what_rules_before_made(chained):
+def test_rules_read_frames_of_earlier_rules(chained):
     result, _ = chained
     assert values(result, "acc") == {"total": 4, "miss": 2, "matched": 2, "matchedFraction": 0.5}
     assert values(result, "of_misses") == {"n": 2, "last": 4}
@@ -60,7 +60,7 @@ def test_rules_read_what_rules_before_made(chained):
     assert values(result, "of_ids") == {"n": 1}
 
 
-def test_a_rule_keeps_its_frames_when_later_rules_take_their_names(chained):
+def test_a_rule_keeps_its_frames_when_later_rules_reuse_their_names(chained):
     result, _ = chained
     assert values(result, "ids")["total"] == 4
     assert values(result, "after")["total"] == 2
@@ -70,16 +70,16 @@ def test_a_rule_keeps_its_frames_when_later_rules_take_their_names(chained):
     assert result.rule("fewer").reports == {}
 
 
-def test_names_of_the_session_are_neither_seen_nor_harmed(spark, chained):
+def test_names_of_the_session_are_neither_read_nor_changed(spark, chained):
     assert spark.table("src").count() == 7
     assert spark.table("miss_items").count() == 9
     assert [row.id for row in spark.table("accuracy").collect()] == ["table"]
 
 
 @pytest.mark.soak
-def test_nothing_stays_behind_a_result(spark):
+def test_a_result_leaves_no_views_behind(spark):
     before = names(spark)
-    # A rule that is called by its metric hides no source of that name.
+    # A rule whose metric has the name of a source does not hide the source.
     metric = [{"type": "metric", "name": "src"}]
     rules = [rule("id", "uniqueness", out=metric), rule("name", "completeness", "c")]
     result = tg.griffin.run({}, job([USERS], rules), spark=spark)
@@ -92,7 +92,7 @@ def test_nothing_stays_behind_a_result(spark):
 
 
 @pytest.mark.soak
-def test_nothing_stays_behind_a_job_that_cannot_be_or_fails(spark):
+def test_a_refused_or_failing_job_leaves_no_views_behind(spark):
     before = names(spark)
     with pytest.raises(DslError):
         tg.griffin.run({}, job([USERS], [rule("select nothing from src")]), spark=spark)
@@ -102,7 +102,7 @@ def test_nothing_stays_behind_a_job_that_cannot_be_or_fails(spark):
     assert names(spark) == before
 
 
-def test_two_jobs_at_once(spark):
+def test_two_jobs_run_concurrently(spark):
     found = {}
 
     def run(name, *ids):
@@ -131,8 +131,8 @@ FLATTEN = [
 ]
 
 
-def test_flatten_names_and_what_sinks_get(spark, tmp_path, capsys):
-    """Every way to write rows, with names that rules share, to two sinks."""
+def test_sinks_receive_metrics_in_each_layout(spark, tmp_path, capsys):
+    """Every layout of rows, with names that several rules use, for two sinks."""
     sinks = [
         {"name": "Files", "type": "HDFS", "config": {"path": str(tmp_path)}},
         {"name": "screen", "type": "console", "config": {"numRows": 1}},
@@ -165,7 +165,7 @@ def test_flatten_names_and_what_sinks_get(spark, tmp_path, capsys):
     assert value["default many"] == two
     assert value["map none"] == {}
     assert (value["x"], value["y"]) == (1, 2)
-    # Records of one name do not take each other's place.
+    # Records of one name do not replace each other.
     assert [json.loads(line)["id"] for line in (folder / "same").read_text().splitlines()] == [4]
     assert json.loads((folder / "same_2").read_text())["name"] is None
     printed = capsys.readouterr().out
@@ -174,7 +174,7 @@ def test_flatten_names_and_what_sinks_get(spark, tmp_path, capsys):
 
 
 @pytest.mark.soak
-def test_records_in_a_table_are_those_of_the_last_run_of_a_time(spark):
+def test_a_table_holds_the_records_of_the_last_run_of_a_time(spark):
     out = ["metric", {"type": "record", "table": "griffin_misses"}]
 
     def run(source, time, target=TRUTH):
@@ -190,7 +190,7 @@ def test_records_in_a_table_are_those_of_the_last_run_of_a_time(spark):
         assert run(one, NOW) == [(NOW, 8, "h"), (NOW + 1, 8, "h")]
         all_match = rows("src", "id int, name string", (1, "a"))
         assert run(all_match, NOW) == [(NOW + 1, 8, "h")]
-        # Of a rule that has no metric, too.
+        # Also for a rule without a metric.
         only = [rule("select * from src where id > 7", name="only", out=[out[1]])]
         for source in (one, all_match):
             tg.griffin.run({}, job([source], only, timestamp=NOW + 2), spark=spark)
@@ -200,13 +200,13 @@ def test_records_in_a_table_are_those_of_the_last_run_of_a_time(spark):
 
 
 class Broken(Sink):
-    """A sink that is down."""
+    """A sink that always fails."""
 
     def metrics(self, timestamp, values):
         raise OSError("the sink is down")
 
 
-def test_what_fails_is_an_error_after_the_others_reported(spark, tmp_path, repo):
+def test_failures_are_raised_after_the_other_results_were_written(spark, tmp_path, repo):
     sinks = [
         {"name": "broken", "type": "custom", "config": {"class": f"{__name__}:Broken"}},
         {"name": "files", "type": "hdfs", "config": {"path": str(tmp_path)}},
@@ -236,7 +236,7 @@ def test_what_fails_is_an_error_after_the_others_reported(spark, tmp_path, repo)
     assert value["unique"] == 4
     third = (tmp_path / "job" / str(NOW) / "third").read_text()
     assert json.loads(third)["id"] == 3
-    # The history tells it, too.
+    # The history also shows it.
     (run,) = repo.runs("job").to_dict("records")
     assert run["status"] == "failed"
     assert "at run time" in run["error"]
@@ -277,12 +277,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("sources", "rules", "kind", "said"), WRONG.values(), ids=WRONG)
-def test_nothing_that_is_wrong_is_silent(spark, repo, sources, rules, kind, said):
+def test_every_mistake_raises_an_error(spark, repo, sources, rules, kind, said):
     more = {"sinks": ["nowhere"]} if "nowhere" in said else {}
     with pytest.raises(kind, match=said):
         tg.griffin.run({}, job(sources, rules, **more), spark=spark, repository=repo)
     assert all(repo.metrics(dataset).empty for dataset in repo.datasets())
-    if kind is SourceError:  # what cannot be opened is a failed run
+    if kind is SourceError:  # an unreadable source is a failed run
         assert repo.runs("job")["status"].tolist() == ["failed"]
 
 
@@ -290,7 +290,7 @@ HOSTILE = "a`b'c\"d${x}; -- \n\\e.f é"
 
 
 @pytest.mark.newest
-def test_hostile_names_and_values_through_a_whole_job(spark, tmp_path, repo, capsys):
+def test_hostile_names_and_values_pass_through_a_whole_job(spark, tmp_path, repo, capsys):
     quoted = f"`{HOSTILE.replace('`', '``')}`"
     columns = [(HOSTILE, "string"), ("n", "integer")]
     source = rows(HOSTILE, columns, (HOSTILE, 1), ("x' or '1'='1", 2), (None, 3))

@@ -1,4 +1,4 @@
-"""Jobs that are killed at random moments: the next run ends with what an undisturbed one leaves."""
+"""Jobs killed at random moments: the next run ends with the content of an undisturbed run."""
 
 import json
 import time
@@ -26,7 +26,7 @@ run(*sys.argv[1:3], spark)
 
 
 def run(folder, url, spark):
-    """Run a job that writes to the repository, a sink and a table of records."""
+    """Run a job that writes to the repository, to a sink and to a table of records."""
     from tidegauge.griffin.execution import engine
 
     engine.BATCH_PARTITIONS = 2
@@ -39,7 +39,7 @@ def run(folder, url, spark):
         rule("select ds, name, count(*) as n from src group by ds, name", name="by_name"),
     ]
     sink = {"name": "files", "type": "hdfs", "config": {"path": str(out / "sink")}}
-    # Without a timestamp of its own a run has that of its beginning, and so a folder of its own.
+    # Without a timestamp, a run has the time of its start, and so its own folder.
     made = job([source], rules, timestamp=None)
     with tg.Repository(url) as repo:
         tg.griffin.run(
@@ -48,14 +48,14 @@ def run(folder, url, spark):
 
 
 def outputs(url):
-    """Return the folder of a run's sink and table, beside its database."""
+    """Return the folder of the sink and the table of a run, next to its database."""
     return Path(url.removeprefix("sqlite:///")).with_suffix("")
 
 
 def content(url):
-    """Return what a job has written: numbers, sampled records, the table, and what its sink was told.
+    """Return the output of a job: numbers, sampled records, the table, and what its sink received.
 
-    A sink is told again what was not in the ledger, so its folders are compared as a whole.
+    A sink receives results again that were not in the ledger, so its folders are compared as a whole.
     """
     with tg.Repository(url) as repo:
         numbers = repo.metrics("job")[["partition", "name", "instance", "value"]]
@@ -82,7 +82,7 @@ def content(url):
 
 
 def plain(value):
-    """Return a value as text, without the time of its run and without an order of lists."""
+    """Return a value as a string, without the time of its run and with sorted lists."""
     if isinstance(value, list):
         return str(sorted(map(plain, value)))
     if isinstance(value, dict):
@@ -90,7 +90,7 @@ def plain(value):
     return str(value)
 
 
-def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
+def test_a_job_killed_at_any_moment_is_completed_by_the_next(spark, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -113,9 +113,9 @@ def test_a_job_killed_at_any_moment_is_finished_by_the_next(spark, tmp_path):
     took = time.monotonic() - began
     wanted = content(f"sqlite:///{tmp_path / 'whole'}.db")
     assert len(wanted["numbers"]) > DAYS * 10
-    assert len(wanted["samples"]) == 2 * DAYS // 2  # of two rules, in each batch of two days
+    assert len(wanted["samples"]) == 2 * DAYS // 2  # two rules in each batch of two days
     assert len(wanted["told"]) == DAYS
-    assert len(wanted["table"]) == DAYS * 8  # each fifth of forty names is null
+    assert len(wanted["table"]) == DAYS * 8  # every fifth of forty names is null
     assert len([name for name, _ in wanted["records"] if name == "incomplete"]) == DAYS * 8
     draw, seed = random_moments()
     print(f"seed {seed}, {took:.2f} s from session to exit")

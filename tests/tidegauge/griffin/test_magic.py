@@ -1,4 +1,4 @@
-"""``%%griffin`` in a real IPython shell."""
+"""``%%griffin`` in an IPython shell."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def cell(shell, line, text):
     return shell.run_cell(f"%%griffin {line}\n{text}\n", store_history=False)
 
 
-def test_a_rule_in_a_cell(shell, repo, capsys):
+def test_a_rule_in_a_cell_is_measured(shell, repo, capsys):
     shell.user_ns["repo"] = repo
     line = "accuracy --source users --target truth --name 'same users' --repository repo --dataset checks"
     found = cell(shell, line, "users.id = truth.id\nand users.name = truth.name")
@@ -57,7 +57,7 @@ def test_the_documented_cells_run(shell, repo, capsys):
     capsys.readouterr()
 
 
-def test_details_kinds_and_tables(shell, spark):
+def test_options_set_details_types_and_tables(shell, spark):
     found = cell(
         shell, "accuracy --source users --target truth --detail null.match=sql",
         "users.id = truth.id and users.name = truth.name",
@@ -77,7 +77,7 @@ def test_details_kinds_and_tables(shell, spark):
     assert NOW not in found.result.rule("rule").reports
 
 
-def test_frames_are_named_as_in_jobs_and_details_may_be_json(shell):
+def test_frames_have_the_names_of_a_job_and_details_can_be_json(shell):
     line = "accuracy --source source=users --target target=truth --records 0"
     found = cell(shell, line, "source.id = target.id and source.name = target.name").result
     assert next(iter(found.rule("rule").reports.values())).metric["miss"] == 1
@@ -92,7 +92,7 @@ def test_frames_are_named_as_in_jobs_and_details_may_be_json(shell):
     assert (metric["percentile_50"], metric["percentile_99"]) == (7, 7)
 
 
-def test_sql_and_help(shell, capsys):
+def test_sql_rules_and_help_are_available(shell, capsys):
     line = "spark-sql --source u=users --target truth --name sql"
     found = cell(shell, line, "select count(*) as n from u join truth using (id)").result
     assert next(iter(found.rule("sql").reports.values())).metric == {"n": 2}
@@ -125,7 +125,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("line", "text", "kind", "said"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_shown(shell, capsys, line, text, kind, said):
+def test_mistakes_are_shown(shell, capsys, line, text, kind, said):
     import re
 
     found = cell(shell, line, text)

@@ -1,4 +1,4 @@
-"""Griffin's measures in suites: of partitions, incrementally."""
+"""Griffin's measures in suites, incrementally by partition."""
 
 import pytest
 from tidegauge.griffin.measures.keys import GriffinUniqueness
@@ -21,7 +21,7 @@ def tables(spark):
     spark.sql("DROP DATABASE measures CASCADE")
 
 
-def test_only_what_is_new_is_measured_and_a_changed_target_changes_all(spark, tables, repo):
+def test_only_new_partitions_are_measured_and_a_changed_target_changes_all(spark, tables, repo):
     rules = [
         GriffinAccuracy("acc", "source.id = target.id", target="measures.known"),
         GriffinUniqueness("ids", "id"),
@@ -43,7 +43,7 @@ def test_only_what_is_new_is_measured_and_a_changed_target_changes_all(spark, ta
     assert sorted(missing().values()) == [0.0, 1.0, 2.0]
     spark.sql("INSERT INTO measures.known VALUES (1), (3)")
     run = analyze()
-    # All are measured again; the day on which nothing was missing has the same content.
+    # All partitions are measured again. The day without misses has the same content.
     assert sorted(map(str, run.changes.values())) == ["restated", "restated", "unchanged"]
     assert sorted(missing().values()) == [0.0, 0.0, 1.0]
     whole = repo.metrics("users", name="Griffin.ids.unique")

@@ -1,4 +1,4 @@
-"""What goes to sinks and into the repository, with and without `out`."""
+"""Results for sinks and for the repository, with and without `out`."""
 
 import json
 
@@ -20,26 +20,26 @@ SOURCE = rows("src", "id int, name string", (1, "a"), (2, "b"), (2, "b"), (3, No
 TARGET = rows("tgt", "id int, name string", (1, "a"), (2, "x"))
 
 
-class Told(Sink):
-    """A sink that keeps what it is told in a file beside the test."""
+class FileSink(Sink):
+    """A sink that writes its input to a file."""
 
     def metrics(self, timestamp, values):
-        self._say({"metrics": values})
+        self._write({"metrics": values})
 
     def records(self, name, frame, timestamp):
-        self._say({"records": name, "rows": frame.count()})
+        self._write({"records": name, "rows": frame.count()})
 
-    def _say(self, what):
+    def _write(self, what):
         with open(self.config["path"], "a") as file:
             file.write(json.dumps(what) + "\n")
 
 
-def told(tmp_path, spark, sources, rules, **more):
-    path = tmp_path / "told"
+def sink_lines(tmp_path, spark, sources, rules, **more):
+    path = tmp_path / "sink"
     sink = {
         "name": "s",
         "type": "custom",
-        "config": {"class": f"{__name__}:Told", "path": str(path)},
+        "config": {"class": f"{__name__}:FileSink", "path": str(path)},
     }
     dq = job(sources, rules)
     for one in dq["evaluate.rule"]["rules"]:
@@ -50,7 +50,7 @@ def told(tmp_path, spark, sources, rules, **more):
     return result, said[0]["metrics"], {one["records"]: one["rows"] for one in said[1:]}
 
 
-def test_rules_of_the_dsl_send_metric_and_records_without_out(spark, tmp_path):
+def test_dsl_rules_without_out_send_metric_and_records(spark, tmp_path):
     rules = [
         rule("src.id = tgt.id and src.name = tgt.name", "accuracy", "acc", out=()),
         rule("id", "uniqueness", "ids", out=({"type": "record", "name": "twice"},),
@@ -58,7 +58,7 @@ def test_rules_of_the_dsl_send_metric_and_records_without_out(spark, tmp_path):
         rule("select count(*) as n from src", name="sql", out=()),
         rule("select count(*) as m from src", name="asked"),
     ]  # fmt: skip
-    _, metrics, records = told(tmp_path, spark, [SOURCE, TARGET], rules)
+    _, metrics, records = sink_lines(tmp_path, spark, [SOURCE, TARGET], rules)
     assert metrics == {
         "total": 4, "miss": 3, "matched": 1, "matchedFraction": 0.25,
         "ids": {"total": 4, "unique": 2, "uniqueFraction": 0.5, "dups": [{"dup": 1, "num": 1}]},
@@ -67,7 +67,7 @@ def test_rules_of_the_dsl_send_metric_and_records_without_out(spark, tmp_path):
     assert records == {"acc": 3, "twice": 1}
 
 
-def test_measures_send_what_their_out_says_in_the_layout_it_says(spark, tmp_path):
+def test_measures_send_the_outputs_and_layout_of_their_out(spark, tmp_path):
     out = [{"type": "metric", "name": "nested", "flatten": "map"}]
     measures = [
         {"name": "dup", "type": "duplication", "config": {"expr": "id"}, "out": out},
@@ -75,7 +75,7 @@ def test_measures_send_what_their_out_says_in_the_layout_it_says(spark, tmp_path
         {"name": "prof", "type": "profiling", "config": {"expr": "id"},
          "out": [{"type": "metric", "name": "profile", "flatten": "map"}]},
     ]  # fmt: skip
-    result, metrics, records = told(
+    result, metrics, records = sink_lines(
         tmp_path, spark, [SOURCE, TARGET], [rule("select 1 as one", name="one", out=())],
         measures=measures,
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_measures_send_what_their_out_says_in_the_layout_it_says(spark, tmp_path
     assert found["Griffin.prof.total.id"] == 4
 
 
-def test_the_repository_keeps_values_under_names_without_values(spark, repo):
+def test_series_in_the_repository_have_names_without_values(spark, repo):
     asked = [
         rule("select max(id) as latest, 40 < 50 as ok, max(name) as last, date'1970-01-02' as day "
              "from src", name="res"),
@@ -105,8 +105,8 @@ def test_the_repository_keeps_values_under_names_without_values(spark, repo):
     }  # fmt: skip
 
 
-def test_names_that_dots_make_alike_keep_their_numbers(spark, repo):
-    """Labels with dots within a rule, and the dots between names of rules and columns."""
+def test_names_that_dots_make_ambiguous_keep_their_numbers(spark, repo):
+    """Labels contain dots, and dots separate the names of rules and columns."""
     pairs = rows("src", "a string, b string", ("x.y", "z"), ("x", "y.z"), ("x", "y.z"))
     asked = [
         rule("select a, b, count(*) as n from src group by a, b order by a desc", name="r"),
@@ -121,7 +121,7 @@ def test_names_that_dots_make_alike_keep_their_numbers(spark, repo):
     }  # fmt: skip
 
 
-def test_totals_beside_groups_of_null_are_told(spark, repo):
+def test_totals_next_to_groups_of_null_cause_a_notice(spark, repo):
     asked = [
         rule("select name, count(*) as n from src group by rollup (name) order by n", name="r"),
         rule("from src select name, grouping(name) as whole, count(*) as n group by rollup (name)", name="g"),
@@ -136,7 +136,9 @@ def test_totals_beside_groups_of_null_are_told(spark, repo):
     }  # fmt: skip
 
 
-def test_more_groups_than_are_recorded_are_told_and_the_same_each_time(spark, repo, monkeypatch):
+def test_groups_beyond_the_limit_cause_a_notice_and_are_chosen_consistently(
+    spark, repo, monkeypatch
+):
     monkeypatch.setattr(results, "MAX_RECORDED_NUMBERS", 20)
     many = "select id % 1500 as k, count(*) as n from range(3000) group by k"
     source = rows("src", "a string", ("x",))
@@ -152,7 +154,7 @@ def test_more_groups_than_are_recorded_are_told_and_the_same_each_time(spark, re
     assert names == set(sorted(f"Griffin.m.n.{k}" for k in range(1500))[:20])
 
 
-def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
+def test_series_have_the_groups_of_the_frame_that_a_rule_reads(spark, repo):
     asked = [
         rule("select name, count(*) as n from src group by all", name="g"),
         rule("with w as (select id, count(*) as n from src group by id) select id, n * 2 as d from w", name="cte"),
@@ -178,7 +180,7 @@ def test_series_have_the_groups_of_what_a_rule_reads(spark, repo):
     assert [one.split(":")[0] for one in result.notices if said in one] == ["unknown", "unselected"]
 
 
-def test_duplicates_beside_earlier_rows_lose_no_number(spark, repo):
+def test_duplicates_with_earlier_rows_keep_all_numbers(spark, repo):
     new = rows("new", "k string", *[(k,) for k in "AABBCD"])
     old = rows("old", "k string", *[(k,) for k in "AABC"])
     details = {"source": "new", "target": "old", "duplication.array": "dups"}
@@ -192,7 +194,7 @@ def test_duplicates_beside_earlier_rows_lose_no_number(spark, repo):
     }  # fmt: skip
 
 
-def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
+def test_folders_are_marked_as_read_only_after_they_were_measured(spark, tmp_path):
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / "lines").write_text("a\nb\n")
     source = read("src", "text-dir", {"dir.path": str(tmp_path)})
@@ -222,7 +224,7 @@ def test_folders_are_marked_as_read_once_they_were_measured(spark, tmp_path):
         ("count(*) as n where coalesce(id, 1)", "profiling", "a condition must be true or false"),
     ],
 )
-def test_functions_whose_types_spark_alone_knows_have_a_hint(spark, text, kind, hint):
+def test_functions_with_types_known_only_to_spark_have_a_hint(spark, text, kind, hint):
     target = rows("tgt", "id int", (1,))
     details = {"source": "src"} if kind == "profiling" else {"source": "src", "target": "tgt"}
     with pytest.raises(DslError) as caught:
@@ -241,7 +243,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("text", PLACES)
-def test_errors_of_sql_have_their_place_in_the_rule(spark, text):
+def test_sql_errors_have_their_position_in_the_rule(spark, text):
     line, column, said = PLACES[text]
     with pytest.raises(DslError) as caught:
         tg.griffin.check(job([SOURCE], [rule(text, name="r")]), spark=spark)
@@ -250,7 +252,7 @@ def test_errors_of_sql_have_their_place_in_the_rule(spark, text):
     assert " pos " not in str(caught.value)
 
 
-def test_a_query_may_end_with_a_semicolon(spark):
+def test_a_query_can_end_with_a_semicolon(spark):
     asked = [rule("select ';' as mark, count(*) as n from src; ", name="r")]
     assert values(tg.griffin.run({}, job([SOURCE], asked), spark=spark), "r") == {
         "mark": ";",
@@ -258,7 +260,7 @@ def test_a_query_may_end_with_a_semicolon(spark):
     }
 
 
-def test_bad_patterns_are_found_before_anything_runs(spark):
+def test_invalid_patterns_are_refused_before_anything_runs(spark):
     conf = {"column.name": "name", "type": "regex", "values": ["["]}
     bad = [
         rule("count(*) as n where name rlike 'a(b'", "profiling", "r"),
@@ -285,7 +287,7 @@ SQL_PATTERNS = {
 
 
 @pytest.mark.parametrize("text", SQL_PATTERNS)
-def test_bad_patterns_of_sql_are_found_before_anything_runs(spark, text):
+def test_invalid_patterns_in_sql_are_refused_before_anything_runs(spark, text):
     line, column, shown = SQL_PATTERNS[text]
     with pytest.raises(DslError) as caught:
         tg.griffin.check(job([SOURCE], [rule(text, name="r")]), spark=spark)
@@ -299,7 +301,7 @@ def test_bad_patterns_of_sql_are_found_before_anything_runs(spark, text):
     ["name rlike '(' || ')'", "name rlike '(' ')'", "name = 'rlike (' and name rlike '[(]'", "split(name, id) is null",
      "replace(name, '(', '') = 'a'", "name rlike concat('(', ')')", "name rlike '\\\\('", "`rlike` = '('"],
 )  # fmt: skip
-def test_what_is_no_bad_pattern_of_sql_passes(spark, text):
+def test_valid_patterns_in_sql_pass(spark, text):
     asked = [
         rule(f"select count(*) as n from (select *, '' as `rlike` from src) where {text}", name="r")
     ]
@@ -314,7 +316,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("text", BEFORE)
-def test_errors_before_measuring_have_their_place_in_the_rule(spark, text):
+def test_errors_of_rules_before_measuring_have_their_position_in_the_rule(spark, text):
     source = rows(
         "src", "id int, name string", (1, "a"), **{"pre.proc": ["select * from this;", text]}
     )
@@ -325,7 +327,7 @@ def test_errors_before_measuring_have_their_place_in_the_rule(spark, text):
     assert "rule 'this'" not in str(caught.value)
 
 
-def test_a_text_that_is_no_number_fails_with_the_columns_names(spark):
+def test_a_string_that_is_not_a_number_fails_with_the_name_of_the_column(spark):
     asked = [rule("src.name = tgt.id", "accuracy", "r")]
     with pytest.raises(GriffinError) as caught:
         tg.griffin.run({}, job([SOURCE, TARGET], asked), spark=spark, timestamp=NOW)

@@ -1,4 +1,4 @@
-"""How the results of a round are stored, in which order."""
+"""The order in which the results of a round are stored."""
 
 from types import SimpleNamespace
 
@@ -14,10 +14,10 @@ import tidegauge as tg
 from tidegauge.griffin import results, running
 
 
-def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_others(
+def test_samples_are_stored_before_the_ledger_and_a_failing_sample_leaves_the_others(
     repo, monkeypatch
 ):
-    """What the ledger knows is not measured again, so a kill after it would leave no samples."""
+    """Partitions in the ledger are not measured again, so a kill right after it would lose the samples."""
     day = Partition(("ds",), ("2026-01-01",))
     found = RoundRecord(
         "job", "{}", ("ds",), (day,), {}, "[]", {day: 3}, fingerprints={day: "f"}
@@ -53,7 +53,7 @@ def test_samples_are_stored_before_the_ledger_and_one_that_fails_leaves_the_othe
     assert failed == ["samples of broken"] * 2
 
 
-def test_partitions_of_one_day_have_series_of_their_own(repo):
+def test_partitions_of_one_day_have_their_own_series(repo):
     days = [Partition(("ds", "country"), ("2026-01-01", country)) for country in ("DK", "SE")]
     counts = {
         day: [

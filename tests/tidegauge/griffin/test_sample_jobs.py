@@ -1,4 +1,4 @@
-"""Griffin's own jobs over its own sample data, from JSON to metric."""
+"""Griffin's own jobs on its own sample data, from JSON to metric."""
 
 import json
 
@@ -40,19 +40,19 @@ GOOD_ZIP = """SELECT crime.*, good.zipcode IS NULL AS bad FROM crime LEFT JOIN
 
 @pytest.fixture(scope="module")
 def users(spark, tmp_path_factory):
-    """One job of many rules over the users, from files, with Griffin's spelling."""
+    """Return one job of many rules over the users, from files, with Griffin's spelling."""
     folder = tmp_path_factory.mktemp("users")
     rules = [
-        rule(SAME, "accuracy", "M1", out=["metric", {"type": "record", "name": "missRecords"}]),
-        rule(SAME.replace("src.", "S.").replace("tgt.", "src.").replace("S.", "tgt."), "accuracy", "M3",
+        rule(SAME, "accuracy", "matches", out=["metric", {"type": "record", "name": "missRecords"}]),
+        rule(SAME.replace("src.", "S.").replace("tgt.", "src.").replace("S.", "tgt."), "accuracy", "backwards",
              details={"source": "tgt", "target": "src"}),
-        rule(SAME.replace("src.", "S.").replace("tgt.", "src.").replace("S.", "tgt."), "accuracy", "M3 sql",
+        rule(SAME.replace("src.", "S.").replace("tgt.", "src.").replace("S.", "tgt."), "accuracy", "backwards in sql",
              details={"source": "tgt", "target": "src", "null.match": "sql"}),
-        rule("user_id", "distinct", "M5", details={"source": "src", "duplication.array": "dup"}),
-        rule("user_id, count(*) as cnt from few group by user_id", "profiling", "M7",
-             out=[{"type": "metric", "name": "M7", "flatten": "array"}], details={"source": "few"}),
-        rule("select count(*) as cnt, count(distinct post_code) as `dis-cnt`, max(user_id) as max from src", name="M9"),
-        rule("select post_code, count(*) as cnt from src group by post_code order by cnt desc", name="M9 groups",
+        rule("user_id", "distinct", "distinct ids", details={"source": "src", "duplication.array": "dup"}),
+        rule("user_id, count(*) as cnt from few group by user_id", "profiling", "few ids",
+             out=[{"type": "metric", "name": "few ids", "flatten": "array"}], details={"source": "few"}),
+        rule("select count(*) as cnt, count(distinct post_code) as `dis-cnt`, max(user_id) as max from src", name="sql"),
+        rule("select post_code, count(*) as cnt from src group by post_code order by cnt desc", name="sql groups",
              out=[{"type": "metric", "name": "post_group", "flatten": "array"}]),
     ]  # fmt: skip
     few = {**SRC, "name": "few", "connector": {**SRC["connector"], **FEW}}
@@ -63,54 +63,54 @@ def users(spark, tmp_path_factory):
     return tg.griffin.run(env, dq, spark=spark), folder / "sink" / "users" / str(NOW)
 
 
-def test_m1_m3_accuracy_of_users(users):
+def test_accuracy_of_users(users):
     result, sink = users
     wanted = {"total": 50, "miss": 4, "matched": 46, "matchedFraction": 0.92}
-    assert values(result, "M1") == wanted
-    misses = result.records("M1")
+    assert values(result, "matches") == wanted
+    misses = result.records("matches")
     ids = sorted(row.user_id for row in misses.select("user_id").collect())
     assert ids == [10039, 10044, 10050, 10050]
-    # The records of a rule are its own, though a later rule has steps of the same names.
+    # A rule keeps its own records, although a later rule has steps of the same names.
     first_names = {row.first_name for row in misses.select("first_name").collect()}
     assert "Tom0" in first_names
     lines = (sink / "missRecords").read_text().splitlines()
     assert sorted(json.loads(line)["user_id"] for line in lines) == ids
-    assert values(result, "M3")["miss"] == 4
-    assert values(result, "M3 sql") == {
+    assert values(result, "backwards")["miss"] == 4
+    assert values(result, "backwards in sql") == {
         "total": 50, "miss": 5, "matched": 45, "matchedFraction": 0.9,
     }  # fmt: skip
 
 
-def test_m5_distinct_users(users):
-    found = values(users[0], "M5")
+def test_distinct_users(users):
+    found = values(users[0], "distinct ids")
     assert (found["total"], found["distinct"], found["dup"]) == (50, 49, [{"dup": 1, "num": 1}])
 
 
-def test_m7_profiling_before_which_rows_are_left_out(users):
-    found = values(users[0], "M7")["M7"]
+def test_profiling_of_filtered_rows(users):
+    found = values(users[0], "few ids")["few ids"]
     assert sorted((row["user_id"], row["cnt"]) for row in found) == [
         (10000 + i, 1) for i in range(1, 14)
     ]
 
 
-def test_m9_spark_sql(users):
+def test_spark_sql_rules(users):
     result, sink = users
-    assert values(result, "M9") == {"cnt": 50, "dis-cnt": 1, "max": 10050}
+    assert values(result, "sql") == {"cnt": 50, "dis-cnt": 1, "max": 10050}
     groups = {"post_group": [{"post_code": "94022", "cnt": 49}, {"post_code": None, "cnt": 1}]}
-    assert values(result, "M9 groups") == groups
+    assert values(result, "sql groups") == groups
     document = json.loads((sink / "_METRICS").read_text())
     assert (document["name"], document["tmst"]) == ("users", NOW)
-    # All rules' metrics are one document: names that are taken stand under the rule's.
+    # The metrics of all rules are one document. Names that are in use are nested under the rule.
     assert document["value"]["miss"] == 4
-    assert document["value"]["M3 sql"]["miss"] == 5
+    assert document["value"]["backwards in sql"]["miss"] == 5
     assert document["value"]["post_group"] == groups["post_group"]
     assert (sink / "_FINISH").exists()
 
 
-def test_m13_a_malformed_rule_ends_the_job_before_anything_ran(spark, tmp_path, repo):
+def test_an_invalid_rule_ends_the_job_before_anything_runs(spark, tmp_path, repo):
     sinks = [{"name": "out", "type": "hdfs", "config": {"path": str(tmp_path / "sink")}}]
-    rules = [rule("user_id", "uniqueness", "fine"), rule("abc", "profiling", "M13")]
-    with pytest.raises(DslError, match="(?s)rule 'M13'.*abc"):
+    rules = [rule("user_id", "uniqueness", "fine"), rule("abc", "profiling", "malformed")]
+    with pytest.raises(DslError, match="(?s)rule 'malformed'.*abc"):
         tg.griffin.run({"sinks": sinks}, job([SRC], rules), spark=spark, repository=repo)
     assert not (tmp_path / "sink").exists()
     assert repo.datasets() == []
@@ -118,7 +118,7 @@ def test_m13_a_malformed_rule_ends_the_job_before_anything_ran(spark, tmp_path, 
 
 @pytest.fixture(scope="module")
 def crime(spark):
-    """The newest Griffin's measures over the crime report."""
+    """Return the result of Griffin's newest measures on the crime report."""
     accuracy = {"ref.source": "truth", "expr": [{"source.col": "city", "ref.col": "city_name"}]}
     duplication = {"expr": "incident", "bad.record.definition": "duplicate"}
     records = {"expr": GOOD_ZIP, "bad.record.definition": "bad"}
@@ -126,38 +126,38 @@ def crime(spark):
     measures = [
         {"name": name, "type": kind, "data.source": "crime", "config": config, "out": out}
         for name, kind, config in (
-            ("M15", "accuracy", accuracy),
-            ("M17", "duplication", duplication),
-            ("M19", "sparkSQL", records),
+            ("cities", "accuracy", accuracy),
+            ("incidents", "duplication", duplication),
+            ("zip codes", "sparkSQL", records),
         )
     ]
     dq = {"name": "crime", "timestamp": NOW, "data.sources": SOURCES, "measures": measures}
     return tg.griffin.run({}, json.dumps(dq), spark=spark)
 
 
-def test_m15_m17_m19_crime(crime):
-    m15 = values(crime, "M15")
-    assert (m15["total"], m15["accurate"], m15["inaccurate"]) == (4617, 4511, 106)
+def test_accuracy_duplication_and_sql_of_the_crime_report(crime):
+    cities = values(crime, "cities")
+    assert (cities["total"], cities["accurate"], cities["inaccurate"]) == (4617, 4511, 106)
     wanted = {"duplicate": 4363, "unique": 58, "non_unique": 196, "distinct": 254}
-    assert values(crime, "M17") == {"total": 4617, **wanted}
-    assert values(crime, "M19") == {"total": 4617, "complete": 1983, "incomplete": 2634}
-    assert crime.records("M19").where("__status = 'bad'").count() == 2634
+    assert values(crime, "incidents") == {"total": 4617, **wanted}
+    assert values(crime, "zip codes") == {"total": 4617, "complete": 1983, "incomplete": 2634}
+    assert crime.records("zip codes").where("__status = 'bad'").count() == 2634
 
 
-def test_m21_profile_of_a_column(spark):
+def test_the_profile_of_a_column(spark):
     few = {**SRC, "connector": {**SRC["connector"], **FEW}}
     config = {"expr": "user_id", "round.scale": 2, "approx.distinct.count": False}
-    measure = {"name": "M21", "type": "profiling", "data.source": "src", "config": config, "out": [{"type": "metric"}]}  # fmt: skip
+    measure = {"name": "profile", "type": "profiling", "data.source": "src", "config": config, "out": [{"type": "metric"}]}  # fmt: skip
     dq = {"name": "profile", "data.sources": [few], "measures": [measure]}
     result = tg.griffin.run({}, dq, spark=spark)
-    (found,) = values(result, "M21")["column_details"]
+    (found,) = values(result, "profile")["column_details"]
     assert found["column_name"] == "user_id"
     assert (found["total"], found["distinct_count"], found["null_count"]) == (13, 13, 0)
     numbers = (found["avg"], found["variance"], found["std_dev"], found["kurtosis"])
     assert numbers == (10007.0, 15.17, 3.89, -1.21)
 
 
-def test_m27_rules_before_measuring_follow_each_other(spark):
+def test_rules_before_measuring_form_a_chain(spark):
     chain = [
         {"dsl.type": "spark-sql", "rule": "select split(value, ',') as part from this", "out.dataframe.name": "parts"},
         {"dsl.type": "spark-sql", "in.dataframe.name": "parts", "out.dataframe.name": "named",
@@ -168,18 +168,18 @@ def test_m27_rules_before_measuring_follow_each_other(spark):
     source = read("crime", "file", {"format": "text", "paths": [str(DATA / "crime_report_test.csv")]},
                   **{"dataframe.name": "this", "pre.proc": chain})  # fmt: skip
     rules = [
-        rule("select * from crime", name="M27", out=[{"type": "record"}]),
+        rule("select * from crime", name="records", out=[{"type": "record"}]),
         rule("count(*) as n, min(crime.zip) as low, max(crime.zip) as high", "profiling", "numbers"),
     ]  # fmt: skip
     result = tg.griffin.run({}, job([source], rules), spark=spark)
-    records = result.records("M27")
+    records = result.records("records")
     types = [("date_time", "timestamp"), ("incident", "string"), ("city", "string"), ("zip", "int")]
     assert records.dtypes == [*types, ("__tmst", "bigint")]
     assert {row["__tmst"] for row in records.collect()} == {NOW}
     assert values(result, "numbers") == {"n": 10, "low": 94301, "high": 94306}
 
 
-def test_t2_timeliness(spark):
+def test_timeliness_of_the_sample_data(spark):
     source = read("source", "file", {"format": "avro", "paths": [str(DATA / "timeliness_data.avro")]})  # fmt: skip
     details = {
         "threshold": "3m", "step.size": "2m", "percentile.values": ["0.29", 0.99, 0.999],
@@ -187,16 +187,16 @@ def test_t2_timeliness(spark):
     }  # fmt: skip
     out = ["metric", {"type": "record", "name": "late"}]
     result = tg.griffin.run(
-        {}, job([source], [rule("ts, end_ts", "timeliness", "T2", out, details=details)]), spark=spark
+        {}, job([source], [rule("ts, end_ts", "timeliness", "latencies", out, details=details)]), spark=spark
     )  # fmt: skip
-    found = values(result, "T2")
+    found = values(result, "latencies")
     assert (found["all"], found["avg"]) == (10, 276_000)
     steps = {row["step"]: row["count"] for row in found["step"]}
     assert steps == {0: 6, 3: 1, 4: 1, 5: 2}
     assert sorted(key for key in found if key.startswith("percentile")) == [
         "percentile_29", "percentile_99", "percentile_99_9",
     ]  # fmt: skip
-    late = {(row.name, row.lat) for row in result.records("T2").collect()}
+    late = {(row.name, row.lat) for row in result.records("latencies").collect()}
     assert late == {("dun", 560_000), ("sid", 660_000), ("fain", 660_000), ("yosh", 440_000)}
 
 
@@ -213,14 +213,14 @@ def test_people_and_duplicates_in_csv(spark):
     rules = [
         rule("name, age", "completeness", "complete"),
         rule("name", "uniqueness", "twins_by_name", details={"source": "twins", "duplication.array": "dup"}),
-        rule("id", "completeness", "M23", details={"source": "twins"},
+        rule("id", "completeness", "ids", details={"source": "twins"},
              **{"error.confs": [{"column.name": "id", "type": "enumeration", "values": ["1", "hive_none", "3", "foo,bar"]}]}),
-        rule("id", "completeness", "M23 pattern", details={"source": "twins"},
+        rule("id", "completeness", "known ids", details={"source": "twins"},
              **{"error.confs": [{"column.name": "id", "type": "regex", "values": [r"^\d+$"]}]}),
     ]  # fmt: skip
     result = tg.griffin.run({}, job([people, twins], rules), spark=spark)
     assert values(result, "complete") == {"total": 2, "incomplete": 0, "complete": 2}
     found = values(result, "twins_by_name")
     assert (found["total"], found["unique"], found["dup"]) == (4, 2, [{"dup": 1, "num": 1}])
-    assert values(result, "M23") == {"total": 4, "incomplete": 2, "complete": 2}
-    assert values(result, "M23 pattern") == {"total": 4, "incomplete": 4, "complete": 0}
+    assert values(result, "ids") == {"total": 4, "incomplete": 2, "complete": 2}
+    assert values(result, "known ids") == {"total": 4, "incomplete": 4, "complete": 0}

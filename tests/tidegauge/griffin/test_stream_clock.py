@@ -1,4 +1,4 @@
-"""Which windows are ready, which may meet, and which are needed no more."""
+"""The clock of streams: ready windows, windows that can match, and windows that are no longer needed."""
 
 import pytest
 from hypothesis import given
@@ -12,26 +12,26 @@ CLOCKS = st.builds(Clock, SIZES, st.integers(0, 50_000), st.integers(0, 50_000))
 
 
 @given(CLOCKS, TIMES)
-def test_every_time_lies_in_one_window(clock, time):
+def test_every_time_is_in_one_window(clock, time):
     window = clock.window(time)
     assert window <= time < window + clock.size
     assert clock.window(window) == window == clock.window(window + clock.size - 1)
 
 
 @given(CLOCKS, TIMES, TIMES)
-def test_a_window_that_is_ready_stays_so_and_so_are_those_before(clock, time, now):
+def test_a_ready_window_stays_ready_and_so_do_earlier_windows(clock, time, now):
     window = clock.window(time)
     if clock.ready(window, now):
         assert clock.ready(window, now + 1)
         assert clock.ready(window - clock.size, now)
-        assert now >= time  # nothing of the window is still to come
+        assert now >= time  # no row of the window is still to come
     assert clock.ready(window, window + clock.size + clock.delay)
     assert not clock.ready(window, window + clock.size + clock.delay - 1)
 
 
 @given(CLOCKS, CLOCKS, TIMES, st.integers(-120_000, 120_000))
-def test_rows_meet_as_far_as_both_wait(ours, theirs, time, apart):
-    """Whatever lies no further apart than they wait meets; what lies further than the windows allow does not."""
+def test_rows_match_as_far_apart_as_both_streams_wait(ours, theirs, time, apart):
+    """Rows within the waiting time match. Rows farther apart than the windows allow do not."""
     other = time + apart
     meets = ours.meets(ours.window(time), theirs, theirs.window(other))
     if -theirs.back <= apart <= ours.back:
@@ -44,11 +44,13 @@ def test_rows_meet_as_far_as_both_wait(ours, theirs, time, apart):
 
 
 @given(CLOCKS, CLOCKS, TIMES, TIMES)
-def test_what_is_needed_no_more_meets_no_window_that_is_measured_again(ours, theirs, time, other):
+def test_windows_that_are_no_longer_needed_match_no_window_that_is_measured_again(
+    ours, theirs, time, other
+):
     first, window = ours.window(time), theirs.window(other)
     if window < theirs.limit(first, met=True):
         assert not any(ours.meets(first + i * ours.size, theirs, window) for i in range(5))
-    else:  # and what is still needed meets the first one, or comes later than it waits for
+    else:  # a needed window matches the first window, or is later than the first window waits
         end = first + ours.size + ours.back
         assert ours.meets(first, theirs, window) or window >= end
 
@@ -76,5 +78,5 @@ def test_the_horizon_never_goes_back_and_leaves_time_to_wait(newest, clocks, bef
         (StreamStore(ready_interval=5, ready_delay=7, time_range=(-9, -2)), Clock(5, 9, 9)),
     ],
 )
-def test_the_clock_of_a_configuration(store, expected):
+def test_the_clock_is_read_from_the_store(store, expected):
     assert Clock.from_store(store) == expected

@@ -1,4 +1,4 @@
-"""Streams from a Kafka broker: by the time of arrival or their own, and through kills at any moment."""
+"""Streams from Kafka by arrival time and by their own time, and with kills at random moments."""
 
 import random
 import subprocess
@@ -38,7 +38,7 @@ def parsed(frame, _):
 
 @pytest.fixture
 def send(spark, kafka):
-    """Sends rows of (minute, id, name) to a topic; null stands for a message without a body."""
+    """Return a function that sends rows of (minute, id, name) to a topic; null stands for a message without a body."""
 
     def send(topic, rows):
         texts = ", ".join(
@@ -58,7 +58,7 @@ def topic():
     return f"t{uuid.uuid4().hex}"
 
 
-def test_the_time_of_arrival_is_the_time(spark, kafka, send, topic, tmp_path):
+def test_the_default_time_is_the_time_of_arrival(spark, kafka, send, topic, tmp_path):
     before = int(time.time() * 1000)
     send(topic, [(1, 1, "a"), (2, 2, "b")])
     after = int(time.time() * 1000)
@@ -105,7 +105,7 @@ with tg.Repository(f"sqlite:///{folder}/r.db") as repo:
 
 
 class Feed:
-    """Rows of two topics, sent bit by bit, and what a batch says of all of them."""
+    """Rows of two topics, sent in small parts, and the result of a batch over all of them."""
 
     def __init__(self, seed, send, topic):
         self.draw, self.send, self.topic = random.Random(seed), send, topic
@@ -151,22 +151,22 @@ def start(folder, kafka, topic, how):
         )
 
 
-def said(folder):
+def job_log(folder):
     return (folder / "log").read_text(errors="replace")
 
 
 def wait_until_measured(folder, process, within=300):
-    """Wait for a round of this process that measured something; its lines follow those of others."""
+    """Wait for a round of this process that measured something. Its lines follow those of earlier processes."""
     name = f"measured by {process.pid}"
     deadline = time.monotonic() + within
-    while name not in said(folder):
+    while name not in job_log(folder):
         waiting = process.poll() is None and time.monotonic() < deadline
-        assert waiting, said(folder)[-3000:]
+        assert waiting, job_log(folder)[-3000:]
         time.sleep(0.02)
 
 
 def last(folder):
-    """Return the number of the last batch that a folder of Spark's checkpoint names."""
+    """Return the number of the last batch that a Spark checkpoint folder names."""
     numbers = [int(file.name) for file in folder.glob("[0-9]*")]
     return max(numbers, default=None)
 
@@ -176,21 +176,21 @@ def checkpoints(folder):
 
 
 def settled(folder):
-    """Whether all batches that were begun are committed."""
+    """Return whether all started batches are committed."""
     return all(last(c / "offsets") == last(c / "commits") for c in checkpoints(folder))
 
 
 def wait_until_settled(folder, within=300):
     deadline, since = time.monotonic() + within, time.monotonic()
     while time.monotonic() < since + 1:
-        assert time.monotonic() < deadline, said(folder)[-3000:]
+        assert time.monotonic() < deadline, job_log(folder)[-3000:]
         if not settled(folder):
             since = time.monotonic()
         time.sleep(0.02)
 
 
 def undo_last_commits(folder):
-    """Leave what a kill between the sink's log and Spark's commit leaves; return of how many streams."""
+    """Leave the state of a kill between the sink's log and Spark's commit; return the number of changed streams."""
     undone = 0
     for checkpoint in checkpoints(folder):
         batch = last(checkpoint / "commits")
@@ -202,7 +202,9 @@ def undo_last_commits(folder):
 
 
 @pytest.mark.soak
-def test_a_job_that_is_killed_and_run_again_says_what_a_batch_says(kafka, send, topic, tmp_path):
+def test_a_job_that_is_killed_and_restarted_gives_the_result_of_a_batch(
+    kafka, send, topic, tmp_path
+):
     _, seed = random_moments()
     print(f"seed {seed}")
     feed = Feed(seed, send, topic)
@@ -224,7 +226,7 @@ def test_a_job_that_is_killed_and_run_again_says_what_a_batch_says(kafka, send, 
             undone += undo_last_commits(tmp_path)
     feed.bit()
     process = start(tmp_path, kafka, topic, "once")
-    assert process.wait(300) == 0, said(tmp_path)[-3000:]
+    assert process.wait(300) == 0, job_log(tmp_path)[-3000:]
     assert undone
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
         assert results(repo) == feed.expected

@@ -1,4 +1,4 @@
-"""Streams of files: windows, what comes late, what improves, and going on after an end at any moment."""
+"""Streams of files: windows, late rows, late matches, and continuation after a kill at any moment."""
 
 from dataclasses import replace
 from threading import Event
@@ -28,7 +28,7 @@ def minutes(spark, tmp_path, repo):
     return lambda **options: Minutes(spark, tmp_path, repo, **options)
 
 
-def test_windows_are_measured_when_they_are_over_and_once(minutes):
+def test_a_window_is_measured_once_after_it_ends(minutes):
     job = minutes(delay=0.5)
     job.send("source", [(1, 1, "a"), (1.99, 2, "b"), (2, 3, "c")])
     assert job.run(2.4) == [0]
@@ -40,7 +40,7 @@ def test_windows_are_measured_when_they_are_over_and_once(minutes):
     assert set(job.versions.values()) == {1}
 
 
-def test_rows_that_come_late_make_a_new_version_of_their_window_only(minutes):
+def test_late_rows_make_a_new_version_of_their_window_only(minutes):
     job = minutes()
     job.send("source", [(1, 1, "a"), (2, 2, "b"), (3, 3, "c")])
     job.run(10)
@@ -50,7 +50,7 @@ def test_rows_that_come_late_make_a_new_version_of_their_window_only(minutes):
     assert job.versions == {0: 1, 1: 1, 2: 2, 3: 1}
 
 
-def test_rows_that_come_later_than_that_are_counted_and_told_once(minutes):
+def test_rows_after_the_horizon_are_counted_and_reported_once(minutes):
     job = minutes(back=2)
     job.send("source", [(m, m, "a") for m in range(1, 10)])
     job.run(20)
@@ -69,7 +69,7 @@ def test_rows_that_come_later_than_that_are_counted_and_told_once(minutes):
 
 
 @pytest.mark.soak
-def test_a_counterpart_that_comes_later_improves_the_windows_that_wait_for_it(minutes):
+def test_a_late_match_improves_the_windows_that_wait_for_it(minutes):
     job = minutes(target="target", back=1)
     job.send("source", [(m, m, "a") for m in (1, 2, 3, 4)])
     job.send("target", [(1, 1, "a"), (4, 4, "a")])
@@ -77,14 +77,14 @@ def test_a_counterpart_that_comes_later_improves_the_windows_that_wait_for_it(mi
     assert job.results == {0: (1, 0), 1: (1, 0), 2: (1, 1), 3: (1, 1), 4: (1, 0)}
     job.send(
         "target", [(4, 3, "a"), (4, 2, "a")]
-    )  # too late for the row of minute 2, by what was agreed
+    )  # too late for the row of minute 2, as configured
     assert job.run(10) == [3, 4]
     assert job.results == {0: (1, 0), 1: (1, 0), 2: (1, 1), 3: (1, 0), 4: (1, 0)}
     assert job.versions == {0: 1, 1: 1, 2: 1, 3: 2, 4: 2}
 
 
 @pytest.mark.soak
-def test_what_is_equal_for_windows_is_measured_at_once(minutes):
+def test_windows_are_measured_in_one_round(minutes):
     job = minutes(target="target", back=60)
     job.send("source", [(m, m, "a") for m in range(1, 20)])
     job.send("target", [(m, m, "a") for m in range(1, 20, 2)])
@@ -94,19 +94,19 @@ def test_what_is_equal_for_windows_is_measured_at_once(minutes):
 
 
 @pytest.mark.soak
-def test_the_counterpart_is_kept_as_long_as_a_row_may_need_it(minutes):
+def test_the_target_is_stored_as_long_as_a_row_can_need_it(minutes):
     job = minutes(target="target", back=2)
     job.send("target", [(m, m, "a") for m in range(1, 10)])
     job.send("source", [(m, m, "a") for m in range(1, 10)])
     job.run(20)
     assert (job.kept("source"), job.kept("target")) == ([7, 8, 9], [5, 6, 7, 8, 9])
-    job.send("source", [(7.5, 5, "a")])  # two minutes later than its counterpart
+    job.send("source", [(7.5, 5, "a")])  # two minutes later than its match
     assert job.run(20) == [7]
     assert job.results[7] == (2, 0)
 
 
 @pytest.mark.soak
-def test_a_stream_that_is_measured_and_looked_into_counts_what_is_late_once(minutes):
+def test_a_stream_that_is_source_and_target_counts_late_rows_once(minutes):
     job = minutes(target="target", back=2)
     both = {"measured": {"source", "target"}, "met": {"source", "target"}}
     for name in ("source", "target"):
@@ -115,14 +115,14 @@ def test_a_stream_that_is_measured_and_looked_into_counts_what_is_late_once(minu
     assert (job.report.horizon, job.kept("source")) == (7 * MINUTE, [5, 6, 7, 8, 9])
     before = job.results
     job.send("source", [(4, 1, "x"), (5, 1, "x"), (6, 1, "x"), (9, 9, "a")])
-    assert job.run(20, **both) == [7, 8, 9]  # rows of the target may belong to what is new
+    assert job.run(20, **both) == [7, 8, 9]  # rows of the target can match new rows
     assert job.report.late == {"source": 3}
     assert job.results == before | {9: (2, 0)}
     assert job.run(20, **both) == []
     assert job.report.late == {}
 
 
-def test_a_stream_against_a_table(minutes, spark):
+def test_a_stream_is_compared_with_a_table(minutes, spark):
     job = minutes(target="table")
     job.send("source", [(1, 1, "a"), (1, 2, None), (2, 3, "c")])
     table = spark.sql("SELECT * FROM VALUES (0L, 'first'), (1L, 'a'), (2L, NULL) AS t(id, name)")
@@ -132,8 +132,8 @@ def test_a_stream_against_a_table(minutes, spark):
 
 
 @pytest.mark.soak
-def test_a_batch_that_is_in_the_log_is_not_written_again(minutes):
-    """A kill after the sink's write and before Spark's commit: the batch runs again, and changes nothing."""
+def test_a_logged_batch_is_not_written_again(minutes):
+    """After a kill between the sink's write and Spark's commit, the batch runs again and changes nothing."""
     job = minutes()
     job.send("source", [(1, 1, "a"), (2, 2, "b")])
     job.run(10)
@@ -150,8 +150,8 @@ def test_a_batch_that_is_in_the_log_is_not_written_again(minutes):
 
 
 @pytest.mark.soak
-def test_files_that_a_killed_batch_left_are_no_data(minutes):
-    """A kill before the sink's log is written: the batch runs again, beside what it left."""
+def test_files_of_a_killed_batch_are_ignored(minutes):
+    """After a kill before the sink's log is written, the batch runs again next to the leftover files."""
     job = minutes()
     job.send("source", [(1, 1, "a"), (2, 2, "b")])
     job.run(10)
@@ -188,7 +188,7 @@ def test_a_kill_before_files_are_removed_makes_no_late_rows(minutes):
     )
     left = read_marks(folder)
     assert report.removed == len(left.removing) == 8
-    for file in saved:  # as if nothing had been removed yet
+    for file in saved:  # as if no file had been removed yet
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(saved[file])
     assert job.run(20) == []
@@ -225,7 +225,7 @@ RULE = RuleConfig(1, "spark-sql", "")
     ],
     ids=["keeps the window", "loses it", "adds up", "takes one"],
 )
-def test_rules_before_measuring_see_a_window_at_a_time(minutes, spark, sql, expected):
+def test_rules_before_measuring_see_one_window_at_a_time(minutes, spark, sql, expected):
     job = minutes()
     job.send("source", [(1, 1, "a"), (1, 2, "b"), (2, 3, "c")])
     (source,) = job.sources
@@ -243,7 +243,7 @@ def test_rules_before_measuring_see_a_window_at_a_time(minutes, spark, sql, expe
 
 
 @pytest.mark.soak
-def test_two_connectors_of_a_source_lie_below_each_other(minutes):
+def test_two_connectors_of_a_source_are_combined(minutes):
     job = minutes()
     (source,) = job.sources
     job.send("other", [(1, 1, "a"), (3, 1, "b")])
@@ -265,7 +265,7 @@ def test_two_connectors_of_a_source_lie_below_each_other(minutes):
         ("CASE WHEN id = 0 THEN 0 END", None),
     ],
 )
-def test_what_tells_the_time(minutes, time, window):
+def test_times_are_read_from_columns_and_expressions(minutes, time, window):
     job = minutes(back=10**6)
     job.sources = (replace(job.sources[0], store=replace(job.store, time=time)),)
     job.send("source", [(1, 1, "a")])
@@ -283,14 +283,14 @@ def test_what_tells_the_time(minutes, time, window):
         ("at +", "nor an expression"),
     ],
 )
-def test_what_tells_no_time(minutes, time, said):
+def test_invalid_times_are_refused(minutes, time, said):
     job = minutes()
     job.sources = (replace(job.sources[0], store=replace(job.store, time=time)),)
     with pytest.raises(GriffinConfigError, match=said):
         job.run(10)
 
 
-def test_a_stream_that_breaks_ends_the_job_and_says_why(minutes):
+def test_a_failing_stream_ends_the_job_with_the_reason(minutes):
     job = minutes()
     time = "CAST(name AS BIGINT)"
     job.sources = (replace(job.sources[0], store=replace(job.store, time=time)),)
@@ -305,7 +305,7 @@ def test_a_stream_that_breaks_ends_the_job_and_says_why(minutes):
         (Env(checkpoint="/nowhere"), (SourceConfig("t"),), "measure no stream"),
     ],
 )
-def test_what_is_no_streaming_job(minutes, env, sources, said):
+def test_invalid_streaming_jobs_are_refused(minutes, env, sources, said):
     job = minutes()
     job.sources = sources or job.sources
     with pytest.raises(GriffinConfigError, match=said):
@@ -313,18 +313,18 @@ def test_what_is_no_streaming_job(minutes, env, sources, said):
 
 
 @pytest.mark.soak
-def test_clearing_forgets_what_was_kept_and_results_stay(minutes):
+def test_clearing_removes_stored_rows_and_keeps_results(minutes):
     job = minutes(back=1)
     job.send("source", [(m, m, "a") for m in range(1, 10)])
     job.run(20)
     before = job.results
     job.run(20, env=replace(job.env, init_clear=True))
-    assert len(job.report.measured) == 10  # all is there anew, and no window is too old
+    assert len(job.report.measured) == 10  # all rows are new, and no window is too old
     assert job.results == before
 
 
 @pytest.mark.soak
-def test_another_job_reads_what_one_keeps(minutes, repo):
+def test_a_job_reads_the_rows_that_another_job_stores(minutes, repo):
     job = minutes(path=None)
     kept = str(job.folder / "shared")
     job.sources = (replace(job.sources[0], store=replace(job.store, path=kept)),)
@@ -341,7 +341,7 @@ def test_another_job_reads_what_one_keeps(minutes, repo):
     assert job.run(60) == [0, 1, 2, 5][2:]
 
 
-def test_a_job_that_runs_on_measures_what_comes_until_it_is_stopped(minutes):
+def test_a_continuous_job_measures_new_rows_until_it_is_stopped(minutes):
     job = minutes()
     job.send("source", [(1, 1, "a")])
     stop = Event()
@@ -360,7 +360,7 @@ def test_a_job_that_runs_on_measures_what_comes_until_it_is_stopped(minutes):
 
 
 @pytest.mark.soak
-def test_a_job_that_runs_on_ends_when_a_stream_breaks(minutes):
+def test_a_continuous_job_ends_when_a_stream_fails(minutes):
     job = minutes()
     time = "CAST(name AS BIGINT)"
     job.sources = (replace(job.sources[0], store=replace(job.store, time=time)),)

@@ -1,4 +1,4 @@
-"""Names looked up, and what is refused."""
+"""Resolution of names in rules, and refused rules."""
 
 from decimal import Decimal
 
@@ -73,19 +73,19 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("text", ITEMS)
-def test_names(text):
+def test_names_are_resolved(text):
     (item,) = bound(text).items
     assert expression_sql(item) == ITEMS[text]
 
 
 @pytest.mark.parametrize("text", ITEMS)
-def test_what_is_bound_stays(text):
+def test_binding_is_idempotent(text):
     once = bound(text)
     assert bind(once, scope()) == once
 
 
 WRONG = {
-    # of profiling: the rule, where it is wrong, and what is said
+    # of profiling: the rule, the column of the error, its message, and its hint
     "iid": (1, "there is no source or column 'iid'", "'id'"),
     "source.nam": (1, "'source' has no column 'nam'", "'Name'"),
     "max(id),\n source.pric": (1, "'source' has no column 'pric'", "'price'"),
@@ -123,7 +123,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong(text):
+def test_invalid_rules_are_refused(text):
     column, said, hint = WRONG[text]
     with pytest.raises(DslError) as caught:
         bound(text)
@@ -156,7 +156,7 @@ ACCURACY = {
 
 
 @pytest.mark.parametrize("text", ACCURACY)
-def test_accuracy(text):
+def test_accuracy_rules_are_bound(text):
     said = ACCURACY[text]
     if said is None:
         assert isinstance(bound(text, "accuracy"), Accuracy)
@@ -174,7 +174,7 @@ def test_accuracy_needs_two_sources(target, said):
         bound("source.id = target.id", "accuracy", target=target)
 
 
-def test_numbers_that_spark_does_not_hold():
+def test_numbers_of_more_than_38_digits_are_refused():
     for number in ("9" * 39, "1E+38", "1E-39"):
         rule = Profiling((Number(Decimal(number)),))
         with pytest.raises(DslError, match="38 digits"):
@@ -182,11 +182,11 @@ def test_numbers_that_spark_does_not_hold():
     bind(Profiling((Number(Decimal("1E+37")),)), scope())
 
 
-def test_frames_of_earlier_rules():
+def test_frames_of_earlier_rules_are_resolved():
     assert bound("n from `earlier step`").table == "Earlier Step"
 
 
-def test_letter_case_may_matter():
+def test_letter_case_can_matter():
     strict = Schema(Schema.from_types({"a": "long", "A": "string"}).struct, case_sensitive=True)
     rule = bind(parse("A", dq_type="profiling"), Scope({"source": strict}, "source"))
     assert rule.items[0].of.type == "string"
@@ -194,12 +194,12 @@ def test_letter_case_may_matter():
         bind(parse("source.B", dq_type="profiling"), Scope({"source": strict}, "source"))
 
 
-def test_aliases_go_first_where_results_are_named():
+def test_aliases_take_precedence_in_order_by():
     types = {"c": "long", "b": "long", "a": "long"}
     rule = parse(
         "count(*) as c, a as b group by b having c > max(c) order by c, b", dq_type="profiling"
     )
-    with pytest.raises(DslError, match="'a' is neither in GROUP BY"):  # GROUP BY names the column b
+    with pytest.raises(DslError, match="'a' is neither in GROUP BY"):  # there, b is the column
         bind(rule, Scope({"source": Schema.from_types(types)}, "source"))
     rule = parse(
         "count(*) as c, a as d group by d having c > max(c) order by c, d", dq_type="profiling"
@@ -211,7 +211,7 @@ def test_aliases_go_first_where_results_are_named():
     assert [expression_sql(item.of) for item in found.order_by] == ["count(*)", "`source`.`a`"]
 
 
-def test_lists_and_distinctness():
+def test_lists_of_columns_have_aliases():
     found = bound("name, id + 1, id + 2, upper(name) as x", "uniqueness").items
     assert [item.alias for item in found] == ["name", "id", "id_2", "x"]
     found = bound("name, [day]", "distinct").items
@@ -232,13 +232,13 @@ def test_lists_and_distinctness():
         ("not id in (1)", None),
     ],
 )
-def test_not_before_a_comparison_is_noticed(text, place):
+def test_not_before_a_comparison_is_reported(text, place):
     found = notices(parse(text, dq_type="accuracy"), text)
     expected = f"`not a = b` means `(not a) = b`; write `not (a = b)` {place}"
     assert found == (() if place is None else (expected,))
 
 
-def test_a_source_named_like_a_column():
+def test_a_source_can_have_the_name_of_a_column():
     tables = {"source": Schema.from_types({"source": STRUCT, "id": "long"})}
     rule = bind(
         parse("source.Zip, source.id, source", dq_type="profiling"), Scope(tables, "source")

@@ -1,4 +1,4 @@
-"""Jobs that read from a real Cassandra, in a session of its own with the connector of DataStax."""
+"""Jobs that read from Cassandra, in their own session with the DataStax connector."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from tests.paths import ROOT
 
-# The server and the connector are fetched by Maven.
+# Maven fetches the server and the connector.
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 
 TABLES = """
@@ -27,8 +27,8 @@ INSERT INTO app."MixedCase" (id) VALUES (7);
 """
 
 
-def found(port, warehouse):
-    """Return what the connector gives in each case, as JSON: rows, or the error's message."""
+def read_cases(port, warehouse):
+    """Return the result of each case as JSON: rows, or the message of the error."""
     from tidegauge.analyzers.core.errors import SourceError
     from tidegauge.griffin.config import ConnectorConfig
 
@@ -54,7 +54,7 @@ def found(port, warehouse):
         "where": answer(tablename="users", where="`Zip Code` = '10115' or name like 'B%'"),
         "mixed": answer(tablename="MixedCase"),
         "nowhere": answer(tablename="nowhere"),
-        "password": answer(tablename="users", password="guess"),  # noqa: S106 - the wrong one
+        "password": answer(tablename="users", password="guess"),  # noqa: S106 - the wrong password
     }
     sources = [
         read("users", "cassandra", {**server, "table.name": "users"}),
@@ -96,7 +96,7 @@ def answers(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_types_are_those_of_the_database(answers):
+def test_columns_have_the_types_of_the_database(answers):
     types, (ann, bob, _) = answers["all"]
     assert types == {
         "id": "bigint", "name": "string", "balance": "decimal(38,18)", "at": "timestamp", "born": "date",
@@ -111,7 +111,7 @@ def test_types_are_those_of_the_database(answers):
     assert [bob[column] for column in ("id", "name", "balance", "tags")] == [2, "Bob", None, []]
 
 
-def test_conditions_and_names_that_need_quotes(answers):
+def test_conditions_and_quoted_names_are_read(answers):
     assert [row["id"] for row in answers["where"][1]] == [1, 2]
     assert [row["id"] for row in answers["mixed"][1]] == [7]
 
@@ -120,7 +120,7 @@ def test_conditions_and_names_that_need_quotes(answers):
     ("case", "message"),
     [("nowhere", "there is no table app.nowhere"), ("password", "password are incorrect")],
 )
-def test_what_the_database_refuses_names_the_source_and_no_password(answers, case, message):
+def test_errors_of_the_database_name_the_source_and_show_no_password(answers, case, message):
     assert "source 'people'" in answers[case]
     assert message in answers[case]
     assert "guess" not in answers[case]

@@ -1,4 +1,4 @@
-"""Reading sources."""
+"""Reading sources from files, tables, databases and services."""
 
 import base64
 import datetime as dt
@@ -46,8 +46,8 @@ def people(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
-def test_files_of_formats_that_know_their_columns(spark, people, tmp_path, kind):
-    people = people.drop("a`b") if kind == "orc" else people  # which Spark cannot write there
+def test_files_with_a_schema_are_read(spark, people, tmp_path, kind):
+    people = people.drop("a`b") if kind == "orc" else people  # Spark cannot write it there
     people.write.format(kind).save(str(tmp_path / "f"))
     frame = read("file", spark, format=kind.upper(), paths=[str(tmp_path / "f")])
     assert sorted(frame.columns) == sorted(people.columns)
@@ -55,14 +55,14 @@ def test_files_of_formats_that_know_their_columns(spark, people, tmp_path, kind)
 
 
 @pytest.mark.spark
-def test_parquet_is_what_files_are_if_nothing_is_said(spark, people, tmp_path):
+def test_the_default_format_of_files_is_parquet(spark, people, tmp_path):
     people.write.parquet(str(tmp_path / "f"))
     assert ids(read("file", spark, paths=str(tmp_path / "f"))) == [1, 2, 3]
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("kind", "mark"), [("csv", ","), ("tsv", "\t")])
-def test_separated_values(spark, tmp_path, kind, mark):
+def test_csv_and_tsv_files_are_read(spark, tmp_path, kind, mark):
     (tmp_path / "f").write_text(f"Id{mark}Name\n1{mark}ann\n")
     paths = [str(tmp_path / "f")]
     frame = read("file", spark, format=kind, paths=paths, options={"header": True})
@@ -81,14 +81,14 @@ def test_separated_values(spark, tmp_path, kind, mark):
 
 
 @pytest.mark.spark
-def test_text_is_one_column(spark, tmp_path):
+def test_text_files_have_one_column(spark, tmp_path):
     (tmp_path / "f").write_text("a,b\nc\n")
     frame = read("file", spark, format="text", paths=[str(tmp_path / "f")])
     assert (frame.columns, frame.count()) == (["value"], 2)
 
 
 @pytest.mark.spark
-def test_paths_that_are_not_there(spark, people, tmp_path):
+def test_missing_paths_are_reported(spark, people, tmp_path):
     people.write.parquet(str(tmp_path / "f"))
     paths = [str(tmp_path / "f"), str(tmp_path / "gone")]
     with pytest.raises(SourceError, match="PATH_NOT_FOUND"):
@@ -102,7 +102,7 @@ def test_paths_that_are_not_there(spark, people, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [*(name for name in HOSTILE if "{" not in name), "a,b"])
-def test_a_path_is_a_path_whatever_it_holds(spark, tmp_path, name):
+def test_paths_with_special_characters_are_read(spark, tmp_path, name):
     (tmp_path / name).mkdir()
     (tmp_path / name / "f.txt").write_text("one\n")
     assert read("file", spark, format="text", paths=[str(tmp_path / name)]).count() == 1
@@ -121,7 +121,7 @@ def test_a_path_is_a_path_whatever_it_holds(spark, tmp_path, name):
         ({"paths": ["x"], "schema": [{"name": "a", "type": "itn"}]}, "'schema': 'itn' is no type"),
     ],
 )
-def test_what_files_cannot_be(spark, config, told):
+def test_invalid_options_of_files_are_refused(spark, config, told):
     with pytest.raises(SourceError) as caught:
         open_batch(ConnectorConfig("file", config), spark, "people")
     assert told in str(caught.value)
@@ -144,20 +144,20 @@ WHERES = [
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("where", "wanted"), WHERES)
-def test_a_table_and_its_condition(spark, table, where, wanted):
+def test_a_table_is_filtered_by_its_condition(spark, table, where, wanted):
     assert ids(read("hive", spark, table__name=table, where=where)) == wanted
     assert ids(read("hive", spark, database="default", table__name="PEOPLE", where=where)) == wanted
 
 
 @pytest.mark.spark
-def test_conditions_with_commas_between_them_count_a_row_once(spark, table):
+def test_a_row_that_matches_several_conditions_is_read_once(spark, table):
     with pytest.warns(GriffinDeprecationWarning, match="use 'or'"):
         frame = read("hive", spark, table__name=table, where="id <= 2, name in ('bob', 'a,b')")
         assert ids(frame) == [1, 2]
 
 
 @pytest.mark.spark
-def test_partitions_of_the_first_griffin(spark, table):
+def test_the_deprecated_option_partitions_is_read(spark, table):
     with pytest.warns(GriffinDeprecationWarning, match="'partitions' is deprecated"):
         frame = read(
             "hive", spark, table__name=table, partitions="id=1, name='ann'; id=2, name='x'"
@@ -175,21 +175,21 @@ def test_partitions_of_the_first_griffin(spark, table):
         "id = 1, ,x y",
     ],
 )
-def test_nothing_but_a_condition_is_a_condition(spark, table, where):
+def test_a_condition_must_be_a_single_expression(spark, table, where):
     with pytest.raises(SourceError, match="source 'people': connector 'hive'"):
         open_batch(ConnectorConfig("hive", {"table.name": table, "where": where}), spark, "people")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", HOSTILE)
-def test_the_name_of_a_table_is_a_name_whatever_it_holds(spark, name):
+def test_table_names_with_special_characters_are_read(spark, name):
     with pytest.raises(
         SourceError, match="source 'people'.*(NOT_FOUND|cannot be found|no table can be named)"
     ):
         read("hive", spark, table__name=name)
 
 
-def test_a_text_is_split_outside_of_quotes_and_brackets():
+def test_commas_in_quotes_and_brackets_do_not_split_a_condition():
     assert split_outside("a = ',', f(b, 'c)'), `d,e` = \",\"", ",") == [
         "a = ','",
         " f(b, 'c)')",
@@ -200,7 +200,7 @@ def test_a_text_is_split_outside_of_quotes_and_brackets():
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_table_by_partitions(spark, people, tmp_path):
+def test_partitions_of_a_table_are_read(spark, people, tmp_path):
     people.write.partitionBy("id").mode("overwrite").saveAsTable("parted")
     try:
         source = partitioned(ConnectorConfig("hive", {"table.name": "parted"}), spark, ["id"])
@@ -225,7 +225,7 @@ DERBY = "org.apache.derby.iapi.jdbc.AutoloadedDriver"
 
 @pytest.fixture(scope="module")
 def derby(spark, people):
-    """A database in memory, by the driver that comes with Spark."""
+    """Return the connection of an in-memory database, with the driver included in Spark."""
     url = "jdbc:derby:memory:people;create=true"
     writer = people.withColumnRenamed("a`b", "other").write.format("jdbc").mode("overwrite")
     options = {"url": url, "driver": DERBY, "user": "app", "password": "app"}
@@ -234,7 +234,7 @@ def derby(spark, people):
 
 
 @pytest.mark.spark
-def test_a_database(spark, derby):
+def test_a_database_is_read_by_jdbc(spark, derby):
     assert ids(read("jdbc", spark, **derby, tablename="PEOPLE").withColumnRenamed("ID", "id")) == [
         1,
         2,
@@ -258,7 +258,7 @@ def test_a_database(spark, derby):
 
 
 @pytest.mark.spark
-def test_cassandra_names_the_package_that_is_missing(spark):
+def test_cassandra_names_the_missing_package(spark):
     with pytest.raises(
         SourceError, match="spark.jars.packages=com.datastax.spark:spark-cassandra-connector"
     ):
@@ -266,7 +266,7 @@ def test_cassandra_names_the_package_that_is_missing(spark):
 
 
 @pytest.mark.spark
-def test_connectors_of_ones_own(spark):
+def test_custom_connectors_are_used(spark):
     class_of = f"{__name__}:Ours"
     assert ids(read("custom", spark, **{"class": class_of, "rows": 4})) == [0, 1, 2, 3]
     with pytest.raises(SourceError, match="is not a Python class"):
@@ -284,7 +284,7 @@ class Ours(Connector):
         return spark.range(self.config["rows"])
 
 
-def test_conditions_as_sql():
+def test_conditions_become_sql():
     assert condition_sql("a = 'x'") == "`a` = 'x'"
 
 
@@ -326,7 +326,7 @@ WANTED = (
 
 @pytest.fixture(params=["fastavro", "spark-avro"])
 def reader(request, spark, monkeypatch):
-    """Both ways to read Avro: ours, and that of Spark's package, which comes with the jars for Kafka."""
+    """Read Avro in both ways: with our reader, and with the package of Spark that comes with the Kafka jars."""
     from tidegauge.griffin.connectors.base import has_format
 
     if request.param == "fastavro":
@@ -343,8 +343,8 @@ def write_avro(path, schema, rows):
 
 
 @pytest.mark.spark
-@pytest.mark.kafka  # its jars bring Spark's package, too
-def test_avro_has_the_types_of_sparks_own_reader(spark, reader, tmp_path):
+@pytest.mark.kafka  # the Kafka jars include Spark's Avro package
+def test_avro_columns_have_the_types_of_sparks_reader(spark, reader, tmp_path):
     path = write_avro(tmp_path / "t.avro", AVRO, [FULL, EMPTY])
     frame = read("file", spark, format="avro", paths=[str(tmp_path)])
     assert frame.schema.simpleString() == WANTED
@@ -375,7 +375,7 @@ def test_avro_has_the_types_of_sparks_own_reader(spark, reader, tmp_path):
 
 
 @pytest.mark.spark
-def test_avro_of_many_rows_and_of_none(spark, reader, tmp_path):
+def test_avro_files_with_many_rows_and_without_rows_are_read(spark, reader, tmp_path):
     schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}
     write_avro(tmp_path / "many.avro", schema, [{"id": i} for i in range(12_001)])
     assert read("file", spark, format="avro", paths=[str(tmp_path)]).distinct().count() == 12_001
@@ -385,7 +385,7 @@ def test_avro_of_many_rows_and_of_none(spark, reader, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("reader", ["fastavro"], indirect=True)
-def test_avro_that_only_sparks_package_reads(spark, reader, tmp_path):
+def test_unions_of_types_need_sparks_package(spark, reader, tmp_path):
     field = {"name": "u", "type": ["int", "string"]}
     path = write_avro(
         tmp_path / "t", {"type": "record", "name": "r", "fields": [field]}, [{"u": 1}]
@@ -399,7 +399,7 @@ def test_avro_that_only_sparks_package_reads(spark, reader, tmp_path):
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["parquet", "avro", "text", "csv"])
-def test_files_as_a_stream(spark, tmp_path, kind):
+def test_files_are_read_as_a_stream(spark, tmp_path, kind):
     folder = tmp_path / "in"
     folder.mkdir()
     if kind == "parquet":
@@ -421,7 +421,7 @@ def test_files_as_a_stream(spark, tmp_path, kind):
 
 
 @pytest.mark.spark
-def test_folders_of_texts(spark, tmp_path):
+def test_folders_of_text_files_are_read(spark, tmp_path):
     for name, success in (("a", True), ("b", False), ("c", True)):
         folder = tmp_path / "day" / name
         folder.mkdir(parents=True)
@@ -447,7 +447,7 @@ def test_folders_of_texts(spark, tmp_path):
 
 @contextmanager
 def elasticsearch(documents):
-    """A server that answers searches as Elasticsearch does, three documents at a time."""
+    """Run a server that answers searches like Elasticsearch, three documents at a time."""
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -479,7 +479,7 @@ def elasticsearch(documents):
 
 
 @pytest.mark.spark
-def test_a_check_asks_elasticsearch_for_one_page(spark):
+def test_a_check_requests_one_page_from_elasticsearch(spark):
     config = {"paths": ["bank"], "selectionExprs": ["age"]}
     with elasticsearch([{"age": age, "city": "x"} for age in range(7)]) as (options, asked):
         connector = ConnectorConfig("elasticsearch", {**config, "options": options})
@@ -488,7 +488,7 @@ def test_a_check_asks_elasticsearch_for_one_page(spark):
 
 
 @pytest.mark.spark
-def test_elasticsearch(spark):
+def test_elasticsearch_documents_are_read(spark):
     documents = [{"age": age, "city": "x"} for age in range(7)]
     with elasticsearch(documents) as (options, asked):
         options |= {"es.net.http.auth.user": "u", "es.net.http.auth.pass": "p"}
@@ -528,7 +528,7 @@ def test_elasticsearch(spark):
         ({"kafka.config": {"bootstrap.servers": "x"}, "topics": "t", "value.type": "java.lang.Long"}, "'value.type' must be 'java.lang.String'"),
     ],
 )  # fmt: skip
-def test_what_kafka_cannot_be(spark, config, told):
+def test_invalid_options_of_kafka_are_refused(spark, config, told):
     with pytest.raises(SourceError) as caught:
         open_batch(ConnectorConfig("kafka", config), spark)
     assert told in str(caught.value)

@@ -1,4 +1,4 @@
-"""Jobs that read from and write to a real MariaDB, by MySQL's JDBC driver and its own."""
+"""Jobs that read from and write to MariaDB, with MySQL's and MariaDB's JDBC drivers."""
 
 import json
 
@@ -10,7 +10,7 @@ import tidegauge as tg
 from tests.tidegauge.griffin.jobs import NOW, job, read, rule, values
 from tidegauge.griffin.connectors import open_batch
 
-# The server and the drivers are fetched by Maven, as those of Kafka.
+# Maven fetches the server and the drivers, like those of Kafka.
 pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.kafka]
 
 TABLES = """
@@ -41,7 +41,7 @@ def server():
 
 @pytest.fixture(params=["mysql", "mariadb"])
 def database(request, server):
-    """The connection by either driver; the session's time zone is UTC for both."""
+    """Return the connection of either driver. The time zone of both sessions is UTC."""
     zone = "connectionTimeZone=UTC" if request.param == "mysql" else "timezone=UTC"
     return {"url": f"jdbc:{request.param}://127.0.0.1:{server.port}/app?{zone}", **ACCOUNT}
 
@@ -57,10 +57,10 @@ def rows(spark, database):
     return rows
 
 
-def test_types_are_those_of_the_database(rows):
+def test_columns_have_the_types_of_the_database(rows):
     frame = rows(database="app", tablename="users")
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    assert kinds["id"] == "decimal(20,0)"  # wider than any signed integer
+    assert kinds["id"] == "decimal(20,0)"  # wider than every signed integer
     assert (kinds["name"], kinds["balance"], kinds["born"]) == ("string", "decimal(12,2)", "date")
     assert (kinds["active"], kinds["ratio"], kinds["key_"]) == ("boolean", "double", "binary")
     ann = frame.where("id = 1").selectExpr("*", "unix_seconds(at) AS seconds").first()
@@ -70,17 +70,17 @@ def test_types_are_those_of_the_database(rows):
 
 
 @pytest.mark.parametrize("kind", ["mysql", "jdbc"])
-def test_tables_conditions_and_queries(rows, kind):
+def test_tables_conditions_and_queries_are_read(rows, kind):
     def ids(**config):
         return sorted(int(row["id"]) for row in rows(kind, **config).collect())
 
     assert ids(table__name="users", where="`Zip Code` = '10115' or name like 'it%'") == [1, 2]
     assert ids(sql="SELECT id FROM users WHERE feeling = 'sad'") == [2]
-    assert ids(database="app", tablename="Mixed Case") == [7]  # names that need quotes get them
-    assert ids(tablename="`app`.`Mixed Case`") == [7]  # those that have them keep them
+    assert ids(database="app", tablename="Mixed Case") == [7]  # the connector quotes names
+    assert ids(tablename="`app`.`Mixed Case`") == [7]  # and keeps names that are quoted
 
 
-def test_what_the_database_refuses_names_the_source_and_no_password(rows, database, spark):
+def test_errors_of_the_database_name_the_source_and_show_no_password(rows, database, spark):
     with pytest.raises(SourceError, match="source 'people'.*nowhere") as error:
         rows(tablename="nowhere")
     assert "secret" not in str(error.value)
@@ -92,7 +92,7 @@ def test_what_the_database_refuses_names_the_source_and_no_password(rows, databa
     assert "guess" not in str(error.value)
 
 
-def test_a_job_from_table_to_table(spark, database, rows):
+def test_a_job_reads_a_table_and_writes_a_table(spark, database, rows):
     name = "metrics_" + database["url"].split(":")[1]
     sources = [
         read("users", "mysql", {**database, "tablename": "users"}),

@@ -1,4 +1,4 @@
-"""Jobs that read from and write to a real OpenSearch, which speaks Elasticsearch's interface."""
+"""Jobs that read from and write to OpenSearch, which has the API of Elasticsearch."""
 
 import pytest
 from tidegauge.analyzers.core.errors import SinkError, SourceError
@@ -9,7 +9,7 @@ from tests.tidegauge.griffin.jobs import NOW, job, read, rows, rule, values
 from tidegauge.griffin.connectors import open_batch
 from tidegauge.griffin.sinks import open_sinks
 
-# The server is fetched by Maven, as that of Kafka.
+# Maven fetches the server, like that of Kafka.
 pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.kafka]
 
 PEOPLE = [
@@ -58,26 +58,26 @@ def test_all_pages_of_all_indexes_are_read(server, documents):
     assert (row["balance"], row["address"]["zip"], row["tags"]) == (1.5, "13", ["a"] * 3)
     assert frame.where("since is null").count() == 20
     (node,) = server.ask("GET", "/_nodes/stats/indices/search")["nodes"].values()
-    assert node["indices"]["search"]["scroll_current"] == 0  # what was opened was closed
+    assert node["indices"]["search"]["scroll_current"] == 0  # every opened scroll was closed
 
 
-def test_filters_and_selections(documents):
+def test_documents_are_filtered_and_selected(documents):
     frame = documents(
         "bank-*", filterExprs=["id >= 10", "active"], selectionExprs=["id", "address.zip as zip"]
     )
     wanted = [(n, f"1{n}") for n in range(10, 25, 2)]
     assert sorted(map(tuple, frame.collect())) == wanted
-    assert documents("bank-*", columns_only=True).count() == 25  # as many as it looks at are 100
+    assert documents("bank-*", columns_only=True).count() == 25  # it reads at most 100
 
 
-def test_what_the_server_refuses_is_told_in_its_words(documents):
+def test_errors_of_the_server_are_reported_with_its_reason(documents):
     with pytest.raises(SourceError, match=r"source 'people'.*404.*no such index \[gone\]"):
         documents("gone")
     with pytest.raises(SourceError, match="there are no documents in empty"):
         documents("empty")
 
 
-def test_a_job_from_index_to_index(spark, server, options):
+def test_a_job_reads_an_index_and_writes_an_index(spark, server, options):
     people = read("people", "elasticsearch", {"paths": ["bank-*"], "options": options})
     known = rows("known", "id long, name string", *((n, f"n{n}") for n in range(20)))
     env = {"sinks": [{"name": "es", "type": "elasticsearch",
@@ -95,7 +95,7 @@ def test_a_job_from_index_to_index(spark, server, options):
     assert told["value"] == values(result, "acc")
 
 
-def test_a_sink_that_the_server_refuses(server):
+def test_a_refused_sink_is_reported(server):
     config = {"api": f"{server.address}/Upper/_doc", "retry": 0}
     sink = open_sinks(Env(sinks=(SinkConfig("out", "elasticsearch", config),)), None)["out"]
     sink.start("job", NOW, "app-1")

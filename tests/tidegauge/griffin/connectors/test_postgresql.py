@@ -1,4 +1,4 @@
-"""Jobs that read from and write to a real PostgreSQL, by its JDBC driver."""
+"""Jobs that read from and write to PostgreSQL, with its JDBC driver."""
 
 import json
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from tests.tidegauge.griffin.jobs import NOW, job, read, rule, values
 from tidegauge.griffin.connectors import open_batch
 from tidegauge.griffin.sinks import open_sinks
 
-# The driver comes with the jars for Kafka.
+# The Kafka jars include the driver.
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres]
 
 TABLES = """
@@ -36,7 +36,7 @@ INSERT INTO "People" VALUES (8), (9);
 
 @pytest.fixture(scope="module")
 def database(spark, postgres):
-    """The connection of a database with a few tables."""
+    """Return the connection of a database with several tables."""
     import psycopg
 
     url = postgres.database()
@@ -60,7 +60,7 @@ def rows(spark, database):
     return rows
 
 
-def test_types_are_those_of_the_database(rows):
+def test_columns_have_the_types_of_the_database(rows):
     frame = rows(database="app", tablename="users")
     assert frame.selectExpr("* EXCEPT (at)").schema.simpleString() == (
         "struct<id:bigint,name:string,Zip Code:string,balance:decimal(12,2),born:date,active:boolean,"
@@ -76,17 +76,17 @@ def test_types_are_those_of_the_database(rows):
     assert frame.where("isnan(ratio)").first()["name"] == "it's"
 
 
-def test_tables_conditions_and_queries(rows):
+def test_tables_conditions_and_queries_are_read(rows):
     def ids(**config):
         return sorted(row["id"] for row in rows(**config).collect())
 
     assert ids(tablename="app.users", where="name is null or `Zip Code` = '10115'") == [1, 3]
     assert ids(sql="SELECT id FROM app.users WHERE tags @> '{a}'") == [1]
-    assert ids(tablename="Mixed Case") == [7]  # names that need quotes get them
-    assert ids(tablename='"People"', database="public") == [8, 9]  # those that have them keep them
+    assert ids(tablename="Mixed Case") == [7]  # the connector quotes names
+    assert ids(tablename='"People"', database="public") == [8, 9]  # and keeps names that are quoted
 
 
-def test_what_the_database_refuses_names_the_source_and_no_password(rows, spark, database):
+def test_errors_of_the_database_name_the_source_and_show_no_password(rows, spark, database):
     with pytest.raises(SourceError, match="source 'people'.*nowhere") as error:
         rows(tablename="nowhere")
     assert "secret" not in str(error.value)
@@ -99,7 +99,7 @@ def test_what_the_database_refuses_names_the_source_and_no_password(rows, spark,
         open_batch(ConnectorConfig("jdbc", closed), spark, "people")
 
 
-def test_a_job_from_table_to_table(spark, database, rows):
+def test_a_job_reads_a_table_and_writes_a_table(spark, database, rows):
     sources = [
         read("users", "jdbc", {**database, "database": "app", "tablename": "users"}),
         read("known", "jdbc", {**database, "sql": "SELECT id, name FROM app.users WHERE id < 3"}),
@@ -119,7 +119,7 @@ def test_a_job_from_table_to_table(spark, database, rows):
     assert [(row["job"], row["tmst"]) for row in written] == [("job", NOW)] * 2
     told = json.loads(written[0]["value"])
     assert told["miss"] == 1
-    assert told["whole"] == {"total": 3, "complete": 2, "incomplete": 1}  # ``total`` is taken
+    assert told["whole"] == {"total": 3, "complete": 2, "incomplete": 1}  # ``total`` exists already
     missed = [
         json.loads(row["record"])
         for row in rows(tablename="app.misses", where="name = 'acc'").collect()
@@ -127,7 +127,7 @@ def test_a_job_from_table_to_table(spark, database, rows):
     assert [(row["id"], row["name"], row["tags"]) for row in missed] == [(3, None, [])] * 2
 
 
-def test_a_sink_that_the_database_refuses(spark, database):
+def test_a_refused_sink_is_reported(spark, database):
     config = {**database, "table": "nowhere.metrics"}
     sinks = open_sinks(Env(sinks=(SinkConfig("out", "jdbc", config),)), None, spark)
     sinks["out"].start("job", NOW, "app-1")

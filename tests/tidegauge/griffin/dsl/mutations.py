@@ -1,4 +1,4 @@
-"""Texts that were rules once: letters and words are lost, doubled, swapped, put in."""
+"""Damaged rules: letters and words are removed, doubled, swapped or inserted."""
 
 import re
 
@@ -22,7 +22,7 @@ LONGEST = 4096
 
 
 def mutated(draw):
-    """Return a text of at most 4,096 letters; ``draw`` is a `random.Random`."""
+    """Return a string of at most 4,096 letters; ``draw`` is a `random.Random`."""
     if draw.random() < 0.05:
         return "".join(chr(draw.randrange(0x3000)) for _ in range(draw.randrange(200)))
     text = draw.choice(RULES)

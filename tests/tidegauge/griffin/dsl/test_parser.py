@@ -1,4 +1,4 @@
-"""Texts and the trees that they stand for, worked out by hand; and what is said of texts that are no rules."""
+"""Rules and their trees, worked out by hand, and the errors of invalid rules."""
 
 import sys
 import threading
@@ -45,7 +45,7 @@ from tidegauge.griffin.dsl import parser as parsing
 a, b, c, x = Name("a"), Name("b"), Name("c"), Name("x")
 
 
-def of(source, *fields):
+def path(source, *fields):
     node = Name(source)
     for field in fields:
         node = Attribute(node, field)
@@ -73,22 +73,22 @@ def call(name, *arguments, **said):
 
 
 EXPRESSIONS = {
-    "P1 hours": ("2h", DurationNode(2, "h")),
-    "P1 days": ("3d", DurationNode(3, "d")),
-    "P1 seconds": ("15s", DurationNode(15, "s")),
-    "P1 minutes": ("10m", DurationNode(10, "m")),
+    "hours": ("2h", DurationNode(2, "h")),
+    "days": ("3d", DurationNode(3, "d")),
+    "seconds": ("15s", DurationNode(15, "s")),
+    "minutes": ("10m", DurationNode(10, "m")),
     "milliseconds": ("4ms", DurationNode(4, "ms")),
-    "P3 sign": ("-1.342", Unary("-", n("1.342"))),
-    "P3 no digit before the point": (".5", n("0.5")),
-    "P3 integer": ("33", n("33")),
+    "sign": ("-1.342", Unary("-", n("1.342"))),
+    "no digit before the point": (".5", n("0.5")),
+    "integer": ("33", n("33")),
     "no digit after the point": ("5.", n("5.0")),
     "digits are kept": ("33.50", n("33.50")),
     "23 digits": ("1234567890.1234567890123", n("1234567890.1234567890123")),
     "exponent": ("1e5", n("1E+5")),
     "exponent with a sign": ("1.5E-3", n("0.0015")),
     "exponent of a whole number": ("1.5e1", n("15.0")),
-    "P5 apostrophe": (r"'test\'ing'", Text("test'ing")),
-    "P5 quotes": (r'"hello \" world \" "', Text('hello " world " ')),
+    "apostrophe": (r"'test\'ing'", Text("test'ing")),
+    "quotes": (r'"hello \" world \" "', Text('hello " world " ')),
     "doubled quotes": ("""'it''s "" it'""", Text("""it's "" it""")),
     "escapes": (
         r"'\\ \n \t \r \b \0 \Z \q \101 \u0041 \U00000041'",
@@ -100,88 +100,97 @@ EXPRESSIONS = {
     "false": ("false", Boolean(False)),
     "null": ("Null", Null()),
     "nan": ("nan", NaN()),
-    "P7": ("source.age.max()", method("max", of("source", "age"))),
-    "P9 count": ("source.count()", method("count", Name("source"))),
-    "P9 all": ("source.*.count()", method("count", AllOf(Name("source")))),
+    "method": ("source.age.max()", method("max", path("source", "age"))),
+    "count": ("source.count()", method("count", Name("source"))),
+    "all of a source": ("source.*.count()", method("count", AllOf(Name("source")))),
     "all": ("*.count()", method("count", Star())),
     "count of all": ("count(*)", call("count", Star())),
-    "distinct": ("count(distinct source.id)", call("count", of("source", "id"), distinct=True)),
+    "distinct": ("count(distinct source.id)", call("count", path("source", "id"), distinct=True)),
     "method with an argument": (
         "source.name.concat(target.name)",
-        method("concat", of("source", "name"), of("target", "name")),
+        method("concat", path("source", "name"), path("target", "name")),
     ),
     "methods in a row": (
         "source.name.upper().length()",
-        method("length", method("upper", of("source", "name"))),
+        method("length", method("upper", path("source", "name"))),
     ),
-    "index": ("source.attributes[3]", Index(of("source", "attributes"), n("3"))),
+    "index": ("source.attributes[3]", Index(path("source", "attributes"), n("3"))),
     "field of an element": (
         "source.arr[0].x.max()",
-        method("max", Attribute(Index(of("source", "arr"), n("0")), "x")),
+        method("max", Attribute(Index(path("source", "arr"), n("0")), "x")),
     ),
-    "key": ("source.map['key']", Index(of("source", "map"), Text("key"))),
+    "key": ("source.map['key']", Index(path("source", "map"), Text("key"))),
     "column by its text": ("source['my col']", Index(Name("source"), Text("my col"))),
     "column by its name": ("source[`my col`]", Index(Name("source"), Name("my col"))),
-    "P37": ("max(source.age).abs()", method("abs", call("max", of("source", "age")))),
+    "method of a call": (
+        "max(source.age).abs()",
+        method("abs", call("max", path("source", "age"))),
+    ),
     "field of brackets": ("(a + b).x", Attribute(Binary("+", a, b), "x")),
     "method of a number": ("5.abs()", method("abs", n("5"))),
-    "P39": ("`a``b`", Name("a`b")),
+    "quoted backtick": ("`a``b`", Name("a`b")),
     "anything in backticks": ("`a\\ 'b'\n\"`", Name("a\\ 'b'\n\"")),
-    "P11": ("-(100 - source.score)", Unary("-", Binary("-", n("100"), of("source", "score")))),
+    "sign of brackets": (
+        "-(100 - source.score)",
+        Unary("-", Binary("-", n("100"), path("source", "score"))),
+    ),
     "signs": ("- + -a", Unary("-", Unary("+", Unary("-", a)))),
-    "P13": (
+    "product of brackets": (
         "(source.age + 2) * (5 + target.offset)",
         Binary(
             "*",
-            Binary("+", of("source", "age"), n("2")),
-            Binary("+", n("5"), of("target", "offset")),
+            Binary("+", path("source", "age"), n("2")),
+            Binary("+", n("5"), path("target", "offset")),
         ),
     ),
     "products before sums": ("a + b * c", Binary("+", a, Binary("*", b, c))),
     "from the left": ("a - b - c", Binary("-", Binary("-", a, b), c)),
     "of the same rank": ("a * b / c % 2", Binary("%", Binary("/", Binary("*", a, b), c), n("2"))),
     "star times star": ("* * *", Binary("*", Star(), Star())),
-    "P17": ("source.age between (3) and (5)", BetweenNode(of("source", "age"), n("3"), n("5"))),
+    "between with brackets": (
+        "source.age between (3) and (5)",
+        BetweenNode(path("source", "age"), n("3"), n("5")),
+    ),
     "between of products": (
         "a between (3+1)*2 and 50",
         BetweenNode(a, Binary("*", Binary("+", n("3"), n("1")), n("2")), n("50")),
     ),
     "between in brackets": ("a not between (3, 5)", BetweenNode(a, n("3"), n("5"), negated=True)),
     "between and and": ("a between 1 and 2 and b", both(BetweenNode(a, n("1"), n("2")), b)),
-    "P19": (
+    "not rlike": (
         'source.name not rlike "^abc.*$"',
-        LikeNode(of("source", "name"), Text("^abc.*$"), regex=True, negated=True),
+        LikeNode(path("source", "name"), Text("^abc.*$"), regex=True, negated=True),
     ),
     "like": ('a like "%abc%"', LikeNode(a, Text("%abc%"))),
-    "P21": (
+    "conditions in a row": (
         "!source.ok and source.name = target.name && (source.age between 12 and 52)"
         " && target.desc is not null",
         both(
             both(
                 both(
-                    Unary("not", of("source", "ok")),
-                    eq(of("source", "name"), of("target", "name")),
+                    Unary("not", path("source", "ok")),
+                    eq(path("source", "name"), path("target", "name")),
                 ),
-                BetweenNode(of("source", "age"), n("12"), n("52")),
+                BetweenNode(path("source", "age"), n("12"), n("52")),
             ),
-            IsNull(of("target", "desc"), negated=True),
+            IsNull(path("target", "desc"), negated=True),
         ),
     ),
-    "P23 and before or": (
+    "and before or": (
         "a = 1 or b = 2 and c = 3",
         Binary("or", eq(a, n("1")), both(eq(b, n("2")), eq(c, n("3")))),
     ),
-    "P23 brackets": (
+    "brackets": (
         "(a = 1 or b = 2) and c = 3",
         both(Binary("or", eq(a, n("1")), eq(b, n("2"))), eq(c, n("3"))),
     ),
-    "P25": (
+    "names without a source": (
         "name = 'x' and city = 'y'",
         both(eq(Name("name"), Text("x")), eq(Name("city"), Text("y"))),
     ),
-    "P27 in": ("a in(1,2)", In(a, (n("1"), n("2")))),
-    "P27 and": ("a and(b = 2)", both(a, eq(b, n("2")))),
-    "P27 not": ("not(x)", Unary("not", x)),
+    "in": ("a in(1,2)", In(a, (n("1"), n("2")))),
+    "and": ("a and(b = 2)", both(a, eq(b, n("2")))),
+    "not": ("not(x)", Unary("not", x)),
     "not in": ("a NOT IN ('x')", In(a, (Text("x"),), negated=True)),
     "not is tight": ("not a = b", eq(Unary("not", a), b)),
     "not of in": ("not a in (1)", Unary("not", In(a, (n("1"),)))),
@@ -197,11 +206,11 @@ EXPRESSIONS = {
     ),
     "a source begins a name": (
         "source_id = source_old.id",
-        eq(Name("source_id"), of("source_old", "id")),
+        eq(Name("source_id"), path("source_old", "id")),
     ),
     "keywords after a dot": (
         "source.desc = target.from.null",
-        eq(of("source", "desc"), of("target", "from", "null")),
+        eq(path("source", "desc"), path("target", "from", "null")),
     ),
     "keywords that begin no expression": (
         "order + limit",
@@ -209,7 +218,7 @@ EXPRESSIONS = {
     ),
     "letters of all the world": (
         "数据.名前 = ชื่อ.naïveté",
-        eq(of("数据", "名前"), of("ชื่อ", "naïveté")),
+        eq(path("数据", "名前"), path("ชื่อ", "naïveté")),
     ),
     "alias within brackets": ("(a as n) + 1", Binary("+", Aliased(a, "n"), n("1"))),
     "comment to the end of the line": ("a -- or b\n= /* c\n */ 1", eq(a, n("1"))),
@@ -220,10 +229,10 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize(("text", "tree"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
-def test_expressions(text, tree):
+def test_expressions_are_parsed(text, tree):
     found = parse_expression(text)
     assert found == tree
-    assert repr(found) == repr(tree)  # 33.5 is not 33.50
+    assert repr(found) == repr(tree)  # 33.5 and 33.50 are different
     assert repr(parse_expression(write(found))) == repr(tree)
     assert parse(text) == Accuracy(tree)
 
@@ -231,29 +240,29 @@ def test_expressions(text, tree):
 count_all = call("count", Star())
 
 RULES = {
-    "P29": (
+    "columns and methods by group": (
         "profiling",
         "source.cntry, source.id.count(), source.age.max() group by source.cntry",
         Profiling(
             (
-                of("source", "cntry"),
-                method("count", of("source", "id")),
-                method("max", of("source", "age")),
+                path("source", "cntry"),
+                method("count", path("source", "id")),
+                method("max", path("source", "age")),
             ),
-            group_by=(of("source", "cntry"),),
+            group_by=(path("source", "cntry"),),
         ),
     ),
-    "P31": (
+    "keywords as names": (
         "profiling",
         "source.desc AS desc, count(*) AS count GROUP BY source.desc ORDER BY count DESC LIMIT 5",
         Profiling(
-            (Aliased(of("source", "desc"), "desc"), Aliased(count_all, "count")),
-            group_by=(of("source", "desc"),),
+            (Aliased(path("source", "desc"), "desc"), Aliased(count_all, "count")),
+            group_by=(path("source", "desc"),),
             order_by=(OrderItem(Name("count"), True),),
             limit=n("5"),
         ),
     ),
-    "P33": (
+    "all clauses": (
         "profiling",
         "count(*) as c from source group by a having c > 1 and max(b) < 5 order by c desc, a limit 10",
         Profiling(
@@ -265,7 +274,7 @@ RULES = {
             limit=n("10"),
         ),
     ),
-    "P35": (
+    "expressions": (
         "profiling",
         "age + 1 as x, (sum(a) / count(*)) as r, 5",
         Profiling(
@@ -282,12 +291,12 @@ RULES = {
         " GROUP BY source.country SORT BY count DESC LIMIT 5",
         Profiling(
             (
-                of("source", "country"),
-                Aliased(method("count", of("source", "id")), "count"),
-                Aliased(method("avg", of("source", "age")), "avg_age"),
+                path("source", "country"),
+                Aliased(method("count", path("source", "id")), "count"),
+                Aliased(method("avg", path("source", "age")), "avg_age"),
             ),
             table="source",
-            group_by=(of("source", "country"),),
+            group_by=(path("source", "country"),),
             order_by=(OrderItem(Name("count"), True),),
             limit=n("5"),
         ),
@@ -320,7 +329,7 @@ RULES = {
         Listing((Name("name"), Aliased(Binary("+", Name("age"), n("1")), "next_age"))),
     ),
     "timeliness": ("timeliness", "ts, out_ts", Listing((Name("ts"), Name("out_ts")))),
-    "completeness": ("completeness", "a.b as `c d`", Listing((Aliased(of("a", "b"), "c d"),))),
+    "completeness": ("completeness", "a.b as `c d`", Listing((Aliased(path("a", "b"), "c d"),))),
     "duplication": ("Duplication", "a", Listing((a,))),
     "distinct items": (
         "distinct",
@@ -338,7 +347,7 @@ RULES = {
 
 
 @pytest.mark.parametrize(("dq_type", "text", "tree"), RULES.values(), ids=RULES.keys())
-def test_rules(dq_type, text, tree):
+def test_rules_are_parsed(dq_type, text, tree):
     found = parse(text, dq_type)
     assert found == tree
     assert parse(write(found), dq_type) == tree
@@ -348,7 +357,7 @@ WRITTEN = {
     "brackets are kept where they count": ("(a+2)*(5+b)", "(a + 2) * (5 + b)"),
     "and left out where they do not": ("((a*2))+((b))", "a * 2 + b"),
     "on the right": ("a - (b - c) - (a + b)", "a - (b - c) - (a + b)"),
-    "P23": ("(a = 1 or b = 2) and c = 3", "(a = 1 OR b = 2) AND c = 3"),
+    "brackets of or": ("(a = 1 or b = 2) and c = 3", "(a = 1 OR b = 2) AND c = 3"),
     "not": ("!(a = b) and !a", "NOT (a = b) AND NOT a"),
     "not is tight": ("not a = not b", "(NOT a) = (NOT b)"),
     "comparisons": ("a = (b = c) = x", "a = (b = c) = x"),
@@ -364,20 +373,20 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("text", "written"), WRITTEN.values(), ids=WRITTEN.keys())
-def test_writing(text, written):
+def test_expressions_are_written_with_the_necessary_brackets(text, written):
     assert write(parse_expression(text)) == written
 
 
-def test_writing_what_binding_has_found():
+def test_bound_names_are_written():
     tree = eq(ColumnNode("my source", "id"), method("count", TableNode("t")))
     assert write(tree) == "`my source`.id = t.count()"
     with pytest.raises(TypeError, match="object is not part of a rule"):
         write(object())
 
 
-# What is typed; line, column and the column after; a part of the message; what is expected; a part of the hint.
+# Input; line, column and end column; a part of the message; expected tokens; a part of the hint.
 MISTAKES = {
-    "P15": ("a between (12 + 3, 23, 34)", 1, 11, 27, "3 bounds", (), "BETWEEN (3, 5)"),
+    "three bounds": ("a between (12 + 3, 23, 34)", 1, 11, 27, "3 bounds", (), "BETWEEN (3, 5)"),
     "one bound": ("a between (3)", 1, 14, 15, "ends too early", ("AND",), "BETWEEN 3 AND 5"),
     "in of nothing": ("a in ()", 1, 6, 8, "no values", (), "IN (1, 2)"),
     "==": ("a == b", 1, 3, 5, "unexpected '=='", ("a comparison", "end of rule"), "one equals sign: ="),
@@ -445,7 +454,7 @@ QUERY_MISTAKES = {
 }  # fmt: skip
 
 
-def fails(text, dq_type, line, column, end, message, expected, hint):
+def require_error(text, dq_type, line, column, end, message, expected, hint):
     with pytest.raises(DslError) as caught:
         parse(text, dq_type, rule="mine")
     error = caught.value
@@ -462,31 +471,31 @@ def fails(text, dq_type, line, column, end, message, expected, hint):
 
 
 @pytest.mark.parametrize("case", MISTAKES.values(), ids=MISTAKES.keys())
-def test_mistakes(case):
+def test_mistakes_in_rules_have_a_message_and_a_position(case):
     text, *rest = case
-    fails(text, "accuracy", *rest)
+    require_error(text, "accuracy", *rest)
 
 
 @pytest.mark.parametrize("case", QUERY_MISTAKES.values(), ids=QUERY_MISTAKES.keys())
-def test_mistakes_in_queries(case):
+def test_mistakes_in_queries_have_a_message_and_a_position(case):
     text, *rest = case
-    fails(text, "profiling", *rest)
+    require_error(text, "profiling", *rest)
 
 
-def test_an_error_tells_of_a_long_word_in_short():
+def test_an_error_shortens_long_words():
     with pytest.raises(DslError) as caught:
         parse("a = " + "9" * 4_000 + "q")
     assert len(caught.value.message) < 100
     assert len(caught.value.hint) < 200
 
 
-def test_an_error_shows_the_place():
+def test_an_error_shows_its_position():
     with pytest.raises(DslError) as caught:
         parse("a = 1\n  and b == 2")
     assert str(caught.value).endswith("(write one equals sign: =)\n  and b == 2\n        ^^")
 
 
-def test_nodes_know_where_they_stand():
+def test_nodes_have_their_position():
     tree = parse_expression("a = 1\n and (b + 22)")
     assert tree.span == Span(0, 19, 1, 1)
     assert tree.left.right.span == Span(4, 5, 1, 5)
@@ -508,14 +517,14 @@ def test_nodes_know_where_they_stand():
         ("record-check", "record-check"),
     ],
 )
-def test_types_of_rules(spelling, name):
+def test_spellings_of_rule_types_are_recognized(spelling, name):
     assert canonical_dq_type(spelling) == name
 
 
 @pytest.mark.parametrize(
     ("spelling", "near"), [("accu", "accuracy"), ("timeliness ", "timeliness"), ("", "there are")]
 )
-def test_types_that_there_are_not(spelling, near):
+def test_unknown_rule_types_are_refused(spelling, near):
     with pytest.raises(UnknownNameError, match=near):
         parse("a", spelling)
 
@@ -534,7 +543,7 @@ DEEP = {
 
 @pytest.mark.parametrize("parts", DEEP.values(), ids=DEEP.keys())
 @pytest.mark.parametrize("dq_type", ["accuracy", "profiling", "uniqueness", "distinct"])
-def test_what_is_nested_too_deep_is_an_error(parts, dq_type):
+def test_too_deep_nesting_is_an_error(parts, dq_type):
     before, inner, after = parts
     fine = before * 98 + inner + after * 98
     tree = parse(fine, dq_type)
@@ -545,7 +554,7 @@ def test_what_is_nested_too_deep_is_an_error(parts, dq_type):
         assert caught.value.column >= 1
 
 
-def test_eight_nested_calls():  # P41
+def test_eight_nested_calls_are_parsed():
     tree = parse_expression("upper(" * 8 + "a" + ")" * 8)
     for _ in range(8):
         assert tree.name == "upper"
@@ -555,7 +564,7 @@ def test_eight_nested_calls():  # P41
 
 @pytest.mark.parametrize("operator", ["and", "or"])
 @pytest.mark.parametrize("terms", [2, 16, 17, 300, 3_000])
-def test_chains_may_be_long_and_stay_flat(operator, terms):
+def test_long_chains_are_parsed_into_flat_trees(operator, terms):
     text = f" {operator} ".join(f"a{i} = {i}" for i in range(terms))
     tree = parse_expression(text)
     assert write(tree) == text.replace(operator, operator.upper())
@@ -572,7 +581,7 @@ def test_chains_may_be_long_and_stay_flat(operator, terms):
     assert deepest <= 25
 
 
-def test_chains_lean_to_the_left():
+def test_chains_associate_to_the_left():
     assert parse_expression("a or b or c") == Binary("or", Binary("or", a, b), c)
     text = " and ".join(["a"] * 16)
     tree, depth = parse_expression(text), 0
@@ -582,7 +591,7 @@ def test_chains_lean_to_the_left():
     assert depth == 15
 
 
-def test_lists_may_be_long():
+def test_long_lists_are_parsed():
     options = parse_expression("a in (" + ", ".join(map(str, range(5_000))) + ")").options
     assert options == tuple(map(n, range(5_000)))
 
@@ -594,7 +603,7 @@ LONG = parsing.LONGEST_TEXT - 100
     ("text", "dq_type"),
     [
         ("a = 'x' " + "b" * LONG, "accuracy"),  # one long token
-        ("a = '" + "b" * LONG, "accuracy"),  # one that is never closed
+        ("a = '" + "b" * LONG, "accuracy"),  # an unclosed token
         ("a = 1 /* " + "b" * LONG, "accuracy"),
         ("a = `" + "\n" * LONG, "accuracy"),
         (" + ".join(["a"] * (LONG // 4)), "uniqueness"),  # one deep tree
@@ -609,12 +618,12 @@ def test_messages_of_long_rules_are_short(text, dq_type):
         parse(text, dq_type, rule="mine")
     assert len(str(caught.value)) < 600
     shown, mark = caught.value.caret.split("\n")
-    assert len(mark) <= len(shown) + 1  # the mark is below the line
+    assert len(mark) <= len(shown) + 1  # the marker is below the line
 
 
 @pytest.mark.parametrize("mark", ["/* ", "\\'", '\\"'])
-def test_what_is_never_closed_is_looked_for_once(mark):
-    """Time is linear in the text: the rest of it is one piece, and not searched again at each mark."""
+def test_an_unclosed_quote_is_one_piece(mark):
+    """Time is linear: the rest of the rule becomes one piece, and is not searched again at each quote."""
     from tidegauge.griffin.dsl.errors import _split_pieces
 
     counts = [len(_split_pieces("a " + mark * times)) for times in (1, 3, 1001)]
@@ -622,7 +631,7 @@ def test_what_is_never_closed_is_looked_for_once(mark):
     assert max(counts) <= 4
 
 
-def test_a_text_has_an_end():
+def test_rules_have_a_maximum_length():
     text = "a" * parsing.LONGEST_TEXT
     assert parse_expression(text) == Name(text)
     with pytest.raises(DslError, match="65,536 letters, and this has 65,537") as caught:
@@ -630,7 +639,7 @@ def test_a_text_has_an_end():
     assert caught.value.phase == "lex"
 
 
-def test_without_lark(monkeypatch):
+def test_a_missing_lark_is_reported_with_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "lark", None)
     parsing._parser.cache_clear()
     try:
@@ -641,7 +650,7 @@ def test_without_lark(monkeypatch):
 
 
 @pytest.mark.soak
-def test_threads_parse_at_once():
+def test_threads_parse_concurrently():
     found = {}
 
     def run(number):

@@ -1,4 +1,4 @@
-"""What holds for every rule, and for every text that is none."""
+"""Properties of every rule and of every invalid string."""
 
 import random
 
@@ -18,25 +18,25 @@ TYPES = ("accuracy", "profiling", "uniqueness", "distinct")
 
 @given(trees.rules)
 @settings(max_examples=soak(30, 2_000))
-def test_a_rule_that_is_written_reads_as_itself(rule):
+def test_a_written_rule_reads_back(rule):
     dq_type, tree = rule
     text = write(tree)
     again = parse(text, dq_type)
     assert again == tree
-    assert repr(again) == repr(tree)  # numbers with all their digits, too
+    assert repr(again) == repr(tree)  # numbers with all their digits
     assert write(again) == text
 
 
 @given(trees.bare)
 @settings(max_examples=soak(30, 2_000))
-def test_an_expression_that_is_written_reads_as_itself(tree):
+def test_a_written_expression_reads_back(tree):
     again = parse_expression(write(tree))
     assert repr(again) == repr(tree)
 
 
 @given(trees.bare)
 @settings(max_examples=soak(30, 1_000))
-def test_nodes_know_where_they_stand(tree):
+def test_nodes_have_their_position(tree):
     text = write(tree)
     found = parse_expression(text)
     assert (found.span.start, found.span.end) == (0, len(text))
@@ -45,7 +45,7 @@ def test_nodes_know_where_they_stand(tree):
 
 
 @pytest.mark.soak
-def test_texts_are_rules_or_errors():
+def test_a_random_string_is_a_rule_or_an_error():
     draw = random.Random(20130208)
     kept = 0
     for number in range(soak(500, 50_000)):
@@ -64,4 +64,4 @@ def test_texts_are_rules_or_errors():
         else:
             assert isinstance(tree, Node)
             kept += 1
-    assert kept > number / 20  # changes are small enough that many stay rules
+    assert kept > number / 20  # changes are small enough that many strings stay rules

@@ -1,4 +1,4 @@
-"""Trees of rules, drawn at random: all that a parser can return, in the shape in which it returns it."""
+"""Random trees of rules: every tree that the parser can return."""
 
 from decimal import Decimal
 
@@ -30,14 +30,14 @@ literals = st.one_of(
 
 
 def leaves(operator, node):
-    """Return what a chain of AND or OR joins."""
+    """Return the terms that a chain of AND or OR joins."""
     if isinstance(node, nodes.Binary) and node.operator == operator:
         return leaves(operator, node.left) + leaves(operator, node.right)
     return [node]
 
 
 def chain(operator, terms):
-    """Join terms, leaning to the left, as brackets within AND and OR say nothing."""
+    """Join terms to the left, because brackets within AND and OR change nothing."""
     whole, *rest = [leaf for term in terms for leaf in leaves(operator, term)][:LONGEST_CHAIN]
     for term in rest:
         whole = nodes.Binary(operator, whole, term)
@@ -45,7 +45,7 @@ def chain(operator, terms):
 
 
 def wider(inner):
-    """Expressions made of others."""
+    """Return expressions made of smaller expressions."""
     some = st.lists(inner, min_size=1, max_size=3).map(tuple)
     few = st.lists(inner, max_size=2).map(tuple)
     return st.one_of(
@@ -74,7 +74,7 @@ def wider(inner):
 
 expressions = st.recursive(literals | st.builds(nodes.Name, names), wider, max_leaves=20)
 bare = expressions.filter(lambda tree: not isinstance(tree, nodes.Aliased))
-"""Expressions that are not aliased as a whole."""
+"""Expressions without an alias for the whole expression."""
 
 items = st.lists(expressions, min_size=1, max_size=4).map(tuple)
 
@@ -90,7 +90,7 @@ distinct = st.builds(
 
 @st.composite
 def profilings(draw):
-    """Queries, with HAVING only where there is GROUP BY."""
+    """Draw queries. HAVING needs GROUP BY."""
     maybe = st.none() | expressions
     groups = draw(st.just(()) | items)
     order = st.builds(nodes.OrderItem, expressions, st.sampled_from([None, True, False]))
@@ -112,4 +112,4 @@ rules = st.one_of(
     st.tuples(st.just("completeness"), listings),
     st.tuples(st.just("distinct"), distinct),
 )
-"""Types of rules, each with a tree of it."""
+"""Types of rules, with a strategy of trees for each."""

@@ -1,4 +1,4 @@
-"""Running plans step by step, as a job does, for tests."""
+"""Running plans step by step in tests, as a job does."""
 
 from tidegauge.analyzers.core.schema import Schema
 from tidegauge.analyzers.scan.user_sql import Views
@@ -9,13 +9,13 @@ from tidegauge.griffin.execution.preparation import lower
 
 
 def config(dq_type, rule="", errors=(), **details):
-    """A rule with details, whose names have dots where keywords have double underscores."""
+    """Return a rule with details. Double underscores of keywords stand for dots."""
     details = {key.replace("__", "."): value for key, value in details.items()}
     return RuleConfig(1, "griffin-dsl", rule, dq_type, details=details, errors=tuple(errors))
 
 
-class Ran:
-    """What the steps of a plan give, by name."""
+class PlanResult:
+    """The rows of the steps of a plan, by name of the step."""
 
     def __init__(self, plan, views):
         self.plan, self.views = plan, views
@@ -25,7 +25,7 @@ class Ran:
 
     @property
     def metric(self):
-        """The one row of the metric's first step."""
+        """The only row of the metric's first step."""
         (row,) = self.rows(self.plan.metrics[0].step)
         return row
 
@@ -34,7 +34,7 @@ class Ran:
 
 
 def run(spark, rule, what, frames, by=(), older=None, target="target"):
-    """Lower a rule, given as text or tree, over frames and give its steps their names."""
+    """Run a rule, given as a string or tree, on frames, and name its steps."""
     views = Views(spark)
     for name, frame in frames.items():
         views.add(name, frame)
@@ -48,4 +48,4 @@ def run(spark, rule, what, frames, by=(), older=None, target="target"):
         frame = views.query(step.sql)
         for name in (step.name, *step.also):
             views.add(name, frame)
-    return Ran(plan, views)
+    return PlanResult(plan, views)

@@ -1,4 +1,4 @@
-"""Accuracy against loops over all pairs of rows, with logic of three values written down once more."""
+"""Accuracy compared with loops over all pairs of rows, which implement three-valued logic again."""
 
 import math
 import random
@@ -39,7 +39,7 @@ def table(fate, rows):
 
 
 def rule(fate, depth=2):
-    """The text of a random condition."""
+    """Return a random condition."""
     if depth and fate.random() < 0.6:
         left, right = rule(fate, depth - 1), rule(fate, depth - 1)
         joined = f"({left}) {fate.choice(['and', 'and', 'or'])} ({right})"
@@ -65,7 +65,7 @@ def rule(fate, depth=2):
 
 
 def order(value):
-    """NaN equals itself and is above all."""
+    """Return a sort key: NaN equals NaN and is greater than all numbers."""
     return (1, 0.0) if isinstance(value, float) and math.isnan(value) else (0, value)
 
 
@@ -87,7 +87,7 @@ def sides(node):
 
 
 def value(node, rows, nulls):
-    """The value of an expression for a row of the source and one of the target."""
+    """Return the value of an expression for a source row and a target row."""
 
     def of(one):
         return value(one, rows, nulls)
@@ -141,7 +141,7 @@ def value(node, rows, nulls):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("nulls", ["null-safe", "sql"])
-def test_accuracy_is_what_loops_find(spark, nulls):
+def test_accuracy_equals_the_result_of_the_loops(spark, nulls):
     fate = random.Random(nulls)
     schema = pa.schema(list(TYPES.items()))
     source, target = table(fate, 40), table(fate, 6)
@@ -164,4 +164,4 @@ def test_accuracy_is_what_loops_find(spark, nulls):
         assert ran.metric["miss"] == len(expected), text
         outcomes.add(len(expected))
         ran.views.drop()
-    assert len(outcomes) > 2  # not all of them trivial
+    assert len(outcomes) > 2  # not all conditions are trivial

@@ -1,4 +1,4 @@
-"""Columns of a result that tell its rows apart, by the text of the query."""
+"""Grouping columns of a query, found in its SQL."""
 
 import pytest
 from tidegauge.griffin.execution.user_sql import group_labels
@@ -27,10 +27,10 @@ QUERIES = [
     ("select *, count(*) n from t group by city", "city n", ("city",)),
     ("select max(day) as latest, count(*) as n, true as ok from t", "latest n ok", None),
     ("select count(*) n from t group by city", "n", None),
-    # GROUP BY ALL groups by what has no aggregate
+    # GROUP BY ALL groups by every expression without an aggregate
     ("select city, upper(kind) as k, sum(x) / count(*) as mean, 'a' as a from t group by all", "city k mean a", ("city", "k")),
     ("select count(*) n from t group by all order by 1", "n", None),
-    # groups of what is read
+    # groups of another query's result
     ("with x as (select city, count(*) n from t group by city) select city as c, n / 2 as half from x", "c half", ("c",)),
     ("with x as (select city, count(*) n from t group by city), y as (select * from x) select y.* from y where n > 1", "city n", ("city",)),
     ("with recursive x as (select a from t group by a) select a, 1 as n from x", "a n", ("a",)),
@@ -86,6 +86,6 @@ QUERIES = [
 
 
 @pytest.mark.parametrize(("query", "columns", "labels"), QUERIES)
-def test_columns_of_group_by(query, columns, labels):
+def test_grouping_columns_of_a_query_are_found(query, columns, labels):
     groups = {"cities": frozenset({"kind"}), "towns": frozenset({"name"})}
     assert group_labels(query, columns.split(" "), groups) == labels

@@ -1,4 +1,4 @@
-"""No name and no value of a user changes what is asked of Spark: plans differ by it alone."""
+"""Names and values of users cannot change Spark plans: plans differ only by the name or value."""
 
 import random
 import re
@@ -33,7 +33,7 @@ FRAGMENTS = [
 
 
 def hostile(count):
-    """Texts that hold what ends names and values, each with a mark that no plan has by itself."""
+    """Return strings with characters that end names and values, each with a marker that no plan has."""
     fate = random.Random(8)
     texts = [f"q0z{one}" for one in FRAGMENTS] + [f"{one}q1z" for one in FRAGMENTS]
     while len(texts) < count:
@@ -46,7 +46,7 @@ PLAIN = "q9x"
 
 
 def plan_of(spark, frame, text):
-    """The analysed plan with a placeholder in the place of a text, and without the numbers of expressions."""
+    """Return the analysed plan with a placeholder for the string, and without expression numbers."""
     frame.createOrReplaceTempView("of_injection")
     told = spark.sql("EXPLAIN EXTENDED SELECT * FROM of_injection").collect()[0][0]
     analysed = told.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
@@ -118,11 +118,11 @@ POSITIONS = {
 
 @pytest.mark.soak
 @pytest.mark.parametrize("position", POSITIONS)
-def test_plans_differ_by_the_text_alone(spark, position):
+def test_plans_differ_only_by_the_inserted_string(spark, position):
     frame = spark.sql("SELECT 1 AS id, 'a' AS name")
 
     def plan(text):
-        # Spark refuses patterns that are none; what each of them stands for is a pattern.
+        # Spark refuses invalid patterns; the escaped string is a valid pattern.
         text = re.escape(text) if position == "regex" else text
         ran = POSITIONS[position](spark, frame, text)
         try:
@@ -137,7 +137,7 @@ def test_plans_differ_by_the_text_alone(spark, position):
     assert wrong == []
 
 
-def test_texts_arrive_as_they_are(spark):
+def test_strings_arrive_unchanged(spark):
     texts = hostile(500)
     rule = Profiling(tuple(Aliased(Text(text), f"c{i}") for i, text in enumerate(texts)))
     frame = spark.sql("SELECT 1 AS id")
@@ -146,7 +146,7 @@ def test_texts_arrive_as_they_are(spark):
 
 
 @pytest.mark.newest
-def test_names_arrive_as_they_are(spark):
+def test_names_arrive_unchanged(spark):
     texts = hostile(500)
     frame = (
         spark.sql("SELECT 1 AS id").selectExpr(*(f"{i} AS c{i}" for i in range(500))).toDF(*texts)

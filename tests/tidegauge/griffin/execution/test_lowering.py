@@ -1,4 +1,4 @@
-"""Plans: which steps there are, what they are called, and what options are refused."""
+"""Plans: their steps, names of steps, and refused options."""
 
 import pytest
 from tidegauge.analyzers.core.errors import DslError
@@ -73,7 +73,7 @@ def plan(kind, rule="", by=(), scope=SCOPE, errors=(), **details):
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_steps(kind):
+def test_each_rule_type_has_its_steps(kind):
     found = plan(kind)
     assert [step.name for step in found.steps] == STEPS[kind]
     assert found.records == RECORDS.get(kind, ())
@@ -82,7 +82,7 @@ def test_steps(kind):
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_all_steps_keep_what_is_grouped_by(kind):
+def test_all_steps_keep_the_grouping_columns(kind):
     found = plan(kind, by=("__tmst",))
     assert found.by == ("__tmst",)
     for step in found.steps:
@@ -94,11 +94,11 @@ def test_all_steps_keep_what_is_grouped_by(kind):
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_the_same_rule_gives_the_same_plan(kind):
+def test_equal_rules_have_equal_plans(kind):
     assert plan(kind) == plan(kind)
 
 
-def test_names_of_the_original():
+def test_griffins_names_of_steps_are_kept():
     names = {n for kind in RULES for step in plan(kind).steps for n in step.also}
     assert names >= {
         "__missRecords", "__missCount", "__totalCount", "__totalMetric", "__uniqueMetric", "__dupRecords",
@@ -107,7 +107,7 @@ def test_names_of_the_original():
     }  # fmt: skip
 
 
-def test_the_metric_is_called_and_shaped_as_its_output_says():
+def test_the_metric_has_the_name_and_shape_of_its_output():
     what = RuleConfig(
         2, "griffin-dsl", "", "profiling", outputs=(Output("metric", "top", "array"),)
     )
@@ -117,7 +117,7 @@ def test_the_metric_is_called_and_shaped_as_its_output_says():
     assert (table.flatten, table.name, table.labels) == ("entries", "", ())
 
 
-def test_condition_of_a_match():
+def test_equality_in_a_match_is_null_safe_unless_sql_is_chosen():
     rule = plan("accuracy").steps[-1].sql
     assert "`source`.`id` <=> `target`.`id`" in rule
     tree = parse(
@@ -133,7 +133,7 @@ def test_condition_of_a_match():
     )
 
 
-def test_sides_have_names_that_no_column_has():
+def test_generated_side_names_differ_from_all_columns():
     tables = {
         "a": Schema.from_types({"A": "long", "b_2": "long"}),
         "b": Schema.from_types({"b": "long"}),
@@ -186,29 +186,29 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_options_that_cannot_be(case):
+def test_invalid_options_are_refused(case):
     kind, details, said = WRONG[case]
     with pytest.raises(DslError, match=said):
         plan(kind, **details)
 
 
-def test_columns_of_errors_are_looked_up():
+def test_columns_of_error_conditions_must_exist():
     with pytest.raises(DslError, match="did you mean 'name'"):
         plan("completeness", errors=[ErrorCondition("nane", "regex", ("x",))])
 
 
-def test_what_is_grouped_by_is_no_result():
+def test_a_result_must_not_have_the_name_of_a_grouping_column():
     with pytest.raises(DslError, match="rows are grouped by the column"):
         plan("accuracy", by=("__tmst",), miss="__TMST")
 
 
-def test_forms_that_do_not_fit_a_kind():
+def test_a_rule_must_fit_its_type():
     rule = parse("name", dq_type="uniqueness")
     with pytest.raises(DslError, match="cannot have dq.type 'accuracy'"):
         lower(rule, config("accuracy"), SCOPE)
 
 
-def test_one_time_ends_at_the_time_of_the_row():
+def test_timeliness_needs_one_or_two_times():
     scope = Scope({"source": Schema.from_types({"ts": "long"})}, "source")
     with pytest.raises(DslError, match="__tmst"):
         plan("timeliness", scope=scope)
@@ -216,7 +216,7 @@ def test_one_time_ends_at_the_time_of_the_row():
         plan("timeliness", "ts, ts, ts")
 
 
-def test_a_notice():
+def test_an_ambiguous_not_causes_a_notice():
     (said,) = plan(
         "accuracy", "source.id = target.id and not (source.id = 1) = (target.id = 1)"
     ).notices

@@ -1,4 +1,4 @@
-"""Constants in the SQL of rules that are regular expressions."""
+"""Constant regular expressions in the SQL of rules."""
 
 import pytest
 from tidegauge.griffin.execution.user_sql import _patterns_in_sql
@@ -30,14 +30,14 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize(("text", "literals"), PATTERNS)
-def test_constant_patterns_of_a_query(text, literals):
+def test_constant_patterns_of_a_query_are_found(text, literals):
     query = f"select a, {text} from t"
     patterns = list(_patterns_in_sql(query))
     assert [pattern.sql for pattern in patterns] == literals
     assert [query[pattern.begin : pattern.end] for pattern in patterns] == literals
 
 
-def test_what_is_no_query_has_no_patterns():
+def test_invalid_queries_have_no_patterns():
     assert (
         list(_patterns_in_sql("a rlike 'x'")) == list(_patterns_in_sql("select a rlike 'x")) == []
     )

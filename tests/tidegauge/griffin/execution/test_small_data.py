@@ -1,4 +1,4 @@
-"""Small data on which right and wrong answers differ."""
+"""Small data on which right and wrong results differ."""
 
 import pyarrow as pa
 import pytest
@@ -14,7 +14,7 @@ ID_AND_NAME = "source.id = target.id and source.name = target.name"
 
 
 def people(spark, rows, schema=IDS):
-    """A frame of rows that lie in its plan, so that Spark need not start tasks to read them."""
+    """Return a frame of rows that are part of its plan, so that Spark starts no task to read them."""
     types = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
     columns = [column.split() for column in schema.split(",")]
     fields = pa.schema([(name, types[kind]) for name, kind in columns])
@@ -24,39 +24,39 @@ def people(spark, rows, schema=IDS):
 
 
 ACCURACY = {
-    "A1": (
+    "null in one column": (
         IDS, [(1, None), (2, ""), (3, "x")], [(1, ""), (2, None), (3, "x")], ID_AND_NAME,
         {"null-safe": (3, 2), "griffin": (3, 0), "sql": (3, 2)},
     ),
-    "A2": (  # rows whose compared columns are all null
+    "null in all columns": (  # rows whose compared columns are all null
         IDS, [(None, None), (1, "a")], [(1, "a")], ID_AND_NAME,
         {"null-safe": (2, 1), "griffin": (2, 0), "sql": (2, 1)},
     ),
-    "A3": (
+    "or": (
         "id int, a string, b string", [(1, "p", "q"), (2, "r", "s")], [(1, "x", "q"), (9, "zz", "s")],
         "source.id = target.id and (source.a = target.a or source.b = target.b)",
         {"null-safe": (2, 1)},
     ),
-    "A4b": (  # within functions, nulls match as elsewhere
+    "functions": (  # in functions, nulls match like other values
         IDS, [(1, None), (2, "B")], [(1, None), (2, "b")],
         "source.id = target.id and upper(source.name) = upper(target.name)",
         {"null-safe": (2, 0), "sql": (2, 1)},
     ),
-    "A5": (
+    "duplicates in the target": (
         IDS, [(1, "a"), (2, "b")], [(1, "a")] * 3, ID_AND_NAME,
         {"null-safe": (2, 1), "sql": (2, 1), "griffin": (2, 1)},
     ),
-    "A8": (
+    "null and empty names": (
         "name string", [("a",), (None,), ("",)], [("a",)], "source.name = target.name",
         {"null-safe": (3, 2), "sql": (3, 2), "griffin": (3, 1)},
     ),
-    "A11": (
+    "between": (
         "name string, age int", [("a", 10), ("b", 16), ("c", 9), ("d", None)],
         [("a", 5), ("b", 10), ("c", 9), ("d", None)],
         "source.name = target.name and source.age between (target.age, target.age + 5)",
         {"null-safe": (4, 2), "sql": (4, 2), "griffin": (4, 3)},
     ),
-    "A12": (
+    "null keys": (
         IDS, [(1, "a"), (None, "b")], [(1, "a"), (None, "b")], "source.id = target.id",
         {"null-safe": (2, 0), "sql": (2, 1)},
     ),
@@ -77,7 +77,7 @@ ACCURACY = {
         for i, (case, nulls) in enumerate((c, n) for c, told in ACCURACY.items() for n in told[-1])
     ],
 )
-def test_accuracy(spark, case, nulls):
+def test_accuracy_on_small_data(spark, case, nulls):
     schema, source, target, rule, expected = ACCURACY[case]
     total, miss = expected[nulls]
     frames = {"source": people(spark, source, schema), "target": people(spark, target, schema)}
@@ -88,10 +88,10 @@ def test_accuracy(spark, case, nulls):
         "matched": total - miss,
         "matchedFraction": (total - miss) / total if total else 1.0,
     }
-    assert ran.rows("__missCount") == [{"miss": miss}]  # of the misses' own rows
+    assert ran.rows("__missCount") == [{"miss": miss}]  # of the missed rows themselves
 
 
-def test_accuracy_by_windows(spark):
+def test_accuracy_is_computed_for_each_window(spark):
     source = people(spark, [(1, "a", 10), (2, "b", 10), (3, "c", 20)], f"{IDS}, __tmst long")
     target = people(spark, [(1, "a"), (3, "c")])
     frames = {"source": source, "target": target}
@@ -104,7 +104,7 @@ def test_accuracy_by_windows(spark):
     assert ran.sorted("total_count") == [{"__tmst": 10, "total": 2}, {"__tmst": 20, "total": 1}]
 
 
-def test_a_column_of_the_target_with_the_name_of_the_source_captures_nothing(spark):
+def test_a_target_column_with_the_name_of_the_source_is_not_confused_with_it(spark):
     target = spark.sql("SELECT named_struct('id', 7) AS source, 1 AS id")
     frames = {"source": people(spark, [(1, "a"), (7, "b")]), "target": target}
     ran = run(spark, "source.id = target.id", config("accuracy"), frames)
@@ -112,7 +112,7 @@ def test_a_column_of_the_target_with_the_name_of_the_source_captures_nothing(spa
     assert ran.rows("miss_items") == [{"id": 7, "name": "b"}]
 
 
-def test_a_source_with_the_name_of_a_step(spark):
+def test_a_source_can_have_the_name_of_a_step(spark):
     frames = {"total_count": people(spark, [(1, "a")]), "target": people(spark, [(1, "a")])}
     frames = {"source": frames["total_count"], **frames}
     ran = run(spark, "source.id = total_count.id", config("accuracy"), frames, target="total_count")
@@ -128,14 +128,14 @@ def test_accuracy_reads_the_source_once(spark):
     (metric,) = [step.sql for step in ran.plan.steps if step.name == "accuracy"]
     assert metric.count("FROM `source`") == 1
     plan = ran.views.query(metric)._jdf if hasattr(ran.views.query(metric), "_jdf") else None
-    if plan is not None:  # looked up by hash, not row by row
+    if plan is not None:  # a hash join, no loop over pairs
         assert "NestedLoop" not in plan.queryExecution().executedPlan().toString()
 
 
 KEYS = "id int, name string"
 
 
-def test_u1_null_and_empty_are_two_values(spark):
+def test_null_and_empty_strings_are_different_values(spark):
     rows = [(None,), ("",), ("a",), ("a",)]
     frames = {"source": people(spark, rows, "name string")}
     ran = run(spark, "name", config("uniqueness", duplication__array="dups"), frames)
@@ -145,7 +145,7 @@ def test_u1_null_and_empty_are_two_values(spark):
     assert [(t.flatten, t.name) for t in ran.plan.metrics] == [("entries", ""), ("array", "dups")]
 
 
-def test_u3_keys_are_looked_up_in_the_target(spark):
+def test_uniqueness_with_a_target_counts_keys_of_the_target(spark):
     frames = {
         "source": people(spark, [(1,), (2,)], "id int"),
         "target": people(spark, [(1,), (1,), (2,), (3,)], "id int"),
@@ -156,7 +156,7 @@ def test_u3_keys_are_looked_up_in_the_target(spark):
     assert ran.rows("__dupMetric") == [{"dup": 1, "num": 1}]
 
 
-def test_m11_uniqueness_and_distinctness(spark):
+def test_uniqueness_and_distinctness_of_duplicates(spark):
     frames = {
         "source": people(spark, [(n,) for n in ("icy", "yosh", "icy", "yosh")], "name string")
     }
@@ -168,7 +168,7 @@ def test_m11_uniqueness_and_distinctness(spark):
     assert distinct.rows("dup_metric") == [{"dup": 1, "num": 2}]
 
 
-def test_uniqueness_by_windows(spark):
+def test_uniqueness_is_computed_for_each_window(spark):
     frames = {
         "source": people(spark, [("a", 1), ("a", 2), ("b", 2), ("b", 2)], "name string, t int")
     }
@@ -180,13 +180,13 @@ def test_uniqueness_by_windows(spark):
     assert ran.rows("dup_metric") == [{"t": 2, "dup": 1, "num": 1}]
 
 
-def test_columns_that_are_called_as_the_results(spark):
+def test_columns_can_have_the_names_of_results(spark):
     frames = {"source": people(spark, [(1, 1), (1, 1)], "dup int, num int")}
     ran = run(spark, "dup, num", config("uniqueness", duplication__array="d"), frames)
     assert ran.rows("dup_records") == [{"dup_2": 1, "num": 1, "dup": 1}]
 
 
-def test_d2n_a_null_that_was_there_before(spark):
+def test_a_null_of_earlier_rows_is_a_duplicate(spark):
     frames = {
         "source": people(spark, [(None,), ("x",)], "name string"),
         "old": people(spark, [(None,)], "name string"),
@@ -199,8 +199,8 @@ def test_d2n_a_null_that_was_there_before(spark):
     assert run(spark, "name", alone, frames, older="old").metric["distinct"] == 2
 
 
-def test_accumulated_duplicates(spark):
-    # Three new rows of a that was there twice: all three are duplicates, of five in all four are too many.
+def test_duplicates_include_earlier_rows(spark):
+    # Three new rows of a, which had two rows: all three are duplicates, and four of the five rows are too many.
     frames = {
         "source": people(spark, [("a",)] * 3 + [("b",)] * 2, "name string"),
         "old": people(spark, [("a",)] * 2, "name string"),
@@ -214,8 +214,8 @@ def test_accumulated_duplicates(spark):
     ]
 
 
-def test_keys_with_equal_duplicates_are_one_entry_whatever_came_before(spark):
-    # Of A, which was there twice, two rows are too many; of B, which was there once, two, too.
+def test_keys_with_equal_duplicates_are_one_entry(spark):
+    # Two rows of A, which had two rows, are too many. Two rows of B, which had one row, are also too many.
     frames = {
         "source": people(spark, [(k,) for k in "AABBCD"], "k string"),
         "old": people(spark, [(k,) for k in "AABC"], "k string"),
@@ -225,12 +225,12 @@ def test_keys_with_equal_duplicates_are_one_entry_whatever_came_before(spark):
     assert ran.rows("dup_metric") == [{"dup": 1, "num": 1}, {"dup": 2, "num": 2}]
 
 
-def test_duplicates_sorted_by_a_column_in_brackets(spark):
+def test_columns_in_brackets_sort_duplicates(spark):
     rows = [("a", "x"), ("a", "y"), ("a", "y"), ("b", "x")]
     frames = {"source": people(spark, rows, "name string, city string")}
     ran = run(spark, "name, [city]", config("distinct", duplication__array="d"), frames)
     assert ran.metric == {"total": 4, "distinct": 2}
-    # Of the rows of a the first, in x, is none too many.
+    # The first row of a, in x, is not a duplicate.
     assert ran.rows("dup_metric") == [{"city": "y", "dup": 2, "num": 2}]
 
 
@@ -243,7 +243,7 @@ def times(spark):
     return people(spark, [(10**12, 10**12 + s * 1000) for s in LATENCIES], "ts long, end_ts long")
 
 
-def test_timeliness(spark, times):
+def test_timeliness_on_small_data(spark, times):
     what = config("timeliness", threshold="3m", step__size="2m", percentile__values=[0.95])
     ran = run(spark, "ts, end_ts", what, {"source": times})
     assert ran.metric == {
@@ -261,7 +261,7 @@ def test_timeliness(spark, times):
     assert ran.plan.metrics[1].name == "step"
 
 
-def test_t2_percentiles_have_names_of_their_own(spark, times):
+def test_each_percentile_has_its_own_name(spark, times):
     what = config("timeliness", percentile__values=["0.29", 0.99, 0.999])
     ran = run(spark, "ts, end_ts", what, {"source": times})
     assert ran.rows("percentile_metric") == [
@@ -272,7 +272,7 @@ def test_t2_percentiles_have_names_of_their_own(spark, times):
 @pytest.mark.parametrize(
     "kind", ["timestamp", "timestamp_ntz", "date", "string", "long", "double", "text"]
 )
-def test_times_of_all_types(spark, kind):
+def test_times_of_all_types_are_compared(spark, kind):
     cells = {
         "string": "'2020-01-01 00:00:00', '2020-01-02 00:00:00'",
         "text": "concat('157783', '6800000'), concat('157792', '3200000')",
@@ -289,14 +289,14 @@ def test_times_of_all_types(spark, kind):
     }  # fmt: skip
 
 
-def test_negative_latencies_go_down(spark):
+def test_negative_latencies_have_negative_steps(spark):
     frame = people(spark, [(100, 99, 5), (0, 100, 5)], "a long, b long, latency int")
     ran = run(spark, "a, b", config("timeliness", step__size=100, threshold=0), {"source": frame})
     assert sorted(row["step"] for row in ran.rows("range_metric")) == [-1, 1]
     assert ran.rows("late_records")[0]["latency_2"] == 100
 
 
-def test_times_by_windows_end_at_the_window(spark):
+def test_latencies_of_windows_end_at_the_window(spark):
     frame = people(spark, [(1000, 2000), (1500, 2000), (1000, 3000)], "ts long, __tmst long")
     what = config("timeliness", percentile__values=1, step__size="1s")
     ran = run(spark, "ts", what, {"source": frame}, by=("__tmst",))
@@ -310,7 +310,7 @@ def test_times_by_windows_end_at_the_window(spark):
     ]  # fmt: skip
 
 
-def test_c2_error_conditions(spark):
+def test_error_conditions_by_value_and_pattern(spark):
     frames = {"source": people(spark, [("zhx",), ("",), (None,), ("b",)], "name string")}
     errors = [
         ErrorCondition("name", "enumeration", ("", "hive_none")),
@@ -325,14 +325,14 @@ def test_c2_error_conditions(spark):
 @pytest.mark.parametrize(
     ("kind", "values", "incomplete"),
     [
-        ("regex", ("^z",), 2),  # a null matches no pattern, and is no value either
+        ("regex", ("^z",), 2),  # null matches no pattern, and is not a value
         ("regex", ("^z", "it's", r"\d"), 4),
         ("enumeration", ("it's",), 1),
         ("enumeration", ("hive_none",), 1),
         ("enumeration", ("hive_none", "7", 'a"b\\'), 3),
     ],
 )
-def test_error_conditions(spark, kind, values, incomplete):
+def test_error_conditions_on_small_data(spark, kind, values, incomplete):
     rows = [("zhx",), ("it's",), (None,), ("7",), ('a"b\\',), ("fine",)]
     frames = {"source": people(spark, rows, "name string")}
     what = config("completeness", errors=[ErrorCondition("NAME", kind, values)])
@@ -345,13 +345,13 @@ def test_error_conditions_of_numbers(spark):
     assert run(spark, "name", what, frames).metric["incomplete"] == 1
 
 
-def test_completeness_by_a_condition_in_sql(spark):
+def test_completeness_by_an_sql_condition(spark):
     frames = {"source": people(spark, [(1, "a"), (2, None), (None, "c")])}
     what = config("completeness", expr="id > 0 -- and a comment")
     assert run(spark, None, what, frames).metric == {"total": 3, "incomplete": 1, "complete": 2}
 
 
-def test_duplication(spark):
+def test_duplication_on_small_data(spark):
     rows = [(1, "a"), (1, "a"), (1, "a"), (2, "b"), (None, None), (None, None), (None, "c")]
     frames = {"source": people(spark, rows)}
     what = config("duplication", bad__record__definition="non_unique")
@@ -365,7 +365,7 @@ def test_duplication(spark):
     assert by_name == [{"total": 7, "duplicate": 2, "unique": 2, "non_unique": 1, "distinct": 3}]
 
 
-def test_schema_conformance(spark):
+def test_schema_conformance_on_small_data(spark):
     rows = [("1", "2020-01-01"), ("x", "2020-01-01"), ("2", "never"), (None, "2020-01-01")]
     frames = {"source": people(spark, rows, "zip string, day string")}
     pairs = [{"column": "zip", "type": "INT"}, {"column": "day", "type": "date"}]
@@ -374,7 +374,7 @@ def test_schema_conformance(spark):
     assert len(ran.rows("nonconforming_records")) == 3
 
 
-def test_m21_profile_of_a_column(spark):
+def test_the_profile_of_a_column(spark):
     frames = {"source": people(spark, [(10_000 + i, "a") for i in range(1, 14)] + [(None, "b")])}
     what = config("column-profiling", round__scale=2, approx__distinct__count=False)
     ran = run(spark, "id", what, frames)
@@ -385,7 +385,7 @@ def test_m21_profile_of_a_column(spark):
     }  # fmt: skip
 
 
-def test_profiles_of_all_columns_by_partitions(spark):
+def test_profiles_of_all_columns_are_computed_for_each_partition(spark):
     frames = {"source": people(spark, [(1, "ab", 1), (None, None, 2)], f"{IDS}, ds int")}
     ran = run(spark, None, config("column-profiling"), frames, by=("ds",))
     found = {(row["ds"], row["column_name"]): row for row in ran.rows("column_profile")}
@@ -396,7 +396,7 @@ def test_profiles_of_all_columns_by_partitions(spark):
     assert found[2, "id"]["approx_distinct_count"] == 0
 
 
-def test_samples_are_the_same_every_time(spark):
+def test_samples_are_reproducible(spark):
     frames = {"source": spark.range(1000).selectExpr("id")}
     what = config("column-profiling", dataset__sample=0.5)
     totals = {run(spark, None, what, frames).metric["total"] for _ in range(2)}
@@ -404,7 +404,7 @@ def test_samples_are_the_same_every_time(spark):
     assert 300 < totals.pop() < 700
 
 
-def test_record_check(spark):
+def test_record_checks_count_good_and_bad_records(spark):
     frames = {"source": people(spark, [(1, "a"), (2, None), (3, "c")])}
     what = config(
         "record-check",
@@ -417,21 +417,21 @@ def test_record_check(spark):
 
 
 PROFILES = {
-    "P29": (
+    "columns and methods by group": (
         "source.cntry, source.id.count(), source.age.max() group by source.cntry",
         [{"cntry": "de", "id_count": 2, "age_max": 30}, {"cntry": "fr", "id_count": 1, "age_max": 20}],
     ),
-    "P9": ("source.count(), source.*.count() as c, *.count() as d, count(source) as e",
+    "counts of all": ("source.count(), source.*.count() as c, *.count() as d, count(source) as e",
            [{"count": 3, "c": 3, "d": 3, "e": 3}]),
-    "P33": (
+    "all clauses": (
         "count(*) as c, cntry from source group by cntry having c > 1 and max(age) < 50 order by c desc, cntry limit 10",
         [{"c": 2, "cntry": "de"}],
     ),
-    "P35": (
+    "expressions": (
         "max(age) + 1 as x, (sum(age) / count(*)) as r, 5",
         [{"x": 31, "r": 20.0, "alias_2": 5}],
     ),
-    "P37": ("max(source.age).abs()", [{"max_abs": 30}]),
+    "method of a call": ("max(source.age).abs()", [{"max_abs": 30}]),
     "names": ("max(age), max(id), max(id) as max_3", [{"max": 30, "max_2": 3, "max_3": 3}]),
     "sorted": (
         "SELECT source.cntry, source.id.count() AS count, source.age.avg() AS avg_age FROM source "
@@ -447,7 +447,7 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("case", PROFILES)
-def test_profiling(spark, case):
+def test_profiling_on_small_data(spark, case):
     rule, expected = PROFILES[case]
     rows = [(1, 10, "de"), (2, 30, "de"), (3, 20, "fr")]
     frames = {"source": people(spark, rows, "id int, age int, cntry string")}
@@ -457,14 +457,14 @@ def test_profiling(spark, case):
     assert found == expected
 
 
-def test_p31_columns_called_like_keywords(spark):
+def test_columns_can_have_the_names_of_keywords(spark):
     frames = {"source": people(spark, [("a",), ("a",), ("b",)], "desc string")}
     rule = "source.desc AS desc, count(*) AS count GROUP BY source.desc ORDER BY count DESC LIMIT 5"
     found = run(spark, rule, config("profiling"), frames).rows("profiling")
     assert found == [{"desc": "a", "count": 2}, {"desc": "b", "count": 1}]
 
 
-def test_the_most_frequent_of_each_window(spark):
+def test_the_most_frequent_value_is_found_for_each_window(spark):
     rows = [(1, "a")] * 3 + [(1, "b")] * 2 + [(1, "c")] + [(2, "z")] * 2 + [(2, "y")]
     frames = {"source": people(spark, rows, "__tmst int, name string")}
     rule = "name, count(*) as n group by name order by n desc limit 2"
@@ -480,7 +480,7 @@ def test_the_most_frequent_of_each_window(spark):
     assert ran.views.frame("profiling").columns == ["__tmst", "name"]
 
 
-def test_elements_that_are_not_there_are_null(spark):
+def test_missing_elements_are_null(spark):
     frame = spark.sql(
         "SELECT array(1, 2) AS a, map('k', 5) AS m, map(7, 'x') AS n, named_struct('f', 'v') AS s, "
         "array(named_struct('f', 1)) AS t"
@@ -493,7 +493,7 @@ def test_elements_that_are_not_there_are_null(spark):
     }  # fmt: skip
 
 
-def test_not_a_number(spark):
+def test_nan_is_tested(spark):
     frame = spark.sql("SELECT * FROM VALUES (double('NaN'), 1), (1D, 2), (NULL, 3) AS t(x, id)")
     rule = "count_if(x is nan) as a, count_if(x is not nan) as b, count_if(id is nan) as c, count_if(x = nan) as d"
     (row,) = run(spark, rule, config("profiling"), {"source": frame}).rows("profiling")

@@ -1,4 +1,4 @@
-"""Griffin's rules as analyzers: values worked out by hand, or of the data that Griffin tests itself with."""
+"""Griffin's rules as analyzers. Values are worked out by hand or come from Griffin's own test data."""
 
 import datetime as dt
 import json
@@ -24,7 +24,7 @@ USER = "user_id long, first_name string, last_name string, address string, email
 
 
 def users(source):
-    """The users of Griffin's own tests: fifty, of whom the source has five otherwise."""
+    """Return the 50 users of Griffin's own tests. Five of them differ in the source."""
     rows = []
     for i in range(1, 51):
         row = [
@@ -41,19 +41,19 @@ def users(source):
     return rows
 
 
-def found(data, *measures):
-    """Measure in one scan; return each metric's value."""
+def measure_values(data, *measures):
+    """Measure in one scan and return the value of each metric."""
     states = scan(data, measures).whole.states
     return [metric_of(m, states[m]).value for m in measures]
 
 
 def measured(spark, rows, columns, measure):
-    return found(spark.createDataFrame(rows, columns).repartition(2), measure)[0].metric
+    return measure_values(spark.createDataFrame(rows, columns).repartition(2), measure)[0].metric
 
 
 @pytest.fixture(scope="module")
 def target(spark):
-    """Put rows under a name that one test reads."""
+    """Return a function that stores rows under the name that a test reads."""
 
     def put(rows, columns, name="measures_target"):
         spark.createDataFrame(rows, columns).createOrReplaceTempView(name)
@@ -66,27 +66,34 @@ ABC = "id int, a string, b string"
 AGES = "name string, age int"
 NAME = "name string"
 ACCURACY = {
-    "A1": (
+    "null in one column": (
         *(ID, [(1, N), (2, ""), (3, "x")], [(1, ""), (2, N), (3, "x")]),
         *("source.id = target.id and source.name = target.name", 3, 2),
     ),
-    "A2": (NAME, [("a",), (N,)], [("a",)], "source.name = target.name", 2, 1),
-    "A3": (
+    "null names": (NAME, [("a",), (N,)], [("a",)], "source.name = target.name", 2, 1),
+    "or": (
         *(ABC, [(1, "p", "q"), (2, "r", "s")], [(1, "x", "q"), (9, "zz", "s")]),
         *("source.id = target.id and (source.a = target.a or source.b = target.b)", 2, 1),
     ),
-    "A5": (
+    "duplicates in the target": (
         *(ID, [(1, "a"), (2, "b")], [(1, "a")] * 3),
         *("source.id = target.id and source.name = target.name", 2, 1),
     ),
-    "A8": (NAME, [("a",), (N,), ("",)], [("a",)], "source.name = target.name", 3, 2),
-    "A11": (
+    "null and empty names": (
+        NAME,
+        [("a",), (N,), ("",)],
+        [("a",)],
+        "source.name = target.name",
+        3,
+        2,
+    ),
+    "between": (
         *(AGES, [("a", 10), ("b", 16), ("c", 9), ("d", N)]),
         [("a", 5), ("b", 10), ("c", 9), ("d", N)],
         "source.name = target.name and source.age between (target.age, target.age + 5)",
         *(4, 2),
     ),
-    "A12": ("id int", [(1,), (N,), (3,)], [(N,), (1,)], "source.id = target.id", 3, 1),
+    "null keys": ("id int", [(1,), (N,), (3,)], [(N,), (1,)], "source.id = target.id", 3, 1),
     "differ": (
         *(ID, [(1, N), (2, "b")], [(1, "a"), (2, "b")]),
         *("source.id = target.id and source.name != target.name", 2, 1),
@@ -99,7 +106,7 @@ ACCURACY = {
 
 
 @pytest.mark.parametrize("case", ACCURACY)
-def test_accuracy(spark, target, case):
+def test_accuracy_equals_hand_computed_values(spark, target, case):
     columns, rows, others, text, total, miss = ACCURACY[case]
     target(others, columns)
     measure = GriffinAccuracy("acc", text, target="measures_target")
@@ -120,7 +127,11 @@ UPPER = "upper(source.first_name) = upper(target.first_name)"
 
 @pytest.mark.parametrize(
     ("case", "from_source", "nulls", "miss"),
-    [("M1", True, "null-safe", 4), ("M3", False, "null-safe", 4), ("M3sql", False, "sql", 5)],
+    [
+        ("forward", True, "null-safe", 4),
+        ("backward", False, "null-safe", 4),
+        ("backward in sql", False, "sql", 5),
+    ],
 )
 def test_accuracy_of_griffins_users(spark, target, case, from_source, nulls, miss):
     target(users(not from_source), USER)
@@ -134,7 +145,7 @@ def test_accuracy_of_griffins_users(spark, target, case, from_source, nulls, mis
     }
 
 
-def test_in_a_job_the_target_has_its_own_name(spark, target):
+def test_the_target_of_a_job_has_its_own_name(spark, target):
     target([(1,)], "id int", "measures_private_1")
     rule = GriffinAccuracy("acc", "src.id = tgt.id", source="src", target="tgt")
     bound = rule.compared_with("measures_private_1")
@@ -144,7 +155,7 @@ def test_in_a_job_the_target_has_its_own_name(spark, target):
     assert (metric.instance, metric.value.metric["matched"]) == ("src", 1)
 
 
-def test_accuracy_of_nothing_is_whole_and_weighs_nothing(spark, target):
+def test_accuracy_without_rows_is_1_with_weight_0(spark, target):
     target([(1,)], "id int")
     rule = GriffinAccuracy("acc", "source.id = target.id", target="measures_target")
     metric = metric_of(rule, scan(spark.range(0), [rule]).whole.states[rule])
@@ -160,7 +171,7 @@ def test_accuracy_of_nothing_is_whole_and_weighs_nothing(spark, target):
         ("source.id = 1", "no column of 'target'"),
     ],
 )
-def test_a_condition_that_cannot_be_fails_alone(spark, target, text, message):
+def test_an_invalid_condition_fails_alone(spark, target, text, message):
     target([(1,)], "id int")
     bad = GriffinAccuracy("bad", text, target="measures_target")
     good = GriffinAccuracy("good", "source.id = target.id", target="measures_target")
@@ -170,12 +181,12 @@ def test_a_condition_that_cannot_be_fails_alone(spark, target, text, message):
         _ = metric_of(bad, states[bad]).value
 
 
-def test_a_condition_that_does_not_parse_is_refused_at_once():
+def test_a_condition_that_does_not_parse_is_refused_immediately():
     with pytest.raises(tg.DslError, match="expected an expression"):
         GriffinAccuracy("bad", "source.id = ", target="measures_target")
 
 
-def test_a_row_that_breaks_a_condition_fails_its_partition_only(spark, target):
+def test_a_row_that_breaks_a_condition_fails_only_its_partition(spark, target):
     target([(1,)], "id int")
     data = spark.createDataFrame([("x", "1"), ("x", "2"), ("y", "no")], "part string, id string")
     rule = GriffinAccuracy("acc", "int(source.id) = target.id", target="measures_target")
@@ -188,7 +199,7 @@ KEYS = [(N,), ("",), ("a",), ("a",)]
 DUPS = json.dumps({"duplication.array": "dups"})
 
 
-def test_u1_null_is_a_value(spark):
+def test_null_is_a_value(spark):
     assert measured(spark, KEYS, "k string", GriffinUniqueness("u", "k", details=DUPS)) == {
         "total": 4,
         "unique": 2,
@@ -208,7 +219,7 @@ def test_many_nulls_are_one_key(spark):
     assert measured(spark, rows, "k string", GriffinDistinctness("d", "k"))["distinct"] == 2
 
 
-def test_m5_distinct_users(spark):
+def test_distinct_users_are_counted(spark):
     measure = GriffinDistinctness("d", "user_id", details=DUPS)
     assert measured(spark, users(True), USER, measure) == {
         "total": 50,
@@ -217,9 +228,9 @@ def test_m5_distinct_users(spark):
     }
 
 
-def test_m11_two_names_twice(spark):
+def test_two_duplicated_names_are_counted(spark):
     rows = [("icy",), ("icy",), ("yosh",), ("yosh",)]
-    unique, distinct = found(
+    unique, distinct = measure_values(
         spark.createDataFrame(rows, NAME),
         GriffinUniqueness("u", "name", details=DUPS),
         GriffinDistinctness("d", "name", details=DUPS),
@@ -230,7 +241,7 @@ def test_m11_two_names_twice(spark):
     assert dict(unique.scalars())["dups.1"] == 2.0
 
 
-def test_duplication_leaves_out_rows_without_a_key(spark):
+def test_duplication_ignores_rows_without_a_key(spark):
     rows = [("a", 1), ("a", 1), ("a", 1), ("b", N), (N, 2), (N, 2), (N, N), (N, N)]
     assert measured(spark, rows, "k string, n int", GriffinDuplication("d", "k, n")) == {
         "total": 8,
@@ -247,7 +258,7 @@ NOW = dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC)
 
 @pytest.mark.parametrize("kind", ["long", "timestamp"])
 def test_timeliness_of_griffins_data(spark, kind):
-    """Its mean is 276 s; sorted: 60 60 70 80 80 90 440 560 660 660."""
+    """Mean 276 s; sorted latencies: 60 60 70 80 80 90 440 560 660 660."""
     start = 10**12 if kind == "long" else NOW
     step = (lambda s: s * 1000) if kind == "long" else (lambda s: dt.timedelta(seconds=s))
     rows = [(start, start + step(s)) for s in LATENCIES] + [(start, N), (N, start)]
@@ -272,7 +283,7 @@ def test_timeliness_of_griffins_data(spark, kind):
     }
 
 
-def test_t2_each_percentile_has_its_name(spark):
+def test_each_percentile_has_its_own_name(spark):
     details = json.dumps({"percentile.values": ["0.29", "0.99", "0.999"]})
     rule = GriffinTimeliness("t", "ts, end_ts", details=details)
     metric = measured(spark, [(0, 7)], "ts long, end_ts long", rule)
@@ -282,16 +293,16 @@ def test_t2_each_percentile_has_its_name(spark):
     assert rule.scale_of("Griffin.t.unmeasurable") is Scale.COUNT
 
 
-def test_steps_of_what_came_too_early_are_below_zero(spark):
+def test_negative_latencies_have_negative_steps(spark):
     rule = GriffinTimeliness("t", "a, b", details='{"step.size": 100}')
     metric = measured(spark, [(1, 0), (101, 0), (0, 99), (0, 100)], "a long, b long", rule)
     assert metric["step"] == [{"step": s, "count": 1} for s in (-2, -1, 0, 1)]
-    assert metric["avg"] == 24  # 97 by 4
+    assert metric["avg"] == 24  # 97 / 4
 
 
 def test_completeness_counts_rows_and_nulls_of_columns(spark):
     rows = [("a", 1), (N, 2), ("", N), (N, N)]
-    (report,) = found(
+    (report,) = measure_values(
         spark.createDataFrame(rows, "name string, n int"),
         GriffinCompleteness("c", "upper(name) as big, source.n", details='{"complete": "good"}'),
     )
@@ -302,12 +313,16 @@ def test_completeness_counts_rows_and_nulls_of_columns(spark):
 @pytest.mark.parametrize(
     ("case", "confs", "incomplete"),
     [
-        ("C2", [("name", "enumeration", ["", "hive_none"]), ("name", "regex", ["^zh"])], 3),
+        (
+            "value and pattern",
+            [("name", "enumeration", ["", "hive_none"]), ("name", "regex", ["^zh"])],
+            3,
+        ),
         ("only null", [("name", "enumeration", ["hive_none"])], 1),
         ("another column", [("other", "enumeration", ["it's"])], 2),
     ],
 )
-def test_completeness_with_conditions_of_errors(spark, case, confs, incomplete):
+def test_completeness_with_error_conditions(spark, case, confs, incomplete):
     rows = [("zhx", "it's"), ("", "x"), (N, "it's"), ("b", "x")]
     errors = [{"column.name": c, "type": t, "values": v} for c, t, v in confs]
     rule = GriffinCompleteness(case, "name", details=json.dumps({"error.confs": errors}))
@@ -319,7 +334,7 @@ def test_conformance_to_a_schema(spark):
     expr = [{"column": "zip", "type": "int"}, {"column": "day", "type": "date"}]
     rule = GriffinConformance("s", "zip, day", details=json.dumps({"expr": expr}))
     rows = [("94022", "2020-01-31"), ("94O22", "2020-01-31"), (N, "no day"), ("1", "2020-02-30")]
-    (report,) = found(spark.createDataFrame(rows, "zip string, day string"), rule)
+    (report,) = measure_values(spark.createDataFrame(rows, "zip string, day string"), rule)
     assert (report.metric["incomplete"], report.metric["complete"]) == (3, 1)
     wrong = {"nonconforming.zip": 2.0, "nonconforming.day": 2.0}
     assert report.more == {"completeFraction": 0.25, **wrong}
@@ -332,13 +347,13 @@ PROFILE = (
 )
 
 
-def test_profiling(spark):
+def test_profiling_values_add_up(spark):
     rows = [(1, "a", 1.5), (2, "b", 2.5), (6, "a", 3.25), (N, "c", 0.5), (99, "out", 9.0)]
     rows = [(n, s, Decimal(str(d))) for n, s, d in rows]
     metric = measured(
         spark, rows, "n long, s string, d decimal(9,2)", GriffinProfiling("p", PROFILE)
     )
-    assert metric.pop("spread") == pytest.approx(7**0.5)  # of 1, 2, 6: 14 by 2
+    assert metric.pop("spread") == pytest.approx(7**0.5)  # of 1, 2, 6: 14 / 2
     assert metric.pop("variance") == pytest.approx(14 / 3)
     assert metric == {
         "count": 4,
@@ -352,25 +367,25 @@ def test_profiling(spark):
     }
 
 
-def test_profiling_of_nothing(spark):
+def test_profiling_without_rows(spark):
     rule = GriffinProfiling("p", "count(*) as n, sum(id), approx_count_distinct(id) as d")
-    assert found(spark.range(0), rule)[0].metric == {"n": 0, "sum": None, "d": 0}
+    assert measure_values(spark.range(0), rule)[0].metric == {"n": 0, "sum": None, "d": 0}
 
 
-def test_m9_groups_and_the_group_of_null(spark):
+def test_null_is_a_group(spark):
     rule = GriffinProfiling("p", "post_code, count(*) as cnt from source group by post_code")
-    (report,) = found(spark.createDataFrame(users(True), USER), rule)
+    (report,) = measure_values(spark.createDataFrame(users(True), USER), rule)
     assert report.metric == {
         "p": [{"post_code": None, "cnt": 1}, {"post_code": "94022", "cnt": 49}]
     }
     assert dict(report.scalars()) == {"cnt.null": 1.0, "cnt.94022": 49.0}
 
 
-def test_m7_groups_as_an_array(spark):
+def test_groups_are_written_as_an_array(spark):
     data = spark.createDataFrame(users(True), USER).where("user_id < 10014")
     text = "user_id, count(*) as cnt from source group by user_id"
     rule = GriffinProfiling("p", text, details='{"flatten": "array", "name": "rows"}')
-    rows = found(data, rule)[0].metric["rows"]
+    rows = measure_values(data, rule)[0].metric["rows"]
     assert rows == [{"user_id": 10000 + i, "cnt": 1} for i in range(1, 14)]
 
 
@@ -394,7 +409,7 @@ COLUMNS = "part string, n long, s string, end_ts long"
 def rows_at_random(seed, count):
     import random
 
-    chance = random.Random(seed)  # noqa: S311 - of a test
+    chance = random.Random(seed)  # noqa: S311 - test data
     return [
         (
             chance.choice("xyz"),
@@ -406,7 +421,7 @@ def rows_at_random(seed, count):
     ]
 
 
-def test_all_measures_are_here():
+def test_all_measures_are_tested():
     from tidegauge.analyzers.core.analyzer import ANALYZERS
 
     assert {type(m).__name__ for m in ALL} == {n for n in ANALYZERS if n.startswith("Griffin")}
@@ -433,7 +448,7 @@ def test_partitions_of_one_scan_add_up_to_the_whole(spark, target, seed):
             assert restored.agrees_with(part.states[measure].value)
 
 
-def test_names_are_the_rules(spark, target):
+def test_metrics_have_the_name_of_the_rule(spark, target):
     target([(1,)], "id int")
     rule = GriffinAccuracy("acc", "source.id = target.id", target="measures_target")
     metric = metric_of(rule, scan(spark.range(4), [rule]).whole.states[rule])

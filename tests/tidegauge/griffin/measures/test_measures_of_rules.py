@@ -1,4 +1,4 @@
-"""Which rules have a measure, and that it says what the rule's plan says."""
+"""Rules that have a measure: plan and measure give the same result."""
 
 import random
 
@@ -51,12 +51,12 @@ MADE = {
 
 
 @pytest.mark.parametrize("case", MADE)
-def test_the_measure_of_a_rule(case):
+def test_a_rule_has_the_expected_measure(case):
     what, text = MADE[case]
     assert repr(select_measure(what, SCOPE)) == text
 
 
-def test_a_key_of_all_columns_names_them():
+def test_a_key_of_all_columns_lists_the_columns():
     schema = Schema.from_types({"a": "long", "b`": "string", "day": "string"})
     made = select_measure(
         config("duplication", ""), Scope({"src": schema}, "src"), group_by=("day",)
@@ -88,17 +88,17 @@ def test_a_key_of_all_columns_names_them():
     ],
     ids=lambda what: what.rule,
 )
-def test_there_is_none_for_what_does_not_add(what):
+def test_rules_that_are_not_additive_have_no_measure(what):
     assert select_measure(what, SCOPE) is None
 
 
-def test_what_is_no_rule_says_so():
+def test_an_invalid_rule_is_refused():
     with pytest.raises(DslError, match="age"):
         select_measure(config("profiling", "count(*), age"), SCOPE)
 
 
 def rows_at_random(seed, count):
-    chance = random.Random(seed)  # noqa: S311 - of a test
+    chance = random.Random(seed)  # noqa: S311 - test data
     return [
         (
             chance.choice("xy"),
@@ -143,26 +143,26 @@ AGREE = {
 
 
 def metric_of_plan(ran):
-    """Put a metric together from the rows of a plan's steps."""
+    """Assemble a metric from the rows of a plan's steps."""
     found = {}
     for table in ran.plan.metrics:
         found |= flattened(ran.rows(table.step), table.flatten, table.name)
     return found
 
 
-def alike(value):
-    """Return a metric whose lists are in one order, and whose numbers compare by their first digits."""
+def normalized(value):
+    """Return a metric with sorted lists and rounded numbers."""
     if isinstance(value, list):
-        return sorted(map(alike, value), key=repr)
+        return sorted(map(normalized, value), key=repr)
     if isinstance(value, dict):
-        return {key: alike(one) for key, one in value.items()}
+        return {key: normalized(one) for key, one in value.items()}
     return value if isinstance(value, str | None) else float(f"{float(value):.12g}")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", AGREE)
 @pytest.mark.parametrize("count", [40, pytest.param(0, marks=pytest.mark.soak)])
-def test_the_measure_says_what_the_plan_says(spark, case, count):
+def test_measure_and_plan_give_the_same_metric(spark, case, count):
     what = AGREE[case]
     source = spark.createDataFrame(rows_at_random(1, count), COLUMNS)
     target = spark.createDataFrame(rows_at_random(2, 10), COLUMNS)
@@ -178,8 +178,8 @@ def test_the_measure_says_what_the_plan_says(spark, case, count):
     said = metric_of_plan(ran)
     ran.views.drop()
     if count:
-        assert alike(dict(report.metric)) == alike(said)
-    else:  # a step that has no rows says nothing of what is not there
-        assert alike({k: v for k, v in report.metric.items() if v is not None}) == alike(
+        assert normalized(dict(report.metric)) == normalized(said)
+    else:  # a step without rows omits missing groups
+        assert normalized({k: v for k, v in report.metric.items() if v is not None}) == normalized(
             {k: v for k, v in said.items() if v is not None}
         )

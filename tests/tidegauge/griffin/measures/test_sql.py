@@ -1,4 +1,4 @@
-"""Trees as SQL."""
+"""Trees of rules written as SQL."""
 
 from decimal import Decimal
 
@@ -90,12 +90,12 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("text", LITERALS)
-def test_values(text):
+def test_literals_become_sql(text):
     assert expression_sql(parse_expression(text)) == LITERALS[text]
 
 
 @pytest.mark.parametrize("text", SELECTIONS)
-def test_selections(text):
+def test_selected_columns_become_sql_with_an_alias(text):
     sql, alias = SELECTIONS[text]
     (node,) = parse(text, dq_type="uniqueness").items
     assert expression_sql(node) == sql
@@ -103,11 +103,11 @@ def test_selections(text):
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expressions(text):
+def test_expressions_become_sql(text):
     assert expression_sql(parse_expression(text)) == EXPRESSIONS[text]
 
 
-def test_brackets_stand_where_a_tree_needs_them():
+def test_brackets_are_written_where_a_tree_needs_them():
     a, b, c = map(Name, "abc")
     for operator, inner in (("and", "or"), ("*", "+"), ("=", "="), ("+", "=")):
         right = expression_sql(Binary(operator, a, Binary(inner, b, c)))
@@ -117,23 +117,23 @@ def test_brackets_stand_where_a_tree_needs_them():
     tested = BetweenNode(Binary("or", a, b), Binary("=", a, b), Binary("and", a, b))
     assert expression_sql(tested) == "(`a` OR `b`) BETWEEN (`a` = `b`) AND (`a` AND `b`)"
     assert expression_sql(Attribute(Binary("+", a, b), "x")) == "(`a` + `b`).`x`"
-    assert expression_sql(Unary("-", Unary("-", a))) == "(-(-`a`))"  # `--` would be a comment
+    assert expression_sql(Unary("-", Unary("-", a))) == "(-(-`a`))"  # `--` would start a comment
     assert expression_sql(Aliased(Call("f", (Aliased(a, "inner"),)), "x")) == "f(`a`) AS `x`"
 
 
-def test_long_chains_need_no_depth():
+def test_long_chains_need_no_recursion():
     chain = Name("a")
     for _ in range(5000):
         chain = Binary("or", chain, Name("a"))
     assert expression_sql(chain) == " OR ".join(["`a`"] * 5001)
 
 
-def test_a_rule_is_no_expression():
+def test_a_rule_is_not_an_expression():
     with pytest.raises(TypeError, match="Profiling"):
         expression_sql(Profiling((Star(),)))
 
 
-def test_names_of_functions_are_quoted_where_they_are_none():
+def test_invalid_function_names_are_quoted():
     assert expression_sql(Call("f(1), g", (NaN(),))) == "`f(1), g`(double('NaN'))"
 
 
@@ -154,7 +154,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_and_texts_stay_what_they_are(text):
+def test_hostile_names_and_strings_are_quoted(text):
     column = expression_sql(ColumnNode(text, text))
     assert words_in(column) == {text.casefold()}
     assert column.replace(f"`{text.replace('`', '``')}`", "x") == "x.x"

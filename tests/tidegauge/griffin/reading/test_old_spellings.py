@@ -1,4 +1,4 @@
-"""Job files as Griffin's releases, guides and service wrote them, all of which say the same job."""
+"""Job files in the forms of Griffin's releases, guides and service. All of them mean the same job."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ from tidegauge.griffin.reading import read_job
 
 HIVE = {"database": "default", "table.name": "users"}
 
-# The connector of a source, by release: 0.1.4 to 0.2 in a list, with a version; the first service as text.
+# The connector of a source by release: 0.1.4 to 0.2 in a list, with a version; the first service as a string.
 CONNECTORS = {
     "0.6": {"connector": {"type": "hive", "config": HIVE}},
     "0.3": {"connectors": [{"type": "HIVE", "version": "1.2", "config": HIVE}]},
@@ -33,7 +33,7 @@ CONNECTORS = {
     },
 }  # fmt: skip
 
-# Where the outputs of a rule stand: the metric `accu`, the records `missing`.
+# Outputs of a rule: the metric `accu`, the records `missing`.
 OUTPUTS = {
     "out": {
         "out.dataframe.name": "accu",
@@ -125,7 +125,7 @@ def test_all_forms_are_the_same_job():
         assert set(rule.outputs) == {Output("metric", "accu"), Output("record", "missing")}, form
 
 
-def test_a_cache_of_0_2_is_read_and_its_init_clear_told():
+def test_a_cache_of_0_2_is_read_with_a_notice_about_init_clear():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         read = read_job(written("0.6", "0.2 cache", "out", "0.6", "batch"))
@@ -133,7 +133,7 @@ def test_a_cache_of_0_2_is_read_and_its_init_clear_told():
     assert "['data.sources'][0].cache['init.clear']: ignored" in read.notices[0]
 
 
-def test_records_of_0_1_6_that_update_a_source():
+def test_records_of_0_1_6_that_update_a_source_are_read():
     job = written("0.1.6", "0.6", "0.1.6", "0.6", "batch")
     records = job["evaluateRule"]["rules"][0]["details"]["miss.records"]
     job["evaluateRule"]["rules"][0]["details"]["miss.records"] = {
@@ -165,7 +165,7 @@ def test_records_of_0_1_6_that_update_a_source():
          [Output("record", "missed"), Output("dsc-update", "src")], False),
     ],
 )  # fmt: skip
-def test_outputs_of_a_rule_before_0_2(rule, outputs, cached):
+def test_outputs_of_a_rule_before_0_2_are_read(rule, outputs, cached):
     job = written("0.1.6", "0.6", "0.2", "0.6", "batch")
     job["evaluateRule"]["rules"] = [
         {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
@@ -206,7 +206,7 @@ def test_rules_before_measuring_were_cached_by_their_persist_type():
         ({"details": {"persist.type": "metric", "persist.name": 3}}, ".details: 'persist.name' must be text"),
     ],
 )  # fmt: skip
-def test_outputs_before_0_2_that_cannot_be(rule, said):
+def test_invalid_outputs_before_0_2_are_refused(rule, said):
     job = written("0.1.6", "0.6", "0.2", "0.6", "batch")
     job["evaluateRule"]["rules"] = [
         {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
@@ -216,12 +216,12 @@ def test_outputs_before_0_2_that_cannot_be(rule, said):
     assert said in str(caught.value)
 
 
-def test_null_is_as_if_the_key_were_missing():
+def test_null_equals_a_missing_key():
     job = written("0.6", "0.6", "out", "0.6", "batch")
     assert read_job({**job, "some.column": None}).name == "accu_job"
 
 
-def test_a_list_of_one_and_keys_that_the_service_writes_twice():
+def test_a_list_with_one_element_and_duplicate_keys_are_read():
     text = json.dumps(
         written("0.2 service", "0.2 service", "out of the service", "service", "BATCH")
     )
@@ -249,14 +249,14 @@ def test_a_list_of_one_and_keys_that_the_service_writes_twice():
         ("nowhere.json", "cannot read nowhere.json: No such file or directory"),
     ],
 )  # fmt: skip
-def test_what_is_no_job(job, said):
+def test_invalid_jobs_are_refused(job, said):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(job)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("before", ["\ufeff", "\ufeff \n", ""])
-def test_text_may_begin_with_a_byte_order_mark(before):
+def test_text_can_begin_with_a_byte_order_mark(before):
     text = before + json.dumps(written("0.6", "0.6", "out", "0.6", "batch"))
     assert read_job(text).name == read_job(text.encode()).name == "accu_job"
 
@@ -266,7 +266,7 @@ def test_text_may_begin_with_a_byte_order_mark(before):
     ['"name": "j", "password": "s3cret"', "name: j\npassword: s3cret", '{"password": "s3cret"',
      '[{"password": "s3cret"', 'x = {"password": "s3cret"}'],
 )  # fmt: skip
-def test_text_that_is_no_json_is_not_in_the_error(text):
+def test_errors_do_not_show_invalid_json(text):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(text)
     assert "s3cret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Reading env.json and dq.json: every key, every spelling, and what cannot be."""
+"""Reading env.json and dq.json: every key, every spelling, and refused values."""
 
 import copy
 import json
@@ -41,7 +41,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("text", "wanted"), TIMES)
-def test_times(text, wanted):
+def test_durations_are_parsed(text, wanted):
     assert milliseconds(text) == wanted
 
 
@@ -63,7 +63,7 @@ def test_times(text, wanted):
         "9" * 5000,
     ],
 )
-def test_what_is_no_time_is_an_error(text):
+def test_invalid_durations_are_refused(text):
     with pytest.raises(ValueError, match="is no time"):
         milliseconds(text)
 
@@ -73,7 +73,7 @@ def test_what_is_no_time_is_an_error(text):
     [("spark-sql", "spark-sql"), ("SPARK-SQL", "spark-sql"), ("sparksql", "spark-sql"), ("df-opr", "df-opr"),
      ("df-ops", "df-opr"), ("DF-Operations", "df-opr"), ("dfopr", "df-opr"), ("griffin-dsl", "griffin-dsl")],
 )  # fmt: skip
-def test_dsl_types(spelled, wanted):
+def test_spellings_of_dsl_types_are_recognized(spelled, wanted):
     assert rule_of(**{"dsl.type": spelled}).dsl_type == wanted
 
 
@@ -83,7 +83,7 @@ def test_dsl_types(spelled, wanted):
      ("ACCURACY", "accuracy"), ("time-liness", "timeliness"), ("completeness", "completeness"), ("profiling", "profiling"),
      ("duplication", "duplication"), ("schema-conformance", "schema-conformance")],
 )  # fmt: skip
-def test_dq_types(spelled, wanted):
+def test_spellings_of_dq_types_are_recognized(spelled, wanted):
     assert rule_of(**{"dq.type": spelled}).dq_type == wanted
 
 
@@ -101,11 +101,11 @@ def test_dq_types(spelled, wanted):
         ({"type": "metric", "flatten": "map"}, Output("metric", None, "map")),
     ],
 )
-def test_outs(out, wanted):
+def test_outputs_are_read(out, wanted):
     assert rule_of(out=[out]).outputs == (wanted,)
 
 
-def test_only_the_first_out_of_each_type_counts_and_this_is_said():
+def test_only_the_first_output_of_each_type_is_used_with_a_notice():
     read = read_job(
         job({"out": [{"type": "metric", "name": "a"}, {"type": "metric", "name": "b"}]})
     )
@@ -157,19 +157,19 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("what", "told"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_what_a_job_cannot_say(what, told):
+def test_invalid_jobs_are_refused(what, told):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(what)
     assert told in str(caught.value)
 
 
-def test_everything_that_is_wrong_is_said_at_once():
+def test_all_mistakes_are_reported_at_once():
     with pytest.raises(GriffinConfigError) as caught:
         read_job(job({"dq.type": "accu", "rule": ""}, tiemstamp=1, timestamp="x"))
     assert len(str(caught.value).splitlines()) == 5
 
 
-def test_a_whole_rule():
+def test_a_rule_with_all_keys_is_read():
     rule = rule_of(
         **{
             "dsl.type": "griffin-dsl",
@@ -191,13 +191,13 @@ def test_a_whole_rule():
     assert [o.kind for o in rule.outputs] == ["record", "metric"]
 
 
-def test_a_default_of_dsl_type():
+def test_a_job_can_set_the_default_dsl_type():
     what = job({"dsl.type": None, "rule": "select 1 a"})
     what["evaluate.rule"]["dsl.type"] = "spark-sql"
     assert read_job(what).rules[0].dsl_type == "spark-sql"
 
 
-def test_baselines_come_first_and_a_timestamp_of_nothing_is_now():
+def test_baselines_come_first_and_a_timestamp_of_0_means_now():
     sources = [{**SOURCE, "name": "a"}, {**SOURCE, "name": "b", "baseline": True}]
     read = read_job({**job(timestamp=0), "data.sources": sources, "sinks": ["Console"]})
     assert [source.name for source in read.sources] == ["b", "a"]
@@ -207,7 +207,7 @@ def test_baselines_come_first_and_a_timestamp_of_nothing_is_now():
     assert read_job(job(sinks=[])).sinks == ()
 
 
-def test_what_the_service_writes_for_itself_is_left_alone():
+def test_keys_of_the_griffin_service_are_ignored():
     what = job(
         {"id": 1},
         {"id": 2, "connector": {**HIVE, "id": 3, "name": "c", "version": "1.2", "data.unit": "1day", "predicates": []}},
@@ -218,7 +218,7 @@ def test_what_the_service_writes_for_itself_is_left_alone():
     )
 
 
-def test_before_measuring_rules_chain():
+def test_rules_before_measuring_form_a_chain():
     rules = [
         "select a from this",
         {"dsl.type": "df-opr", "rule": "from_json", "out.dataframe.name": "parsed"},
@@ -234,7 +234,7 @@ def test_before_measuring_rules_chain():
     ]
 
 
-def test_a_stream_and_its_store():
+def test_a_stream_with_a_store_is_read():
     store = {
         "type": "ORC", "file.path": "hdfs:///x", "info.path": "source", "ready.time.interval": "10s", "ready.time.delay": "0",
         "time.range": ["-5m", "1m"], "updatable": True, "read.only": "false",
@@ -264,13 +264,13 @@ def test_old_spellings_are_read_with_a_warning(what, told):
     assert any(told in str(w.message) for w in caught)
 
 
-def quietly(read, what):
+def without_warnings(read, what):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GriffinDeprecationWarning)
         return read(what)
 
 
-def test_a_rule_of_griffin_0_2():
+def test_a_rule_of_griffin_0_2_is_read():
     what = job(
         {
             "name": "accu",
@@ -279,7 +279,7 @@ def test_a_rule_of_griffin_0_2():
             "details": {"df.name": "json", "miss": "miss_count"},
         }
     )
-    (rule,) = quietly(read_job, what).rules
+    (rule,) = without_warnings(read_job, what).rules
     assert (rule.out_name, rule.in_name, rule.details) == ("accu", "json", {"miss": "miss_count"})
     assert rule.outputs == (
         Output("metric", "m", "array"),
@@ -288,21 +288,21 @@ def test_a_rule_of_griffin_0_2():
     )
 
 
-def test_a_rule_of_griffin_0_1_6():
+def test_a_rule_of_griffin_0_1_6_is_read():
     details = {"persist.type": "record", "update.data.source": "source"}
-    (rule,) = quietly(read_job, job({"name": "missed", "details": details})).rules
+    (rule,) = without_warnings(read_job, job({"name": "missed", "details": details})).rules
     assert rule.outputs == (Output("record", "missed"), Output("dsc-update", "source"))
     assert rule.details == {}
-    (rule,) = quietly(read_job, job({"ds.update": {"ds.name": "target"}})).rules
+    (rule,) = without_warnings(read_job, job({"ds.update": {"ds.name": "target"}})).rules
     assert rule.outputs == (Output("dsc-update", "target"),)
 
 
-def test_records_of_another_frame_become_the_records_of_the_rule_that_makes_it():
+def test_records_of_another_frame_are_assigned_to_its_rule():
     rules = [
         {"dsl.type": "spark-sql", "name": "missed", "rule": "select 1 a"},
         {"dsl.type": "spark-sql", "name": "f", "rule": "select 2 b", "record": {"name": "r", "origin.DF": "missed"}},
     ]  # fmt: skip
-    first, second = quietly(read_job, {**job(), "evaluate.rule": {"rules": rules}}).rules
+    first, second = without_warnings(read_job, {**job(), "evaluate.rule": {"rules": rules}}).rules
     assert first.outputs == (Output("record", "r"),)
     assert second.outputs == ()
     rules[1]["record"]["origin.DF"] = "mised"
@@ -310,20 +310,23 @@ def test_records_of_another_frame_become_the_records_of_the_rule_that_makes_it()
         read_job({**job(), "evaluate.rule": {"rules": rules}})
 
 
-def test_names_in_braces_of_griffin_0_1():
+def test_names_in_braces_of_griffin_0_1_are_read():
     rules = [
         {"dsl.type": "df-opr", "name": "${s1}", "rule": "from_json", "details": {"df.name": "${this}"}},
         {"dsl.type": "spark-sql", "name": "${this}", "rule": "select name, '${s1}' from ${s1}"},
     ]  # fmt: skip
     connector = {**HIVE, "pre.proc": rules}
     first, second = (
-        quietly(read_job, job(source={"connector": connector})).sources[0].connectors[0].pre_proc
+        without_warnings(read_job, job(source={"connector": connector}))
+        .sources[0]
+        .connectors[0]
+        .pre_proc
     )
     assert (first.in_name, first.out_name, second.out_name) == ("this", "s1", "this")
     assert second.rule == "select name, '${s1}' from `s1`"
 
 
-def test_the_first_form_of_all():
+def test_the_oldest_form_of_a_job_is_read():
     what = {
         "name": "accu1",
         "type": "accuracy",
@@ -335,7 +338,7 @@ def test_the_first_form_of_all():
             "rules": "$source.id = $target.id AND $source.name = '$source'",
         },
     }
-    read = quietly(read_job, what)
+    read = without_warnings(read_job, what)
     assert [source.name for source in read.sources] == ["source", "target"]
     assert read.sources[1].connectors[0].config == {"table.name": "users_target"}
     (rule,) = read.rules
@@ -348,13 +351,13 @@ def test_the_first_form_of_all():
         read_job(what)
 
 
-def test_a_store_of_griffin_0_1_5_says_more_one_level_deeper():
+def test_a_store_of_griffin_0_1_5_has_keys_one_level_deeper():
     old = {
         "type": "text",
         "config": {"file.path": "/x", "ready.time.delay": "5s"},
         "time.range": ["-1m", "0"],
     }
-    store = quietly(read_job, job(source={"cache": old})).sources[0].store
+    store = without_warnings(read_job, job(source={"cache": old})).sources[0].store
     assert store == StreamStore("json", "/x", 60_000, 5_000, (-60_000, 0))
 
 
@@ -365,9 +368,11 @@ def test_a_store_of_griffin_0_1_5_says_more_one_level_deeper():
         ("hive", {"database": "d", "table.name": "t", "info.path": "s"}, [".database", "['table.name']"]),
     ],
 )  # fmt: skip
-def test_rows_that_griffin_0_1_5_kept_in_memory_or_tables_are_kept_in_files(kind, config, ignored):
+def test_rows_that_griffin_0_1_5_kept_in_memory_or_tables_are_stored_in_files(
+    kind, config, ignored
+):
     old = {"type": kind, "version": 1.2, "config": {**config, "ready.time.interval": "10s"}}
-    read = quietly(read_job, job(source={"cache": old}))
+    read = without_warnings(read_job, job(source={"cache": old}))
     assert read.sources[0].store == StreamStore("parquet", None, 10_000)
     assert [n.split("].cache")[1] for n in read.notices] == [f"{key}: ignored; rows are kept in files" for key in ignored]  # fmt: skip
 
@@ -411,7 +416,7 @@ MEASURES = [
 
 
 @pytest.mark.parametrize(("kind", "config", "wanted", "details"), MEASURES)
-def test_measures_are_rules(kind, config, wanted, details):
+def test_measures_are_read_as_rules(kind, config, wanted, details):
     (rule,) = read_job(
         measure(type=kind, config=config, out=[{"type": "metric", "name": "n"}])
     ).rules
@@ -439,13 +444,13 @@ def test_measures_are_rules(kind, config, wanted, details):
         ("completeness", {"exp": "a", "expr": "a"}, "unknown key 'exp'; did you mean 'expr'?"),
     ],
 )  # fmt: skip
-def test_what_a_measure_cannot_say(kind, config, told):
+def test_invalid_measures_are_refused(kind, config, told):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(measure(type=kind, config=config))
     assert told in str(caught.value)
 
 
-def test_a_whole_environment():
+def test_an_environment_with_all_keys_is_read():
     env = read_env(
         {
             "spark": {
@@ -478,7 +483,7 @@ def test_a_whole_environment():
     [("Console", "console"), ("Log", "console"), ("Es", "elasticsearch"), ("ElasticSearch", "elasticsearch"),
      ("Http", "elasticsearch"), ("MongoDB", "mongo"), ("mongo", "mongo"), ("hdfs", "hdfs"), ("JDBC", "jdbc"), ("custom", "custom")],
 )  # fmt: skip
-def test_spellings_of_sinks(spelled, wanted):
+def test_spellings_of_sinks_are_recognized(spelled, wanted):
     assert read_env({"sinks": [{"name": "s", "type": spelled}]}).sinks[0].type == wanted
 
 
@@ -494,13 +499,13 @@ def test_spellings_of_sinks(spelled, wanted):
         ({"griffin.checkpoint": [{"type": "redis"}]}, "unknown type 'redis'"),
     ],
 )  # fmt: skip
-def test_what_an_environment_cannot_say(env, told):
+def test_invalid_environments_are_refused(env, told):
     with pytest.raises(GriffinConfigError) as caught:
         read_env(env)
     assert told in str(caught.value)
 
 
-def test_an_environment_of_griffin_0_1():
+def test_an_environment_of_griffin_0_1_is_read():
     old = {
         "persist": [{"type": "log"}],
         "info.cache": [{"type": "zookeeper"}],
@@ -517,7 +522,7 @@ def test_an_environment_of_griffin_0_1():
     }
 
 
-def test_files_and_texts(tmp_path):
+def test_jobs_are_read_from_files_strings_and_dicts(tmp_path):
     text = json.dumps(job())
     (tmp_path / "dq.json").write_text("\ufeff" + text)
     assert read_job(text) == read_job(job()) == read_job(str(tmp_path / "dq.json"))
@@ -535,7 +540,7 @@ def test_files_and_texts(tmp_path):
         ("a\0b", "cannot read"),
     ],
 )
-def test_what_cannot_be_read(text, told):
+def test_unreadable_input_is_refused(text, told):
     with pytest.raises(GriffinConfigError) as caught:
         read_job(text)
     assert told in str(caught.value)
@@ -596,7 +601,7 @@ VALUES = st.recursive(
 @pytest.mark.soak
 @settings(max_examples=soak(30, 5_000))
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.sampled_from([read_env, read_job]))
-def test_anything_is_read_or_is_an_error_of_ours(what, read):
+def test_random_input_is_read_or_refused(what, read):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GriffinDeprecationWarning)
         try:
@@ -607,7 +612,7 @@ def test_anything_is_read_or_is_an_error_of_ours(what, read):
 
 @settings(max_examples=soak(30, 5_000))
 @given(st.dictionaries(KEYS, VALUES, max_size=4), st.data())
-def test_a_sound_job_with_one_thing_replaced_is_read_or_is_an_error_of_ours(more, data):
+def test_a_valid_job_with_one_replaced_value_is_read_or_refused(more, data):
     what = job({"out": [{"type": "metric"}]}, {"checkpoint": {"time.range": ["-1m", "0"]}})
     place = what = copy.deepcopy(what)
     while data.draw(st.booleans()) and isinstance(place, dict | list) and place:

@@ -1,4 +1,4 @@
-"""Metrics written to a server that speaks MongoDB's wire protocol, by pymongo."""
+"""Metrics written by pymongo to a server with MongoDB's wire protocol."""
 
 import sys
 
@@ -9,7 +9,7 @@ from tidegauge.griffin.config import Env, SinkConfig
 from tests.services.servers import free_port
 from tidegauge.griffin.sinks import open_sinks
 
-# The server is fetched by Maven, as that of Kafka; pymongo is in an environment of its own.
+# Maven fetches the server, like that of Kafka. pymongo has its own environment.
 pytestmark = [pytest.mark.soak, pytest.mark.kafka]
 
 
@@ -34,8 +34,8 @@ def sink(url, **config):
     return found
 
 
-def test_a_document_for_each_job_and_time(port):
-    """The metrics of a time replace those that were there, and those of another time stay."""
+def test_each_job_and_time_has_one_document(port):
+    """Metrics replace earlier metrics of the same time. Metrics of other times stay."""
     import pymongo
 
     out = sink(f"127.0.0.1:{port}")
@@ -60,14 +60,14 @@ def test_a_document_for_each_job_and_time(port):
     ]
 
 
-def test_a_server_that_is_not_there_is_named_without_the_password(port):
+def test_an_unreachable_server_is_named_without_the_password(port):
     out = sink(f"mongodb://me:secret@127.0.0.1:{free_port()}", **{"over.time": "200ms"})
     with pytest.raises(SinkError, match="sink 'out': .*127.0.0.1") as error:
         out.metrics(17, {"total": 3})
     assert "secret" not in str(error.value)
 
 
-def test_what_the_server_refuses_is_told_in_its_words(port):
+def test_errors_of_the_server_are_reported_with_its_reason(port):
     out = sink(f"127.0.0.1:{port}", collection="$bad")
     with pytest.raises(SinkError, match="sink 'out': "):
         out.metrics(17, {"total": 3})

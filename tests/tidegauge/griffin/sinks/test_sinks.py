@@ -1,4 +1,4 @@
-"""Where results go."""
+"""Sinks: files, console, HTTP, MongoDB, databases and custom sinks."""
 
 import datetime as dt
 import io
@@ -44,7 +44,7 @@ def started(kind, spark=None, **config):
     return sink
 
 
-def test_sinks_are_those_that_a_job_names():
+def test_a_job_selects_its_sinks():
     env = Env(sinks=(SinkConfig("Out", "console"), SinkConfig("b", "console")))
     assert list(open_sinks(env, ["OUT", "out"])) == ["Out"]
     assert list(open_sinks(env)) == ["Out", "b"]
@@ -73,19 +73,19 @@ def test_sinks_are_those_that_a_job_names():
         ("consle", {}, "unknown sink 'consle'; did you mean 'console'?"),
     ],
 )  # fmt: skip
-def test_what_a_sink_cannot_be_is_said_before_anything_runs(kind, config, told):
+def test_invalid_options_of_sinks_are_refused_before_anything_runs(kind, config, told):
     with pytest.raises(GriffinConfigError) as caught:
         opened(kind, **config)
     assert told in str(caught.value)
 
 
-def test_metrics_on_the_console(capsys):
+def test_metrics_are_printed_on_the_console(capsys):
     started("console").metrics(17, VALUES)
     assert json.loads(capsys.readouterr().out) == DOCUMENT
 
 
 @pytest.mark.spark
-def test_records_on_the_console(spark, capsys):
+def test_records_are_printed_on_the_console(spark, capsys):
     frame = spark.range(5).selectExpr("id", "repeat('x', 30) AS long")
     started("console", numRows=2, truncate=False).records("missed", frame, 17)
     shown = capsys.readouterr().out
@@ -102,7 +102,7 @@ def files(folder):
     return {path.name: path.read_text().splitlines() for path in folder.iterdir()}
 
 
-def test_a_folder_for_each_run(tmp_path):
+def test_each_run_has_its_own_folder(tmp_path):
     sink = started("hdfs", path=str(tmp_path))
     sink.metrics(17, VALUES)
     sink.metrics(18, {"total": 1})
@@ -115,7 +115,7 @@ def test_a_folder_for_each_run(tmp_path):
 
 
 @pytest.mark.spark
-def test_records_in_files_of_so_many_lines(spark, tmp_path):
+def test_records_are_split_into_files_by_number_of_lines(spark, tmp_path):
     frame = spark.sql(
         "SELECT id, CASE WHEN id > 0 THEN 'a\"b\n' END AS text FROM range(0, 5, 1, 1)"
     )
@@ -138,7 +138,7 @@ def test_records_in_files_of_so_many_lines(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_where_spark_writes_there_are_folders(spark, tmp_path):
+def test_spark_writes_folders(spark, tmp_path):
     from tidegauge.griffin.sinks.builtin import SparkFolder
 
     folder = SparkFolder(spark, f"file://{tmp_path}/x")
@@ -150,14 +150,14 @@ def test_where_spark_writes_there_are_folders(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_records_that_cannot_be_read_are_the_sinks_failure(spark, tmp_path):
+def test_records_that_cannot_be_computed_are_an_error_of_the_sink(spark, tmp_path):
     frame = spark.range(1).selectExpr("raise_error('no luck') AS x")
     for sink in (started("hdfs", path=str(tmp_path)), started("console")):
         with pytest.raises(SinkError, match="sink 'out': .*(no luck|awaitResult)"):
             sink.records("missed", frame, 17)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="sink 'out': NotADirectoryError"):
         started("hdfs", path=str(tmp_path / "file"))
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 @contextmanager
 def server(*answers):
-    """A server that gives answers in their order, the last one ever after; yields its address and what it got."""
+    """Run a server with these answers, of which the last repeats; yield its address and its requests."""
     got = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -200,7 +200,7 @@ def pauses(monkeypatch):
     return found
 
 
-def test_a_document_by_http(pauses):
+def test_a_document_is_posted_by_http(pauses):
     with server(201) as (api, got):
         started("elasticsearch", api=api, headers={"X-Key": "k"}).metrics(17, VALUES)
     ((method, path, headers, body),) = got
@@ -209,7 +209,7 @@ def test_a_document_by_http(pauses):
     assert pauses == []
 
 
-def test_what_may_help_is_tried_again_with_longer_pauses(pauses):
+def test_temporary_errors_are_retried_with_longer_pauses(pauses):
     with server(503, 429, 200) as (api, got):
         started("elasticsearch", api=api, method="PUT", retry=2).metrics(17, VALUES)
     assert [method for method, *_ in got] == ["PUT"] * 3
@@ -217,7 +217,7 @@ def test_what_may_help_is_tried_again_with_longer_pauses(pauses):
 
 
 @pytest.mark.soak
-def test_what_does_not_help_is_a_failure_of_the_sink(pauses):
+def test_permanent_errors_and_exhausted_retries_are_errors_of_the_sink(pauses):
     with server(400) as (api, got), pytest.raises(SinkError, match=r"sink 'out': http.*400"):
         started("elasticsearch", api=api).metrics(17, VALUES)
     assert len(got) == 1
@@ -242,19 +242,19 @@ def test_what_does_not_help_is_a_failure_of_the_sink(pauses):
     ],
     ids=range(7),
 )
-def test_reasons_of_servers(answer, told):
+def test_the_reason_is_read_from_the_answer(answer, told):
     error = HTTPError("http://x", 404, "Not Found", None, io.BytesIO(answer))
     assert http_sink.server_reason(error) == told
 
 
-def test_mongo_names_the_package_that_is_missing(monkeypatch):
+def test_mongo_names_the_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymongo", None)
     with pytest.raises(SetupError, match="pymongo"):
         opened("mongo", url="x", database="d", collection="c")
 
 
-def test_mongo_replaces_what_is_there_of_the_same_job_and_time(monkeypatch):
-    """What we ask of pymongo; no server is on this side of the test."""
+def test_mongo_replaces_the_document_of_the_same_job_and_time(monkeypatch):
+    """Tests the calls of pymongo without a server."""
     asked = []
 
     class Collection:
@@ -283,7 +283,7 @@ def test_mongo_replaces_what_is_there_of_the_same_job_and_time(monkeypatch):
 
 
 @pytest.mark.spark
-def test_tables_of_a_database(spark):
+def test_metrics_and_records_are_written_to_a_database(spark):
     config = {
         "url": "jdbc:derby:memory:sink;create=true",
         "driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
@@ -294,7 +294,7 @@ def test_tables_of_a_database(spark):
     sink.metrics(17, VALUES)
     sink.metrics(18, {})
     sink.records("missed", frame, 17)
-    started("jdbc", spark, **config).records("missed", frame, 17)  # nowhere to go
+    started("jdbc", spark, **config).records("missed", frame, 17)  # no address
     reader = spark.read.format("jdbc").options(url=config["url"], driver=config["driver"])
     rows = sorted(
         reader.option("dbtable", '"met""rics"').load().collect(), key=lambda row: row["tmst"]
@@ -310,19 +310,19 @@ def test_tables_of_a_database(spark):
         started("jdbc", spark, **{**config, "url": "jdbc:derby:memory:gone"}).metrics(17, {})
 
 
-class Kept(Sink):
+class RecordingSink(Sink):
     def metrics(self, timestamp, values):
-        self.got = (self.job, timestamp, values)
+        self.received = (self.job, timestamp, values)
 
 
-def test_sinks_of_ones_own():
-    sink = started("custom", **{"class": f"{__name__}:Kept"})
+def test_custom_sinks_are_used():
+    sink = started("custom", **{"class": f"{__name__}:RecordingSink"})
     sink.metrics(17, {"a": 1})
-    sink.records("missed", None, 17)  # which it does not write
-    assert sink.got == ("job/1", 17, {"a": 1})
+    sink.records("missed", None, 17)  # records are not written
+    assert sink.received == ("job/1", 17, {"a": 1})
 
 
-def test_values_of_all_kinds_are_json():
+def test_values_of_all_types_become_json():
     values = {
         "big": 2**70, "half": Decimal("0.5"), "no": Decimal("NaN"), "inf": float("-inf"), "day": dt.date(2024, 2, 29),
         "at": dt.datetime(2024, 2, 29, 1, 2, 3), "bytes": b"\x00", 1: {"x": None}, "列": True,
