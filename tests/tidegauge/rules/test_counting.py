@@ -1,6 +1,6 @@
-"""Random rules and fixes on random records, against a loop over the records.
+"""Random rules and fixes on random records, compared with a loop over the records.
 
-The loop knows the logic of true, false and null and how NaN is ordered, and nothing of how we count.
+The loop implements three-valued logic and the order of NaN, but none of the counting code.
 """
 
 import math
@@ -27,7 +27,7 @@ NUMBERS = [None, -3.0, -0.5, 0.0, 0.5, 1.0, 2.0, 7.25, math.nan, math.inf, -math
 PATTERNS = ["a", "a|ab", "[a-z]+", "[A-Z][0-9]?", "", "b.c", "(?s)a.b", "it's|ünï"]
 
 
-# three-valued logic, and the order in which NaN is above all
+# three-valued logic, and an order in which NaN is above all numbers
 
 
 def rank(x):
@@ -68,11 +68,11 @@ def inside(x, lower, upper, closed):
 
 
 def matches(x, pattern):
-    # the dot of Java leaves out more line ends than Python's, but none of those is in TEXTS
+    # Java's dot excludes more line ends than Python's, but TEXTS has none of those
     return None if x is None else re.fullmatch(pattern, x) is not None
 
 
-# conditions and values as SQL, and as Python
+# conditions and values as SQL and as Python functions
 
 
 def half(x):
@@ -112,23 +112,23 @@ VALUES = {
 
 
 def column_of(text):
-    """Return the same as text, as a Column, or as a function that makes one of these."""
+    """Return the expression as a string, as a Column, and as functions that return one of these."""
     from pyspark.sql import functions as F
 
     return [text, F.expr(text), lambda frame: text, lambda frame: F.expr(text)]
 
 
-def some(rng, values, low, high):
+def sublist(rng, values, low, high):
     return [rng.choice(values) for _ in range(rng.randint(low, high))]
 
 
 def bounds(rng):
-    lower, upper = sorted(some(rng, [-2, -0.5, 0, 1, 2, 3.5, 6], 2, 2))
+    lower, upper = sorted(sublist(rng, [-2, -0.5, 0, 1, 2, 3.5, 6], 2, 2))
     return rng.choice([(lower, upper), (None, upper), (lower, None)])
 
 
 def random_rule(rng, name):
-    """Return a rule and what it says of a record."""
+    """Return a random rule, and a function that evaluates it on a record."""
     options = {
         "on_null": rng.choice(["fail", "pass", "unknown"]),
         "severity": rng.choice(["error", "error", "warning"]),
@@ -138,14 +138,14 @@ def random_rule(rng, name):
     kind = rng.randrange(5)
     if kind == 0:
         lower, upper = bounds(rng)
-        # Of one value only closed="both" lets anything through; the others are refused.
+        # For a single value only closed="both" is a valid range.
         closed = "both" if lower == upper else rng.choice(["left", "right", "both", "neither"])
         column = rng.choice("id")
         told = lambda r: inside(r[column], lower, upper, closed)
         return tg.BoundRule(column, lower, upper, closed, **options), told
     if kind == 1:
         column = rng.choice(COLUMNS)
-        values = some(rng, {"i": [None, -1, 0, 1, 2], "d": NUMBERS, "s": TEXTS}[column], 1, 4)
+        values = sublist(rng, {"i": [None, -1, 0, 1, 2], "d": NUMBERS, "s": TEXTS}[column], 1, 4)
         return tg.SetRule(column, values, **options), lambda r: among(r[column], values)
     if kind == 2:
         pattern = rng.choice(PATTERNS)
@@ -158,12 +158,12 @@ def random_rule(rng, name):
 
 
 def random_fix(rng, name):
-    """Return a fix and, for each way in which it repairs, a condition and a value."""
+    """Return a random fix, and a condition and a value for each way in which it repairs."""
     kind, column = rng.randrange(5), rng.choice(COLUMNS)
     default = {"i": 9, "d": 9.5, "s": "${HOME}'"}[column]
     if kind == 0 and column != "s":
         lower, upper = bounds(rng)
-        # Of one value only closed="both" lets anything through; the others are refused.
+        # For a single value only closed="both" is a valid range.
         closed = "both" if lower == upper else rng.choice(["left", "right", "both", "neither"])
         if column == "i":
             lower, upper = (None if b is None else math.floor(b) for b in (lower, upper))
@@ -182,7 +182,7 @@ def random_fix(rng, name):
             arms.append((outside, lambda r, b=bound: b if given is None else given))
         return tg.BoundFix(column, lower, upper, given, closed, name), column, arms
     if kind == 1:
-        values = some(rng, {"i": [None, 0, 1, 2, 3], "d": NUMBERS, "s": TEXTS}[column], 1, 4)
+        values = sublist(rng, {"i": [None, 0, 1, 2, 3], "d": NUMBERS, "s": TEXTS}[column], 1, 4)
         arm = (lambda r: negate(among(r[column], values)), lambda r: default)
         return tg.SetFix(column, values, default, name), column, [arm]
     if kind == 2:
@@ -217,8 +217,8 @@ def random_rows(rng, size):
     ]
 
 
-def loop(rows, rules, fixes):
-    """Return counts, kept records and rejected ones, one record after the other."""
+def naive_result(rows, rules, fixes):
+    """Return counts, kept records and rejected records, record by record."""
     counts, kept, rejected, combined = Counter(), {}, {}, Counter()
     for row in rows:
         now = dict(row)
@@ -281,7 +281,7 @@ def counted(dqm, state):
 @pytest.mark.spark
 @settings(max_examples=soak(5, 60), phases=PHASES, deadline=None, derandomize=False)
 @given(seed=st.integers(0, 2**48))
-def test_counting_is_as_a_loop_counts(spark, seed):
+def test_counts_and_records_equal_those_of_a_loop(spark, seed):
     rng = random.Random(seed)
     rows = random_rows(rng, rng.choice([0, 1, 60, 60, 60]))
     rules = [random_rule(rng, f"r{n}") for n in range(rng.randint(0, 6))]
@@ -291,7 +291,7 @@ def test_counting_is_as_a_loop_counts(spark, seed):
         dqm = dqm.add(task[0])
     rules = [next(r for r in rules if r[0] is rule) for rule in dqm.tasks.rules]
     fixes = [next(f for f in fixes if f[0] is fix) for fix in dqm.tasks.fixes]
-    counts, kept, rejected, combined = loop(rows, rules, fixes)
+    counts, kept, rejected, combined = naive_result(rows, rules, fixes)
     data = spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA)
     data = data.repartition(rng.randint(1, 3))
 
@@ -315,15 +315,15 @@ def test_counting_is_as_a_loop_counts(spark, seed):
         (sort(r.violated), sort(r.unknown), r.fixed): r.records for r in told if r.records
     } == combined
 
-    # each partition, read back from bytes, and all of them together
+    # each partition, read back from bytes, and all partitions together
     parts = {name: RecordCounts.unpack(s.pack()) for name, s in done.partitions().items()}
     for value in {row["p"] or None for row in rows}:
         mine = [row for row in rows if (row["p"] or None) == value]
         name = Partition(("p",), (NULL if value is None else value,)).name
-        assert counted(dqm, parts[name]) == loop(mine, rules, fixes)[0]
+        assert counted(dqm, parts[name]) == naive_result(mine, rules, fixes)[0]
     assert RecordCounts.merge(list(parts.values())) == done.counts
 
-    # the same by two steps, where the caller's action counts
+    # the same in two steps, where the caller's action counts
     attached = dqm.attach(data)
     assert by_id(attached.data) == kept
     attached.check(rows=len(rows) if dqm.needs_action else None)
@@ -338,7 +338,7 @@ def test_counting_is_as_a_loop_counts(spark, seed):
 
 @settings(max_examples=soak(60, 2000), deadline=None)
 @given(st.lists(record_counts(3), min_size=1, max_size=5), st.randoms(use_true_random=False))
-def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
+def test_too_many_combinations_are_dropped_in_any_order(some, rng):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tidegauge.rules.record_counts.MAX_MASKS", 3)
         totals = []
@@ -368,7 +368,7 @@ def test_too_many_combinations_are_dropped_in_whatever_order(some, rng):
         ("x > 0 AS big", "'x > 0 AS big' is not an expression only; remove its alias"),
     ],
 )
-def test_syntax_errors_point_into_the_rule_as_it_is_written(spark, text, says):
+def test_syntax_errors_have_the_position_in_the_written_rule(spark, text, says):
     found = (
         tg.DQM()
         .add(tg.Rule(text, "bad"))
@@ -379,7 +379,7 @@ def test_syntax_errors_point_into_the_rule_as_it_is_written(spark, text, says):
     assert found.state.violations("good") == 1
 
 
-def test_a_column_that_is_no_condition_is_told_as_it_prints(spark):
+def test_a_column_that_is_not_a_condition_is_reported_as_it_prints(spark):
     from pyspark.sql import functions as F
 
     dqm = tg.DQM().add(tg.Rule(F.col("x"), "number")).add(tg.Rule("nope > 0", "unknown"))

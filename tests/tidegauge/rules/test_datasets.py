@@ -1,4 +1,4 @@
-"""Datasets: judged once for the same files, published, ephemeral, with a parser, on a repository."""
+"""Datasets: published, ephemeral or parsed, and judged once for the same files."""
 
 from pathlib import Path
 
@@ -21,14 +21,14 @@ def database(spark):
 
 @pytest.fixture
 def source(spark, tmp_path):
-    """A folder with the values -2 to 2."""
+    """Return a folder with the values -2 to 2."""
     path = str(tmp_path / "source")
     spark.range(-2, 3).selectExpr("id AS a").coalesce(1).write.parquet(path)
     return path
 
 
 class Log:
-    """Remembers how many records each judgement was of; no plain value, which would be part of a rule."""
+    """Stores the number of records of each judgement. It is not a plain value, which would be part of a rule."""
 
     def __init__(self):
         self.asked = []
@@ -72,7 +72,7 @@ def test_a_dataset_is_published_once_for_the_same_files(spark, source, tmp_path,
     assert values(again) == [1, 2]
     add_to(spark, source, 5)
     assert values(clean(spark)) == [1, 2, 5]
-    # Who wrote to the table meanwhile is found out, and the data published again.
+    # A write to the table by others is detected, and the data is published again.
     if kind == "table":
         spark.sql("INSERT INTO made.clean VALUES (-7)")
     else:
@@ -105,8 +105,8 @@ def test_a_failure_is_raised_again_without_reading(spark, source, tmp_path):
 
 
 @pytest.mark.soak
-def test_data_that_comes_back_is_published_again(spark, tmp_path):
-    """The verdict on the first files is kept, but the table holds the second."""
+def test_data_that_returns_is_published_again(spark, tmp_path):
+    """The verdict on the first files is stored, but the table holds the second files."""
     for name, number in (("one", 1), ("two", 2)):
         add_to(spark, str(tmp_path / name), number)
 
@@ -157,7 +157,7 @@ def test_an_ephemeral_dataset_without_files_is_judged_each_time(spark, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_source_of_the_function_counts(spark, source, tmp_path):
+def test_a_changed_function_is_judged_again(spark, source, tmp_path):
     log = Log()
 
     def make(function):
@@ -171,7 +171,7 @@ def test_the_source_of_the_function_counts(spark, source, tmp_path):
 
 
 class Parser(tg.ValidationTask):
-    """A stand-in for the parser of a file."""
+    """Stands in for the parser of a file."""
 
     name = "parser"
 
@@ -215,7 +215,7 @@ def test_a_parser_and_rules_make_one_verdict(spark, source, tmp_path):
 @pytest.mark.soak
 @pytest.mark.classic
 @pytest.mark.parametrize("ephemeral", [False, True])
-def test_a_repository_keeps_verdicts_and_counts(spark, source, tmp_path, repo, ephemeral):
+def test_a_repository_stores_verdicts_and_counts(spark, source, tmp_path, repo, ephemeral):
     place = {"ephemeral": True} if ephemeral else {"path": str(tmp_path / "clean")}
 
     @tg.dataset(POSITIVE, repository=repo, **place)
@@ -236,7 +236,7 @@ def test_a_repository_keeps_verdicts_and_counts(spark, source, tmp_path, repo, e
     assert len(repo.runs("clean")) == 2
 
 
-def test_rejects_go_to_quarantine(spark, source, tmp_path):
+def test_rejects_are_written_to_quarantine(spark, source, tmp_path):
     @tg.dataset(POSITIVE, path=str(tmp_path / "clean"), quarantine=str(tmp_path / "bin"))
     def clean(spark):
         return spark.read.parquet(source)
@@ -256,14 +256,14 @@ def test_rejects_go_to_quarantine(spark, source, tmp_path):
         ({"table": "t", "folder": "f", "repository": object()}, "not both"),
     ],
 )
-def test_places_that_do_not_go_together_are_refused(options, text):
+def test_targets_that_exclude_each_other_are_refused(options, text):
     with pytest.raises(RuleError, match=text):
         tg.dataset(**options)
 
 
 @pytest.mark.soak
-def test_texts_that_look_like_ids_of_columns_are_told_apart(spark, tmp_path):
-    """Two filters never share what was published for one of them."""
+def test_strings_that_look_like_column_ids_are_distinguished(spark, tmp_path):
+    """Two filters never share a published dataset."""
     path = str(tmp_path / "orders")
     spark.createDataFrame([("order#17",), ("order#18",)], "name string").write.parquet(path)
 

@@ -1,6 +1,6 @@
-"""Counts are of the records that there are, whatever the caller's actions read.
+"""Counts cover all records, whatever the caller's actions read.
 
-Each situation is one in which counters inside of transformations are known to be wrong.
+In each of these situations, counters inside transformations are wrong.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.support.spark_actions import counted
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # counts actions or writes to Hive
 
 N = 1000
-"""Records: n from 0 on, of which those below 100 break the rule and one in ten of the rest is repaired."""
+"""Number of records, numbered from 0. Numbers below 100 break the rule, and one in ten of the others is repaired."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def join_small(data):
 
 
 SITUATIONS = {
-    # what the caller does, and whether that reads all of the records
+    # the action of the caller, and whether it reads all records
     "once": (lambda d: d.collect(), True),
     "twice": (lambda d: (d.collect(), d.collect()), True),
     "sort": (lambda d: d.orderBy("digit").collect(), True),
@@ -81,7 +81,7 @@ SITUATIONS = {
         for name in SITUATIONS
     ],
 )
-def test_counts_are_true_whatever_is_read(data, what):
+def test_counts_do_not_depend_on_what_is_read(data, what):
     act, reads_all = SITUATIONS[what]
     attached = DQM.attach(data)
     act(attached.data)
@@ -96,16 +96,16 @@ def test_counts_are_true_whatever_is_read(data, what):
     assert counts(attached.state) == TRUE
     assert result.passed
     act(attached.data)
-    assert attached.check() is result  # what was judged does not move
+    assert attached.check() is result  # the judged data does not change
     assert counts(attached.state) == TRUE
 
 
 @pytest.mark.newest
-def test_an_action_that_failed(data):
+def test_a_failed_action_is_not_observed(data):
     attached = DQM.attach(data)
     with pytest.raises(Exception, match="stop here"):
         attached.data.selectExpr("raise_error('stop here')").collect()
-    with pytest.raises(tg.RuleError, match="did not read"):  # nor is the next action observed
+    with pytest.raises(tg.RuleError, match="did not read"):  # nor is the next one
         attached.check(rows=N)
     attached.check()
     assert counts(attached.state) == TRUE
@@ -113,7 +113,7 @@ def test_an_action_that_failed(data):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("ends", ["inner join", "other side"])
-def test_the_output_of_a_join_counts_what_comes_out_of_it(data, spark, ends):
+def test_rules_on_a_join_count_the_rows_of_the_join(data, spark, ends):
     small = spark.range(95, 105).withColumnRenamed("id", "k")
     joined = data.join(small, data["n"] == small["k"])
     if ends == "other side":
@@ -142,7 +142,7 @@ def test_apply_counts_the_same_whatever_follows(data):
     assert both == {name: 2 * n for name, n in TRUE.items()}
 
 
-def test_cached_frames(data):
+def test_cached_frames_are_counted(data):
     cached = data.cache()
     try:
         assert cached.count() == N
@@ -159,8 +159,8 @@ def test_cached_frames(data):
         cached.unpersist()
 
 
-def test_attached_before_and_after_each_other(data):
-    """A second DQM on what the first left sees only that, and both count in one action."""
+def test_two_attached_dqms_count_in_one_action(data):
+    """The second DQM sees only records that the first one kept."""
     first = DQM.attach(data)
     second = tg.DQM().add(tg.Rule("digit < 10", "digit"), tg.FailAny).attach(first.data)
     assert second.data.count() == 810
@@ -173,7 +173,7 @@ def test_attached_before_and_after_each_other(data):
 def test_a_check_before_any_action_does_not_wait_for_one(data, monkeypatch):
     monkeypatch.setattr("tidegauge.rules.dqm.OBSERVATION_WAIT_SECONDS", 0.05)
     attached = DQM.attach(data)
-    result = attached.check(rows=N)  # nothing was observed, so it is counted
+    result = attached.check(rows=N)  # nothing was observed, so the records are counted
     assert counts(attached.state) == TRUE
     attached.data.limit(1).collect()
     assert attached.check(rows=5) is result
@@ -181,7 +181,7 @@ def test_a_check_before_any_action_does_not_wait_for_one(data, monkeypatch):
         DQM.attach(data).state  # noqa: B018
 
 
-def test_final_counts_take_nothing_more(data):
+def test_final_counts_cannot_be_changed(data):
     state = DQM.apply(data).state
     with pytest.raises(tg.RuleError, match="final"):
         state.add_records(1)
@@ -193,7 +193,7 @@ def test_final_counts_take_nothing_more(data):
 @pytest.mark.soak
 @pytest.mark.newest
 @pytest.mark.skipif(CONNECT, reason="executions are counted on the pages of a classic session")
-def test_how_many_actions(data, spark):
+def test_counting_takes_the_expected_number_of_actions(data, spark):
     clean = tg.DQM().add(tg.Rule("n >= 0", "fine")).add(tg.Fix("n < 0", "digit", 1, "none"))
     with counted(spark) as nothing:
         attached = DQM.attach(data)
@@ -258,7 +258,7 @@ RETRIED = """
 
 
 @pytest.mark.soak
-def test_tasks_that_are_tried_again_count_once(tmp_path):
+def test_retried_tasks_count_once(tmp_path):
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
     script = tmp_path / "retried.py"

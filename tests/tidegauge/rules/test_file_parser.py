@@ -1,4 +1,4 @@
-"""What the parser of a file reads, and what it rejects, as what. Rows and counts are worked out by hand."""
+"""Records that the parser of a file reads, and records that it rejects, by kind. Counts are worked out by hand."""
 
 from collections import Counter
 from datetime import date, datetime
@@ -34,15 +34,15 @@ SCHEMA = "id STRING, amount DOUBLE, at TIMESTAMP, day STRING"
 
 @pytest.fixture
 def parse(spark, tmp_path):
-    """Return a parser of a file of this text."""
+    """Return a function that makes a parser of a file with the given text."""
 
-    def made(text, schema, form="csv", name="a.csv", **options):
+    def make_parser(text, schema, form="csv", name="a.csv", **options):
         file = tmp_path / "files" / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return ParserValidation(str(file.parent), schema, form, spark=spark, **options)
 
-    return made
+    return make_parser
 
 
 def rows(parser):
@@ -50,7 +50,7 @@ def rows(parser):
 
 
 def rejects(parser):
-    """Return what is rejected, and see that it is counted and sampled alike."""
+    """Return rejected records, and require equal counts and samples."""
     found = parser.read().rejects.collect()
     counts = parser.count()
     assert counts.rejects == Counter(row.kind for row in found)
@@ -60,10 +60,10 @@ def rejects(parser):
     return [(row.record, row.kind, row.column) for row in found]
 
 
-# the eleven lines
+# eleven lines, of which six are valid
 
 
-def test_t21_tolerant_and_lenient_six_survive(parse):
+def test_with_lenient_dates_six_of_eleven_records_are_read(parse):
     parser = parse(
         ELEVEN,
         SCHEMA,
@@ -94,7 +94,7 @@ def test_t21_tolerant_and_lenient_six_survive(parse):
     assert "  column=amount,file=a.csv,line=123,001x  ,20130109130619,12102012" in result.check_log
 
 
-def test_t23_a_limit_that_is_not_reached(parse):
+def test_a_file_with_fewer_rejects_than_the_limit_passes(parse):
     parser = parse(
         ELEVEN,
         SCHEMA,
@@ -116,7 +116,7 @@ def test_t23_a_limit_that_is_not_reached(parse):
     assert not FailParserCountPolicy(5).holds(state)
 
 
-def test_t25_strict_fails_after_the_whole_file_was_read(parse):
+def test_strict_parsing_fails_after_the_whole_file_was_read(parse):
     parser = parse(ELEVEN, SCHEMA, timestamp_format="yyyyMMddHHmmss")
     result = parser.validate()
     assert result.outcomes == (("FailParserCountPolicy(1)", False),)
@@ -129,9 +129,7 @@ def test_t25_strict_fails_after_the_whole_file_was_read(parse):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("limit", "passed"), [(5, False), (6, True)])
-def test_rules_and_the_parser_are_one_verdict_in_which_the_parser_minds_its_rejects(
-    parse, limit, passed
-):
+def test_rules_and_parser_make_one_verdict(parse, limit, passed):
     options = {"timestamp_format": "yyyyMMddHHmmss", "lenient_dates": True}
     parser = parse(ELEVEN, SCHEMA, fail_at_parsing_error=False, **options)
     dqm = DQM().add(Rule("amount < 60", "small", on_null="pass"), FailCount(2))
@@ -141,7 +139,7 @@ def test_rules_and_the_parser_are_one_verdict_in_which_the_parser_minds_its_reje
     wanted = {(name, passed), ("small", True)}
     for task in (dqm, dqm.attach(data)):
         found = ValidationSet([task, parser]).judge(data)
-        assert set(found.outcomes) == wanted  # five cannot be read; one of six is 67.21
+        assert set(found.outcomes) == wanted  # five cannot be read; one of the six is 67.21
         assert found.passed is passed
     applied = dqm.apply(parser)
     assert set(applied.check.outcomes) == wanted
@@ -150,13 +148,13 @@ def test_rules_and_the_parser_are_one_verdict_in_which_the_parser_minds_its_reje
     assert metrics["ParserRejectsRatio", "*"] == 5 / 11
 
 
-def test_a_good_file_passes(parse):
+def test_a_valid_file_passes(parse):
     result = parse("1\n2\n", "n INT").validate()
     assert (result.passed, result.check_log) == (True, ())
     assert result.outcomes == (("FailParserCountPolicy(1)", True),)
 
 
-def test_policies_may_look_at_the_records_that_could_be_read(parse):
+def test_policies_can_count_the_readable_records(parse):
     policy = DQMPolicy(lambda data, state: data.count() + state.parser_count == state.lines, "all")
     parser = parse("1\nx\n3\n", "n INT", fail_at_parsing_error=False, policies=[policy])
     assert parser.validate().outcomes == (("all", True),)
@@ -165,7 +163,7 @@ def test_policies_may_look_at_the_records_that_could_be_read(parse):
 # structure
 
 
-def test_too_few_and_too_many_fields_and_open_quotes(parse):
+def test_records_with_missing_or_extra_fields_or_open_quotes_are_rejected(parse):
     text = '1,a\n2\n3,c,d\n4,"e\n5,"f,g"\n6,"h\\""\n7,"i"j\n8,k"l\n9,"m\\"\n"10",n\n,\n'
     parser = parse(text, "n INT, s STRING")
     assert [r[0] for r in rejects(parser)] == ["2", "3,c,d", '4,"e', '9,"m\\"']
@@ -174,23 +172,23 @@ def test_too_few_and_too_many_fields_and_open_quotes(parse):
         (1, "a"),
         (5, "f,g"),
         (6, 'h"'),
-        (7, '"i"j'),  # as Spark has it: a quote that closes too early is none
+        (7, '"i"j'),  # as in Spark, a quote that closes too early is part of the value
         (8, 'k"l'),
         (10, "n"),
         (None, None),
     ]
 
 
-def test_options_of_csv(parse):
+def test_csv_options_are_applied(parse):
     text = "# told\nn;s\n1;'it''s;'\n\n  \n2;-\n3;'open''\n"
     options = {"sep": ";", "quote": "'", "escape": "'", "comment": "#"}
     parser = parse(text, "n INT, s STRING", options={**options, "header": True, "nullValue": "-"})
     assert rows(parser) == [(1, "it's;"), (2, None)]
     assert rejects(parser) == [("3;'open''", "structure", None)]
-    assert parser.count().lines == 3  # neither header nor comment nor blank lines
+    assert parser.count().lines == 3  # without header, comment and blank lines
 
 
-def test_separators_of_two_characters_and_no_quotes(parse):
+def test_separators_of_two_characters_and_no_quotes_are_supported(parse):
     parser = parse('1||"a\n2|b||c\n', "n STRING, s STRING", options={"sep": "||", "quote": ""})
     assert rows(parser) == [("1", '"a'), ("2|b", "c")]
 
@@ -203,14 +201,14 @@ def test_each_file_has_a_header(parse):
     assert (row.record, row.file.rpartition("/")[2]) == ("x", "b.csv")
 
 
-def test_options_are_true_in_any_case():
-    """As text in a rules file."""
+def test_boolean_options_ignore_case():
+    """As strings in a rules file."""
     parser = ParserValidation("a.csv", "n INT", options={"multiLine": "True", "header": "FALSE"})
     assert (parser.options["multiline"], parser.options["header"]) == ("true", "false")
 
 
 @pytest.mark.soak
-def test_records_over_lines(parse):
+def test_a_record_can_span_several_lines(parse):
     text = 'n,s\n1,"a\nb"\nx,"c\nd"\n3,c,d\n4,"open\n5,x\n'
     parser = parse(text, "n INT, s STRING", options={"multiLine": True, "header": True})
     assert rows(parser) == [(1, "a\nb"), (4, "open\n5,x\n")]
@@ -223,7 +221,7 @@ def test_records_over_lines(parse):
 
 
 @pytest.mark.soak
-def test_more_fields_than_the_parser_of_spark_takes(parse):
+def test_more_fields_than_sparks_parser_accepts_are_read(parse):
     parser = parse(",".join("1" * 30_000) + "\n1,2\n", "a INT, b INT")
     assert rows(parser) == [(1, 2)]
     assert len(rejects(parser)[0][0]) == 10_000
@@ -243,7 +241,7 @@ def test_long_lines_neither_overflow_nor_hang(parse):
 
 
 @pytest.mark.soak
-def test_every_type_strictly(parse):
+def test_every_type_is_parsed_strictly(parse):
     schema = (
         "a TINYINT, b SMALLINT, c INT, d BIGINT, e FLOAT, f DOUBLE, g DECIMAL(4,2), h BOOLEAN,"
         " i DATE, j TIMESTAMP, k TIMESTAMP_NTZ, l STRING"
@@ -288,13 +286,13 @@ def test_every_type_strictly(parse):
     ]
 
 
-def test_floats_that_are_no_numbers_by_name(parse):
+def test_nan_and_infinity_are_read_as_floats(parse):
     parser = parse("NaN\nInf\n-infinity\n1e999\n0x1p3\n1f\n", "x DOUBLE")
     assert [str(row[0]) for row in rows(parser)] == ["nan", "inf", "-inf"]
     assert [r[0] for r in rejects(parser)] == ["1e999", "0x1p3", "1f"]
 
 
-def test_a_record_is_charged_once_to_its_first_fault(parse):
+def test_a_record_is_rejected_once_for_its_first_fault(parse):
     parser = parse("x,y\n1,y\nx,\xff\n".encode("latin-1"), "a INT, b BOOLEAN")
     assert [r[1:] for r in rejects(parser)] == [
         ("number", "a"),
@@ -323,9 +321,9 @@ def test_strict_dates_match_as_a_whole(parse):
 LENIENT = {
     "yyyyMMdd": {
         "20130230": date(2013, 3, 2),
-        "20130100": date(2012, 12, 31),  # day 0 is the day before the first
-        "20130009": date(2012, 12, 9),  # and month 0 the month before
-        "201301091": date(2013, 4, 1),  # the last field takes all: day 91 of January
+        "20130100": date(2012, 12, 31),  # day 0 is the last day of the previous month
+        "20130009": date(2012, 12, 9),  # and month 0 is the previous December
+        "201301091": date(2013, 4, 1),  # the last field takes all digits: day 91 of January
         "2013019": date(2013, 1, 9),
         " 20130109 ": date(2013, 1, 9),
         "20130109x": None,
@@ -359,14 +357,14 @@ def test_lenient_times_roll_over(parse, type_):
     parser = parse(
         text, f"t {type_}", timestamp_format="yyyy-MM-dd HH:mm:ss.SSS", lenient_dates=True
     )
-    # 24 h are a day, 60 min an hour, 61 s a minute and 1, 1500 ms 1.5 s
+    # 24 h are a day, 60 min an hour, 61 s a minute and 1 s, 1500 ms 1.5 s
     assert rows(parser) == [
         (datetime(2013, 1, 10, 1, 1, 2, 500_000),),
         (datetime(2013, 1, 9, 13, 6, 19, 7000),),
     ]
 
 
-def test_patterns_of_single_columns(parse):
+def test_single_columns_can_have_patterns(parse):
     parser = parse(
         "20130109,09 Jan 2013\n20130109,2013-01-09\n",
         "a DATE, b DATE",
@@ -377,7 +375,7 @@ def test_patterns_of_single_columns(parse):
     assert rejects(parser) == [("20130109,2013-01-09", "date", "b")]
 
 
-def test_other_rules_of_dates_are_refused(parse, spark):
+def test_the_legacy_date_parser_is_refused(parse, spark):
     name = "spark.sql.legacy.timeParserPolicy"
     before = spark.conf.get(name)
     spark.conf.set(name, "LEGACY")
@@ -391,7 +389,7 @@ def test_other_rules_of_dates_are_refused(parse, spark):
 # json
 
 
-def test_json(parse):
+def test_json_records_are_parsed(parse):
     schema = "a INT, b STRING, c STRUCT<x: INT, `y z`: ARRAY<INT>>, d DATE, e BOOLEAN, f FLOAT"
     good = [
         '{"a":1,"b":"t","c":{"x":1,"y z":[1,2]},"d":"20130109","e":true,"f":1.5,"other":{}}',
@@ -429,7 +427,7 @@ def test_json(parse):
     assert rejects(parser) == [(line, *fault) for line, fault in bad.items()]
 
 
-def test_json_of_maps_and_hostile_names(parse):
+def test_json_maps_and_hostile_names_are_parsed(parse):
     name = "a`b\"c'd.e\\"
     schema = f"`{name.replace('`', '``')}` INT, m MAP<STRING, INT>"
     key = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -440,10 +438,10 @@ def test_json_of_maps_and_hostile_names(parse):
     assert parser.read().data.columns == [name, "m"]
 
 
-# what files hold
+# contents of files
 
 
-def test_encodings(parse):
+def test_encodings_are_decoded(parse):
     latin = "1,Zürich\n".encode("latin-1")
     assert rows(parse(latin, "n INT, s STRING", options={"encoding": "ISO-8859-1"})) == [
         (1, "Zürich")
@@ -468,14 +466,14 @@ def test_hostile_characters_stay_in_their_record(parse):
     assert [r[1] for r in rejects(parser)] == ["encoding"]
 
 
-def test_hostile_names_of_columns(parse):
+def test_hostile_column_names_are_parsed(parse):
     parser = parse("1,x\nz,y\n", "`a'b``c.d` INT, `line` STRING")
     assert parser.read().data.columns == ["a'b`c.d", "line"]
     assert rows(parser) == [(1, "x")]
     assert rejects(parser) == [("z,y", "number", "a'b`c.d")]
 
 
-def test_nothing_and_nothing_good(parse, spark, tmp_path):
+def test_empty_files_and_files_without_valid_records(parse, spark, tmp_path):
     empty = parse(b"", "n INT")
     assert (empty.count().lines, empty.count().rejects, rows(empty)) == (0, {}, [])
     assert empty.validate().passed
@@ -507,14 +505,14 @@ def test_samples_do_not_depend_on_how_files_are_split(parse, spark):
     assert seen[0][1].rejects == {"number": 3003}
 
 
-def test_fingerprints_follow_the_files(parse):
+def test_the_fingerprint_depends_on_the_files(parse):
     parser = parse("1\n", "n INT")
     first = parser.fingerprint()
     assert parser.fingerprint() == first
     assert parse("1\n2\n", "n INT").fingerprint() != first
 
 
-# what is asked for
+# options
 
 
 @pytest.mark.parametrize(
@@ -532,7 +530,7 @@ def test_fingerprints_follow_the_files(parse):
         ("", {}, "schema must be a string"),
     ],
 )
-def test_what_cannot_be_is_said_at_once(parse, schema, given, match):
+def test_invalid_options_are_refused_immediately(parse, schema, given, match):
     with pytest.raises(RuleError, match=match):
         parse("1\n", schema, **given)
 
@@ -547,18 +545,18 @@ def test_what_cannot_be_is_said_at_once(parse, schema, given, match):
         ("n INT, day DATE", {"formats": {"days": "yyyy"}}, "did you mean 'day'"),
     ],
 )
-def test_schemas_that_cannot_be(parse, schema, given, match):
+def test_invalid_schemas_are_refused(parse, schema, given, match):
     with pytest.raises(RuleError, match=match):
         parse("1\n", schema, **given).count()
 
 
-def test_patterns_of_lenient_dates():
+def test_lenient_dates_accept_only_simple_patterns():
     for pattern in ("yyyyMMddyyyy", "HH:mm", "yyyy-MM-dd 'x", "yyyy[MM]", "yyyy-MM-dd h", "yyyyS"):
         with pytest.raises(RuleError):
             check_pattern(pattern, lenient=True)
 
 
-def test_a_struct_type_is_a_schema_too(parse):
+def test_a_struct_type_is_accepted_as_a_schema(parse):
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     parser = parse("1\nx\n", StructType([StructField("n", IntegerType(), nullable=False)]))
@@ -566,7 +564,7 @@ def test_a_struct_type_is_a_schema_too(parse):
     assert rejects(parser) == [("x", "number", "n")]
 
 
-def test_identity_tells_parsers_apart():
+def test_parsers_with_different_options_have_different_identities():
     def identity(**options):
         return ParserValidation("a.csv", "n INT", **options).identity()
 

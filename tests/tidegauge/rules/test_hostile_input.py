@@ -1,4 +1,4 @@
-"""Names, texts, data and rules that are meant to go wrong: each is told by its name, and harms no other."""
+"""Hostile names, values, data and rules: each problem is reported by name and does not affect other rules."""
 
 import datetime as dt
 import math
@@ -11,7 +11,7 @@ import pytest
 import tidegauge as tg
 from tests.conftest import CONNECT
 
-# Rules that cannot be evaluated are what is tested; that frames warn of them has a test of its own.
+# The tests are about rules that cannot be evaluated. Another test covers the warnings of frames.
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.classic,
@@ -20,7 +20,7 @@ pytestmark = [
 
 ROWS = [(1, 10.0, "x"), (0, 5.0, "7"), (None, None, None), (2, math.nan, "it's"), (3, 0.0, "a\\b")]
 GOOD = tg.Rule("a < 2", "good")
-"""True of 1 and 0; 2, 3 and null break it."""
+"""True for 1 and 0; 2, 3 and null break it."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def data(spark):
     return spark.createDataFrame(ROWS, "a int, b double, s string").coalesce(1).cache()
 
 
-def rules(*some, start=None):
+def build_dqm(*some, start=None):
     dqm = start or tg.DQM()
     for one in some:
         dqm = dqm.add(one)
@@ -41,8 +41,8 @@ def charged(done):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("limit", [None, 5], ids=["combinations", "sums"])
-def test_two_hundred_rules(spark, monkeypatch, limit):
-    """Several words of bits, half of them before and half after fixes."""
+def test_two_hundred_rules_are_counted(spark, monkeypatch, limit):
+    """They need several words of bits, half of them before and half after fixes."""
     if limit:
         monkeypatch.setattr("tidegauge.rules.tally.MAX_COLLECTED_ROWS", limit)
     rng = random.Random(7)
@@ -83,14 +83,14 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_hostile_names_of_rules_and_fixes(data):
-    dqm = rules(*(tg.Rule("a < 2", name, severity="warning") for name in HOSTILE))
-    dqm = rules(*(tg.Fix("a = 0", "a", 1, f"fix {n}") for n in HOSTILE), start=dqm)
+def test_hostile_names_of_rules_and_fixes_are_counted(data):
+    dqm = build_dqm(*(tg.Rule("a < 2", name, severity="warning") for name in HOSTILE))
+    dqm = build_dqm(*(tg.Fix("a = 0", "a", 1, f"fix {n}") for n in HOSTILE), start=dqm)
     dqm = dqm.add(tg.Rule("a < 1", "last"))
     done = dqm.apply(data)
     assert charged(done) == dict.fromkeys(HOSTILE, 3) | {"last": 4}
     assert done.state.fix_count("fix a.b") == 1
-    assert done.state.fix_count("fix ${HOME}") == 0  # the first fix left nothing to it
+    assert done.state.fix_count("fix ${HOME}") == 0  # the first fix left no value to repair
     assert {s.task for s in done.state.samples} == {*HOSTILE, "last"}
     (nulls,) = [r for r in done.rejects.collect() if r.a is None]
     assert nulls.broken_rules == [*HOSTILE, "last"]
@@ -105,7 +105,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def test_hostile_names_of_columns(spark):
+def test_hostile_column_names_are_counted(spark):
     quoted = {name: "`" + name.replace("`", "``") + "`" for name in COLUMNS}
     data = spark.createDataFrame([tuple(range(16)), (None,) * 16], "struct<" + ",".join(f"{q}: int" for q in quoted.values()) + ">")  # fmt: skip
     dqm = tg.DQM()
@@ -113,7 +113,7 @@ def test_hostile_names_of_columns(spark):
         dqm = dqm.add(tg.NotNullRule(q, severity="warning", name=f"null {name}"))
         dqm = dqm.add(tg.Rule(f"{q} >= 0", f"sql {name}", on_null="pass"))
         dqm = dqm.add(tg.BoundFix(q, 100, None, name=f"bound {name}"))
-        # reads what the fix before it wrote
+        # reads the value written by the fix before it
         dqm = dqm.add(tg.Fix(f"{q} = 100", q, f"{q} + 1", f"next {name}"))
     done = dqm.apply(data, keys=["a.b"])
     assert not done.state.errors
@@ -124,7 +124,7 @@ def test_hostile_names_of_columns(spark):
     assert list(sample.record) == ["a.b", "select"]
 
 
-def test_columns_that_are_called_as_ours(data):
+def test_reserved_column_names_are_refused(data):
     for name in ("__tidegauge_w0", "__TIDEGAUGE_E1", "__tidegauge_n"):
         with pytest.raises(tg.RuleError, match="reserved for counting; rename the column"):
             tg.DQM().add(GOOD).apply(data.withColumnRenamed("s", name))
@@ -159,8 +159,8 @@ BROKEN = {
 
 
 @pytest.mark.soak
-def test_conditions_that_cannot_be_are_told_and_change_nothing(data):
-    dqm = rules(GOOD, *(tg.Rule(text, f"bad {text}", stage=stage) for text, stage in zip(BROKEN, ["before", "after"] * 20, strict=False)))  # fmt: skip
+def test_invalid_conditions_are_reported_and_change_nothing(data):
+    dqm = build_dqm(GOOD, *(tg.Rule(text, f"bad {text}", stage=stage) for text, stage in zip(BROKEN, ["before", "after"] * 20, strict=False)))  # fmt: skip
     dqm = dqm.add(tg.Fix("a = 0", "a", 1, "fix")).add(tg.Rule("a <> 1", "last", severity="warning", stage="after"))  # fmt: skip
     for found in (dqm.apply(data), dqm.attach(data)):
         check = found.check() if callable(found.check) else found.check
@@ -176,8 +176,8 @@ def test_conditions_that_cannot_be_are_told_and_change_nothing(data):
         assert sorted(r.a for r in found.data.collect()) == [1, 1]
 
 
-def test_text_that_only_looks_dangerous_means_what_it_says(data):
-    dqm = rules(
+def test_strings_that_look_dangerous_are_plain_strings(data):
+    dqm = build_dqm(
         GOOD,
         tg.Rule("a < 2 -- AND", "comment", severity="warning"),
         tg.Rule("a < 2 /* ' */", "mark", severity="warning"),
@@ -201,7 +201,7 @@ VALUES = [
 ]
 
 
-def test_hostile_values(spark):
+def test_hostile_values_are_compared_exactly(spark):
     data = spark.createDataFrame([(v,) for v in [*VALUES, "other"]], "s string")
     dqm = tg.DQM().add(tg.SetRule("s", VALUES, name="set"))
     for n, value in enumerate(VALUES):
@@ -219,8 +219,8 @@ def test_hostile_values(spark):
 FAILING = {"1 / a > 0": "DIVIDE_BY_ZERO", "CAST(s AS INT) > 0": "CAST_INVALID_INPUT"}
 
 
-def test_a_rule_that_the_data_makes_fail_is_named(data):
-    dqm = rules(
+def test_a_rule_that_fails_on_the_data_is_named(data):
+    dqm = build_dqm(
         GOOD, *(tg.Rule(text, severity="warning") for text in FAILING), tg.Rule("b > 7", "b")
     )
     done = dqm.apply(data)
@@ -232,8 +232,8 @@ def test_a_rule_that_the_data_makes_fail_is_named(data):
     assert [r.a for r in done.data.collect()] == [1]
 
 
-def test_it_fails_in_one_partition_only(data, monkeypatch):
-    dqm = rules(GOOD, tg.Rule("1 / a >= 0", "inverse", severity="warning", on_null="pass"))
+def test_a_rule_that_fails_in_one_partition_is_counted_in_the_others(data, monkeypatch):
+    dqm = build_dqm(GOOD, tg.Rule("1 / a >= 0", "inverse", severity="warning", on_null="pass"))
     done = dqm.apply(data.where("a IS NOT NULL"), partition_by=["a"])
     told = done.metrics().set_index(["partition", "name", "instance"])
     for part in (0, 1, 2, 3):
@@ -244,8 +244,8 @@ def test_it_fails_in_one_partition_only(data, monkeypatch):
 
 
 @pytest.mark.soak
-def test_fixes_that_cannot_be(data):
-    dqm = rules(
+def test_invalid_fixes_are_reported(data):
+    dqm = build_dqm(
         tg.Fix("a = 1", "a", "'abc'", "text"),
         tg.Fix("a = 0", "a", "99999999999", "large"),
         tg.Fix("a = 2", "nope", 1, "column"),
@@ -259,15 +259,15 @@ def test_fixes_that_cannot_be(data):
     assert sorted((r.a, r.b) for r in done.data.collect() if r.a) == [(1, 10.0), (2, 1.0), (3, 0.0)]
 
 
-def test_fixes_that_would_fail_where_nothing_is_fixed(data):
-    dqm = rules(tg.Rule("a > 0", "positive"), tg.Fix("a > 0", "b", "1 / a", "inverse"))
+def test_a_fix_is_evaluated_only_on_records_that_it_repairs(data):
+    dqm = build_dqm(tg.Rule("a > 0", "positive"), tg.Fix("a > 0", "b", "1 / a", "inverse"))
     done = dqm.apply(data)
     assert not done.state.errors
     assert sorted(r.b for r in done.data.collect()) == [1 / 3, 0.5, 1.0]
 
 
 @pytest.mark.soak
-def test_functions_and_columns(data):
+def test_rules_can_be_functions_and_columns(data):
     from pyspark.sql import functions as F
 
     def small(frame):
@@ -278,7 +278,7 @@ def test_functions_and_columns(data):
 
     odd = F.udf(lambda a: a is not None and a % 2 == 1, "boolean")
     boom = F.udf(lambda a: 1 // a > 0, "boolean")
-    dqm = rules(
+    dqm = build_dqm(
         tg.Rule(small),
         tg.Rule(lambda frame: "a < 2", "text", severity="warning"),
         tg.Rule(F.col("a") < 2, "column", severity="warning"),
@@ -305,7 +305,7 @@ def test_functions_and_columns(data):
     ]
 
 
-def test_policies_that_raise_and_policies_that_look(data):
+def test_policies_can_raise_and_can_run_actions(data):
     def raises(state):
         raise KeyError("nothing here")
 
@@ -320,7 +320,7 @@ def test_policies_that_raise_and_policies_that_look(data):
         assert check.error_messages == (("raises", "raised KeyError: 'nothing here'"),)
 
 
-def test_no_records_pass_every_share(data):
+def test_an_empty_frame_passes_every_share(data):
     dqm = (
         tg.DQM().add(GOOD, tg.FailPercent(1e-9)).add(tg.Fix("a = 0", "a", 1), tg.FailPercent(1e-9))
     )
@@ -333,7 +333,7 @@ def test_no_records_pass_every_share(data):
     assert set(done.metrics().status) <= {"finite", "empty"}
 
 
-def test_nested_and_unusual_types(spark):
+def test_nested_and_unusual_types_are_supported(spark):
     data = spark.sql(
         """
         SELECT * FROM VALUES
@@ -346,7 +346,7 @@ def test_nested_and_unusual_types(spark):
         """
     )
     one = {"severity": "warning", "on_null": "pass"}
-    dqm = rules(
+    dqm = build_dqm(
         tg.FormatRule("address.zip", "[0-9]{3}", **one),
         tg.BoundRule("address.in.n", 1, 6, **one),
         tg.Rule("m['k'] < 2", "map", **one),
@@ -381,8 +381,8 @@ def test_nested_and_unusual_types(spark):
     assert sample.record["m"] == "{k -> 2}"
 
 
-def test_columns_are_found_in_small_and_large_letters(data):
-    dqm = rules(
+def test_column_names_ignore_case(data):
+    dqm = build_dqm(
         tg.BoundRule("A", 0, 2), tg.NotNullFix("B", 0.5), tg.Fix("A = 0", "b", "B + 1", "f")
     )
     done = dqm.apply(data, keys=["S"], partition_by=["A"])
@@ -392,9 +392,9 @@ def test_columns_are_found_in_small_and_large_letters(data):
     assert all("s" in s.record for s in done.state.samples)
 
 
-def test_samples_are_few_short_and_the_same_again(spark):
+def test_samples_are_few_short_and_reproducible(spark):
     data = spark.range(500).selectExpr("id", "repeat('x', 1000) AS long", "id % 2 AS part")
-    dqm = rules(
+    dqm = build_dqm(
         tg.Rule("id < 0 AND long > ''", "id"), tg.Rule("part < 1", "part", severity="warning")
     )
     first = dqm.apply(data, samples=4, keys=["part"], partition_by=["part"]).state.samples
@@ -408,7 +408,7 @@ def test_samples_are_few_short_and_the_same_again(spark):
     assert dqm.apply(data, samples=0).state.samples == ()
 
 
-def test_missing_columns_to_count_by(data):
+def test_missing_partition_columns_are_reported(data):
     with pytest.raises(tg.NoSuchColumnError, match="nope"):
         tg.DQM().add(GOOD).apply(data, partition_by=["nope"])
     with pytest.raises(tg.NoSuchColumnError, match="nope"):
@@ -416,10 +416,10 @@ def test_missing_columns_to_count_by(data):
 
 
 @pytest.mark.soak
-def test_many_fixes_of_one_column_stay_quick_to_plan(spark):
-    """Each sees the last; written into each other they would be three to the power of sixteen."""
+def test_many_fixes_of_one_column_are_planned_quickly(spark):
+    """Each fix reads the result of the previous one. Nested expressions would grow to 3 to the power of 16."""
     data = spark.range(100).selectExpr("id AS a")
-    dqm = rules(*(tg.Fix(f"a % {n + 2} = 0", "a", "a + 1", f"f{n}") for n in range(16)))
+    dqm = build_dqm(*(tg.Fix(f"a % {n + 2} = 0", "a", "a + 1", f"f{n}") for n in range(16)))
     dqm = dqm.add(tg.Rule("a > 3", "after", stage="after"))
 
     def naive(a):
@@ -435,11 +435,11 @@ def test_many_fixes_of_one_column_stay_quick_to_plan(spark):
 
 @pytest.mark.soak
 @pytest.mark.skipif(CONNECT, reason="streams run in the test's own session")
-def test_a_stream_is_ruled_and_not_judged(spark, tmp_path):
+def test_rules_apply_to_a_stream_without_a_verdict(spark, tmp_path):
     folder = str(tmp_path / "in")
     spark.createDataFrame([(1,), (5,), (None,)], "a int").write.parquet(folder)
     stream = spark.readStream.schema("a int").parquet(folder)
-    dqm = rules(
+    dqm = build_dqm(
         GOOD, tg.Rule("a <> 4", "after", stage="after"), tg.BoundFix("a", 2, None, name="low")
     )
     attached = dqm.attach(stream)

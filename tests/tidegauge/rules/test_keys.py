@@ -1,4 +1,4 @@
-"""Rules on keys: foreign keys by a join, and uniqueness. Counts, rejects, and runs on what is new."""
+"""Rules on keys: foreign keys by a join, and uniqueness. Counts, rejects, and incremental runs."""
 
 import pytest
 from tidegauge.files.rules_files import load_rules
@@ -21,12 +21,12 @@ import tidegauge as tg
         (lambda: tg.UniqueRule("a", stage="later"), "later"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, says):
+def test_invalid_key_rules_are_refused(make, says):
     with pytest.raises(tg.RuleError, match=says):
         make()
 
 
-def test_rules_on_keys_stand_in_files_and_say_what_they_do(tmp_path):
+def test_rules_on_keys_can_be_written_in_files(tmp_path):
     path = tmp_path / "orders.yml"
     path.write_text(
         "dataset: orders\ntable: orders\nrules:\n"
@@ -48,7 +48,7 @@ def test_rules_on_keys_stand_in_files_and_say_what_they_do(tmp_path):
 
 @pytest.fixture
 def customers(spark):
-    """Customers 1 and 2, one of them twice, and one without a number."""
+    """Create customers 1 and 2, one of them twice, and one without a number."""
     rows = [(1, "de"), (1, "de"), (2, "us"), (None, "us")]
     spark.createDataFrame(rows, "id bigint, land string").createOrReplaceTempView("key_customers")
     yield "key_customers"
@@ -77,12 +77,12 @@ def test_keys_are_judged_exactly(spark, customers):
     )
     applied = dqm.apply(orders, keys=["id"])
     state = applied.state
-    # Customers 3 and 9 are unknown; an order without a customer refers to nothing.
+    # Customers 3 and 9 are unknown. An order without a customer refers to nothing.
     assert (state.violations("known"), state.unknown("known")) == (2, 1)
-    # Of b there are two; without an id there is nothing to compare.
+    # b occurs twice. An order without an id cannot be compared.
     assert (state.violations("once"), state.unknown("once")) == (2, 2)
     assert state.violations("once there") == 0
-    # (2, de), (3, us) and (9, us) are no pairs; two have a null.
+    # (2, de), (3, us) and (9, us) are not pairs of the table. Two orders have a null.
     assert (state.violations("pair"), state.unknown("pair")) == (3, 2)
     assert state.unknown("strict") == 1
     rejects = sorted((r.customer or 0, *r.broken_rules) for r in applied.rejects.collect())
@@ -138,18 +138,18 @@ def tables(spark):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def test_a_change_of_the_other_table_counts_all_partitions_anew(spark, tables, repo, tmp_path):
+def test_a_change_of_the_other_table_recounts_all_partitions(spark, tables, repo, tmp_path):
     path = tmp_path / "orders.yml"
     path.write_text(RULES)
 
     def rejected():
         (run,) = run_rules([str(path)], repo).tables
         found = spark.table("key_rejects").collect()
-        # The file's private columns are shown by no sample.
+        # Samples do not show the private columns of the file.
         assert {s.record["customer"] for s in run.samples if s.task == "known"} <= {"***"}
         return run.run.report.scanned, sorted((r.day, r.id, *r.broken_rules) for r in found)
 
-    # Of each day alone: b is on both, and twice only on the second.
+    # Within each day: b is on both days, and only on the second twice.
     twice = [(2, "b", "once"), (2, "b", "once")]
     assert rejected() == (2, [(1, "b", "known"), *twice])
     assert rejected()[0] == 0
@@ -157,7 +157,7 @@ def test_a_change_of_the_other_table_counts_all_partitions_anew(spark, tables, r
     assert rejected() == (2, twice)
 
 
-def test_reasons_of_keys_tell_the_key_and_no_generated_sql():
+def test_reasons_name_the_key_without_generated_sql():
     assert tg.UniqueRule(["a", "b"]).reason == "not unique: a, b"
     assert tg.ForeignKeyRule("c", "customers", "id").reason == "not in customers: c"
     assert tg.UniqueRule("a", message="twice").reason == "twice"

@@ -1,4 +1,4 @@
-"""`rules run`, killed at random moments: the next run ends with what an undisturbed one leaves."""
+"""`rules run` killed at random moments: the next run ends with the content of an undisturbed run."""
 
 import time
 
@@ -40,7 +40,7 @@ def run(folder):
 
 
 def rows(place):
-    """Return the rows of a folder, by day."""
+    """Return the rows of a folder by day."""
     import pyarrow.parquet as pq
 
     found = {}
@@ -56,7 +56,7 @@ def content(folder):
         metrics = repository.metrics("people")[["partition", "name", "instance", "value"]]
         verdicts = repository.verdicts("people")
         judged = verdicts[["partition", "name", "passed"]].drop_duplicates()
-    tables = [  # verdicts on a publication are named by its folder
+    tables = [  # a verdict on a publication has the name of its folder
         sorted(str(row).replace(str(folder), "") for row in one.itertuples(index=False))
         for one in (metrics, judged)
     ]
@@ -64,7 +64,7 @@ def content(folder):
 
 
 def test_a_run_of_rules_killed_at_any_moment_is_completed_by_the_next(spark, tmp_path):
-    """Every third day fails; of the others, what passes is published. Nothing is published twice."""
+    """Every third day fails. On other days, passing records are published, none of them twice."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

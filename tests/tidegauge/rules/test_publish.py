@@ -26,7 +26,7 @@ from tests.support.spark_actions import counted
 pytestmark = [pytest.mark.spark, pytest.mark.classic]  # counts actions or writes to Hive
 
 ROWS = [(1, "2013-02-01"), (-1, "2013-02-01"), (2, "2013-02-02"), (-2, "2013-02-03"), (300, None)]
-"""By day: one kept of two, one of one, none of one, and one without a day that is repaired."""
+"""By day: one of two records is kept, one of one, none of one; and one record without a day is repaired."""
 DQM = tg.DQM().add(tg.Rule("a > 0", "positive")).add(tg.Fix("a > 200", "a", 200, "cap"))
 KEPT = [(1, "2013-02-01"), (2, "2013-02-02"), (200, None)]
 STRICT = DQM.add(tg.FailTotalRuleCountPolicy(2))
@@ -41,13 +41,13 @@ def database(spark):
 
 @pytest.fixture(params=[pytest.param("table", marks=pytest.mark.soak), "folder"])
 def place(request, spark, tmp_path):
-    """A table's name or a folder that is not there yet."""
+    """Return the name of a table or a folder that does not exist yet."""
     if request.param == "folder":
         yield str(tmp_path / "clean")
         return
     yield "pub.clean"
     for table in spark.catalog.listTables("pub"):
-        if table.isTemporary:  # a view of another test, which is listed with every database
+        if table.isTemporary:  # a view of another test, listed in every database
             continue
         spark.sql(f"DROP TABLE pub.`{table.name}`")
 
@@ -65,7 +65,7 @@ def read(spark, place):
     return spark.read.parquet(place) if "/" in place else spark.table(place)
 
 
-def is_there(spark, place):
+def target_exists(spark, place):
     return Path(place).exists() if "/" in place else spark.catalog.tableExists(place)
 
 
@@ -75,7 +75,7 @@ def leftovers(spark, place):
     return [t.name for t in spark.catalog.listTables("pub") if "_tidegauge_" in t.name]
 
 
-def test_what_passes_is_published(spark, place):
+def test_valid_records_are_published(spark, place):
     published = DQM.publish(frame(spark), place)
     assert rows_of(published.data) == rows_of(read(spark, place)) == sorted(KEPT, key=str)
     assert published.check.passed
@@ -85,10 +85,10 @@ def test_what_passes_is_published(spark, place):
     assert leftovers(spark, place) == []
 
 
-def test_what_fails_leaves_nothing_and_changes_nothing(spark, place):
+def test_a_failed_publication_changes_nothing(spark, place):
     with pytest.raises(tg.DQMError, match="2 of 5 records"):
         STRICT.publish(frame(spark), place)
-    assert not is_there(spark, place)
+    assert not target_exists(spark, place)
     DQM.publish(frame(spark, [(7, "2012-01-01")]), place)
     with pytest.raises(tg.DQMError):
         STRICT.publish(frame(spark), place)
@@ -112,13 +112,13 @@ def test_the_frame_is_computed_once(spark, place, tmp_path):
     assert sorted(map(int, log.read_text().split())) == [-2, -1, 1, 2, 300]
 
 
-def test_partitions_are_kept_apart(spark, place):
+def test_each_partition_is_replaced_separately(spark, place):
     DQM.publish(frame(spark), place, partition_by=["ds"])
     DQM.publish(frame(spark, [(5, "2013-02-02"), (6, "2013-02-04")]), place, mode="partitions")
     assert rows_of(read(spark, place)) == sorted(
         [(1, "2013-02-01"), (5, "2013-02-02"), (6, "2013-02-04"), (200, None)], key=str
     )
-    # All records of a day are rejected: there is nothing left of it.
+    # All records of a day are rejected, so the day is empty.
     DQM.publish(frame(spark, [(-5, "2013-02-02"), (8, "2013-02-05")]), place, mode="partitions")
     assert rows_of(read(spark, place)) == sorted(
         [(1, "2013-02-01"), (6, "2013-02-04"), (8, "2013-02-05"), (200, None)], key=str
@@ -133,7 +133,7 @@ def test_partitions_are_kept_apart(spark, place):
 
 
 @pytest.mark.soak
-def test_a_table_of_hive_keeps_its_partitioning(spark):
+def test_a_hive_table_keeps_its_partitioning(spark):
     spark.sql("CREATE TABLE pub.old (a BIGINT) PARTITIONED BY (ds STRING) STORED AS TEXTFILE")
     DQM.publish(frame(spark, ROWS[:3]), "pub.old")
     assert rows_of(spark.table("pub.old")) == [(1, "2013-02-01"), (2, "2013-02-02")]
@@ -144,7 +144,7 @@ def test_a_table_of_hive_keeps_its_partitioning(spark):
 
 
 @pytest.mark.soak
-def test_a_table_may_be_written_from_itself(spark, place):
+def test_a_table_can_be_written_from_itself(spark, place):
     DQM.publish(frame(spark), place)
     DQM.publish(read(spark, place).selectExpr("a + 1 AS a", "ds"), place)
     assert rows_of(read(spark, place)) == sorted(
@@ -152,7 +152,7 @@ def test_a_table_may_be_written_from_itself(spark, place):
     )
 
 
-def test_what_a_killed_run_left_is_replaced(spark, place):
+def test_leftovers_of_a_killed_run_are_replaced(spark, place):
     if "/" in place:
         left = Path(place).parent / "_tidegauge_staging_clean"
         left.mkdir()
@@ -164,10 +164,10 @@ def test_what_a_killed_run_left_is_replaced(spark, place):
     assert leftovers(spark, place) == []
 
 
-def test_rejects_go_to_quarantine_whatever_the_verdict(spark, place, tmp_path):
+def test_rejects_are_written_to_quarantine_whatever_the_verdict(spark, place, tmp_path):
     bin_ = str(tmp_path / "bin") if "/" in place else "pub.bin"
     of = {"partition_by": ["ds"], "quarantine": bin_, "mode": "partitions"}
-    for _ in range(2):  # a second run does not double them
+    for _ in range(2):  # a second run does not write them twice
         with pytest.raises(tg.DQMError):
             STRICT.publish(frame(spark), place, **of)
         assert rows_of(read(spark, bin_)) == [(-1, "2013-02-01"), (-2, "2013-02-03")]
@@ -188,7 +188,7 @@ def test_applied_rejects_are_appended_or_replaced(spark, tmp_path):
 
 
 @pytest.mark.soak
-def test_policies_see_what_is_left(spark, place):
+def test_policies_receive_the_kept_records(spark, place):
     def largest(data, state):
         return data.agg({"a": "max"}).first()[0] == 200 and data.count() == state.records - 2
 
@@ -200,15 +200,15 @@ def test_policies_see_what_is_left(spark, place):
 
 
 @pytest.mark.soak
-def test_a_rule_that_the_data_makes_fail_is_named(spark, place):
+def test_a_rule_that_fails_on_the_data_is_named(spark, place):
     broken = tg.DQM().add(tg.Rule("100 / (a - 1) < 1000", "divides")).add(tg.Rule("a > 0", "pos"))
     with pytest.raises(tg.DQMError, match="divides"):
         broken.publish(frame(spark), place)
-    assert not is_there(spark, place)
+    assert not target_exists(spark, place)
     assert leftovers(spark, place) == []
 
 
-def test_a_new_table_that_cannot_be_filled_is_not_left(spark, place, monkeypatch):
+def test_a_new_table_that_cannot_be_filled_is_removed(spark, place, monkeypatch):
     from pyspark.sql import DataFrameWriter
 
     plain = DataFrameWriter.insertInto
@@ -225,7 +225,7 @@ def test_a_new_table_that_cannot_be_filled_is_not_left(spark, place, monkeypatch
     monkeypatch.setattr(DataFrameWriter, "parquet", refuse_folder)
     with pytest.raises(OSError, match="disk full"):
         DQM.publish(frame(spark), place)
-    assert not is_there(spark, place)
+    assert not target_exists(spark, place)
     assert leftovers(spark, place) == []
 
 
@@ -234,7 +234,7 @@ def refuse_to_rename(folder, to):
 
 
 def no_space(monkeypatch, stays):
-    """Let every write that is not to a staging area fail, after Spark deleted what it overwrites."""
+    """Let all writes outside of the staging area fail, after Spark deleted the overwritten data."""
     from pyspark.sql import DataFrameWriter
 
     insert, parquet = DataFrameWriter.insertInto, DataFrameWriter.parquet
@@ -260,13 +260,13 @@ def no_space(monkeypatch, stays):
     [
         ("folder", [], True),
         ("folder", ["ds"], True),
-        ("store", [], False),  # an object store renames no folders
-        ("disks", [], False),  # nor do disks that look like one
+        ("store", [], False),  # object stores cannot rename folders
+        ("disks", [], False),  # nor can some file systems that look like local disks
         pytest.param("table", [], False, marks=pytest.mark.soak),
         pytest.param("table", ["ds"], False, marks=pytest.mark.soak),
     ],
 )
-def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
+def test_a_failed_overwrite_keeps_the_old_or_the_new_data(
     spark, tmp_path, monkeypatch, where, by, stays
 ):
     place = "pub.full" if where == "table" else str(tmp_path / "full disk")
@@ -298,14 +298,14 @@ def test_an_overwrite_that_fails_keeps_what_was_there_or_what_was_to_replace_it(
     assert leftovers(spark, place) == []
 
 
-def test_a_folder_that_a_killed_overwrite_had_renamed_gets_its_name_back(spark, tmp_path):
+def test_a_folder_renamed_by_a_killed_overwrite_is_restored(spark, tmp_path):
     place, previous = tmp_path / "clean", tmp_path / "_tidegauge_previous_clean"
     DQM.publish(frame(spark), str(place))
     place.rename(previous)
     with pytest.raises(tg.DQMError):
         STRICT.publish(frame(spark), str(place))
     assert rows_of(read(spark, str(place))) == sorted(KEPT, key=str)
-    # Killed after the new folder had its name, and before that.
+    # Killed after and before the new folder got its name.
     shutil.copytree(place, previous)
     shutil.copytree(place, tmp_path / "_tidegauge_next_clean")
     DQM.publish(frame(spark, [(7, "2012-01-01")]), str(place), mode="append")
@@ -313,7 +313,7 @@ def test_a_folder_that_a_killed_overwrite_had_renamed_gets_its_name_back(spark, 
     assert leftovers(spark, str(place)) == []
 
 
-def test_frames_that_are_cached_are_those_of_the_new_folder(spark, tmp_path):
+def test_cached_frames_read_the_new_folder(spark, tmp_path):
     place = str(tmp_path / "clean")
     DQM.publish(frame(spark), place)
     cached = spark.read.parquet(place).cache()
@@ -323,7 +323,7 @@ def test_frames_that_are_cached_are_those_of_the_new_folder(spark, tmp_path):
     cached.unpersist()
 
 
-def test_what_a_kill_left_of_another_overwrite_is_not_mixed_in(spark, tmp_path):
+def test_leftovers_of_a_killed_overwrite_are_not_mixed_in(spark, tmp_path):
     place, following = str(tmp_path / "clean"), str(tmp_path / "_tidegauge_next_clean")
     DQM.publish(frame(spark), place, partition_by=["ds"])
     frame(spark, [(66, "2012-12-12")]).write.partitionBy("ds").parquet(following)
@@ -335,7 +335,7 @@ def test_what_a_kill_left_of_another_overwrite_is_not_mixed_in(spark, tmp_path):
     assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
 
 
-def test_an_old_folder_that_cannot_be_deleted_is_told(spark, tmp_path, monkeypatch):
+def test_an_old_folder_that_cannot_be_deleted_is_reported(spark, tmp_path, monkeypatch):
     place = tmp_path / "clean"
     DQM.publish(frame(spark), str(place))
 
@@ -352,7 +352,7 @@ def test_an_old_folder_that_cannot_be_deleted_is_told(spark, tmp_path, monkeypat
 
 
 @pytest.mark.soak
-def test_no_file_of_an_external_table_is_left(spark, tmp_path):
+def test_no_old_file_of_an_external_table_is_left(spark, tmp_path):
     place = tmp_path / "days"
     spark.sql(
         f"CREATE TABLE pub.outside (a BIGINT, ds STRING) USING parquet PARTITIONED BY (ds) LOCATION '{place}'"
@@ -363,14 +363,14 @@ def test_no_file_of_an_external_table_is_left(spark, tmp_path):
     spark.sql("DROP TABLE pub.outside")
 
 
-def test_a_file_is_no_target(spark, tmp_path):
+def test_a_file_as_target_is_refused(spark, tmp_path):
     (tmp_path / "clean").write_text("x")
     with pytest.raises(SourceError, match="is a file"):
         DQM.publish(frame(spark), str(tmp_path / "clean"))
 
 
-def test_a_folder_is_left_as_it_is_where_spark_wrote_to_another_file_system(spark, tmp_path):
-    """As for a path without a scheme, where Spark's default file system is a cluster's."""
+def test_a_folder_that_spark_writes_to_another_file_system_is_not_changed(spark, tmp_path):
+    """For example a path without a scheme, if Spark's default file system is a cluster's."""
     place = tmp_path / "clean"
     DQM.publish(frame(spark), str(place))
     assert FolderTarget(spark, str(place))._replace_by(f"{tmp_path}/not-here") is False
@@ -378,7 +378,7 @@ def test_a_folder_is_left_as_it_is_where_spark_wrote_to_another_file_system(spar
 
 
 @pytest.mark.soak
-def test_what_does_not_fit_is_refused_before_anything_is_read(spark, place):
+def test_mismatched_data_is_refused_before_anything_is_read(spark, place):
     DQM.publish(frame(spark), place, partition_by=["ds"])
     cases = [
         (frame(spark).withColumnRenamed("a", "b"), {}, SourceError, "lacks a and also has b"),
@@ -402,7 +402,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(spark, place):
 
 
 @pytest.mark.soak
-def test_a_kept_failure_is_raised_without_reading(spark, place, tmp_path):
+def test_a_stored_failure_is_raised_without_reading(spark, place, tmp_path):
     source = str(tmp_path / "source")
     frame(spark).write.parquet(source)
     verdicts = VerdictFiles(str(tmp_path / "verdicts"))
@@ -428,7 +428,7 @@ def test_counts_are_recorded_as_a_run(spark, repo):
     assert set(metrics["run_id"]) == {applied.run}
     (run,) = repo.runs("days").itertuples()
     assert (run.status, run.tags) == ("complete", {"job": "nightly"})
-    # The same data again is the same version; other counts are another.
+    # Equal data is the same version; other counts make a new version.
     DQM.apply(frame(spark), partition_by=["ds"], repository=repo, dataset="days")
     assert set(repo.partitions("days")["version"]) == {1}
     DQM.apply(
@@ -446,7 +446,7 @@ def test_counts_are_recorded_as_a_run(spark, repo):
 
 
 @pytest.mark.soak
-def test_recording_reads_nothing_more(spark, repo, tmp_path):
+def test_recording_reads_no_additional_data(spark, repo, tmp_path):
     source = str(tmp_path / "source")
     frame(spark).write.parquet(source)
     data = spark.read.parquet(source)
@@ -460,7 +460,7 @@ def test_recording_reads_nothing_more(spark, repo, tmp_path):
     assert (kept.partition, kept.passed) == ("", True)
 
 
-def test_a_failed_publication_is_recorded_too(spark, repo, place):
+def test_a_failed_publication_is_recorded(spark, repo, place):
     with pytest.raises(tg.DQMError):
         STRICT.publish(frame(spark), place, repository=repo, dataset="strict")
     metrics = repo.metrics("strict", name="RecordRules.rejected")
@@ -483,7 +483,7 @@ def test_a_run_that_cannot_be_stored_is_closed_as_failed(spark, repo, monkeypatc
     "given",
     ["repository", *(pytest.param(g, marks=pytest.mark.soak) for g in ("verdicts", "nothing"))],
 )
-def test_a_failure_is_kept_once_and_raised_again(spark, repo, place, tmp_path, given):
+def test_a_failure_is_stored_once_and_raised_again(spark, repo, place, tmp_path, given):
     source = str(tmp_path / "in" / "source")
     frame(spark).write.parquet(source)
     of = {"repository": repo, "dataset": "strict"} if given != "nothing" else {}
@@ -498,24 +498,24 @@ def test_a_failure_is_kept_once_and_raised_again(spark, repo, place, tmp_path, g
     if given == "nothing":
         database = spark.catalog.getDatabase("pub").locationUri.removeprefix("file:")
         folder = Path(place).parent if "/" in place else Path(database)
-        assert list(folder.glob("dqm.*.check"))  # tables of other tests lie there, too
+        assert list(folder.glob("dqm.*.check"))  # next to tables of other tests
         return
     assert len(repo.runs("strict")) == 1
     (kept,) = repo.verdicts("strict").itertuples()
     assert kept.specification == STRICT.specification
     assert kept.run_id == repo.metrics("strict")["run_id"][0]
-    # Who applies the same rules to the same data finds the same verdict.
+    # The same rules on the same data find the same verdict.
     STRICT.apply(spark.read.parquet(source), repository=repo, dataset="strict")
     assert len(repo.verdicts("strict")) == 1
 
 
-def test_a_catalog_without_folders_keeps_no_verdict_beside(spark):
+def test_a_catalog_without_folders_stores_no_verdict_next_to_the_data(spark):
     assert parent_location(spark, "nowhere.clean") is None
     assert parent_location(spark, "nofs://host/lake/clean") is None
 
 
 @pytest.mark.soak
-def test_types_are_those_of_the_target(spark, place):
+def test_types_must_equal_those_of_the_target(spark, place):
     DQM.publish(frame(spark), place)
     text = frame(spark).selectExpr("CAST(a AS STRING) AS a", "ds")
     for mode in ("append", "overwrite"):
@@ -524,14 +524,14 @@ def test_types_are_those_of_the_target(spark, place):
     with pytest.raises(SourceError, match=r"column 'a' is decimal\(2,1\), and bigint there"):
         DQM.publish(spark.sql("SELECT 2.7 AS a, '2013-02-01' AS ds"), place, mode="append")
     assert rows_of(read(spark, place)) == sorted(KEPT, key=str)
-    # What may be null, and what is told of a column, do not matter.
+    # Nullability and comments of columns do not matter.
     never = spark.sql("SELECT 5L AS a, '2013-02-01' AS ds")
     DQM.publish(never.withMetadata("a", {"unit": "s"}), place)
     assert rows_of(read(spark, place)) == [(5, "2013-02-01")]
 
 
 @pytest.mark.soak
-def test_types_of_quarantined_records_are_those_of_the_target(spark, place, tmp_path):
+def test_types_of_quarantined_records_must_equal_those_of_the_target(spark, place, tmp_path):
     bin_ = str(tmp_path / "bin")
     DQM.publish(frame(spark), place, quarantine=bin_)
     narrow = frame(spark).selectExpr("CAST(a AS INT) AS a", "ds")
@@ -542,7 +542,7 @@ def test_types_of_quarantined_records_are_those_of_the_target(spark, place, tmp_
 
 
 @pytest.mark.soak
-def test_a_partition_column_may_differ_if_it_prints_the_same(spark):
+def test_a_partition_column_can_differ_if_it_prints_the_same(spark):
     spark.sql("CREATE TABLE pub.typed (a BIGINT, ds STRING) USING parquet PARTITIONED BY (ds)")
     DQM.publish(spark.sql("SELECT 1L AS a, DATE'2013-02-01' AS ds"), "pub.typed")
     assert rows_of(spark.table("pub.typed")) == [(1, "2013-02-01")]
@@ -556,7 +556,7 @@ def test_a_partition_column_may_differ_if_it_prints_the_same(spark):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", ["overwrite", "partitions"])
-def test_a_folder_is_read_back_as_it_was_published(spark, tmp_path, mode):
+def test_a_published_folder_reads_back(spark, tmp_path, mode):
     place = str(tmp_path / "clean")
     data = spark.createDataFrame([(1, "2013-02-01", "07")], "a long, ds string, hr string")
     published = DQM.publish(data, place, partition_by=["ds", "hr"], mode=mode)
@@ -574,15 +574,15 @@ def test_a_folder_is_read_back_as_it_was_published(spark, tmp_path, mode):
     assert none.data.count() == 0
 
 
-def test_rejects_do_not_go_where_records_go(spark, place):
+def test_quarantine_and_target_must_differ(spark, place):
     again = f"file:{place}/" if "/" in place else place.upper()
     with pytest.raises(SuiteError, match="are the same location"):
         DQM.publish(frame(spark), place, quarantine=again)
-    assert not is_there(spark, place)
+    assert not target_exists(spark, place)
 
 
 @pytest.mark.soak
-def test_a_table_and_its_folder_are_one_place(spark):
+def test_a_table_and_its_folder_are_the_same_location(spark):
     spark.sql("CREATE TABLE pub.here (a BIGINT) USING parquet")
     folder = spark.catalog.getDatabase("pub").locationUri + "/here"
     with pytest.raises(SuiteError, match="are the same location"):

@@ -1,4 +1,4 @@
-"""Rules whose answer is not the record's own are refused; handled errors are told once."""
+"""Rules whose result depends on more than the record are refused. Handled errors are reported once."""
 
 import logging
 
@@ -10,6 +10,7 @@ import tidegauge as tg
 
 
 def refusal(check, *arguments):
+    """Return the message of the error, or an empty string."""
     try:
         check(*arguments)
     except tg.UnresolvedExpressionError as error:
@@ -30,7 +31,7 @@ def refusal(check, *arguments):
         ("`rand` > (1)", ""),
     ],
 )
-def test_conditions_that_change_each_time_are_named(condition, function):
+def test_conditions_that_are_not_deterministic_are_refused(condition, function):
     told = refusal(check_deterministic, condition)
     assert told.startswith(f"{function}() returns different values") if function else told == ""
 
@@ -50,12 +51,12 @@ def test_conditions_that_change_each_time_are_named(condition, function):
         ("a = '(select b from c)'", ""),
     ],
 )
-def test_conditions_that_look_beyond_their_partition_are_named(condition, problem):
+def test_conditions_that_read_other_partitions_are_refused(condition, problem):
     told = refusal(check_record_by_record, condition, ["ds"])
     assert problem in told if problem else told == ""
 
 
-def test_a_table_that_is_read_as_a_whole_may_be_looked_at_as_a_whole():
+def test_conditions_on_a_whole_table_can_read_all_its_records():
     assert refusal(check_record_by_record, "count(1) over (partition by id) = 1", []) == ""
 
 
@@ -69,8 +70,8 @@ def test_a_random_rule_rejects_nothing(spark):
         assert done.data.count() == 90
 
 
-def test_a_function_that_is_told_to_be_random_rejects_nothing(spark):
-    """Spark knows it of a user's function, as text and as Column; where a record lies is not random."""
+def test_a_nondeterministic_function_rejects_nothing(spark):
+    """Spark knows that a user's function is nondeterministic, in a string and in a Column. The partition of a record is also random."""
     flaky = F.udf(lambda n: n % 2 == 0, "boolean").asNondeterministic()
     steady = F.udf(lambda n: n < 90, "boolean")
     spark.udf.register("flaky_of_rules", flaky)
@@ -91,9 +92,9 @@ def test_a_function_that_is_told_to_be_random_rejects_nothing(spark):
 
 @pytest.mark.parametrize("value", ["uuid()", F.expr, lambda _: "cast(rand() AS string)"])
 def test_a_random_value_replaces_nothing(spark, value):
-    """Rules after the fix would judge one value, and another one would be written."""
+    """Rules after the fix would judge one value, and another value would be written."""
     data = spark.createDataFrame([("x",), (None,)], "s string")
-    value = F.expr("uuid()") if value is F.expr else value  # a Column needs the session
+    value = F.expr("uuid()") if value is F.expr else value  # a Column needs a session
     done = tg.DQM().add(tg.Fix("s IS NULL", "s", value, "filled")).apply(data, samples=0)
     assert "() returns different values each time" in str(done.state.errors["filled"])
     assert not done.check.passed
@@ -101,7 +102,7 @@ def test_a_random_value_replaces_nothing(spark, value):
         assert [row.s for row in done.data.collect()] == ["x", None]
 
 
-def test_records_that_only_warn_are_flagged_by_a_column_of_any_name(spark):
+def test_records_with_warnings_are_flagged_in_a_column_of_any_name(spark):
     data = spark.createDataFrame([(1, "x"), (7, "y"), (9, "z")], "n int, broken_rules string")
     dqm = (
         tg.DQM()
@@ -116,7 +117,7 @@ def test_records_that_only_warn_are_flagged_by_a_column_of_any_name(spark):
     assert [tuple(row) for row in done.rejects_as("why").collect()] == [(9, "z", ["small"])]
 
 
-def test_reasons_tell_message_tags_run_and_time_of_a_broken_rule(spark):
+def test_reasons_contain_message_tags_run_and_time_of_a_broken_rule(spark):
     data = spark.createDataFrame([(1, "x"), (7, None), (9, "z")], "n int, s string")
     dqm = (
         tg.DQM()
@@ -149,7 +150,7 @@ def test_reasons_tell_message_tags_run_and_time_of_a_broken_rule(spark):
         done.rejects_as("names", reasons="names")
 
 
-def test_what_a_rule_says_of_itself_does_not_change_what_it_counts():
+def test_the_message_of_a_rule_does_not_change_its_counts():
     plain, told = tg.Rule("n > 0", "pos"), tg.Rule("n > 0", "pos", message="m", tags=["t"])
     assert plain == told
     assert tg.DQM().add(plain).specification == tg.DQM().add(told).specification
@@ -159,7 +160,7 @@ def test_what_a_rule_says_of_itself_does_not_change_what_it_counts():
         tg.Rule("n > 0", message=3)
 
 
-def test_a_rule_is_about_the_records_where_a_condition_holds(spark):
+def test_a_rule_with_a_filter_covers_only_matching_records(spark):
     rows = [(1, 5, "EWR"), (2, -5, "EWR"), (3, -5, "JFK"), (4, -5, None), (5, None, "EWR")]
     data = spark.createDataFrame(rows, "id int, delay int, origin string")
     dqm = (
@@ -169,14 +170,14 @@ def test_a_rule_is_about_the_records_where_a_condition_holds(spark):
         .add(tg.Rule("delay > 0", "open", where="origin = 'EWR') OR (true"))
     )
     done = dqm.apply(data)
-    assert set(done.state.errors) == {"open"}  # a filter does not reach out of its parentheses
+    assert set(done.state.errors) == {"open"}  # a filter cannot leave its parentheses
     for name in ("text", "column"):
         assert (done.state.violations(name), done.state.unknown(name)) == (1, 1)
     with pytest.warns(tg.VerdictWarning, match="open"):
         assert sorted(row.id for row in done.data.collect()) == [1, 3, 4]
 
 
-def test_verdicts_show_samples_however_they_are_reached(spark):
+def test_every_kind_of_verdict_shows_samples(spark):
     data = spark.createDataFrame([(1,), (7,), (200,)], "age int")
     dqm = tg.DQM("ages").add(tg.Rule("age < 150", "age"), tg.FailAny)
     for log in (
@@ -188,8 +189,8 @@ def test_verdicts_show_samples_however_they_are_reached(spark):
     assert dqm.attach(data).check().check_log == ("rule age: 1 of 3 records",)
 
 
-def test_errors_that_are_handled_are_not_logged(spark, monkeypatch):
-    pytest.importorskip("pyspark.logger")  # PySpark has logged them since Spark 4
+def test_handled_errors_are_not_logged(spark, monkeypatch):
+    pytest.importorskip("pyspark.logger")  # PySpark logs them since version 4
     from pyspark.logger import PySparkLogger
 
     name = "SQLQueryContextLogger"

@@ -1,6 +1,6 @@
-"""Cases of the system that rules, fixes and policies were first known from, and of its design's examples.
+"""Examples of SMV (Spark Modularized View), whose rules, fixes and policies are the model of ours.
 
-Comments name the cases. Where a case states sums, the records behind them are worked out by hand.
+If an example states only sums, its records are worked out by hand.
 """
 
 import pytest
@@ -26,7 +26,7 @@ def two(spark):
 
 @pytest.fixture(scope="module")
 def three(spark):
-    """With these go a rule b < 0.4 and a fix a < 1 -> 1, which count one record each."""
+    """The examples apply a rule b < 0.4 and a fix a < 1 -> 1 to it. Each of them counts one record."""
     return frame(spark, [(1, 0.3), (0, 0.2), (3, 0.5)])
 
 
@@ -34,7 +34,7 @@ RULE = tg.Rule("b < 0.4", "rule1")
 FIX = tg.Fix("a < 1", column="a", value=1, name="fix2")
 
 
-def test_counts_that_are_fed_by_hand():  # T1
+def test_counts_can_be_added_by_hand():
     state = tg.DQMState(["rule1", "rule2"], ["fix1"])
     for _ in range(11):
         state.add_records()
@@ -48,14 +48,14 @@ def test_counts_that_are_fed_by_hand():  # T1
     assert (state.total_rule_count, state.total_fix_count) == (7, 3)
 
 
-def test_a_rule_rejects_and_shows_an_example(two):  # T3
+def test_a_rule_rejects_and_shows_a_sample(two):
     done = tg.DQM().add(tg.Rule("a + b > 0.3", "sum")).apply(two)
     assert values(done.data) == [(1, 0.3)]
     (sample,) = done.state.samples
     assert (sample.task, str(sample)) == ("sum", "a=0,b=0.2")
 
 
-def test_a_rule_that_none_may_break(two):  # T5
+def test_fail_any_fails_at_the_first_violation(two):
     done = tg.DQM().add(tg.Rule("a <= 0", "rule"), tg.FailAny).apply(two)
     assert done.data.count() == 1
     assert not done.check.passed
@@ -77,13 +77,13 @@ POLICIES = [
         False,
     ),
     ("", tg.DQMPolicy(lambda s: s.rule_count("rule1") + s.fix_count("fix2") == 2, "two"), True),
-    # as the design has it, of the frame after rules and fixes, and the counts
+    # from the design of SMV: the frame after rules and fixes, and the counts
     ("", tg.DQMPolicy(lambda df, s: df.count() == s.records - s.rejects, "frame"), True),
     ("", tg.DQMPolicy(lambda df, s: df.where("a < 1").count() > 0, "repaired"), False),
 ]
 
 
-def test_policies_of_all_data(three):
+def test_policies_on_all_data_are_evaluated(three):
     dqm = tg.DQM().add(RULE).add(FIX)
     for _, policy, _ in POLICIES:
         dqm = dqm.add(policy)
@@ -92,7 +92,7 @@ def test_policies_of_all_data(three):
     assert done.check.passed is False
 
 
-def test_three_built_in_rules(spark):  # T11
+def test_three_built_in_rules_count_and_reject(spark):
     rows = [(1, "m", "a"), (0, "f", "c"), (2, "m", "z"), (1, "o", "x"), (1, "m", "zz")]
     dqm = (
         tg.DQM()
@@ -107,7 +107,7 @@ def test_three_built_in_rules(spark):  # T11
     assert values(done.data) == [(0, "f", "c"), (1, "m", "a")]
 
 
-def test_a_share_that_a_fix_may_have(two, three):  # T15
+def test_fail_percent_limits_the_share_of_a_fix(two, three):
     done = tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(three)
     assert (done.check.passed, done.check.outcomes) == (True, (("fix2", True),))
     assert done.state.fix_count("fix2") == 1
@@ -116,18 +116,18 @@ def test_a_share_that_a_fix_may_have(two, three):  # T15
     assert half.check.outcomes == (("fix2", False),)
 
 
-def test_a_verdict_with_newlines_reads_back():  # T17
+def test_a_verdict_with_newlines_reads_back():
     told = CheckResult(False, (("rule", "one\ntwo\r\n"),), ("a\nb",), (("rule", False),))
     assert CheckResult.from_json(told.to_json()) == told
 
 
-def test_what_is_measured_is_what_is_left(spark):  # T19
+def test_later_actions_read_only_kept_records(spark):
     data = frame(spark, [(-1,), (-2,), (0,), (1,), (2,)], "a int")
     done = tg.DQM().add(tg.Rule("a > 0", "positive")).apply(data)
     assert done.data.count() == 2
 
 
-def test_a_failed_verdict_is_raised(three):  # T27
+def test_a_failed_verdict_is_raised(three):
     dqm = tg.DQM().add(RULE).add(FIX)
     dqm = dqm.add(tg.FailTotalRuleCountPolicy(2)).add(tg.FailTotalFixCountPolicy(1))
     done = dqm.apply(three)
@@ -139,13 +139,13 @@ def test_a_failed_verdict_is_raised(three):  # T27
     assert (state.fix_count("fix2"), state.rule_count("rule1")) == (1, 1)
 
 
-def test_task_policies_come_first_rules_before_fixes(three):
+def test_task_policies_come_first_and_rules_before_fixes(three):
     dqm = tg.DQM().add(tg.FailTotalRuleCountPolicy(9)).add(FIX, tg.FailAny).add(RULE, tg.FailAny)
     names = [name for name, _ in dqm.apply(three).check.outcomes]
     assert names == ["rule1", "fix2", "FailTotalRuleCountPolicy(9)"]
 
 
-def test_null_is_counted_apart_and_the_first_rule_is_charged(spark):  # R1
+def test_null_is_counted_separately_and_the_first_rule_gets_the_reject(spark):
     data = frame(spark, [(5, 9), (None, 1), (1, 1), (5, 1), (None, None)], "a int, b int")
     dqm = tg.DQM().add(tg.Rule("a < 3", "r1")).add(tg.Rule("b < 3", "r2"))
     done = dqm.apply(data)
@@ -157,7 +157,7 @@ def test_null_is_counted_apart_and_the_first_rule_is_charged(spark):  # R1
     assert (state.rejects, done.rejects.count()) == (4, 4)
 
 
-def test_two_caps_on_one_column(spark):  # R5
+def test_two_fixes_of_one_column_are_both_applied(spark):
     data = frame(spark, [(-5,), (5,), (500,), (700,), (None,)], "a int")
     both = tg.DQM().add(tg.Fix("a < 1", "a", 1, "low")).add(tg.Fix("a > 150", "a", 150, "high"))
     done = both.apply(data)
@@ -168,16 +168,16 @@ def test_two_caps_on_one_column(spark):  # R5
 
 
 @pytest.mark.parametrize("name", ["a + 0.5 > 0.3", "a", "b", "x.y.z"])
-def test_names_with_dots_and_names_of_columns(two, name):  # R7
+def test_rules_can_have_names_with_dots_and_names_of_columns(two, name):
     done = tg.DQM().add(tg.Rule("a > 0", name), tg.FailAny).apply(two)
     assert done.state.rule_count(name) == 1
     assert done.check.outcomes == ((name, False),)
     assert values(done.data) == [(1, 0.3)]
-    plain = tg.DQM().add(tg.Rule("a + 0.5 > 0.3"))  # the text of the condition is its name
+    plain = tg.DQM().add(tg.Rule("a + 0.5 > 0.3"))  # the condition is its name
     assert plain.apply(two).state.rule_count("a + 0.5 > 0.3") == 0
 
 
-# what the design writes
+# examples from the design of SMV
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def people(spark):
     return frame(spark, rows, "age int, gender string, name string")
 
 
-def test_the_age_rules(people):
+def test_bounds_of_age_as_rules(people):
     dqm = (
         tg.DQM()
         .add(tg.Rule("age < 150", "ageLT150"), tg.FailAny)
@@ -202,7 +202,7 @@ def test_the_age_rules(people):
         .add(tg.FailTotalRuleCountPolicy(30))
     )
     done = dqm.apply(people)
-    # 151, 200 and null go to the first rule, 0 to the second; rules see values before they are fixed
+    # 151, 200 and null are rejected by the first rule, 0 by the second. Rules see values before fixes.
     assert done.state.rule_count("ageLT150") == 3
     assert done.state.rule_count("BoundRule(age, 1, 150)") == 1
     assert done.state.total_fix_count == 0
@@ -210,25 +210,25 @@ def test_the_age_rules(people):
     assert [r.age for r in done.data.collect()] == [30]
 
 
-def test_the_age_fixes_without_the_rules(people):
+def test_bounds_of_age_as_fixes(people):
     fixes = tg.DQM().add(tg.Fix("age > 150", column="age", value="150", name="ageFix150"))
     fixes = fixes.add(tg.BoundFix("age", 1, 150, name="ageFix1-150"))
     done = fixes.apply(people)
     assert done.state.fix_count("ageFix150") == 2
     assert done.state.fix_count("ageFix1-150.low") == 1
-    assert done.state.fix_count("ageFix1-150.high") == 0  # the first fix left nothing to it
+    assert done.state.fix_count("ageFix1-150.high") == 0  # the first fix left no such value
     assert sorted(r.age for r in done.data.collect() if r.age is not None) == [1, 30, 150, 150]
 
 
-def test_formats_and_sets(people):
+def test_formats_and_sets_as_rules(people):
     dqm = tg.DQM().add(tg.FormatRule("name", "[A-Z].*")).add(tg.SetRule("gender", ["M", "F"]))
     done = dqm.apply(people)
-    # bob and null break the format; x the set
+    # bob and null break the format, x breaks the set
     assert [done.state.rule_count(r.name) for r in dqm.tasks.rules] == [2, 1]
     assert sorted(r.name for r in done.data.collect()) == ["Ann", "D"]
 
 
-def test_their_fix_twins(people):
+def test_formats_and_sets_as_fixes(people):
     dqm = tg.DQM().add(tg.FormatFix("name", "[A-Z].*", "Someone"))
     dqm = dqm.add(tg.SetFix("gender", ["M", "F"], "O")).add(tg.NotNullFix("age", -1))
     done = dqm.apply(people)
@@ -256,8 +256,8 @@ class DefaultSetFix(tg.DQMFix):
         )
 
 
-class Most(tg.DQMPolicy):
-    """A policy of one's own, without a function."""
+class MaxShare(tg.DQMPolicy):
+    """A custom policy class."""
 
     def __init__(self, share):
         self.share = share
@@ -278,12 +278,12 @@ class Tolerant(tg.DQMTaskPolicy):
         return f"{count} > {self.most}" if count > self.most else None
 
 
-def test_rules_fixes_and_policies_by_subclassing(people):
+def test_rules_fixes_and_policies_can_be_subclassed(people):
     dqm = (
         tg.DQM()
         .add(DoubleOpenBoundRule("age", 151, 0), Tolerant(3))
         .add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0))
-        .add(Most(0.5))
+        .add(MaxShare(0.5))
     )
     done = dqm.apply(people)
     assert done.state.rule_count("OpenBound(age)") == 4
@@ -294,14 +294,14 @@ def test_rules_fixes_and_policies_by_subclassing(people):
     )
     assert dict(done.check.outcomes)["SetFix(gender)"] is True
     same = tg.DQM().add(DoubleOpenBoundRule("age", 151, 0), Tolerant(3))
-    same = same.add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0)).add(Most(0.5))
+    same = same.add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0)).add(MaxShare(0.5))
     assert same.specification == dqm.specification
     other = tg.DQM().add(DoubleOpenBoundRule("age", 151, 0), Tolerant(3))
-    other = other.add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0)).add(Most(0.6))
+    other = other.add(DefaultSetFix("gender", ["M", "F"], "O"), Tolerant(0)).add(MaxShare(0.6))
     assert other.specification != dqm.specification
 
 
-def test_one_dqm_serves_many_frames(people, spark):
+def test_one_dqm_can_be_applied_to_several_frames(people, spark):
     dqm = tg.DQM().add(tg.BoundRule("age", 1, 150, name="age"))
     other = frame(spark, [(7,), (0,)], "age long")
     assert dqm.apply(people).state.rule_count("age") == 4

@@ -1,4 +1,4 @@
-"""A suite's own rules: counted in its pass, kept by partition, judged, and judged again."""
+"""Rules of a suite: counted in its scan, stored by partition, judged, and judged again."""
 
 import pytest
 from tidegauge.rules.verdicts import failure_samples
@@ -77,21 +77,21 @@ def test_rules_are_counted_with_the_analyzers_and_judged_by_partition(spark, tab
     assert whole.value == 2
 
 
-def test_verdicts_tell_samples_of_rejected_records(spark, table, repo):
+def test_verdicts_contain_samples_of_rejected_records(spark, table, repo):
     checks = tg.analyze(table, suite(), repository=repo).checks
     logs = {name[-1]: checks[name].check_log for name in checks}
     samples = {day: [line for line in log if line.startswith("  ")] for day, log in logs.items()}
     assert samples == {"1": ["  age=200"], "2": ["  age=-1", "  age="], "3": ["  age=2"]}
     kept = repo.verdicts("people").set_index("partition")["result"]
     assert failure_samples(kept[f"ds={DAYS[1]}"]) == ["age=-1", "age="]
-    # They stay with a verdict that stands, and follow the content of one that is judged again.
+    # Samples stay with a verdict that is still valid, and are replaced if a partition is judged again.
     spark.sql(f"INSERT OVERWRITE {table} PARTITION (ds='{DAYS[0]}') SELECT 300")
     again = tg.analyze(table, suite(), repository=repo).checks
     assert "  age=300" in again[f"ds={DAYS[0]}"].check_log
     assert "  age=-1" in again[f"ds={DAYS[1]}"].check_log
 
 
-def test_samples_are_as_many_as_asked_for_and_hide_private_columns(spark, table, repo):
+def test_the_number_of_samples_is_configurable_and_private_columns_are_hidden(spark, table, repo):
     def sampled(name, private=(), **options):
         given = tg.Suite(name, [tg.Size()], partition_by=["ds"], dqm=dqm(), private=private)
         run = tg.analyze(table, given, repository=repo, **options)
@@ -99,7 +99,7 @@ def test_samples_are_as_many_as_asked_for_and_hide_private_columns(spark, table,
         return [line for line in lines if line.startswith("  ")]
 
     assert sampled("none", samples=0) == []
-    assert len(sampled("one", samples=1)) == 2  # one of each rule, in all partitions together
+    assert len(sampled("one", samples=1)) == 2  # one of each rule in all partitions together
     assert set(sampled("private", private=["age"])) == {"  age=***", "  age="}
     whole = tg.Suite("given", [tg.Size()], partition_by=["ds"], dqm=dqm())
     frame = spark.createDataFrame([(-5,), (2,)], "age int")
@@ -110,7 +110,7 @@ def test_samples_are_as_many_as_asked_for_and_hide_private_columns(spark, table,
     ]
 
 
-def test_what_failed_fails_again_though_nothing_is_scanned(spark, table, repo):
+def test_failures_fail_again_without_a_scan(spark, table, repo):
     first = tg.analyze(table, suite(), repository=repo)
     again = tg.analyze(table, suite(), repository=repo)
     assert not again.changes
@@ -119,13 +119,13 @@ def test_what_failed_fails_again_though_nothing_is_scanned(spark, table, repo):
 
 
 @pytest.mark.classic
-def test_other_limits_are_tried_on_the_past_without_data(spark, table, repo):
+def test_other_limits_can_be_applied_to_stored_counts(spark, table, repo):
     tg.analyze(table, suite(), repository=repo)
     with counted(spark) as executed:
         judged = tg.judge(repo, "people", dqm(limit=1))
     assert executed == []
     assert [judged[f"ds={day}"].passed for day in DAYS] == [False, False, True]
-    # The samples of the verdicts that are kept, which are by other limits.
+    # Samples belong to the stored verdicts, which have other limits.
     assert [judged[f"ds={day}"].samples for day in DAYS] == [
         ["age=200"],
         ["age=-1", "age="],
@@ -135,12 +135,12 @@ def test_other_limits_are_tried_on_the_past_without_data(spark, table, repo):
         tg.judge(repo, "people", tg.DQM().add(tg.Rule("age > 1")))
 
 
-def test_histories_go_on_when_a_rule_is_added(spark, table, repo):
+def test_history_continues_after_a_rule_is_added(spark, table, repo):
     tg.analyze(table, suite(), repository=repo)
     more = dqm().add(tg.NotNullRule("age", name="there"), tg.FailAny)
     tg.analyze(table, suite(dqm=more), repository=repo)
     frame = repo.metrics("people")
-    # Rules before the new one are what they were; its own counts are measured for the past, too.
+    # Rules before the new one are unchanged. The counts of the new rule are also measured for the past.
     for name in ("RuleViolations", "RuleRejects"):
         of = frame[(frame["name"] == name) & (frame["instance"] == "age")]
         assert of["analyzer"].nunique() == 1
@@ -149,7 +149,7 @@ def test_histories_go_on_when_a_rule_is_added(spark, table, repo):
     assert list(there["value"]) == [0, 1, 0]
 
 
-def test_a_rule_that_raises_fails_by_name_where_it_does(spark, table, repo):
+def test_a_rule_that_raises_fails_by_name_in_its_partition(spark, table, repo):
     raising = dqm().add(tg.Rule("10 / (age - 3) > -100", "divided", on_null="pass"))
     run = tg.analyze(table, suite(dqm=raising), repository=repo)
     frame = repo.metrics("people", name="RuleViolations")

@@ -1,4 +1,4 @@
-"""What rules, fixes, policies, verdicts and identities are, without Spark."""
+"""Rules, fixes, policies, verdicts and identities without Spark."""
 
 import functools
 import json
@@ -45,7 +45,7 @@ from tidegauge.rules import tasks
         (tg.FailPercent(1), 1, 2, True),
         (tg.FailPercent(1), 2, 2, False),
         (tg.FailPercent(1e-9), 0, 0, True),
-        # shares whose product with the records is not what it is in decimals
+        # shares whose product with the number of records is inexact in floating point
         (tg.FailPercent(0.07), 7, 100, False),
         (tg.FailPercent(0.07), 6, 100, True),
         (tg.FailPercent(0.29), 29, 100, False),
@@ -58,7 +58,7 @@ def test_task_policies_fail_when_the_limit_is_reached(policy, count, records, pa
 
 
 @given(st.integers(1, 1000), st.integers(1, 10))
-def test_a_share_in_percent_is_reached_exactly(percent, hundreds):
+def test_a_share_in_percent_is_compared_exactly(percent, hundreds):
     records = 1000 * hundreds
     policy = tg.FailPercent(float(Decimal(percent) / 1000))
     assert policy.refuses(percent * hundreds, records) is not None
@@ -119,12 +119,12 @@ def test_a_share_in_percent_is_reached_exactly(percent, hundreds):
         lambda: tg.Fix("a < 1", "a", object()),
     ],
 )
-def test_what_cannot_be_is_refused(make):
+def test_invalid_tasks_and_policies_are_refused(make):
     with pytest.raises(tg.RuleError):
         make()
 
 
-def test_a_dqm_never_changes():
+def test_a_dqm_is_immutable():
     empty = tg.DQM()
     one = empty.add(tg.Rule("a < 1"))
     assert (empty.needs_action, one.needs_action) == (False, True)
@@ -136,7 +136,7 @@ def test_a_dqm_never_changes():
 # counts
 
 
-def test_the_arms_of_one_fix_are_not_those_of_another():
+def test_counts_of_fixes_with_similar_names_are_separate():
     state = tg.DQMState([], ["a", "a.b"])
     state.add_fix("a", 1, "low")
     state.add_fix("a.b", 2, "low")
@@ -148,7 +148,7 @@ def test_the_arms_of_one_fix_are_not_those_of_another():
             state.fix_count(name)
 
 
-def test_counts_are_read_after_the_snapshot_and_written_before():
+def test_counts_are_written_before_the_snapshot_and_read_after_it():
     state = tg.DQMState(["r"])
     for read in (lambda: state.records, lambda: state.rule_count("r"), state.log, lambda: state.errors):  # fmt: skip
         with pytest.raises(tg.RuleError, match="not final"):
@@ -161,7 +161,7 @@ def test_counts_are_read_after_the_snapshot_and_written_before():
             write()
 
 
-def test_shares_without_what_is_unknown():
+def test_shares_leave_out_unknown_records():
     tasks = Tasks((tg.Rule("a < 1", "r", on_null="unknown"),))
     # records, kept, violated, unknown, charged
     state = tasks.state(RecordCounts((10, 9, 1, 8, 1), None))
@@ -171,7 +171,7 @@ def test_shares_without_what_is_unknown():
     assert judged.error_messages == (("r", "1 of 2 records are 50 %, less than 50 % wanted"),)
 
 
-def test_the_layout_keeps_two_bits_a_rule_and_never_splits_them():
+def test_the_layout_has_two_unsplit_bits_for_each_rule():
     rules = tuple(tg.Rule(f"a < {n}", f"r{n}", stage="before" if n < 40 else "after") for n in range(50))  # fmt: skip
     fixes = tuple(tg.BoundFix("a", 0, 9, name=f"f{n}") for n in range(3))
     tasks = Tasks(rules, fixes)
@@ -209,12 +209,12 @@ def test_a_verdict_reads_back(passed, messages, log, outcomes):
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", "1", "null", '{"version": 1}', '{"version": 2, "passed": true}', '{"version": 1, "passed": 1, "errorMessages": [], "checkLog": [], "outcomes": []}', '{"version": 1, "passed": true, "errorMessages": [["a"]], "checkLog": [], "outcomes": []}']
 )  # fmt: skip
-def test_other_json_is_no_verdict(text):
+def test_other_json_is_not_a_verdict(text):
     with pytest.raises(tg.RuleError, match="not the JSON of a CheckResult"):
         CheckResult.from_json(text)
 
 
-def test_markup_in_a_verdict_is_harmless():
+def test_markup_in_a_verdict_is_escaped():
     bad = "<script>alert(1)</script>"
     html = CheckResult(False, ((bad, bad),), (bad,), ((bad, False),))._repr_html_()
     assert "<script>" not in html
@@ -238,26 +238,26 @@ def test_markup_in_a_verdict_is_harmless():
         ("${x}", "'\\u0024{x}'"),
     ],
 )
-def test_values_as_sql(value, sql):
+def test_values_become_sql_literals(value, sql):
     assert value_sql(value) == sql
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_accepted_as_numbers():
     numpy = pytest.importorskip("numpy")
     assert value_sql(numpy.float64(2.5)) == "2.5D"
 
 
 @pytest.mark.parametrize("value", [b"x", [1], object(), 1j])
-def test_values_without_sql(value):
+def test_values_without_an_sql_literal_are_refused(value):
     with pytest.raises(tg.RuleError, match="cannot be written in SQL"):
         value_sql(value)
 
 
-def test_settings_are_not_put_into_texts():
+def test_settings_are_not_expanded_in_strings():
     assert literal("a${b}c$${d}$") == "'a\\u0024{b}c$\\u0024{d}$'"
 
 
-def test_words_of_what_users_write():
+def test_words_in_sql_are_found():
     assert words_in("(\n (\n A\n) + `b``B` * 1st.x") == {"a", "b`b", "1st", "x"}
     assert words_in("'a' || \"b\"") == set()
 
@@ -265,7 +265,7 @@ def test_words_of_what_users_write():
 @pytest.mark.parametrize(
     "text", ["a -- don't c\n + b", "a /* it's\nc */ + b", "a + r'\\' + b", 'a + R"\\" + b']
 )
-def test_quotes_in_comments_and_backslashes_in_raw_texts_hide_no_names(text):
+def test_quotes_in_comments_and_backslashes_in_raw_strings_hide_no_names(text):
     assert words_in(text) == {"a", "b"}
 
 
@@ -282,7 +282,7 @@ def same_helper(x):
     return x < LIMIT
 
 
-def test_functions_are_told_apart_by_what_they_say_and_use(monkeypatch):
+def test_the_hash_of_a_function_depends_on_its_code_and_values(monkeypatch):
     def policy(limit, default=1):
         def small(state, more=default):
             return state.records < limit + more and helper(state.rejects)
@@ -311,7 +311,7 @@ class Limit:
     __call__ = holds
 
 
-def test_methods_objects_partials_and_classes(monkeypatch):
+def test_methods_objects_partials_and_classes_have_hashes(monkeypatch):
     def small(limit, state):
         return state.records < limit
 
@@ -328,7 +328,7 @@ def recursive(n):
     return n and recursive(n - 1)
 
 
-def test_what_refers_to_itself_ends():
+def test_recursive_values_and_functions_have_a_hash():
     ring = [1]
     ring.append(ring)
     assert source_hash(lambda s: s in ring)
@@ -337,12 +337,12 @@ def test_what_refers_to_itself_ends():
     def inner(n):
         return later(n)
 
-    found = source_hash(inner)  # a name that has no value yet
+    found = source_hash(inner)  # a name that is not bound yet
     later = len
     assert source_hash(inner) != found
 
 
-def test_the_specification_is_of_everything():
+def test_the_specification_covers_every_part():
     def made(limit=3, rule="a < 1", threshold=0.5, on_null="fail", value=1, name="dqm", swap=False):
         def policy(state):
             return state.records < limit
@@ -394,7 +394,7 @@ def test_identities_read_back():
             tasks_of(bad)
 
 
-def test_a_policy_that_this_version_does_not_know_is_kept():
+def test_a_policy_of_a_later_version_is_kept():
     kept = json.loads(json.dumps(tg.DQM("d").add(tg.FailTotalFixPercentPolicy(0.25)).identity()))
     other = json.loads(json.dumps(kept).replace("FailTotalFixPercentPolicy", "FailOfLaterPolicy"))
     again = tg.DQM.from_identity(other)
@@ -449,7 +449,7 @@ STABLE = """
         pytest.param(False, id="typed in", marks=pytest.mark.soak),
     ],
 )
-def test_identities_are_the_same_in_every_process(tmp_path, kept):
+def test_identities_are_equal_in_every_process(tmp_path, kept):
     script = tmp_path / "stable.py"
     script.write_text(textwrap.dedent(STABLE))
     command = [script] if kept else ["-c", script.read_text()]
@@ -466,26 +466,26 @@ def test_identities_are_the_same_in_every_process(tmp_path, kept):
     assert len(told) == 1
 
 
-def test_what_a_rule_counts_is_named_as_one_writes_it():
+def test_analyzers_of_a_rule_have_its_name_and_condition():
     made = tg.DQM().add(tg.Rule(" age < 150 ", "age")).analyzers()
     assert tg.RuleViolations("age", "age < 150") in made
     assert "\\n" not in repr(made[1:])
 
 
-def test_one_value_is_a_bound_only_where_it_is_let_through():
+def test_a_range_of_one_value_must_be_closed():
     with pytest.raises(tg.RuleError, match="the range from 5 to 5 is empty"):
         tg.BoundRule("a", 5, 5)
     with pytest.raises(tg.RuleError, match="the range from 5 to 5 is empty"):
         tg.BoundFix("a", 5, 5, default=0)
     assert tg.BoundRule("a", 5, 5, closed="both").name == "BoundRule(a, 5, 5, closed=both)"
-    assert tg.BoundFix("a", 5, 5).arms[0].value.text == "5"  # all are set to it
+    assert tg.BoundFix("a", 5, 5).arms[0].value.text == "5"  # every value becomes 5
 
 
 NO_VERDICTS = ["too many", 3.5, 1, 0, None, float("nan"), pd.NA, pd.NaT, np.array([True]), []]
 
 
 @pytest.mark.parametrize("answer", NO_VERDICTS)
-def test_only_true_and_false_are_verdicts(answer):
+def test_only_booleans_are_verdicts(answer):
     policy = tg.DQMPolicy(lambda state: answer, "own")
     state = tg.DQMState([])
     state.snapshot()
@@ -495,7 +495,7 @@ def test_only_true_and_false_are_verdicts(answer):
 
 
 @pytest.mark.parametrize("answer", NO_VERDICTS)
-def test_a_policy_of_a_task_answers_true_or_false(answer):
+def test_a_task_policy_returns_a_boolean(answer):
     def own_limit(count, records):
         return answer
 
@@ -510,7 +510,7 @@ def test_a_policy_of_a_task_answers_true_or_false(answer):
 
 
 @pytest.mark.parametrize("answer", [True, np.True_, np.bool_(1)])
-def test_truth_values_of_numpy_are_verdicts(answer):
+def test_numpy_booleans_are_verdicts(answer):
     state = tg.DQMState(["age"])
     state.snapshot()
     dqm = tg.DQM().add(tg.Rule("age < 150", "age"), lambda count, records: answer)
@@ -529,7 +529,7 @@ class _Unsure(tg.DQMPolicy):
         return ["unsure"]
 
 
-def test_a_policy_class_that_answers_neither_true_nor_false_fails():
+def test_a_policy_class_that_returns_no_boolean_fails():
     state = tg.DQMState([])
     state.snapshot()
     refusal = _Unsure().refusal(state)
@@ -559,7 +559,7 @@ def test_a_validation_task_returns_a_check_result(result):
         tg.ValidationSet([task]).judge(None, has_action_yet=True)
 
 
-def test_a_check_result_is_true_or_false():
+def test_a_check_result_has_a_boolean_verdict():
     assert tg.CheckResult(np.True_).passed is True
     with pytest.raises(TypeError, match="CheckResult: a verdict is True or False, not None"):
         tg.CheckResult(None)
@@ -578,7 +578,7 @@ class _Sometimes(Assertion):
         return "is not"
 
 
-def test_an_assertion_class_answers_true_or_false():
+def test_an_assertion_class_returns_a_boolean():
     metric = tg.Size().compute_metric_from(NumMatches(3))
     (constraint,) = tg.Check("rows").has_size(_Sometimes()).constraints
     result = constraint.evaluate(Measurements({tg.Size(): metric}))
@@ -597,11 +597,11 @@ def test_an_assertion_class_answers_true_or_false():
         ("Size", "tidegauge.analyzers.measures.counts.Size"),
     ],
 )
-def test_hashes_name_public_classes_as_before_their_modules_were_joined(name, hashed):
+def test_hashes_of_public_classes_do_not_depend_on_their_present_module(name, hashed):
     assert list(tasks._SourceTraversal("users").describe(getattr(tg, name))) == [hashed]
 
 
-def test_every_hashed_name_is_still_there():
+def test_every_hashed_name_can_be_imported():
     for name in tasks._HASHED_NAMES:
         module, _, attribute = name.rpartition(".")
         assert getattr(import_module(module), attribute).__module__ == module

@@ -1,4 +1,4 @@
-"""Kept verdicts: by data and rules, as files, used again, damaged; fingerprints of frames."""
+"""Stored verdicts: by data and rules, in files, reused or damaged. Fingerprints of frames."""
 
 import json
 
@@ -18,8 +18,8 @@ BAD = CheckResult(False, (("fare", "3 of 9\nrecords"),), ("rule fare: 3 of 9",),
 GOOD = CheckResult(True, outcomes=(("fare", True),))
 
 
-class Told(tg.ValidationTask):
-    """A task that says what it was told to, and counts how often it is asked."""
+class FixedResult(tg.ValidationTask):
+    """A task with a given result, which counts its calls."""
 
     def __init__(self, result, name="told", version=1):
         self.result, self.name, self.version, self.asked = result, name, version, 0
@@ -32,7 +32,7 @@ class Told(tg.ValidationTask):
         return [self.name, self.version]
 
 
-def test_a_file_for_each_case(tmp_path):
+def test_each_case_has_its_own_file(tmp_path):
     verdicts = VerdictFiles(str(tmp_path / "new" / "folder"))
     case = Case("my flights/2013", "5e1f", "a93c", "ds=2013-02-08")
     assert verdicts.find(case) is None
@@ -74,26 +74,26 @@ def kept(**changed):
         {"outcomes": [["a", True, True]]},
     ],
 )
-def test_what_is_no_verdict_is_not_read(changed):
+def test_invalid_verdicts_are_not_read(changed):
     assert CheckResult.from_json(kept()) == CheckResult(True)
     with pytest.raises(RuleError, match="not the JSON of a CheckResult"):
         CheckResult.from_json(kept(**changed))
 
 
-def test_a_failure_that_names_no_policy_is_read():
+def test_a_failure_without_a_policy_is_read():
     told = CheckResult(False, (("own", "three lines"),))
     assert CheckResult.from_json(told.to_json()) == told
 
 
-def test_one_reader_warns_of_what_it_cannot_read():
+def test_unreadable_verdicts_are_warned_of_once():
     assert read_verdict(BAD.to_json(), "here") == BAD
     with pytest.warns(tg.VerdictWarning, match="verdict 'here' cannot be read"):
         assert read_verdict(kept(version=2), "here") is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"passed": true}', b"\xff\xfe", b"[]"])
-def test_a_damaged_file_is_told_and_judged_again(tmp_path, damage):
-    task = Told(BAD)
+def test_a_damaged_file_is_reported_and_judged_again(tmp_path, damage):
+    task = FixedResult(BAD)
     tests = tg.ValidationSet([task], folder=str(tmp_path), fingerprint="a93c")
     tests.judge(None)
     (file,) = tmp_path.iterdir()
@@ -110,8 +110,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         VerdictFiles(str(tmp_path / "file")).keep(Case("told", "a", "b"), GOOD)
 
 
-def test_tasks_make_one_verdict_that_is_kept(tmp_path):
-    first, second = Told(GOOD, "first"), Told(BAD, "second")
+def test_tasks_make_one_stored_verdict(tmp_path):
+    first, second = FixedResult(GOOD, "first"), FixedResult(BAD, "second")
     tests = tg.ValidationSet([first, second], folder=str(tmp_path), fingerprint="a93c")
     with pytest.raises(tg.DQMError, match="3 of 9") as raised:
         tests.validate(None)
@@ -125,18 +125,18 @@ def test_tasks_make_one_verdict_that_is_kept(tmp_path):
     assert file.name.startswith("first+second.")
 
 
-def test_other_rules_or_other_data_are_judged(tmp_path):
-    task = Told(GOOD)
+def test_changed_rules_or_data_are_judged_again(tmp_path):
+    task = FixedResult(GOOD)
     tg.ValidationSet([task], folder=str(tmp_path), fingerprint="a93c").validate(None)
     tg.ValidationSet([task], folder=str(tmp_path), fingerprint="b770").validate(None)
-    tg.ValidationSet([Told(GOOD, version=2)], folder=str(tmp_path), fingerprint="a93c").validate(
-        None
-    )
+    tg.ValidationSet(
+        [FixedResult(GOOD, version=2)], folder=str(tmp_path), fingerprint="a93c"
+    ).validate(None)
     assert task.asked == 2
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_changed_function_is_another_specification():
+def test_a_changed_function_has_another_specification():
     one = tg.DQM().add(tg.DQMPolicy(lambda state: state.records > 1, "some"))
     other = tg.DQM().add(tg.DQMPolicy(lambda state: state.records > 2, "some"))
     assert tg.ValidationSet([one]).specification != tg.ValidationSet([other]).specification
@@ -148,14 +148,14 @@ def test_a_set_of_one_task_has_the_specification_of_the_task():
     assert tg.ValidationSet([dqm, dqm]).specification != dqm.specification
 
 
-def test_a_dqm_does_not_judge_what_it_left_itself():
+def test_a_dqm_cannot_judge_records_that_it_has_filtered():
     tests = tg.ValidationSet([tg.DQM("ages").add(tg.Rule("a > 0"), tg.FailAny)])
     with pytest.raises(RuleError, match=r"'ages' cannot judge.*dqm.attach\(df\)"):
         tests.validate(None, has_action_yet=True)
 
 
-def test_without_a_fingerprint_nothing_is_kept(tmp_path):
-    task = Told(GOOD)
+def test_without_a_fingerprint_no_verdict_is_stored(tmp_path):
+    task = FixedResult(GOOD)
     tests = tg.ValidationSet([task], folder=str(tmp_path))
     tests.validate(None)
     tests.validate(None)
@@ -163,7 +163,7 @@ def test_without_a_fingerprint_nothing_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_tasks_pass_and_what_is_no_task_is_refused(tmp_path):
+def test_an_empty_set_passes_and_other_objects_are_refused(tmp_path):
     assert tg.ValidationSet([]).validate(None).passed
     with pytest.raises(RuleError, match="ValidationTasks such as a DQM"):
         tg.ValidationSet([tg.Rule("a > 1")])
@@ -171,9 +171,9 @@ def test_no_tasks_pass_and_what_is_no_task_is_refused(tmp_path):
         tg.ValidationSet([], folder=str(tmp_path), verdicts=VerdictFiles(str(tmp_path)))
 
 
-def test_a_repository_keeps_verdicts(repo):
+def test_a_repository_stores_verdicts(repo):
     verdicts = RepositoryVerdicts(repo, "flights")
-    task = Told(BAD)
+    task = FixedResult(BAD)
     tests = tg.ValidationSet([task], verdicts=verdicts, fingerprint="a93c")
     assert tests.judge(None) == BAD
     with pytest.raises(tg.DQMError):
@@ -183,7 +183,7 @@ def test_a_repository_keeps_verdicts(repo):
     assert (kept.name, kept.fingerprint, kept.passed) == ("told", "a93c", False)
 
 
-def test_what_a_repository_cannot_read_is_judged_again(repo):
+def test_unreadable_verdicts_of_a_repository_are_judged_again(repo):
     verdicts = RepositoryVerdicts(repo, "flights")
     of = {"name": "told", "specification": "a", "fingerprint": "b"}
     repo.keep_verdict("flights", **of, passed=True, result='{"all": "well"}')
@@ -191,7 +191,7 @@ def test_what_a_repository_cannot_read_is_judged_again(repo):
         assert verdicts.find(Case("told", "a", "b")) is None
 
 
-# what is known of a frame by its files
+# fingerprints of frames by their files
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def folder(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_equal_frames_of_equal_files(spark, folder):
+def test_equal_frames_of_equal_files_have_equal_fingerprints(spark, folder):
     def read():
         return spark.read.parquet(folder)
 
@@ -220,8 +220,8 @@ def test_equal_frames_of_equal_files(spark, folder):
 
 
 @pytest.fixture
-def later(monkeypatch):
-    """Two fingerprints of a frame that is made twice, as sessions one after another would find them."""
+def two_sessions(monkeypatch):
+    """Return a function that makes a frame in two consecutive sessions and returns both fingerprints."""
 
     def both(make):
         found = []
@@ -235,7 +235,7 @@ def later(monkeypatch):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_texts_and_names_that_look_like_ids_are_not_taken_for_ids(spark, tmp_path, later):
+def test_strings_and_names_that_look_like_ids_are_distinguished(spark, tmp_path, two_sessions):
     path, odd = str(tmp_path / "orders"), str(tmp_path / "odd")
     spark.createDataFrame([("order#17",), ("order#18",)], "name string").write.parquet(path)
     spark.createDataFrame([(1,), (2,)], "`x#1` long").write.parquet(odd)
@@ -252,13 +252,13 @@ def test_texts_and_names_that_look_like_ids_are_not_taken_for_ids(spark, tmp_pat
     assert None not in prints
     assert len(set(prints)) == len(cases)
     for of, condition in cases:
-        one, two = later(lambda of=of, condition=condition: like_ids(of, condition))
+        one, two = two_sessions(lambda of=of, condition=condition: like_ids(of, condition))
         assert (one == two) is (condition.removeprefix("name = ") in plain)
 
 
 @pytest.mark.newest
 @pytest.mark.spark
-def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, later):
+def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, two_sessions):
     def read():
         return spark.read.parquet(folder)
 
@@ -273,7 +273,7 @@ def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, la
         lambda: spark.sql("SELECT a FROM {of} WHERE b > 2", of=read()),
     ]
     for make in makes:
-        one, two = later(make)
+        one, two = two_sessions(make)
         assert one == two is not None
 
 
@@ -286,7 +286,7 @@ def test_plain_frames_keep_their_fingerprint_in_later_sessions(spark, folder, la
         ("spark.sql.caseSensitive", ["true", "false"]),
     ],
 )
-def test_settings_by_which_values_differ_count(spark, folder, setting, values):
+def test_the_fingerprint_depends_on_settings_that_change_values(spark, folder, setting, values):
     found = set()
     for value in values:
         with session_settings(spark, {setting: value}):
@@ -295,7 +295,7 @@ def test_settings_by_which_values_differ_count(spark, folder, setting, values):
 
 
 @pytest.mark.spark
-def test_which_file_stands_where_in_a_join_counts(spark, folder, tmp_path):
+def test_the_fingerprint_depends_on_the_order_of_the_files_in_a_join(spark, folder, tmp_path):
     other = str(tmp_path / "other")
     spark.range(5).selectExpr("id AS a", "id AS b").write.parquet(other)
     left, right = spark.read.parquet(folder), spark.read.parquet(other)
@@ -306,7 +306,7 @@ def test_which_file_stands_where_in_a_join_counts(spark, folder, tmp_path):
 
 
 @pytest.mark.spark
-def test_long_lists_are_not_cut(spark, folder):
+def test_long_lists_are_not_truncated(spark, folder):
     frame = spark.read.parquet(folder)
     values = list(range(100))
     one = frame.where(frame.a.isin(values))
@@ -316,7 +316,7 @@ def test_long_lists_are_not_cut(spark, folder):
 
 
 @pytest.mark.spark
-def test_what_is_not_of_files_has_none(spark, folder):
+def test_frames_that_do_not_read_files_have_no_fingerprint(spark, folder):
     files = spark.read.parquet(folder)
     memory = spark.createDataFrame([(1, 2)], "a long, c long")
     local = spark.sql("SELECT * FROM VALUES (1L, 2L) AS t(a, c)")
@@ -333,7 +333,7 @@ def test_what_is_not_of_files_has_none(spark, folder):
 
 
 @pytest.mark.spark
-def test_odd_names_of_partitions_are_found(spark, tmp_path):
+def test_partitions_with_odd_names_are_found(spark, tmp_path):
     path = str(tmp_path / "odd data % 100")
     rows = [(1, "a/b c"), (2, "50%"), (3, "ü"), (4, "x=y")]
     spark.createDataFrame(rows, "a long, p string").write.partitionBy("p").parquet(path)
@@ -341,8 +341,8 @@ def test_odd_names_of_partitions_are_found(spark, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.classic  # Connect lists the files anew
-def test_a_file_that_is_gone_leaves_none(spark, folder):
+@pytest.mark.classic  # Connect lists the files again
+def test_a_frame_with_a_deleted_file_has_no_fingerprint(spark, folder):
     import os
     from pathlib import Path
 
@@ -352,7 +352,7 @@ def test_a_file_that_is_gone_leaves_none(spark, folder):
 
 
 @pytest.mark.spark
-def test_options_of_readers_and_functions_in_python_count(spark, tmp_path):
+def test_the_fingerprint_depends_on_reader_options_and_python_functions(spark, tmp_path):
     from pyspark.sql import functions as F
 
     file = tmp_path / "a.csv"
@@ -369,7 +369,7 @@ def test_options_of_readers_and_functions_in_python_count(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_set_judges_what_was_attached_by_what_was_observed(spark, tmp_path):
+def test_a_set_judges_an_attached_dqm_by_its_observed_counts(spark, tmp_path):
     data = spark.createDataFrame([(-1,), (-2,), (0,), (1,), (2,)], "a long")
     dqm = tg.DQM().add(tg.Rule("a > 0", "positive"), tg.FailCount(3))
     attached = dqm.attach(data)
@@ -387,7 +387,7 @@ def test_a_set_judges_what_was_attached_by_what_was_observed(spark, tmp_path):
     assert cut.state.records == 5
 
 
-def test_rules_take_a_repository_by_its_url(tmp_path):
+def test_rules_accept_the_url_of_a_repository(tmp_path):
     url = f"sqlite:///{tmp_path}/metrics.db"
     with tg.Repository(url) as repo:
         repo.record("people", "visits", 3.0, partition="ds=2013-01-01")
@@ -399,7 +399,7 @@ def test_rules_take_a_repository_by_its_url(tmp_path):
         tg.judge(url, "people", tg.DQM().add(tg.NotNullRule("name")))
 
 
-def test_no_data_is_a_status_and_counts_as_what_the_caller_says():
+def test_no_data_fails_warns_or_passes_by_the_choice_of_the_caller():
     dqm = tg.DQM("ages").add(tg.BoundRule("age", 1, 150), tg.FailAny)
     state = dqm.tasks.state(RecordCounts())
     state.snapshot()
@@ -417,9 +417,9 @@ def test_no_data_is_a_status_and_counts_as_what_the_caller_says():
     assert warned.resolve_no_data(OnEmpty.FAIL) == failed
     for one in (empty, failed, warned):
         assert CheckResult.from_json(one.to_json()) == one
-    # What is wrong for another reason stays wrong.
+    # Other failures stay failures.
     both = (failed + BAD).resolve_no_data(OnEmpty.PASS)
     assert (both.status, both.passed, both.error_messages) == ("failed", False, BAD.error_messages)
-    # A verdict of data is not touched, and has no key for it in JSON.
+    # A verdict on data is unchanged and has no such key in JSON.
     assert GOOD.resolve_no_data(OnEmpty.FAIL) == GOOD
     assert "noData" not in GOOD.to_json()
