@@ -1,4 +1,4 @@
-"""What the compare view is told. No Spark."""
+"""Answers of the compare view. No Spark."""
 
 import datetime as dt
 import math
@@ -20,11 +20,11 @@ def repo():
         yield made
 
 
-def told(repo, baseline, current):
+def compare_answer(repo, baseline, current):
     return comparison.compare(repo, {"dataset": "d", "baseline": baseline, "current": current})
 
 
-def test_sides_are_the_newest_first(repo):
+def test_sides_are_listed_with_the_newest_first(repo):
     answer = comparison.sides(repo, {"dataset": "d"})
     assert answer.payload["partitions"] == [f"ds=2013-01-0{n}" for n in range(9, 0, -1)]
     assert answer.payload["within"] == [""] * 9
@@ -32,13 +32,13 @@ def test_sides_are_the_newest_first(repo):
     assert answer.arrays["times"][0] == seconds
 
 
-def test_names_are_whole_because_they_come_back_as_sides(repo):
+def test_names_of_sides_are_not_truncated(repo):
     name = "ds=2013-01-10/key=" + "k" * 300
     repo.record("long", "x", 1.0, partition=name)
     assert comparison.sides(repo, {"dataset": "long"}).payload["partitions"] == [name]
 
 
-def test_runs_that_measured_nothing_are_no_sides(repo):
+def test_runs_that_measured_nothing_are_not_sides(repo):
     run = commit(repo, day(9, rows=30, fingerprint="b"))
     repo.store.open_run(spec())
     runs = comparison.sides(repo, {"dataset": "d"}).payload["runs"]
@@ -54,7 +54,7 @@ def test_partitions_without_time_come_last(repo):
 
 
 def test_every_metric_has_the_id_of_its_series(repo):
-    answer = told(repo, FIRST, LAST)
+    answer = compare_answer(repo, FIRST, LAST)
     texts, arrays = answer.payload["texts"], answer.arrays
     row = texts["name"].index("Size")
     assert arrays["baseline"][row] == 11
@@ -71,20 +71,20 @@ def test_every_metric_has_the_id_of_its_series(repo):
     assert not {"Size", "Mean", "Histogram.abs.a"} & ratios
 
 
-def test_a_stored_anomaly_is_sent_though_its_difference_surprises_least(repo, monkeypatch):
+def test_a_stored_anomaly_is_sent_even_if_its_change_is_the_least_surprising(repo, monkeypatch):
     monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(18)")
     repo.detect("d", [monitor])
-    whole = told(repo, FIRST, LAST)
+    whole = compare_answer(repo, FIRST, LAST)
     assert whole.payload["unusual"] == 0
     monkeypatch.setattr(comparison, "MAX_COMPARED_ROWS", 1)
-    answer = told(repo, FIRST, LAST)
+    answer = compare_answer(repo, FIRST, LAST)
     assert answer.payload["texts"]["name"] == ["Size"]
     assert answer.arrays["unusual"].tolist() == [0]
     assert answer.arrays["anomaly"].tolist() == [1]
     assert (answer.payload["rows"], answer.payload["total"]) == (1, whole.payload["total"])
 
 
-def test_sides_as_they_are_asked_for():
+def test_selected_sides_are_compared():
     assert comparison.side({"partition": "p"}) == "p"
     assert comparison.side({"run": 3}) == 3
     assert comparison.side({"since": "2013-01-01", "until": ""}) == ("2013-01-01", None)
@@ -92,26 +92,26 @@ def test_sides_as_they_are_asked_for():
         comparison.side(None)
 
 
-def chosen(repo, **asked):
+def default_rows(repo, **asked):
     row = comparison.compare_frame(repo, {"dataset": "d", **asked}).set_index("name").loc["Size"]
     return row["baseline"], row["current"]
 
 
-def test_nothing_chosen_is_the_newest_partition_and_the_one_a_week_before(repo):
-    assert chosen(repo, kind="partitions", sort="surprise") == (12, 19)  # 2 and 9 January
+def test_the_default_sides_are_the_newest_partition_and_the_one_a_week_earlier(repo):
+    assert default_rows(repo, kind="partitions", sort="surprise") == (12, 19)  # 2 and 9 January
     commit(repo, day(17, rows=99))
-    assert chosen(repo) == (19, 99)  # none on 10 January: the one before
+    assert default_rows(repo) == (19, 99)  # 10 January does not exist: the partition before it
     repo.record("loose", "Size", {"batch=1": 1.0, "batch=2": 2.0})
-    assert chosen(repo, dataset="loose") == (2, 1)  # without times, as they are listed
+    assert default_rows(repo, dataset="loose") == (2, 1)  # without times, in listed order
     repo.record("lonely", "Size", 1.0, partition="batch=1")
     with pytest.raises(tg.HistoryError, match="'lonely' has fewer than two partitions"):
-        chosen(repo, dataset="lonely")
+        default_rows(repo, dataset="lonely")
 
 
 @pytest.mark.parametrize("given", [{"baselin", "current"}, {"current"}, {"baselin"}])
-def test_sides_that_are_missing_or_misspelt_are_named(repo, given):
+def test_missing_and_misspelt_sides_are_named(repo, given):
     with pytest.raises(tg.HistoryError, match="needs baseline and current") as raised:
-        chosen(repo, **dict.fromkeys(given, FIRST))
+        default_rows(repo, **dict.fromkeys(given, FIRST))
     assert str(raised.value).endswith(f"; it has: {', '.join(sorted(given))}")
 
 
@@ -119,16 +119,16 @@ EARLY = {"since": "2013-01-01", "until": "2013-01-03"}
 LATE = {"since": "2013-01-07", "until": "2013-01-09"}
 
 
-def test_windows_are_told_of_their_merged_states_too(repo):
+def test_windows_are_compared_by_their_merged_states(repo):
     repo.record("d", "revenue", {f"ds=2013-01-0{n}": 1.0 for n in range(1, 10)})
     arrays = comparison.merged(repo, {"dataset": "d", "baseline": EARLY, "current": LATE}).arrays
-    compared = told(repo, EARLY, LATE)
+    compared = compare_answer(repo, EARLY, LATE)
     assert arrays["ids"].tolist() == compared.arrays["ids"].tolist()
     names = compared.payload["texts"]["name"]
     row = names.index("Size")
     assert arrays["merged_baseline"][row] == 11 + 12 + 13
     assert arrays["merged_current"][row] == 17 + 18 + 19
-    # One row a day is incomplete: the mean of all rows, not of days.
+    # One row a day is incomplete: the mean of rows, not of days.
     row = names.index("Completeness")
     assert arrays["merged_baseline"][row] == pytest.approx(33 / 36)
     assert arrays["merged_current"][row] == pytest.approx(51 / 54)
@@ -136,7 +136,7 @@ def test_windows_are_told_of_their_merged_states_too(repo):
     assert math.isnan(arrays["merged_current"][names.index("revenue")])  # no state
 
 
-def test_partitions_have_nothing_to_merge(repo):
+def test_partitions_have_no_merged_values(repo):
     assert "merged_current" not in comparison.compare_frame(
         repo, {"dataset": "d", "baseline": FIRST, "current": LAST}
     )
@@ -145,7 +145,7 @@ def test_partitions_have_nothing_to_merge(repo):
     )
 
 
-def test_the_frame_has_the_rows_that_are_listed_in_their_order(repo):
+def test_the_frame_has_the_listed_rows_in_their_order(repo):
     asked = {"dataset": "d", "baseline": FIRST, "current": LAST}
     whole = comparison.compare_frame(repo, asked)
 
@@ -156,7 +156,7 @@ def test_the_frame_has_the_rows_that_are_listed_in_their_order(repo):
     assert set(listed(filter="MEAN x")["name"]) == {"Mean"}
     assert listed(filter="mean nothing").empty
     assert listed(filter="where").empty, "no analyzer has a filter"
-    # Three metrics rise by 8, of which the most surprising comes first; failed ones come last either way.
+    # Three metrics rise by 8; the most surprising comes first. Failed metrics come last in both directions.
     assert listed(sort="change")["name"].tolist()[:3] == ["Histogram.abs.a", "Size", "Mean"]
     assert listed(sort="change", down=False)["change"].dropna().is_monotonic_increasing
     assert listed(sort="change", down=False)["change"].isna().iloc[-1]
@@ -169,7 +169,7 @@ def test_the_frame_has_the_rows_that_are_listed_in_their_order(repo):
     assert len(listed(unusual=True)) < len(whole)
 
 
-def test_rows_are_found_by_the_filter_of_their_analyzer():
+def test_rows_can_be_filtered_by_the_filter_of_their_analyzer():
     with tg.Repository("sqlite://") as repo:
         ewr = tg.Size(where="origin = 'EWR'")
         commit(repo, *(day(n, only=[ewr], extra=[measurement(ewr, NumMatches(n))]) for n in (1, 9)))
@@ -183,8 +183,8 @@ def test_rows_are_found_by_the_filter_of_their_analyzer():
 def test_rows_are_sorted_by_the_change_of_their_merged_states(repo):
     asked = {"dataset": "d", "baseline": EARLY, "current": LATE, "sort": "merged"}
     found = comparison.compare_frame(repo, asked)
-    # The mean of x, n on the n-th day of 10 + n rows, went from 74/36 to 434/54; 33 rows of 36 with
-    # s = a became 51 of 54.
+    # The mean of x, which is n on day n with 10 + n rows, rises from 74/36 to 434/54. 33 of 36 rows with
+    # s = a become 51 of 54.
     assert found["name"].tolist()[:4] == ["Mean", "Histogram.abs.a", "Size", "Completeness"]
     assert found["instance"].iloc[-1] == "nope", "which has no states"
     falling = comparison.compare_frame(repo, {**asked, "down": False})

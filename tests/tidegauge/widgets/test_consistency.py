@@ -1,4 +1,4 @@
-"""What the consistency view is told. No Spark, no browser."""
+"""Answers of the consistency view. No Spark, no browser."""
 
 import datetime as dt
 
@@ -53,8 +53,8 @@ def test_the_worst_feature_comes_first(view):
     assert (told["by"], told["range"]) == ("wrong", "7")
 
 
-def test_rates_are_of_all_rows_that_were_compared(view):
-    """Each night 3 x 300 of 3 x 300 + 45 x 100 rows."""
+def test_rates_are_shares_of_all_compared_rows(view):
+    """Each night has 300 rows in each of 3 buckets and 100 rows in each of 45 buckets."""
     arrays = ranked(view).arrays
     share = 900 / 5400
     np.testing.assert_allclose(arrays["mismatch"], [0.9 * share, 0.3 * share, 0, 0.02, 0, 0])
@@ -62,13 +62,13 @@ def test_rates_are_of_all_rows_that_were_compared(view):
     assert not arrays["extra"].any()
 
 
-def test_features_are_ranked_by_what_is_asked(view):
+def test_features_are_ranked_by_the_selected_metric(view):
     by = ranked(view, by="missing")
     assert by.payload["features"][:2] == [features.MARKUP, "visits"]
     assert by.arrays["worst"][:3].tolist() == [0.4, 0.25, 0]
     smape = ranked(view, by="smape")
     assert smape.payload["features"][0] == "clicks"
-    # Of the others it is not known, so they come last.
+    # Features without a value come last.
     assert np.isnan(smape.arrays["worst"][1:]).all()
     assert (smape.arrays["column"][1:] == -1).all()
     assert ranked(view, by="delta-p5").arrays["worst"][0] == 3
@@ -78,7 +78,7 @@ def test_features_are_ranked_by_what_is_asked(view):
         ranked(view, by="smap")
 
 
-def test_the_window_is_what_counts(view):
+def test_features_are_ranked_within_the_window(view):
     day = {"since": at("2023-01-05", "01-30"), "until": at("2023-01-05", "23-30")}
     found = ranked(view, **day)
     assert found.payload["features"][:2] == [features.MARKUP, "clicks"]
@@ -90,7 +90,7 @@ def test_the_window_is_what_counts(view):
         ranked(view, range="8")
 
 
-def test_days_are_shown_for_a_quarter_and_hours_for_a_week():
+def test_a_quarter_is_shown_by_day_and_a_week_by_hour():
     days = [dt.date(2023, 1, 1) + dt.timedelta(n) for n in range(100)]
     with tg.Repository("sqlite://") as repo:
         name = f"{PREFIX}mismatch"
@@ -104,7 +104,7 @@ def test_days_are_shown_for_a_quarter_and_hours_for_a_week():
         assert len(ranked(view, "hourly").arrays["times"]) == 7 * 24
 
 
-def test_small_lines_are_of_what_features_are_ranked_by(view):
+def test_small_charts_show_the_metric_of_the_ranking(view):
     ids = ranked(view).arrays["ids"]
     lines = view.lines({"dataset": JOIN, "ids": [int(ids[1]), int(ids[0]), 10**9]})
     values = lines.arrays["values"]
@@ -120,7 +120,7 @@ def lines_of(answer, place):
     return {metric: flat[row] for metric, row in told["lines"].items()}
 
 
-def test_a_feature_is_told_with_the_rows_of_its_group_by(view):
+def test_a_feature_has_the_rows_of_its_group_by(view):
     found = ranked(view)
     clicks = found.payload["features"].index("clicks")
     answer = view.features({"dataset": JOIN, "ids": [found.arrays["ids"][clicks]]})
@@ -134,7 +134,7 @@ def test_a_feature_is_told_with_the_rows_of_its_group_by(view):
     assert rows["row_extra"].tolist() == [1.0] * 96
 
 
-def test_several_features_are_told_together_and_not_too_many(view):
+def test_several_features_are_answered_together_up_to_a_limit(view):
     ids = ranked(view).arrays["ids"]
     answer = view.features({"dataset": JOIN, "ids": [*ids[:4], ids[0]]})
     assert [one["feature"] for one in answer.payload["subjects"]] == [
@@ -152,7 +152,7 @@ def test_several_features_are_told_together_and_not_too_many(view):
     assert view.features({"dataset": JOIN, "ids": [10**9]}).payload["subjects"] == []
 
 
-def test_a_dataset_without_such_metrics_says_which_have_some(view):
+def test_a_dataset_without_consistency_metrics_names_datasets_that_have_them(view):
     found = ranked(view, "alone")
     assert (found.payload["features"], found.payload["elsewhere"]) == ([], [JOIN])
     assert ranked(view).payload["elsewhere"] == []
@@ -171,7 +171,7 @@ def test_nothing_is_read_twice_until_something_is_written(view, monkeypatch):
     assert read == [["smape"]]
 
 
-def test_what_is_written_is_seen():
+def test_new_metrics_are_shown():
     with tg.Repository("sqlite://") as repo:
         view = Consistency(repo)
         name, partition = f"{PREFIX}mismatch", "ds=2023-01-05"
@@ -184,7 +184,7 @@ def test_what_is_written_is_seen():
         assert found.arrays["worst"].tolist() == [0.3, 0.2]
 
 
-def test_of_one_feature_measured_in_two_ways_the_later_counts():
+def test_the_later_of_two_series_of_one_feature_is_used():
     with tg.Repository("sqlite://") as repo:
         name = f"{PREFIX}mismatch"
         days = ["ds=2023-01-05", "ds=2023-01-06"]
@@ -196,7 +196,7 @@ def test_of_one_feature_measured_in_two_ways_the_later_counts():
         np.testing.assert_allclose(line.arrays["values"], [[0.1, 0.2]], rtol=1e-6)
 
 
-def test_segments_are_told_apart():
+def test_segments_are_shown_separately():
     with tg.Repository("sqlite://") as repo:
         name = f"{PREFIX}mismatch"
         for segment, rate in (("", 0.1), ("query_source=app", 0.5)):
@@ -206,11 +206,11 @@ def test_segments_are_told_apart():
         assert ranked(view, "d").arrays["worst"].tolist() == [0.1]
         app = ranked(view, "d", segment="query_source=app")
         assert app.arrays["worst"].tolist() == [0.5]
-        # One of another dataset is none of this.
+        # a series of another dataset is not listed
         assert ranked(view, "d", segment="query_source=web").payload["segment"] == ""
 
 
-def test_partitions_without_a_time_are_in_order_of_their_names():
+def test_partitions_without_a_time_are_sorted_by_name():
     with tg.Repository("sqlite://") as repo:
         numbers = {"part=b": 0.2, "part=a": 0.1}
         repo.record("d", f"{PREFIX}mismatch", numbers, instance="g.f")
@@ -220,7 +220,7 @@ def test_partitions_without_a_time_are_in_order_of_their_names():
         assert found.arrays["column"].tolist() == [1]
 
 
-def test_many_series_are_read_as_few_are(repo, monkeypatch):
+def test_many_series_are_read_like_few(repo, monkeypatch):
     with repo.database.read() as connection:
         of = measures(connection, JOIN)
         at = consistency.moments(connection, JOIN)
@@ -245,13 +245,13 @@ def test_many_series_are_read_as_few_are(repo, monkeypatch):
         ("gg.f", {"g"}, ("gg", "f")),
     ],
 )
-def test_an_instance_is_taken_apart_by_the_group_bys_that_are_known(instance, groups, expected):
+def test_an_instance_is_split_by_the_known_group_bys(instance, groups, expected):
     found = parse_instance(instance, groups)
     assert (found.group_by, found.feature) == expected
     assert found.instance == instance
 
 
-def test_the_frame_is_the_ranking_in_full(view):
+def test_the_frame_is_the_complete_ranking(view):
     frame = view.frame({"dataset": JOIN})
     assert frame["feature"].tolist()[:3] == ["spend", "visits", features.MARKUP]
     assert frame["partition"][0] == "ds=2023-01-05/hr_minute=00-00"
@@ -260,7 +260,7 @@ def test_the_frame_is_the_ranking_in_full(view):
         view.frame({"dataset": None})
 
 
-def test_the_frame_has_the_features_that_are_listed(view):
+def test_the_frame_has_the_listed_features(view):
     def listed(**options):
         return view.frame({"dataset": JOIN, **options})["feature"].tolist()
 
@@ -269,11 +269,11 @@ def test_the_frame_has_the_features_that_are_listed(view):
     assert len(listed(group="nonsense")) == 6
 
 
-def test_the_points_of_the_charts_are_of_the_chosen_features(view):
+def test_chart_data_covers_the_selected_features(view):
     def points(**options):
         return view.charts({"dataset": JOIN, **options})
 
-    found = points()  # of the worst, as the page has it when nothing is chosen
+    found = points()  # of the worst features, as on the page without a selection
     assert set(found["feature"].dropna()) == {"spend"}
     assert set(found["group_by"]) == {"batch"}
     assert found["value"].notna().all()

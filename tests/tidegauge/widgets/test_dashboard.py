@@ -1,4 +1,4 @@
-"""The dashboard's side of the talk: what it is asked, and what it answers. No browser, no Spark."""
+"""The Python side of the dashboard: questions and answers. No browser, no Spark."""
 
 import json
 import math
@@ -19,15 +19,15 @@ HOSTILE = '<img src=x onerror="alert(1)">'
 
 @pytest.fixture
 def script(monkeypatch):
-    """These tests need no script, and run where none could be built."""
+    """Run without the script, which need not be built for these tests."""
     monkeypatch.setattr(built, "problem", lambda: None)
     monkeypatch.setattr(tg.Dashboard, "_esm", "export default {}")
     monkeypatch.setattr(tg.Dashboard, "_css", "")
 
 
 @pytest.fixture
-def found(repo, script):
-    """A repository with an anomaly."""
+def recorded(repo, script):
+    """Return a repository with an anomaly."""
     numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=True))
     repo.record("orders", "n", numbers, scale="count")
     repo.record("orders", "m", dict.fromkeys(DAYS, 5.0), instance=HOSTILE)
@@ -35,8 +35,8 @@ def found(repo, script):
     return repo
 
 
-class Talk:
-    """The other end of the wire."""
+class Client:
+    """The client of a dashboard, which sends questions and decodes answers."""
 
     def __init__(self, dashboard):
         self.sent, self.catalogue = [], None
@@ -65,8 +65,8 @@ class Talk:
 
 
 @pytest.fixture
-def talk(found):
-    return Talk(tg.Dashboard(found, by="ann"))
+def talk(recorded):
+    return Client(tg.Dashboard(recorded, by="ann"))
 
 
 def row_of(told, arrays, name):
@@ -74,7 +74,7 @@ def row_of(told, arrays, name):
     return row
 
 
-def test_the_catalogue(talk):
+def test_the_catalogue_lists_series_and_times(talk):
     told, arrays = talk.ask("catalogue")
     assert told["datasets"] == ["orders"]
     assert told["labels"] == [day[3:] for day in DAYS]
@@ -85,7 +85,7 @@ def test_the_catalogue(talk):
     assert len(arrays["ids"]) == len(arrays["dataset"]) == len(arrays["analyzer"])
 
 
-def test_levels_and_values_of_some_rows(talk):
+def test_levels_and_values_of_selected_rows(talk):
     row = row_of(*talk.ask("catalogue"), "n")
     _, whole = talk.ask("levels", by="score")
     _, some = talk.ask("levels", by="score", rows=[row], first=20, last=31)
@@ -97,7 +97,7 @@ def test_levels_and_values_of_some_rows(talk):
     assert lines["values"][0, -2:].tolist() == [101.0, 3.0]
 
 
-def test_a_cell(talk):
+def test_a_cell_shows_its_anomaly(talk):
     row = row_of(*talk.ask("catalogue"), "n")
     told, _ = talk.ask("cell", row=row, column=30)
     assert (told["partition"], told["value"], told["status"]) == (DAYS[30], 3.0, "finite")
@@ -106,8 +106,8 @@ def test_a_cell(talk):
     assert talk.ask("cell", row=row, column=0)[0]["anomalies"] == []
 
 
-def test_a_cell_without_a_value(talk, found):
-    found.record("other", "x", 1.0, partition="part=a")
+def test_a_cell_without_a_score(talk, recorded):
+    recorded.record("other", "x", 1.0, partition="part=a")
     row = row_of(*talk.ask("catalogue"), "x")
     told, _ = talk.ask("cell", row=row, column=31)
     assert (told["partition"], told["value"]) == ("part=a", 1.0)
@@ -121,26 +121,26 @@ def test_a_cell_of_a_detector_of_whole_partitions(talk):
     assert told["detector"] == "MissingPartition()"
 
 
-def test_what_comes_meanwhile_changes_no_places(talk, found):
+def test_later_commits_do_not_change_rows_of_a_catalogue(talk, recorded):
     told, arrays = talk.ask("catalogue")
     row, number = row_of(told, arrays, "n"), arrays["ids"][row_of(told, arrays, "n")]
-    found.record("aaa", "first of all", 9.0, partition="ds=2012-01-01")
-    found.record("orders", "n", 7.0, partition="ds=2012-01-01", scale="count")
-    other = Talk(talk.dashboard)
+    recorded.record("aaa", "first of all", 9.0, partition="ds=2012-01-01")
+    recorded.record("orders", "n", 7.0, partition="ds=2012-01-01", scale="count")
+    other = Client(talk.dashboard)
     other.ask("catalogue")  # another page of the same dashboard
     assert talk.ask("rows", rows=[row])[1]["values"][0, -2:].tolist() == [101.0, 3.0]
     assert talk.ask("cell", row=row, column=30)[0]["value"] == 3.0
     assert talk.ask("series", ids=[number])[1]["value"].shape == (1, 31)
     for n in range(8):
-        found.record("orders", "n", float(n), partition="ds=2012-01-01", scale="count")
+        recorded.record("orders", "n", float(n), partition="ds=2012-01-01", scale="count")
         other.ask("catalogue")
     assert talk.ask("rows", rows=[row])[0]["kind"] == "OutdatedError"
 
 
-def test_of_several_partitions_at_one_time_the_last_counts_everywhere(repo, script):
+def test_of_several_partitions_at_one_time_the_last_is_shown_everywhere(repo, script):
     both = {"ds=2013-01-01/region=EU": 2.0, "ds=2013-01-01/region=US": 3.0}
     repo.record("d", "n", both)
-    talk = Talk(tg.Dashboard(repo))
+    talk = Client(tg.Dashboard(repo))
     _, arrays = talk.ask("catalogue")
     assert talk.ask("rows", rows=[0])[1]["values"].tolist() == [[3.0]]
     told, _ = talk.ask("cell", row=0, column=0)
@@ -148,17 +148,17 @@ def test_of_several_partitions_at_one_time_the_last_counts_everywhere(repo, scri
     assert talk.ask("series", ids=arrays["ids"].tolist())[1]["value"].tolist() == [[3.0]]
 
 
-def test_as_it_was_known(repo, script):
+def test_as_of_shows_an_earlier_state(repo, script):
     repo.record("d", "n", {DAYS[0]: 1.0})
     then = datetime.now(UTC)
     repo.record("d", "n", {DAYS[0]: 2.0, DAYS[1]: 3.0})
-    told, _ = Talk(tg.Dashboard(repo, as_of=then)).ask("catalogue")
+    told, _ = Client(tg.Dashboard(repo, as_of=then)).ask("catalogue")
     assert told["labels"] == ["2013-01-01"]
     with pytest.raises(tg.HistoryError, match="no such run"):
         tg.Dashboard(repo, as_of=999)
 
 
-def test_series(talk):
+def test_series_have_points_and_bands(talk):
     told, arrays = talk.ask("catalogue")
     ids = [arrays["ids"][row_of(told, arrays, name)] for name in ("n", "m")]
     told, arrays = talk.ask("series", ids=ids)
@@ -170,11 +170,11 @@ def test_series(talk):
     assert (anomaly["row"], anomaly["column"], anomaly["direction"]) == (0, 30, "low")
 
 
-def test_old_versions_and_what_was_said_of_series(talk, found):
-    found.record("orders", "n", 102.0, partition=DAYS[4], scale="count")
-    found.label_range("orders", "ignore", since="2013-01-02", until="2013-01-03", note="late")
-    incident = int(found.incidents()["id"][0])
-    found.label(incident, "acknowledged", by="ann")
+def test_series_show_old_versions_and_labels(talk, recorded):
+    recorded.record("orders", "n", 102.0, partition=DAYS[4], scale="count")
+    recorded.label_range("orders", "ignore", since="2013-01-02", until="2013-01-03", note="late")
+    incident = int(recorded.incidents()["id"][0])
+    recorded.label(incident, "acknowledged", by="ann")
     told, arrays = talk.ask("catalogue")
     row = row_of(told, arrays, "n")
     told, arrays = talk.ask("series", ids=[arrays["ids"][row]])
@@ -184,8 +184,8 @@ def test_old_versions_and_what_was_said_of_series(talk, found):
     assert said == [("ignore", "late", None), ("acknowledged", None, incident)]
 
 
-def test_the_like_of_a_series_in_another_dataset(talk, found):
-    found.record("copies", "n", {DAYS[0]: 7.0}, scale="count")
+def test_a_series_is_overlaid_with_its_counterpart_of_another_dataset(talk, recorded):
+    recorded.record("copies", "n", {DAYS[0]: 7.0}, scale="count")
     told, arrays = talk.ask("catalogue")
     words, codes = told["words"], arrays
     (row,) = [
@@ -199,18 +199,18 @@ def test_the_like_of_a_series_in_another_dataset(talk, found):
     assert arrays["value"][:, 0].tolist() == [100.0, 7.0]
 
 
-def test_too_many_series(talk, found):
+def test_too_many_series_are_refused(talk, recorded):
     for n in range(51):
-        found.record("many", f"m{n}", 1.0, partition=DAYS[0])
+        recorded.record("many", f"m{n}", 1.0, partition=DAYS[0])
     _, arrays = talk.ask("catalogue")
     told, _ = talk.ask("series", ids=arrays["ids"].tolist()[:51])
     assert told["error"] == "Too many series for one chart: 51. Choose at most 50."
 
 
-def test_incidents_and_what_others_said_meanwhile(talk, found):
+def test_incidents_show_labels_set_in_the_meantime(talk, recorded):
     listed, _ = talk.ask("incidents", dataset="orders")
     assert listed["rows"] == 1
-    incident = int(found.incidents()["id"][0])
+    incident = int(recorded.incidents()["id"][0])
     told, _ = talk.ask("incident", incident=incident)
     assert (told["status"], told["revision"]) == ("open", 0)
     assert len(told["evidence"]) == 1
@@ -222,21 +222,21 @@ def test_incidents_and_what_others_said_meanwhile(talk, found):
     late, _ = talk.ask("say", incident=incident, action="expected", note="", seen=0)
     assert late["kind"] == "ConflictError"
     assert "ann set 'acknowledged' (on it)" in late["error"]
-    assert found.incidents()["status"].tolist() == ["acknowledged"]
+    assert recorded.incidents()["status"].tolist() == ["acknowledged"]
     again, _ = talk.ask("say", incident=incident, action="expected", note="", seen=said["revision"])
     assert again["status"] == "expected"
 
 
-def test_a_repository_that_is_only_read(found):
-    with tg.Repository(str(found.database.url), read_only=True) as reader:
-        talk = Talk(tg.Dashboard(reader))
+def test_a_read_only_repository_refuses_labels(recorded):
+    with tg.Repository(str(recorded.database.url), read_only=True) as reader:
+        talk = Client(tg.Dashboard(reader))
         assert talk.ask("catalogue")[0]["writable"] is False
-        incident = int(found.incidents()["id"][0])
+        incident = int(recorded.incidents()["id"][0])
         told, _ = talk.ask("say", incident=incident, action="resolve", by="ann", seen=0)
         assert told["kind"] == "ReadOnlyError"
 
 
-def test_sides_comparisons_distributions_and_partitions(talk):
+def test_sides_comparisons_distributions_and_partitions_are_answered(talk):
     told, _ = talk.ask("sides", dataset="orders")
     assert told["partitions"][:2] == [DAYS[30], DAYS[29]]
     sides = {"baseline": {"partition": DAYS[29]}, "current": {"partition": DAYS[30]}}
@@ -255,14 +255,14 @@ def test_sides_comparisons_distributions_and_partitions(talk):
     assert told["rows"] == 31
 
 
-def test_the_pulse_beats_when_something_is_written(talk, found):
+def test_the_pulse_changes_when_something_is_written(talk, recorded):
     before = talk.ask("catalogue")[0]["commits"]
     assert talk.ask("pulse")[0]["commits"] == before
-    found.record("orders", "n", 1.0, partition="ds=2013-02-01")
+    recorded.record("orders", "n", 1.0, partition="ds=2013-02-01")
     assert talk.ask("pulse")[0]["commits"] == before + 1
 
 
-def test_what_is_no_question(talk):
+def test_invalid_questions_are_answered_with_an_error(talk):
     told, _ = talk.ask("drop")
     assert told["error"] == "Unknown question 'drop'."
     told, _ = talk.ask("levels", by="scores")
@@ -271,8 +271,8 @@ def test_what_is_no_question(talk):
     assert told["kind"] == "KeyError"
 
 
-def test_data_is_what_the_view_shows(found):
-    dashboard = tg.Dashboard(found, "orders")
+def test_data_is_the_content_of_the_view(recorded):
+    dashboard = tg.Dashboard(recorded, "orders")
     scores = dashboard.data
     assert scores.columns.tolist() == [day[3:] for day in DAYS]
     row = scores.index[scores.index.get_level_values("name") == "n"][0]
@@ -280,7 +280,7 @@ def test_data_is_what_the_view_shows(found):
     dashboard.options = {"overview": {"by": "change"}}
     assert dashboard.data.loc[row].iloc[-1] == pytest.approx(-0.97, abs=0.01)
     dashboard.view = "incidents"
-    assert dashboard.data["id"].tolist() == found.incidents("orders")["id"].tolist()
+    assert dashboard.data["id"].tolist() == recorded.incidents("orders")["id"].tolist()
     dashboard.view = "partitions"
     assert dashboard.data["partition"].tolist() == DAYS
     dashboard.view = "compare"
@@ -297,27 +297,29 @@ def test_data_is_what_the_view_shows(found):
         _ = dashboard.data
     dashboard.view = "series"
     assert dashboard.data.empty
-    told, arrays = Talk(dashboard).ask("catalogue")
+    told, arrays = Client(dashboard).ask("catalogue")
     number = int(arrays["ids"][row_of(told, arrays, "n")])
     dashboard.options = {"series": {"ids": [number]}}
     assert dashboard.data["value"].tolist()[-2:] == [101.0, 3.0]
-    assert dashboard.data["anomaly_id"].tolist()[-1] == found.anomalies()["id"][0]
+    assert dashboard.data["anomaly_id"].tolist()[-1] == recorded.anomalies()["id"][0]
 
 
-def test_data_of_the_heat_map_of_one_table(found):
-    found.record("other", "n", 1.0, partition=DAYS[0])
-    dashboard = tg.Dashboard(found)
+def test_data_of_the_heat_map_covers_one_table(recorded):
+    recorded.record("other", "n", 1.0, partition=DAYS[0])
+    dashboard = tg.Dashboard(recorded)
     assert dashboard.view == "home"
     assert dashboard.data["dataset"].tolist() == ["orders", "other"]
     dashboard.view, dashboard.options = "overview", {"overview": {"table": "other"}}
-    assert dashboard.data.shape == (1, 1)  # the days of orders are no columns of it
-    told, _ = Talk(dashboard).ask("csv", view="overview", dataset=None, options={"table": "other"})
+    assert dashboard.data.shape == (1, 1)  # days of orders are not among its columns
+    told, _ = Client(dashboard).ask(
+        "csv", view="overview", dataset=None, options={"table": "other"}
+    )
     assert told["text"].splitlines()[1].startswith("other,")
 
 
-def test_data_of_the_heat_map_is_filtered_and_sorted_as_it_is_shown(found):
-    found.record("other", "n", {DAYS[0]: 0.001, DAYS[30]: 9.0})
-    dashboard = tg.Dashboard(found, view="overview")
+def test_data_of_the_heat_map_is_filtered_and_sorted_like_the_page(recorded):
+    recorded.record("other", "n", {DAYS[0]: 0.001, DAYS[30]: 9.0})
+    dashboard = tg.Dashboard(recorded, view="overview")
 
     def rows(**options):
         dashboard.options = {"overview": options}
@@ -340,10 +342,12 @@ def test_data_of_the_heat_map_is_filtered_and_sorted_as_it_is_shown(found):
         rows(sort="wors")
 
 
-def test_data_of_the_tables_is_filtered_and_sorted_as_they_are_shown(found):
+def test_data_of_the_tables_is_filtered_and_sorted_like_the_page(recorded):
     for name, rows in (("beta", 5.0), ("Alpha", 7.0), ("late", None)):
-        found.record(name, "Size" if rows else "n", rows or 1.0, partition=DAYS[0], scale="count")
-    dashboard = tg.Dashboard(found)
+        recorded.record(
+            name, "Size" if rows else "n", rows or 1.0, partition=DAYS[0], scale="count"
+        )
+    dashboard = tg.Dashboard(recorded)
 
     def tables(**options):
         dashboard.options = {"home": options}
@@ -360,9 +364,9 @@ def test_data_of_the_tables_is_filtered_and_sorted_as_they_are_shown(found):
     assert tables(sort="incidents")[0] == "orders"
 
 
-def test_data_of_series_is_of_the_window_and_of_what_is_laid_over(found):
-    dashboard = tg.Dashboard(found, view="series")
-    told, arrays = Talk(dashboard).ask("catalogue")
+def test_data_of_series_covers_the_window_and_the_overlay(recorded):
+    dashboard = tg.Dashboard(recorded, view="series")
+    told, arrays = Client(dashboard).ask("catalogue")
     number = int(arrays["ids"][row_of(told, arrays, "n")])
 
     def points(**options):
@@ -376,23 +380,23 @@ def test_data_of_series_is_of_the_window_and_of_what_is_laid_over(found):
     assert len(points(since="2013-02-29", until="2013-01-01")) == 31, "no window"
     assert points(since=since, past=28)["earlier"].tolist() == [100.0, 101.0, 100.0]
     assert np.isnan(points(past=28)["earlier"].iloc[27])
-    # Half of 31 values are 101, one is 3, so 100 is the median.
+    # Half of 31 values are 101 and one is 3, so the median is 100.
     assert points(since=since, mode="indexed")["indexed"].tolist() == [1.0, 1.01, 0.03]
 
 
-def test_a_window_of_partitions_without_times_goes_by_their_order(repo, script):
+def test_a_window_of_partitions_without_times_uses_their_order(repo, script):
     repo.record("d", "n", {f"batch={name}": float(n) for n, name in enumerate("abc")})
     dashboard = tg.Dashboard(repo, view="series")
-    told, arrays = Talk(dashboard).ask("catalogue")
+    told, arrays = Client(dashboard).ask("catalogue")
     ids = {"ids": arrays["ids"].tolist()}
     assert told["labels"] == ["batch=a", "batch=b", "batch=c"]
     dashboard.options = {"series": {**ids, "since": "batch=b", "until": "batch=c"}}
     assert dashboard.data["value"].tolist() == [1.0, 2.0]
-    dashboard.options = {"series": {**ids, "since": 7.0}}  # a time, of which there is none
+    dashboard.options = {"series": {**ids, "since": 7.0}}  # the partitions have no times
     assert dashboard.data["value"].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_data_of_the_calendar_is_of_one_segment(repo, script):
+def test_data_of_the_calendar_covers_one_segment(repo, script):
     repo.record(
         "d", "n", {f"ds=2013-01-0{n}/region={of}": 1.0 for n in (1, 2) for of in ("EU", "US")}
     )
@@ -404,26 +408,26 @@ def test_data_of_the_calendar_is_of_one_segment(repo, script):
     assert set(dashboard.data["segment"]) == {"region=EU"}, "as the page, which has no such choice"
 
 
-def test_the_catalogue_of_one_table_has_its_own_series_and_times(found):
-    found.record("other", "n", {DAYS[4]: 7.0, DAYS[2]: 6.0})
-    talk = Talk(tg.Dashboard(found))
+def test_the_catalogue_of_one_table_has_its_own_series_and_times(recorded):
+    recorded.record("other", "n", {DAYS[4]: 7.0, DAYS[2]: 6.0})
+    talk = Client(tg.Dashboard(recorded))
     whole, arrays = talk.ask("catalogue")
     assert len(whole["labels"]) == 31
     told, own = talk.ask("catalogue", table="other")
     assert told["labels"] == ["2013-01-03", "2013-01-05"]
-    assert told["datasets"] == ["orders", "other"]  # to choose another from
+    assert told["datasets"] == ["orders", "other"]  # for the selection of another table
     assert own["ids"].tolist() == arrays["ids"][-1:].tolist()
     _, drawn = talk.ask("rows", rows=[0])
     assert drawn["values"].tolist() == [[6, 7]]
-    talk.catalogue = whole["catalogue"]  # which is still known
+    talk.catalogue = whole["catalogue"]  # which is still valid
     _, drawn = talk.ask("rows", rows=[len(arrays["ids"]) - 1])
     assert np.nansum(drawn["values"]) == 13
 
 
-def test_catalogues_of_many_tables_push_out_that_of_none_other(found, monkeypatch):
+def test_the_limit_of_stored_catalogues_applies_to_each_kind(recorded, monkeypatch):
     monkeypatch.setattr("tidegauge.widgets.series.MAX_CATALOGUES", {False: 1, True: 1})
-    found.record("other", "n", 1.0, partition=DAYS[0])
-    talk = Talk(tg.Dashboard(found))
+    recorded.record("other", "n", 1.0, partition=DAYS[0])
+    talk = Client(tg.Dashboard(recorded))
     first = talk.ask("catalogue")[0]["catalogue"]
     old = talk.ask("catalogue", table="other")[0]["catalogue"]
     talk.ask("catalogue", table="orders")
@@ -433,17 +437,17 @@ def test_catalogues_of_many_tables_push_out_that_of_none_other(found, monkeypatc
     assert talk.ask("rows", rows=[0])[1]["values"].shape == (1, 31)
 
 
-def shown(talk, view, dataset=None, **options):
-    """The tables of a view to read, by title."""
+def view_tables(talk, view, dataset=None, **options):
+    """Return the tables of a view, by title."""
     told, _ = talk.ask("data", view=view, dataset=dataset, options=options)
     return {one["title"]: one for one in told["tables"]}
 
 
-def test_charts_beside_a_list_are_tables_of_their_own(talk, found):
-    anomaly, number = found.anomalies().iloc[0], int(found.incidents()["id"][0])
-    assert list(shown(talk, "incidents")) == ["Incidents"]
+def test_charts_next_to_a_list_have_their_own_tables(talk, recorded):
+    anomaly, number = recorded.anomalies().iloc[0], int(recorded.incidents()["id"][0])
+    assert list(view_tables(talk, "incidents")) == ["Incidents"]
     title = f"Incident {number}"
-    tables = shown(talk, "incidents", id=number)
+    tables = view_tables(talk, "incidents", id=number)
     assert list(tables) == ["Incidents", title]
     points = [
         dict(zip(tables[title]["columns"], row, strict=True)) for row in tables[title]["cells"]
@@ -458,7 +462,7 @@ def test_charts_beside_a_list_are_tables_of_their_own(talk, found):
     asked = {"view": "incidents", "dataset": None, "options": {"id": number}}
     whole, _ = talk.ask("csv", **asked)
     assert whole["text"].startswith("id,dataset,headline,")
-    # The page names the first and last column that it draws.
+    # The page sends the first and last column that it draws.
     part, _ = talk.ask("csv", **asked, title=title, columns=["2013-01-03", "2013-01-31"])
     assert len(part["text"].splitlines()) == 1 + 29
     assert part["text"].splitlines()[-1].startswith("orders,,*,n,")
@@ -466,23 +470,23 @@ def test_charts_beside_a_list_are_tables_of_their_own(talk, found):
     assert wrong["kind"] == "UnknownNameError"
 
 
-def test_what_is_shown_is_sent_as_a_table_to_read(talk, monkeypatch):
-    told = shown(talk, "partitions", "orders")["Partitions"]
+def test_the_displayed_data_is_sent_as_a_table(talk, monkeypatch):
+    told = view_tables(talk, "partitions", "orders")["Partitions"]
     assert told["rows"] == len(told["cells"]) == 31
     assert told["omitted"] == 0
     of = dict(zip(told["columns"], told["cells"][-1], strict=True))
     assert (of["partition"], of["time"]) == (DAYS[30], "2013-01-31 00:00")
     monkeypatch.setattr("tidegauge.widgets.answers.MAX_TABLE_ROWS", 1)
     monkeypatch.setattr("tidegauge.widgets.answers.MAX_TABLE_COLUMNS", 2)
-    told = shown(talk, "overview", by="change")["Heat map"]
+    told = view_tables(talk, "overview", by="change")["Heat map"]
     assert told["columns"][-2:] == ["2013-01-30", "2013-01-31"], "the newest"
     assert told["columns"][0] == "dataset"
     assert (len(told["cells"]), told["omitted"]) == (1, 29)
     assert told["rows"] == len(talk.ask("catalogue")[1]["ids"])
 
 
-def test_a_chart_is_sent_as_svg_of_one_table_only(talk, found):
-    found.record("other", "n", 1.0, partition=DAYS[0])
+def test_a_chart_is_sent_as_the_svg_of_one_table(talk, recorded):
+    recorded.record("other", "n", 1.0, partition=DAYS[0])
     told, arrays = talk.ask("catalogue")
     told, _ = talk.ask("svg", ids=arrays["ids"].tolist())
     assert (
@@ -503,27 +507,27 @@ def _id_of(arrays, dataset, name, talk):
     return found
 
 
-def test_names_in_data_are_whole(repo, script):
+def test_names_in_data_are_not_truncated(repo, script):
     repo.record("d", "n" * 1000, 1.0)
     dashboard = tg.Dashboard(repo)
     assert dashboard.data.index.get_level_values("name").tolist() == ["n" * 1000]
-    told, arrays = Talk(dashboard).ask("catalogue")
+    told, arrays = Client(dashboard).ask("catalogue")
     assert len(told["words"]["name"][0]) == 200
     dashboard.view, dashboard.options = "series", {"series": {"ids": [int(arrays["ids"][0])]}}
     assert dashboard.data["name"].tolist() == ["n" * 1000]
 
 
-def test_wrong_views_and_datasets(found):
+def test_unknown_views_and_datasets_are_refused(recorded):
     with pytest.raises(tg.UnknownNameError, match="did you mean 'overview'"):
-        tg.Dashboard(found, view="overviw")
+        tg.Dashboard(recorded, view="overviw")
     with pytest.raises(tg.UnknownDatasetError, match="'order'"):
-        tg.Dashboard(found, "order")
+        tg.Dashboard(recorded, "order")
 
 
-def test_an_empty_repository(repo, script):
+def test_the_views_of_an_empty_repository(repo, script):
     dashboard = tg.Dashboard(repo)
     assert dashboard.dataset is None
-    told, _ = Talk(dashboard).ask("catalogue")
+    told, _ = Client(dashboard).ask("catalogue")
     assert told["datasets"] == []
     for view in ("compare", "distribution", "consistency", "partitions"):
         dashboard.view = view
@@ -537,7 +541,7 @@ def test_an_empty_repository(repo, script):
     assert dashboard.data["partition"].tolist() == [DAYS[0]]
 
 
-def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):
+def test_a_missing_script_is_reported_with_its_reason(repo, monkeypatch, tmp_path):
     monkeypatch.setattr(built, "STATIC_FOLDER", tmp_path)
     monkeypatch.setattr(built, "SCRIPT_FILE", tmp_path / "dashboard.js")
     with pytest.raises(tg.SetupError, match="its script was not built; run `make widgets`"):
@@ -549,7 +553,7 @@ def test_without_its_script_it_says_why(repo, monkeypatch, tmp_path):
     assert (finding.status, finding.finding) == ("missing", "there is no npm")
 
 
-def test_answers_hold_nothing_that_json_cannot():
+def test_answers_contain_only_values_that_json_has():
     assert plain({1: [math.nan, np.float64(2), np.int64(3), None, True]}) == {
         "1": [None, 2.0, 3, None, True]
     }
@@ -558,7 +562,7 @@ def test_answers_hold_nothing_that_json_cannot():
     assert np.frombuffer(buffers[0], "<f8").tolist() == [2.0**53]
 
 
-def test_tables():
+def test_frames_are_sent_as_columns():
     import pandas as pd
 
     time = pd.to_datetime(["2013-02-08", None], utc=True).astype("datetime64[us, UTC]")
@@ -570,12 +574,12 @@ def test_tables():
     np.testing.assert_array_equal(answer.arrays["n"], [1.0, np.nan])
 
 
-def test_every_question_on_both_databases(url, script, tmp_path):
+def test_every_question_is_answered_on_both_databases(url, script, tmp_path):
     with tg.Repository(url, artifacts=tmp_path) as repo:
         numbers = dict(zip(DAYS, [100.0, 101.0] * 15 + [3.0], strict=True))
         repo.record("orders", "n", numbers, scale="count")
         repo.detect("orders")
-        talk = Talk(tg.Dashboard(repo, by="ann"))
+        talk = Client(tg.Dashboard(repo, by="ann"))
         told, arrays = talk.ask("catalogue")
         row = row_of(told, arrays, "n")
         incident = int(repo.incidents()["id"][0])
@@ -606,9 +610,9 @@ def test_every_question_on_both_databases(url, script, tmp_path):
         assert repo.incidents()["status"].tolist() == ["acknowledged"]
 
 
-def test_a_displayed_widget_holds_the_tables_for_when_no_python_answers(found):
-    found.record("visits", "n", {"ds=2013-01-01": 1.0})
-    dashboard = tg.Dashboard(found)
+def test_a_displayed_widget_contains_the_tables_for_notebooks_without_python(recorded):
+    recorded.record("visits", "n", {"ds=2013-01-01": 1.0})
+    dashboard = tg.Dashboard(recorded)
     assert dashboard.summary == {}
     data, _ = dashboard._repr_mimebundle_()
     summary = dashboard.get_state()["summary"]

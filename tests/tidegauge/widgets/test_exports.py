@@ -1,6 +1,6 @@
-"""An export has the rows, the order and the columns of the page, and `Dashboard.data` has them, too. No Spark, no browser.
+"""Exports and `Dashboard.data` have the rows, order and columns of the page. No Spark, no browser.
 
-The page's own modules list the rows of each case, in node.
+The page's own modules list the rows of each case in node.
 """
 
 import csv
@@ -54,7 +54,7 @@ WINDOWS = {
 
 
 def values(place):
-    """Ten values, of which some are equal, missing or infinite."""
+    """Return ten values, some of them equal, missing or infinite."""
     last = {0: math.nan, 1: math.inf, 2: 1000.0, 3: 1.0}.get(place % 6, float(place))
     return dict(zip(DAYS, [1.0, 2.0] * 4 + [1.0, last], strict=True))
 
@@ -65,7 +65,7 @@ def repo():
         for place, name in enumerate(NAMES):
             made.record("names", "Mean", values(place), instance=name, segment=NAMES[-place])
             made.record("names", name, values(place + 1), segment="")
-            size = "Size" if place % 3 else "n"  # of some tables the number of rows is unknown
+            size = "Size" if place % 3 else "n"  # the number of rows of some tables is unknown
             made.record(name, size, {DAYS[place % 10]: float(place % 4)}, scale="count")
             rate = {"ds=2023-01-05": 0.1 * (place % 3), "ds=2023-01-06": 0.05}
             instance = f"group {place % 2}.{name}"
@@ -116,7 +116,7 @@ CASES_OF_A_FILTER = 2
 
 @pytest.fixture(scope="module")
 def cases():
-    """Options of each view: all filters, each with some of the other options."""
+    """Return options of each view: all filters, each with random other options."""
     chance = random.Random(1)
     return [
         (view, {"filter": text, **{name: chance.choice(some) for name, some in choices.items()}})
@@ -132,7 +132,7 @@ def order_key(options):
 
 @pytest.fixture(scope="module")
 def listed(repo, backend, cases, tmp_path_factory):
-    """What the page lists in each case."""
+    """Return the rows that the page lists in each case."""
     try:
         node, _ = find_node()
     except OSError as error:
@@ -173,7 +173,7 @@ def listed(repo, backend, cases, tmp_path_factory):
 
 
 def read(answer):
-    """An answer as the page decodes it; numbers that are not finite are null."""
+    """Return an answer as the page decodes it. Numbers that are not finite are null."""
     message, buffers = answer.packed()
     arrays = {}
     for (name, kind, _), buffer in zip(message["arrays"], buffers, strict=True):
@@ -193,7 +193,7 @@ def exported(backend, view, options, **rows):
 
 
 def test_an_export_has_the_rows_and_columns_of_the_page_in_its_order(backend, cases, listed):
-    """Without the page, the options give the same."""
+    """The options alone give the same rows."""
     sizes = set()
     for (view, options), page in zip(cases, listed, strict=True):
         question = {name: options[name] for name in ("answer", "table", "by") if name in options}
@@ -242,12 +242,12 @@ def test_charts_are_exported_from_the_first_to_the_last_label(repo, backend):
         labels(columns=["2013-01-02", "2014-01-01"])
 
 
-def test_of_a_comparison_that_is_cut_all_that_matches_is_exported(backend, monkeypatch):
+def test_all_matching_rows_of_a_truncated_comparison_are_exported(backend, monkeypatch):
     whole = exported(backend, "compare", {"answer": "partitions", "filter": "order"})
     monkeypatch.setattr("tidegauge.widgets.compare.MAX_COMPARED_ROWS", 3)
     answer = backend.questions["compare"]({"dataset": "names", **SIDES})
     assert (answer.payload["rows"], answer.payload["total"]) == (3, 2 * len(NAMES))
-    # The page names no rows then; see `listed` in compare.ts.
+    # The page sends no rows then; see `listed` in compare.ts.
     assert exported(backend, "compare", {"answer": "partitions", "filter": "order"}) == whole
     assert len(whole) > 4
 
@@ -265,7 +265,7 @@ keys = st.one_of(
 
 @settings(max_examples=60)
 @given(keys)
-def test_unknown_keys_come_last_both_ways_and_ties_keep_their_order(key):
+def test_unknown_keys_come_last_in_both_directions_and_ties_keep_their_order(key):
     up, down = (row_order(key, descending=descending).tolist() for descending in (False, True))
     unknown = [n for n in range(len(key)) if pd.isna(key[n]) or key[n] == ""]
     known = [n for n in range(len(key)) if n not in unknown]
@@ -278,7 +278,7 @@ def test_unknown_keys_come_last_both_ways_and_ties_keep_their_order(key):
     assert down == sorted(known, key=place, reverse=True) + unknown
 
 
-def test_letters_with_accents_follow_those_without_and_case_is_disregarded():
+def test_accented_letters_follow_plain_letters_and_case_is_ignored():
     names = ["zip", "ärzte", "Order", "orders", "_id", "order_id", "ORDERS", "", "9", "10"]
     listed = ["10", "9", "_id", "ärzte", "Order", "order_id", "orders", "ORDERS", "zip", ""]
     key = pd.Series(names)
@@ -287,7 +287,7 @@ def test_letters_with_accents_follow_those_without_and_case_is_disregarded():
     assert key[row_order(key, descending=True)].tolist() == down
 
 
-def test_what_is_truncated_for_the_page_is_found_again():
+def test_labels_that_the_page_truncates_are_found():
     labels = ["a", "b" * 300, "c"]
     assert listed_columns(labels, ["b" * 199 + "…", "c"]) == slice(1, 3)
     assert listed_columns(labels, ["a", "b" * 300]) == slice(0, 2)

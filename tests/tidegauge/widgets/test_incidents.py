@@ -1,4 +1,4 @@
-"""What the incidents view is told, and what is said in it. No Spark."""
+"""Answers of the incidents view, and labels set in it. No Spark."""
 
 import datetime as dt
 import json
@@ -29,33 +29,33 @@ def repo():
 
 
 @pytest.fixture
-def number(repo):
+def incident_id(repo):
     return int(repo.incidents("d")["id"].item())
 
 
-def looked(repo, number):
-    return inbox.incident(repo, {"incident": number}).payload
+def incident_answer(repo, incident_id):
+    return inbox.incident(repo, {"incident": incident_id}).payload
 
 
-def test_the_list_is_of_one_dataset_or_of_all(repo, number):
+def test_the_list_covers_one_dataset_or_all(repo, incident_id):
     commit(repo, day(1, rows=99, only=[SIZE]), dataset="e")
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     one = inbox.incidents(repo, {"dataset": "d"})
-    assert one.arrays["id"].tolist() == [number]
+    assert one.arrays["id"].tolist() == [incident_id]
     assert one.payload["texts"]["status"] == ["open"]
     assert inbox.incidents(repo, {"dataset": None}).payload["rows"] == 2
     assert inbox.frame(repo, {"table": "d", "status": "resolved"}).empty
     assert inbox.frame(repo, {"dataset": "d", "status": ""})["dataset"].tolist() == ["d", "e"]
 
 
-def test_the_frame_has_the_incidents_that_are_listed_in_their_order(repo, number):
+def test_the_frame_has_the_listed_incidents_in_their_order(repo, incident_id):
     for name, first in (("e", 6), ("f", 2)):
         commit(repo, day(first, rows=99, only=[SIZE]), dataset=name)
         repo.detect(name, [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     asleep = int(repo.incidents("e")["id"].item())
     later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
     repo.label(asleep, "snoozed", by="ann", until=later)
-    repo.label(number, "assigned", note="Bob", by="ann")
+    repo.label(incident_id, "assigned", note="Bob", by="ann")
 
     def listed(**options):
         return inbox.frame(repo, options)["dataset"].tolist()
@@ -72,9 +72,9 @@ def test_the_frame_has_the_incidents_that_are_listed_in_their_order(repo, number
     assert listed(status="open") == ["e", "d", "f"]
 
 
-def test_an_incident_tells_what_is_needed_to_decide(repo, number):
-    told = looked(repo, number)
-    assert (told["incident"], told["dataset"], told["status"]) == (number, "d", "open")
+def test_an_incident_shows_the_facts_for_a_decision(repo, incident_id):
+    told = incident_answer(repo, incident_id)
+    assert (told["incident"], told["dataset"], told["status"]) == (incident_id, "d", "open")
     assert (told["first"], told["last"]) == ("ds=2013-01-04", "ds=2013-01-05")
     assert (told["series"], told["anomalies"], told["revision"]) == (1, 2, 0)
     days = [dt.datetime(2013, 1, n, tzinfo=dt.UTC).timestamp() for n in (4, 5)]
@@ -95,43 +95,43 @@ def test_an_incident_tells_what_is_needed_to_decide(repo, number):
         ("2013-01-01", "MS", "%Y-%m", "ds", 243 * 86400),  # from December 2014 to July 2015
     ],
 )
-def test_an_incident_lasts_to_the_end_of_its_last_partition(first, step, form, key, lasts):
-    """From the 24th to the 31st of a month it is eight days."""
+def test_an_incident_lasts_until_the_end_of_its_last_partition(first, step, form, key, lasts):
+    """From the 24th to the 31st of a month are eight days."""
     times = pd.date_range(first, periods=31, freq=step)
     with tg.Repository("sqlite://") as repo:
         values = {f"{key}={time:{form}}": 500.0 if n > 22 else 1.0 for n, time in enumerate(times)}
         repo.record("d", "x", values)
         repo.detect("d", [tg.Monitor({}, tg.SimpleThreshold(100.0))])
-        answer = looked(repo, int(repo.incidents("d")["id"].item()))
+        answer = incident_answer(repo, int(repo.incidents("d")["id"].item()))
         assert answer["lasts"] == lasts
 
 
-def test_what_is_said_is_told_with_who_and_why(repo, number):
-    asked = {"incident": number, "action": "acknowledge", "note": "on it", "seen": 0}
+def test_a_label_is_shown_with_its_user_and_note(repo, incident_id):
+    asked = {"incident": incident_id, "action": "acknowledge", "note": "on it", "seen": 0}
     told = inbox.label_incident(repo, asked, "ann").payload
     assert told["status"] == "acknowledged"
     assert told["revision"] > 0
     [said] = told["said"]
     assert (said["label"], said["note"], said["by"]) == ("acknowledged", "on it", "ann")
     assert said["name"] is None
-    assert told == looked(repo, number)
+    assert told == incident_answer(repo, incident_id)
 
 
-def test_what_is_said_of_one_anomaly_names_it(repo, number):
+def test_a_label_of_an_anomaly_shows_its_series(repo, incident_id):
     anomaly = int(repo.anomalies("d")["id"].min())
     repo.label(anomaly, "bad", by="bob")
-    [said] = looked(repo, number)["said"]
+    [said] = incident_answer(repo, incident_id)["said"]
     assert (said["name"], said["instance"], said["note"]) == ("Size", "*", None)
     assert said["partition"] in {"ds=2013-01-04", "ds=2013-01-05"}
 
 
-def test_nothing_is_said_once_others_spoke(repo, number):
-    seen = looked(repo, number)["revision"]
-    repo.label(number, "expected", by="bob")
-    asked = {"incident": number, "action": "resolve", "note": "", "seen": seen}
+def test_a_label_is_refused_if_another_label_was_set_in_the_meantime(repo, incident_id):
+    seen = incident_answer(repo, incident_id)["revision"]
+    repo.label(incident_id, "expected", by="bob")
+    asked = {"incident": incident_id, "action": "resolve", "note": "", "seen": seen}
     with pytest.raises(tg.ConflictError, match="bob"):
         inbox.label_incident(repo, asked, "ann")
-    told = looked(repo, number)
+    told = incident_answer(repo, incident_id)
     assert [one["by"] for one in told["said"]] == ["bob"]
     after = inbox.label_incident(repo, {**asked, "seen": told["revision"]}, "ann").payload
     assert after["status"] == "resolved"
@@ -150,28 +150,28 @@ def test_nothing_is_said_once_others_spoke(repo, number):
         ("comment", ["comment"], "open"),
     ],
 )
-def test_each_action_adds_its_labels(repo, number, action, labels, status):
-    asked = {"incident": number, "action": action, "note": " why ", "seen": 0}
+def test_each_action_adds_its_labels(repo, incident_id, action, labels, status):
+    asked = {"incident": incident_id, "action": action, "note": " why ", "seen": 0}
     told = inbox.label_incident(repo, asked, "ann").payload
     assert told["status"] == status
-    said = repo.incident(number).labels
+    said = repo.incident(incident_id).labels
     assert said["label"].tolist() == labels
     assert said["note"].tolist() == ["why", *[None] * (len(labels) - 1)]
     assert set(said["by"]) == {"ann"}
 
 
-def test_reopening_takes_back_what_was_decided(repo, number):
-    repo.label(number, "expected", by="ann")
-    revision = looked(repo, number)["revision"]
+def test_reopening_undoes_a_decision(repo, incident_id):
+    repo.label(incident_id, "expected", by="ann")
+    revision = incident_answer(repo, incident_id)["revision"]
     told = inbox.label_incident(
-        repo, {"incident": number, "action": "reopen", "seen": revision}, "ann"
+        repo, {"incident": incident_id, "action": "reopen", "seen": revision}, "ann"
     ).payload
     assert told["status"] == "open"
 
 
-def test_an_incident_is_assigned_and_taken_back(repo, number):
+def test_an_incident_is_assigned_and_unassigned(repo, incident_id):
     asked = {
-        "incident": number,
+        "incident": incident_id,
         "action": "assign",
         "assignee": "bob",
         "note": "knows it",
@@ -187,30 +187,30 @@ def test_an_incident_is_assigned_and_taken_back(repo, number):
     assert inbox.label_incident(repo, nobody, "ann").payload["assignee"] is None
 
 
-def test_a_snooze_ends_at_its_time_or_with_the_next_decision(repo, number):
+def test_a_snooze_ends_at_its_time_or_with_the_next_decision(repo, incident_id):
     until = dt.datetime(2033, 5, 1, 12, tzinfo=dt.UTC)
-    asked = {"incident": number, "action": "snooze", "until": until.timestamp(), "seen": 0}
+    asked = {"incident": incident_id, "action": "snooze", "until": until.timestamp(), "seen": 0}
     told = inbox.label_incident(repo, asked, "ann").payload
     assert (told["snoozed_until"], told["status"]) == (until, "open")
     assert inbox.incidents(repo, {"dataset": None}).arrays["snoozed_until"] == [until.timestamp()]
-    repo.label(number, "comment", note="still asleep", by="ann")
-    assert looked(repo, number)["snoozed_until"] == until
-    repo.label(number, "reopened", by="ann")
-    assert looked(repo, number)["snoozed_until"] is None
+    repo.label(incident_id, "comment", note="still asleep", by="ann")
+    assert incident_answer(repo, incident_id)["snoozed_until"] == until
+    repo.label(incident_id, "reopened", by="ann")
+    assert incident_answer(repo, incident_id)["snoozed_until"] is None
 
 
-def test_several_incidents_are_labelled_at_once(repo, number):
+def test_several_incidents_are_labelled_at_once(repo, incident_id):
     commit(repo, day(1, rows=99, only=[SIZE]), dataset="e")
     repo.detect("e", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     numbers = repo.incidents()["id"].tolist()
-    asked = {"incidents": [*numbers, number], "action": "expected", "by": "page's own"}
+    asked = {"incidents": [*numbers, incident_id], "action": "expected", "by": "page's own"}
     assert inbox.label_incidents(repo, asked, None).payload == {"labelled": 2}
     assert repo.incidents()["status"].tolist() == ["expected", "expected"]
     assert set(repo.labels()["by"]) == {"page's own"}
 
 
-def test_nobody_speaks_without_a_name_and_the_kernels_counts(repo, number):
-    asked = {"incident": number, "action": "acknowledge", "seen": 0}
+def test_a_label_needs_a_user_and_the_user_of_the_server_takes_precedence(repo, incident_id):
+    asked = {"incident": incident_id, "action": "acknowledge", "seen": 0}
     for name in ({}, {"by": " "}):
         with pytest.raises(tg.HistoryError, match="the author is missing"):
             inbox.label_incident(repo, {**asked, **name}, None)
@@ -218,8 +218,8 @@ def test_nobody_speaks_without_a_name_and_the_kernels_counts(repo, number):
     assert [one["by"] for one in told["said"]] == ["ann"]
 
 
-def test_wrong_actions_are_refused(repo, number):
-    asked = {"incident": number, "seen": 0}
+def test_invalid_actions_are_refused(repo, incident_id):
+    asked = {"incident": incident_id, "seen": 0}
     with pytest.raises(tg.UnknownNameError, match="did you mean 'acknowledge'"):
         inbox.label_incident(repo, {**asked, "action": "acknowledged"}, "ann")
     with pytest.raises(tg.HistoryError, match="a comment needs a note"):
@@ -227,12 +227,12 @@ def test_wrong_actions_are_refused(repo, number):
     with pytest.raises(tg.HistoryError, match="snoozed needs an end"):
         inbox.label_incident(repo, {**asked, "action": "snooze"}, "ann")
     with pytest.raises(tg.HistoryError, match="no time zone"):
-        repo.label(number, "snoozed", until=dt.datetime(2033, 5, 1))
+        repo.label(incident_id, "snoozed", until=dt.datetime(2033, 5, 1))
     assert repo.labels().empty
 
 
 def test_the_series_of_the_headline_comes_first():
-    """Completeness names the headline, though the mean, by its score, and the day before stood out more."""
+    """The headline names Completeness, although the score of the mean, and the day before, are more extreme."""
     with tg.Repository("sqlite://") as repo:
         days = [f"ds=2013-01-{n:02}" for n in range(1, 5)]
         repo.record("d", "Mean", dict(zip(days, [1.0, 1.0, 9.0, 9.0], strict=True)), instance="a")
@@ -244,29 +244,29 @@ def test_the_series_of_the_headline_comes_first():
             tg.Monitor({"name": "Completeness"}, "SimpleThreshold(1, lower_bound=0.5)"),
         ]
         repo.detect("d", monitors)
-        told = looked(repo, int(repo.incidents()["id"][0]))
+        told = incident_answer(repo, int(repo.incidents()["id"][0]))
         assert told["explanations"][0].startswith("Completeness of a in ds=2013-01-04")
 
 
-def test_the_timeline_tells_what_was_found_told_said_and_measured_again(repo, number):
-    repo.label(number, "acknowledged", note="on it", by="ann")
+def test_the_timeline_shows_detection_notifications_labels_and_new_versions(repo, incident_id):
+    repo.label(incident_id, "acknowledged", note="on it", by="ann")
     tg.notify(repo, ["log"], severity="info")
     commit(repo, day(4, "restated", rows=97, only=[SIZE]))
     repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
-    events = looked(repo, number)["timeline"]
+    events = incident_answer(repo, incident_id)["timeline"]
     assert [event["kind"] for event in events] == ["found", "acknowledged", "restated"]
     assert events[1]["by"] == "ann"
     assert events[2]["text"] == "version 2 of ds=2013-01-04"
 
 
-def test_a_sink_that_was_told_is_in_the_timeline(repo, number):
+def test_the_timeline_shows_notified_sinks(repo, incident_id):
     tg.notify(repo, ["log"], severity="info")
-    (_, told) = looked(repo, number)["timeline"]
+    (_, told) = incident_answer(repo, incident_id)["timeline"]
     assert (told["kind"], told["by"]) == ("notified", "log")
 
 
-def test_the_checks_that_fail_on_its_partitions_are_told(repo, number, tmp_path):
-    """The verdicts are those of a suite file's checks, kept as a run keeps them."""
+def test_failing_checks_of_its_partitions_are_shown(repo, incident_id, tmp_path):
+    """The verdicts are stored as in a run of a suite file."""
     suite = tmp_path / "d.yml"
     suite.write_text(
         "dataset: d\ntable: db.t\nanalyzers: [Size]\nchecks:\n"
@@ -274,15 +274,15 @@ def test_the_checks_that_fail_on_its_partitions_are_told(repo, number, tmp_path)
     )
     run = Run(RunReport(1, "d", RunStatus.COMPLETE), repo)
     check_table(load_suite(suite), run, SimpleNamespace(name="db.t"))
-    (failed,) = looked(repo, number)["checks"]  # warnings pass, and 98 rows are at most 98
+    (failed,) = incident_answer(repo, incident_id)["checks"]  # warnings and 98 rows pass
     assert (failed["name"], failed["partition"]) == ("checks", "ds=2013-01-04")
     assert failed["reasons"] == ["row count is 99, at most 98 needed"]
     commit(repo, day(4, "repaired", rows=97, only=[SIZE]))
-    assert looked(repo, number)["checks"] == [], "the verdict is of other data"
+    assert incident_answer(repo, incident_id)["checks"] == [], "the verdict is of other data"
 
 
-def test_its_runbook_its_job_and_the_tables_made_from_it_are_told():
-    """The job is that of the run that measured the day as it is now, the runbook that of the last run."""
+def test_its_runbook_job_and_dependent_tables_are_shown():
+    """The job is from the run that measured the current version of the day, the runbook from the last run."""
     with tg.Repository("sqlite://") as made:
         first, last = "https://jobs.example.org/1", "https://jobs.example.org/2"
         days = [day(n, rows=rows, only=[SIZE]) for n, rows in enumerate([10, 10, 99], 1)]
@@ -293,7 +293,7 @@ def test_its_runbook_its_job_and_the_tables_made_from_it_are_told():
         monitor = tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")
         made.detect("d", [monitor])
         number = int(made.incidents("d")["id"].item())
-        told = looked(made, number)
+        told = incident_answer(made, number)
         assert (told["run"]["id"], told["run"]["job"]) == (run, first)
         assert told["runbook"] == "javascript:x"
         assert told["downstream"] == ["e", "f"]
@@ -302,12 +302,12 @@ def test_its_runbook_its_job_and_the_tables_made_from_it_are_told():
         commit(made, day(3, "b", rows=98, only=[SIZE]))
         made.detect("d", [monitor])
         number = int(made.incidents("d")["id"].item())
-        assert looked(made, number)["run"]["job"] is None, "the day was measured again"
+        assert incident_answer(made, number)["run"]["job"] is None, "the day was measured again"
 
 
 @pytest.fixture
-def failed(repo, number):
-    """An incident in whose partition a check failed, and kept two records."""
+def failed(repo, incident_id):
+    """Return an incident with a failed check in its partition, which has two samples."""
     row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
     log = ("rule fare: 2 of 99 records", "  ds=2013-01-04: fare=-3", "  ds=2013-01-04: fare=-1")
     verdict = tg.CheckResult(False, (("fare", "2 records, none wanted"),), log)
@@ -315,7 +315,7 @@ def failed(repo, number):
         "d", name="fares", specification="1", passed=False, result=verdict.to_json(),
         partition="ds=2013-01-04", fingerprint=row["fingerprint"],
     )  # fmt: skip
-    return number
+    return incident_id
 
 
 def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failed, monkeypatch):
@@ -359,7 +359,7 @@ def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, 
     assert told() == {"checks": [], "total": 0, "run": None}, "the run after it was complete"
 
 
-def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, number):
+def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, incident_id):
     for name in ("e", "f"):
         rows = [10, 10, 10, 99]
         commit(repo, *(day(n, rows=r, only=[SIZE]) for n, r in enumerate(rows, 1)), dataset=name)
@@ -367,8 +367,8 @@ def test_incidents_of_several_tables_with_one_cause_name_each_other(repo, number
     headline = "4 Jan 2013: more rows in 3 tables: d, e and f"
     listed = inbox.incidents(repo, {"dataset": "e"})
     assert (listed.arrays["group"].tolist(), listed.payload["texts"]["shared"]) == (
-        [number],
+        [incident_id],
         [headline],
     )
-    told = looked(repo, number)
+    told = incident_answer(repo, incident_id)
     assert (told["shared"], [one["dataset"] for one in told["others"]]) == (headline, ["e", "f"])

@@ -1,4 +1,4 @@
-"""What the partitions view is told. No Spark."""
+"""Answers of the partitions view. No Spark."""
 
 import datetime as dt
 from dataclasses import replace
@@ -12,8 +12,8 @@ from tidegauge.widgets import tables as ledger
 HOUR = dt.timedelta(hours=1)
 
 
-def came(n, hours=2, **options):
-    """A day of 2013 whose data arrived so many hours after its end."""
+def late_day(n, hours=2, **options):
+    """Return a day of 2013 whose data arrived a number of hours after its end."""
     made = day(n, only=[SIZE], **options)
     return replace(made, arrived_at=made.time + 24 * HOUR + hours * HOUR)
 
@@ -25,7 +25,7 @@ def repo():
 
 
 def test_missing_partitions_have_no_name(repo):
-    commit(repo, *(came(n) for n in range(1, 21) if n != 15))
+    commit(repo, *(late_day(n) for n in range(1, 21) if n != 15))
     answer = ledger.partitions(repo, {"dataset": "d"})
     names = answer.payload["partitions"]
     assert names[13:16] == ["ds=2013-01-14", None, "ds=2013-01-16"]
@@ -34,8 +34,8 @@ def test_missing_partitions_have_no_name(repo):
     assert "partition" not in answer.payload["columns"]
 
 
-def test_of_what_is_overdue_without_end_two_months_are_sent(repo):
-    commit(repo, *(came(n) for n in range(1, 21)))
+def test_at_most_two_months_of_overdue_partitions_are_sent(repo):
+    commit(repo, *(late_day(n) for n in range(1, 21)))
     answer = ledger.partitions(repo, {"dataset": "d"})
     assert answer.payload["rows"] == 20 + ledger.MAX_OVERDUE_PARTITIONS
     assert answer.payload["partitions"][20:] == [None] * ledger.MAX_OVERDUE_PARTITIONS
@@ -43,7 +43,7 @@ def test_of_what_is_overdue_without_end_two_months_are_sent(repo):
     assert answer.payload["overdue"] == {"": whole - answer.payload["rows"]}
 
 
-def test_nothing_is_overdue_where_there_are_no_times(repo):
+def test_partitions_without_times_are_never_overdue(repo):
     repo.record("loose", "x", 1.0, partition="batch=1")
     answer = ledger.partitions(repo, {"dataset": "loose"})
     assert answer.payload["partitions"] == ["batch=1"]
@@ -51,8 +51,8 @@ def test_nothing_is_overdue_where_there_are_no_times(repo):
 
 
 def test_a_day_has_its_anomalies_and_versions(repo):
-    commit(repo, *(came(n, rows=99 if n == 3 else 10) for n in range(1, 6)))
-    commit(repo, came(3, 30, rows=98, fingerprint="b"))
+    commit(repo, *(late_day(n, rows=99 if n == 3 else 10) for n in range(1, 6)))
+    commit(repo, late_day(3, 30, rows=98, fingerprint="b"))
     repo.detect("d", [tg.Monitor({"name": "Size"}, "SimpleThreshold(50)")])
     told = ledger.day(repo, {"dataset": "d", "partition": "ds=2013-01-03"}).payload
     [found] = told["anomalies"]
@@ -66,7 +66,7 @@ def test_a_day_has_its_anomalies_and_versions(repo):
     assert len(other["versions"]) == 1
 
 
-def test_a_day_that_is_not_there_any_more_has_nothing(repo):
-    commit(repo, came(1))
+def test_a_day_that_no_longer_exists_is_empty(repo):
+    commit(repo, late_day(1))
     told = ledger.day(repo, {"dataset": "d", "partition": "ds=1999-01-01"}).payload
     assert told == {"anomalies": [], "total": 0, "versions": []}

@@ -1,4 +1,4 @@
-"""Typed messages of the dashboard: the TypeScript declarations are current, and answers hold what they declare. No Spark."""
+"""Typed messages of the dashboard: the TypeScript declarations are current, and answers match them. No Spark."""
 
 from typing import NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -39,7 +39,7 @@ def dashboard(monkeypatch):
         yield tg.Dashboard(repo, view="overview", by="ann")
 
 
-def test_the_declarations_are_those_that_would_be_generated():
+def test_the_declarations_are_current():
     written = protocol_dts.DECLARATIONS_FILE.read_text(encoding="utf-8")
     assert written == protocol_dts.declarations(), "run python -m tidegauge.widgets.protocol_dts"
 
@@ -48,13 +48,13 @@ def test_every_question_is_typed(dashboard):
     assert set(QUESTION_TYPES) == set(dashboard.backend.questions)
 
 
-def test_a_type_without_a_counterpart_is_refused():
+def test_a_type_without_a_typescript_type_is_refused():
     with pytest.raises(TypeError, match="no TypeScript type for <class 'complex'>"):
         protocol_dts._type(complex)
 
 
 def check(data, message, path):
-    """Compare the keys of JSON, or of arrays, with a typed dictionary, at all depths."""
+    """Compare the keys of JSON, or of arrays, with a typed dictionary at all depths."""
     if not is_typeddict(message):
         return
     hints = get_type_hints(message, include_extras=True)
@@ -71,7 +71,7 @@ def check(data, message, path):
                 check(one, inner[0], f"{path}.{key}")
 
 
-def test_answers_hold_what_is_declared(dashboard):
+def test_answers_match_their_declarations(dashboard):
     repo = dashboard.repository
     numbers = dashboard.backend.questions["catalogue"]({}).arrays["ids"].tolist()
     consistent = (
@@ -118,6 +118,6 @@ def test_answers_hold_what_is_declared(dashboard):
             for name, hint in get_type_hints(types.arrays).items():
                 if name not in answer.arrays:
                     continue
-                arguments = get_args(hint)  # of an array, or, since NumPy 2.5, of its alias
+                arguments = get_args(hint)  # an array, or, since NumPy 2.5, its alias
                 dtype = arguments[0] if len(arguments) == 1 else get_args(arguments[1])[0]
                 assert answer.arrays[name].dtype == dtype, f"{question}.{name}"

@@ -1,4 +1,4 @@
-"""The dashboard's script: its own tests run in node, its types hold, and it is built as it should be."""
+"""The script of the dashboard: its tests in node, its types, and its build."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ def node():
     return found
 
 
-def test_in_node(node, tmp_path):
+def test_the_tests_of_the_script_pass_in_node(node, tmp_path):
     subprocess.run([*node, "build.mjs", str(tmp_path)], cwd=WIDGETS, check=True)
     done = subprocess.run(
         [*node, "--test", *map(str, sorted(tmp_path.rglob("*.mjs")))],
@@ -34,12 +34,12 @@ def test_in_node(node, tmp_path):
     assert done.stdout.count("# Subtest:") > count
 
 
-@pytest.mark.soak  # and a part of `make types`
-def test_types_hold(node):
+@pytest.mark.soak  # also part of `make types`
+def test_the_types_of_the_script_are_correct(node):
     assert check_types() is None
 
 
-def test_what_is_built_holds_the_licence_and_asks_nobody(node):
+def test_the_built_script_contains_the_licence_and_requests_no_other_host(node):
     script = (WIDGETS / "static" / "dashboard.js").read_text()
     assert "Leon Sorokin" in script[:1500]
     assert "Permission is hereby granted" in script[:1500]
@@ -49,7 +49,7 @@ def test_what_is_built_holds_the_licence_and_asks_nobody(node):
             assert asking not in text
 
 
-def test_where_it_cannot_be_built_the_reason_is_kept_until_it_can(tmp_path, monkeypatch):
+def test_the_reason_of_a_failed_build_is_kept_until_a_build_succeeds(tmp_path, monkeypatch):
     for name, file in {
         "SCRIPT": "dashboard.js",
         "STYLE": "dashboard.css",
@@ -78,9 +78,9 @@ def test_where_it_cannot_be_built_the_reason_is_kept_until_it_can(tmp_path, monk
     assert not hatch_build.out_of_date()
 
 
-def test_outputs_beside_the_dashboard_in_a_notebook_keep_their_own_style():
+def test_other_outputs_of_a_notebook_keep_their_own_style():
     from tidegauge.display.html import CARD_CSS
 
-    root = re.compile(r"\.tidegauge(?![\w-])")  # the class of the dashboard alone
+    root = re.compile(r"\.tidegauge(?![\w-])")  # only the class of the dashboard
     assert root.search((WIDGETS / "src" / "ui" / "base.css").read_text())
     assert not root.search(CARD_CSS)

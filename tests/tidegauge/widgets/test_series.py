@@ -1,4 +1,4 @@
-"""What the series and distribution views are told. No Spark, no browser."""
+"""Answers of the series and distribution views. No Spark, no browser."""
 
 import datetime as dt
 import math
@@ -29,7 +29,7 @@ def cities(number, **counts):
     return day(number, only=[CITY], extra=[measurement(CITY, state)])
 
 
-def test_series_tell_versions_and_what_restated_points_were(repo):
+def test_series_show_versions_and_replaced_values(repo):
     repo.record("orders", "revenue", {"ds=2013-02-08": 10.0, "ds=2013-02-09": 20.0})
     repo.record("orders", "revenue", {"ds=2013-02-09": 25.0, "ds=2013-02-10": math.nan})
     overview = Overview(repo)
@@ -45,7 +45,7 @@ def test_series_tell_versions_and_what_restated_points_were(repo):
     assert told.arrays["old"].tolist() == [[0, 1, 1, 20]]
 
 
-def test_an_overlay_adds_the_like_of_another_dataset(repo):
+def test_an_overlay_adds_the_same_series_of_another_dataset(repo):
     for dataset, name in (("orders", "revenue"), ("orders_eu", "revenue"), ("orders_eu", "cost")):
         repo.record(dataset, name, 10.0, partition="ds=2013-02-08")
     overview = Overview(repo)
@@ -59,7 +59,7 @@ def test_an_overlay_adds_the_like_of_another_dataset(repo):
     assert told.arrays["version"].shape == (2, 1)
 
 
-def test_points_that_were_not_measured_have_no_version(repo):
+def test_recorded_points_have_no_version(repo):
     repo.record("orders", "revenue", 1.0, partition="ds=2013-02-08")
     repo.record("visits", "count", 2.0, partition="ds=2013-02-09")
     overview = Overview(repo)
@@ -67,16 +67,16 @@ def test_points_that_were_not_measured_have_no_version(repo):
     assert told.arrays["version"].tolist() == [[1, 0], [0, 1]]
 
 
-def test_the_columns_of_which_a_distribution_is_stored(repo):
+def test_columns_with_a_stored_distribution_are_listed(repo):
     commit(repo, *(cities(n, a=3, b=n) for n in (1, 2, 3)))
     assert compare.columns(repo, {"dataset": "d"}).payload == {"names": ["city"]}
 
 
-def test_drift_is_told_for_a_window_as_for_the_whole(repo):
+def test_drift_of_a_window_equals_drift_of_the_whole_history(repo):
     commit(repo, *(cities(n, a=30, b=n) for n in range(1, 11)))
     asked = {"dataset": "d", "column": "city"}
     whole = compare.drifts(repo, asked)
-    # The first seven are the least that a partition is compared with.
+    # A partition is compared with at least seven earlier ones.
     assert whole.payload["texts"]["partition"] == [
         "ds=2013-01-08",
         "ds=2013-01-09",
@@ -89,7 +89,7 @@ def test_drift_is_told_for_a_window_as_for_the_whole(repo):
     assert none.payload["texts"]["partition"] == []
 
 
-def test_a_distribution_is_told_with_its_distances(repo):
+def test_a_distribution_has_its_distances(repo):
     commit(repo, cities(1, a=3, b=1), cities(2, a=1, c=1))
     sides = {"baseline": {"partition": "ds=2013-01-01"}, "current": {"partition": "ds=2013-01-02"}}
     told = compare.distribution(repo, {"dataset": "d", "column": "city", **sides})
@@ -119,7 +119,7 @@ def of_country(measured, country):
     )
 
 
-def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
+def test_a_distribution_covers_one_segment_if_partition_keys_make_several(repo):
     german = [of_country(cities(n, berlin=n), "DE") for n in range(1, 9)]
     french = [of_country(cities(n, paris=1), "FR") for n in range(1, 9)]
     commit(repo, *german, *french)
@@ -151,8 +151,8 @@ def test_a_distribution_is_of_one_segment_if_partition_keys_make_several(repo):
     assert every.payload["texts"]["segment"] == ["country=DE", "country=FR"]
 
 
-def test_seasons_are_told_in_words(repo):
-    # Weekends have 45 % less: 550 of 1000.
+def test_seasons_are_described_in_words(repo):
+    # Weekends are 45 % lower: 550 of 1000.
     days = [dt.date(2026, 1, 5) + dt.timedelta(days=n) for n in range(63)]
     sizes = {f"ds={day}": 1000 if day.weekday() < 5 else 550 for day in days}
     repo.record("orders", "rows", sizes, scale="count")
@@ -163,7 +163,7 @@ def test_seasons_are_told_in_words(repo):
     assert told == ["Saturdays and Sundays 45 % lower", ""]
 
 
-def test_seasons_of_nothing(repo):
+def test_series_without_seasons_have_an_empty_description(repo):
     repo.record("orders", "rows", 1.0, partition="ds=2026-01-05")
     overview = Overview(repo)
     ids = overview.catalogue().arrays["ids"].tolist()

@@ -1,4 +1,4 @@
-"""The repository of a served page is opened anew when its file was replaced."""
+"""The repository of a served page is opened again when its file was replaced."""
 
 import pytest
 from tidegauge.analyzers.core.errors import DatabaseAccessError
@@ -8,7 +8,7 @@ from tidegauge.widgets.source import DashboardConfig, DashboardSource
 import tidegauge as tg
 
 
-def recorded(file, *datasets):
+def record_datasets(file, *datasets):
     with tg.Repository(f"sqlite:///{file}") as repo:
         for name in datasets:
             repo.record(name, "n", 1.0, partition="ds=2013-01-01")
@@ -17,27 +17,27 @@ def recorded(file, *datasets):
 
 @pytest.fixture
 def source(tmp_path):
-    file = recorded(tmp_path / "r.db", "a")
+    file = record_datasets(tmp_path / "r.db", "a")
     source = DashboardSource(DashboardConfig(f"sqlite:///{file}", read_only=True))
     yield source
     source.close()
 
 
-def test_it_is_opened_once(source):
+def test_an_unchanged_repository_is_opened_once(source):
     backend = source.backend()
     assert source.backend() is backend
     assert backend.repository.datasets() == ["a"]
     assert backend.repository.database.read_only
 
 
-def test_a_file_that_was_replaced_is_read(source, tmp_path):
+def test_a_replaced_file_is_read(source, tmp_path):
     before = source.backend()
-    recorded(tmp_path / "other.db", "b", "c").rename(tmp_path / "r.db")
+    record_datasets(tmp_path / "other.db", "b", "c").rename(tmp_path / "r.db")
     assert source.backend().repository.datasets() == ["b", "c"]
     assert source.backend() is not before
 
 
-def test_a_file_that_is_gone_is_an_error_until_it_is_back(source, tmp_path):
+def test_a_removed_file_is_an_error_until_it_returns(source, tmp_path):
     source.backend()
     (tmp_path / "r.db").rename(tmp_path / "away.db")
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_a_file_that_is_gone_is_an_error_until_it_is_back(source, tmp_path):
     assert source.backend().repository.datasets() == ["a"]
 
 
-def test_pages_of_an_earlier_server_find_no_catalogue_of_another(source):
+def test_catalogues_of_an_earlier_server_are_not_confused(source):
     backend = source.backend()
     (first, _), (again, _) = (backend.answer({"id": n, "ask": "catalogue"}, None) for n in "12")
     number = first["told"]["catalogue"]
@@ -61,7 +61,7 @@ def test_pages_of_an_earlier_server_find_no_catalogue_of_another(source):
     assert told["kind"] == "OutdatedError"
 
 
-def test_a_page_is_told_the_name_of_its_database_and_not_its_folder(tmp_path):
+def test_a_page_shows_the_name_of_its_database_without_the_folder(tmp_path):
     with tg.Repository(f"sqlite:///{tmp_path / 'prod.db'}") as repo:
         message, _ = Backend(repo).answer({"id": 1, "ask": "catalogue"}, None)
         assert message["told"]["repository"] == "prod.db"
