@@ -1,4 +1,4 @@
-"""Metrics without a repository: the collection, shared scans with states, and names of elsewhere."""
+"""Metrics without a repository: the list of metrics, shared scans with states, and names of other tools."""
 
 import json
 
@@ -24,7 +24,7 @@ def collection():
     )
 
 
-def test_metrics_are_a_list_in_the_order_asked():
+def test_metrics_are_a_list_in_the_requested_order():
     metrics = collection()
     assert isinstance(metrics, list)
     assert [metric.name for metric in metrics] == ["Completeness", "Size", "Mean", "Size"]
@@ -35,7 +35,7 @@ def test_metrics_are_a_list_in_the_order_asked():
         metrics[tg.Completeness("b")]
 
 
-def test_metrics_as_a_frame_and_as_json():
+def test_metrics_convert_to_a_frame_and_to_json():
     frame = collection().frame()
     assert frame.columns.tolist() == [
         *("entity", "instance", "name", "value", "weight", "error", "analyzer")
@@ -57,7 +57,7 @@ def test_metrics_as_a_frame_and_as_json():
     assert "Completeness" in collection()._repr_html_()
 
 
-def test_numbers_that_json_lacks_are_text():
+def test_numbers_that_json_lacks_are_strings():
     maximum = tg.Maximum("a")
     states = {maximum: maximum.compute_metric_from(maximum.state_type(float("inf"), 1))}
     assert json.loads(tg.Metrics(states).json())[0]["value"] == "inf"
@@ -85,7 +85,7 @@ def test_states_of_several_providers_are_added():
         ("flights", r"not a str; read a table with spark.table\(name\)"),
     ],
 )
-def test_what_is_no_dataframe_of_spark_is_said(data, message):
+def test_data_that_is_not_a_spark_data_frame_is_refused(data, message):
     with pytest.raises(tg.SourceError, match=message):
         tg.calculate(data, [SIZE])
 
@@ -93,7 +93,7 @@ def test_what_is_no_dataframe_of_spark_is_said(data, message):
 SUITE = tg.Suite("d", [SIZE])
 
 
-def analyzed(data):
+def analyze_data(data):
     with tg.Repository("sqlite://") as repo:
         return tg.analyze(data, SUITE, repository=repo)
 
@@ -103,7 +103,7 @@ def analyzed(data):
     [
         lambda data: SIZE.calculate(data),
         lambda data: tg.verify(data, tg.Check("c").has_size(1)),
-        lambda data: analyzed(data),
+        lambda data: analyze_data(data),
         lambda data: tg.explain(data, SUITE),
         lambda data: tg.profile(data),
         lambda data: tg.suggest(data),
@@ -115,7 +115,7 @@ def analyzed(data):
         lambda data: tg.consistency.compare(data, data, keys="a"),
     ],
 )  # fmt: skip
-def test_a_frame_of_pandas_is_refused_by_all_that_take_data(take):
+def test_a_pandas_frame_is_refused_by_all_functions_that_take_data(take):
     with pytest.raises(
         (tg.SourceError, tg.SuiteError), match="not a DataFrame of pandas; convert it"
     ):
@@ -134,18 +134,18 @@ def test_a_frame_of_pandas_is_refused_by_all_that_take_data(take):
         lambda: SIZE.calculate_metric(None, None, "states"),
     ],
 )
-def test_a_folder_is_no_state_provider(take):
+def test_a_folder_is_not_a_state_provider(take):
     with pytest.raises(tg.SuiteError, match="state provider"):
         take()
 
 
 @pytest.mark.parametrize("analyzers", [SIZE, tg.Size, "Size()", None])
-def test_analyzers_are_a_list(analyzers):
+def test_analyzers_must_be_a_list(analyzers):
     with pytest.raises(tg.SuiteError, match=r"as a list, as in tg.calculate\(data, \[tg.Size"):
         tg.calculate(None, analyzers)
 
 
-def test_a_class_is_no_analyzer():
+def test_a_class_is_not_an_analyzer():
     with pytest.raises(tg.SuiteError, match=r"is not an analyzer such as tg.Size\(\)"):
         tg.calculate(None, [tg.Size])
 
@@ -161,7 +161,7 @@ def test_a_class_is_no_analyzer():
         ("expect_something_else", "methods of tg.Check"),
     ],
 )
-def test_names_of_elsewhere_are_answered_with_ours(name, message):
+def test_names_of_other_tools_are_answered_with_ours(name, message):
     with pytest.raises(AttributeError, match=message):
         getattr(tg, name)
 
@@ -173,12 +173,12 @@ def test_names_of_elsewhere_are_answered_with_ours(name, message):
         (tg.consistency, "cmpare", "tidegauge.consistency has no 'cmpare'; did you mean 'compare'"),
     ],
 )
-def test_names_of_products_are_suggested(package, name, message):
+def test_misspelt_names_get_a_suggestion(package, name, message):
     with pytest.raises(AttributeError, match=message):
         getattr(package, name)
 
 
-def test_the_path_of_a_suite_file_is_no_suite():
+def test_the_path_of_a_suite_file_is_not_a_suite():
     with (
         tg.Repository("sqlite://") as repo,
         pytest.raises(tg.SuiteError, match="not 'orders.yml'; read a suite file by tg.load_su"),
@@ -186,15 +186,15 @@ def test_the_path_of_a_suite_file_is_no_suite():
         tg.analyze("orders", "orders.yml", repository=repo)
 
 
-def test_private_names_are_not_guessed_at():
+def test_private_names_get_no_suggestion():
     with pytest.raises(AttributeError) as caught:
         _ = tg._ipython_canary
     assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.spark
-def test_one_scan_adds_to_stored_states_and_stores_them_again(spark):
-    """3 rows then 2: 5 rows; (1 + 2 + 3) + (10 + 20) = 36. Given twice, a shared state is added once."""
+def test_one_scan_adds_to_stored_states_and_stores_the_sum(spark):
+    """3 rows then 2: 5 rows; (1 + 2 + 3) + (10 + 20) = 36. A shared state is added once although it is passed twice."""
     states = InMemoryStateProvider()
     first = spark.createDataFrame([(1,), (2,), (3,)], "a int")
     second = spark.createDataFrame([(10,), (20,)], "a int")

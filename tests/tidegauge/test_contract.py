@@ -1,6 +1,6 @@
-"""The public contract: names and commands that users have written down somewhere stay.
+"""The public contract: names and commands that users rely on must not disappear.
 
-`tests/data/contract.json` holds them: what is new is added there, and what is taken away breaks somebody.
+`tests/data/contract.json` lists them. Add new names to it; removing one breaks users.
 """
 
 import inspect
@@ -16,7 +16,7 @@ MODULES = ("consistency", "griffin")
 
 
 def public_names():
-    """Return the names of `tidegauge` and its modules, and of the methods of what users hold."""
+    """Return the names of `tidegauge` and its modules, and the methods of public classes."""
     names = [name for name in tg.__all__ if not name.startswith("_")]
     names += [f"{module}.{name}" for module in MODULES for name in getattr(tg, module).__all__]
     for kind in (tg.Repository, tg.Check, tg.DQM, tg.Suite, tg.Run):
@@ -60,7 +60,7 @@ NOW = {"names": public_names, "parameters": parameters, "commands": commands}
 
 
 @pytest.mark.parametrize("what", NOW)
-def test_what_users_have_written_down_is_still_there(what):
+def test_public_names_and_commands_still_exist(what):
     kept, now = KEPT[what], NOW[what]()
     assert sorted(set(kept) - set(now)) == []
     if isinstance(kept, dict):

@@ -1,4 +1,4 @@
-"""Checks and record rules on decimals so long that Spark rounds them to compare them. Values worked out by hand."""
+"""Checks and record rules on decimals so long that Spark rounds them in comparisons. Values worked out by hand."""
 
 from decimal import Decimal
 
@@ -25,7 +25,7 @@ def data(spark):
 
 
 CONDITIONS = {
-    # on one column, and so null passes
+    # on one column: null passes
     "positive": (lambda c: c.is_positive("d"), {1, 4, 5}),
     "not negative": (lambda c: c.is_non_negative("d"), {1, 3, 4, 5}),
     "in a set": (lambda c: c.is_contained_in("d", [0]), {3, 5}),
@@ -41,17 +41,17 @@ CONDITIONS = {
     "at least a double": (lambda c: c.is_contained_in("d", lower=0.0), {1, 3, 4, 5}),
     "a fraction below an integer": (lambda c: c.is_contained_in("w", lower=HALF), {4}),
     "in an array": (lambda c: c.is_positive("a[0].d"), {1, 4, 5}),
-    # on two columns, and so null fails
+    # on two columns: null fails
     "less": (lambda c: c.is_less_than("d", "w"), {2, 4}),
     "at most an integer": (lambda c: c.is_less_than_or_equal_to("d", "w"), {2, 3, 4}),
     "greater than a long": (lambda c: c.is_greater_than("d", "n"), {1}),
     "at least a long": (lambda c: c.is_greater_than_or_equal_to("d", "n"), {1, 3}),
     "an integer is greater": (lambda c: c.is_greater_than("w", "d"), {2, 4}),
-    # of the user
+    # SQL of the user
     "between in SQL": (lambda c: c.satisfies("d NOT BETWEEN 0 AND 1 AND id > 0", "sql"), {2}),
     "not in, in SQL": (lambda c: c.satisfies("d NOT IN (0)", "sql"), {1, 2, 4}),
     "or in SQL": (lambda c: c.satisfies("id = 5 OR (d <=> 0)", "sql"), {3, 5}),
-    # doubles, as ever
+    # doubles, without exactness
     "positive doubles": (lambda c: c.is_positive("f"), {1, 4, 5}),
     "doubles in a set": (lambda c: c.is_contained_in("f", [0]), {3, 5}),
 }
@@ -59,7 +59,7 @@ CONDITIONS = {
 
 @pytest.fixture(scope="module")
 def verified(data):
-    """The outcomes of all conditions, measured together."""
+    """Return the results of all conditions, measured together."""
     checks = [make(tg.Check(name)) for name, (make, _) in CONDITIONS.items()]
     return {check.name: check for check in checks}, tg.verify(data, checks)
 
@@ -134,6 +134,6 @@ def test_fixes_keep_all_digits_of_decimals(data):
         "nothing > 0",
     ],
 )
-def test_what_loses_no_digits_or_is_no_plain_comparison_stays_as_it_is(condition):
+def test_exact_types_and_complex_expressions_are_not_rewritten(condition):
     kinds = {"d": "decimal(38,38)", "p": "decimal(9,2)", "n": "long", "f": "double", "s": "string"}
     assert compare_exactly(condition, Schema.from_types(kinds)) == condition

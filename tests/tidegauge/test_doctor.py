@@ -1,4 +1,4 @@
-"""What `doctor` says of a session."""
+"""The report of `doctor` on a session."""
 
 import pytest
 from tidegauge.analyzers.scan import capabilities as module
@@ -29,7 +29,7 @@ class Session:
     version = "3.5.0"
 
 
-def test_what_falls_back_and_what_workers_lack(monkeypatch):
+def test_fallbacks_and_missing_packages_of_workers_are_reported(monkeypatch):
     least = Capabilities(frozenset({"hll"}), smallest_rows=False)
     monkeypatch.setattr(module, "capabilities", lambda _: least)
     monkeypatch.setattr(module, "worker_versions", lambda _: {"pyarrow": "15.0", "numpy": None})
@@ -44,7 +44,7 @@ def test_what_falls_back_and_what_workers_lack(monkeypatch):
     )
 
 
-def test_a_spark_that_is_too_old(monkeypatch):
+def test_an_old_spark_version_is_reported(monkeypatch):
     def refuse(_):
         raise module.UnsupportedSparkError("Spark 3.2 is too old")
 
@@ -53,12 +53,12 @@ def test_a_spark_that_is_too_old(monkeypatch):
     assert (found.status, found.finding) == (STATUS_WRONG, "Spark 3.2 is too old")
 
 
-def test_its_own_version_comes_first(tmp_path):
+def test_the_own_version_comes_first(tmp_path):
     first = next(iter(examine(f"sqlite:///{tmp_path / 'r.db'}")))
     assert (first.subject, first.finding) == ("Tidegauge", tg.__version__)
 
 
-def test_no_part_of_a_password_is_told(tmp_path):
+def test_no_part_of_a_password_is_shown(tmp_path):
     from tidegauge.installation import _check_repository
 
     for url in (
@@ -74,7 +74,7 @@ def test_no_part_of_a_password_is_told(tmp_path):
 
 
 def test_packages_that_do_not_fit_each_other_are_named_with_the_fix(tmp_path, monkeypatch):
-    """pyarrow 26 is installed beside NumPy 1, which Spark 3.5 requires."""
+    """pyarrow 26 is installed with NumPy 1, which Spark 3.5 requires."""
     from tidegauge import installation
 
     def import_module(name):

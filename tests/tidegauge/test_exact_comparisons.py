@@ -1,4 +1,4 @@
-"""Comparisons of columns with values of another type, in both ANSI modes. Expectations are worked out in Python."""
+"""Comparisons of columns with values of another type, in both ANSI modes. Expected results are computed in Python."""
 
 import operator
 import re
@@ -41,7 +41,7 @@ TEXTS = {
         ("", " ", "abc", "5d", "0x10", "1,000", "NaN", "Infinity", "1 2", "--1", "5.5.5")
     ),
 }
-"""Texts, and the numbers that they show; None for those that show none."""
+"""Strings and the numbers that they represent, or None."""
 
 
 @contextmanager
@@ -61,12 +61,12 @@ def in_both_modes(spark):
 
 
 def satisfied(sign, number, bound):
-    """Return whether a text that shows a number, or none, satisfies a comparison."""
+    """Return whether a string that represents a number, or None, satisfies a comparison."""
     return sign == "<>" if number is None else SIGNS[sign](number, bound)
 
 
 @pytest.mark.spark
-def test_text_is_compared_by_the_number_that_it_shows(spark):
+def test_strings_are_compared_by_the_number_that_they_represent(spark):
     conditions = {f"t {s} {n}": (s, b) for n, b in NUMBERS.items() for s in SIGNS}
     data = spark.createDataFrame([(text,) for text in [*TEXTS, None]], "t string")
     schema = Schema.from_frame(data)
@@ -90,7 +90,7 @@ def test_text_is_compared_by_the_number_that_it_shows(spark):
 
 
 OTHERS = [
-    # column, type, values that satisfy, values that do not, condition
+    # column, type, values that satisfy the condition, values that do not, condition
     ("INT", ["5"], ["6"], "c <= '5.9'"),
     ("INT", [], ["5"], "c = '5.9'"),
     ("INT", ["5"], ["6"], "c IN ('abc', '5.0')"),
@@ -121,7 +121,7 @@ OTHERS = [
 
 
 @pytest.mark.spark
-def test_other_types_are_compared_by_what_both_sides_show(spark):
+def test_other_types_are_compared_by_their_common_representation(spark):
     columns = [
         f"CAST({cell} AS {kind}) AS c{i}_{j}"
         for i, (kind, good, bad, _) in enumerate(OTHERS)
@@ -143,7 +143,7 @@ def test_other_types_are_compared_by_what_both_sides_show(spark):
 
 
 @pytest.mark.spark
-def test_checks_rules_and_filters_read_numbers_in_text_alike(spark):
+def test_checks_rules_and_filters_read_numbers_in_strings_alike(spark):
     data = spark.createDataFrame(
         [("2.5",), ("5",), ("5.9",), ("-0.5",), ("abc",), (None,)], "x string"
     )
@@ -156,7 +156,7 @@ def test_checks_rules_and_filters_read_numbers_in_text_alike(spark):
         .has_size(lambda n: n == 2)
     )
     sizes = [tg.Size(where="x > 5"), tg.Size(where="x <= 5"), tg.Completeness("x", where="x < 0")]
-    rules = {  # how many of the records, without null, break them
+    rules = {  # number of records, without null, that break them
         tg.BoundRule("x", 0, 5, closed="both", on_null="pass"): 3,
         tg.Rule("x <= 5", "small", on_null="pass"): 2,
         tg.SetRule("x", [5, 5.9, "abc"], on_null="pass"): 2,

@@ -1,4 +1,4 @@
-"""Columns with names that are words of Spark, names that occur twice, and files whose columns conflict."""
+"""Columns named by Spark keywords, duplicate column names, and files with conflicting columns."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,16 +15,16 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def words(spark):
-    """Twenty rows with the numbers from 0 in columns of ten, and true in one."""
+    """Return twenty rows: the numbers from 0 in ten columns, and true in one column."""
     return spark.range(20).selectExpr(*(f"id AS {quote(word)}" for word in WORDS)).coalesce(1)
 
 
 @pytest.mark.spark
-def test_words_of_spark_are_names_of_columns(words):
+def test_keywords_of_spark_are_column_names(words):
     numbers = words.selectExpr(*(f"{quote(word)} % 10 + 0.5D AS {quote(word)}" for word in WORDS))
     suite = tg.profile(numbers).suite
     rules = [a for a in suite.analyzers if isinstance(a, tg.Compliance)]
-    assert len(rules) == len(WORDS)  # none is negative
+    assert len(rules) == len(WORDS)  # no value is negative
     metrics = tg.calculate(numbers, suite.analyzers)
     assert [a for a in suite.analyzers if metrics[a].failed] == []
     assert {metrics[rule].value for rule in rules} == {1.0}
@@ -32,7 +32,7 @@ def test_words_of_spark_are_names_of_columns(words):
 
 
 @pytest.mark.spark
-def test_truth_values_in_columns_named_by_words(spark):
+def test_booleans_in_columns_named_by_keywords(spark):
     flags = spark.range(40).selectExpr(
         "id % 4 = 0 AS `null`", "id % 4 > 0 AS `true`", "id < 0 AS `false`"
     )
@@ -46,7 +46,7 @@ def test_truth_values_in_columns_named_by_words(spark):
 
 
 @pytest.mark.spark
-def test_rules_of_columns_named_by_words(words):
+def test_rules_on_columns_named_by_keywords(words):
     dqm = tg.DQM()
     for word in WORDS:
         dqm = dqm.add(tg.BoundRule(quote(word), 0, 15, name=f"b {word}", severity="warning"))
@@ -60,7 +60,7 @@ def test_rules_of_columns_named_by_words(words):
 
 
 @pytest.mark.spark
-def test_columns_of_one_name_are_refused_by_name(spark, tmp_path):
+def test_duplicate_column_names_are_refused(spark, tmp_path):
     data = spark.sql("SELECT 1 AS id, 2 AS ID, 3 AS x")
     dqm = tg.DQM().add(tg.BoundRule("x", 0, 2), tg.FailNone)
     verified = tg.verify(data, tg.Check("c").is_contained_in("x", upper=2))
@@ -87,7 +87,7 @@ def put(path, **columns):
 
 
 @pytest.mark.spark
-def test_files_whose_columns_conflict_are_named(spark, repo, tmp_path):
+def test_files_with_conflicting_columns_are_named(spark, repo, tmp_path):
     put(tmp_path / "t" / "ds=2026-01-01" / "a.parquet", id=[1, 2], amount=["x", "y"])
     put(tmp_path / "t" / "ds=2026-01-02" / "b.parquet", id=[3], amount=pa.array([1], pa.int32()))
     folder = str(tmp_path / "t")
@@ -98,7 +98,7 @@ def test_files_whose_columns_conflict_are_named(spark, repo, tmp_path):
     assert "column 'amount' is" in told
     assert "string in ds=2026-01-01/a.parquet" in told
     assert "int in ds=2026-01-02/b.parquet" in told
-    # Read by the type of one file, the other cannot be read.
+    # The other file cannot be read by the type of the first.
     data = spark.read.schema("id BIGINT, amount INT, ds STRING").parquet(folder)
     failing = (
         lambda: tg.calculate(data, [tg.Completeness("amount")]),
@@ -114,7 +114,7 @@ def test_files_whose_columns_conflict_are_named(spark, repo, tmp_path):
             call()
 
 
-def test_columns_that_conflict_are_named_without_files():
+def test_conflicting_columns_without_files_are_named():
     text = (
         '[CANNOT_MERGE_SCHEMAS] Failed merging schemas:\nInitial schema:\n"STRUCT<id: BIGINT, `a b`: INT, n: INT>"\n'
         'Schema that cannot be merged with the initial schema:\n"STRUCT<n: INT, `a b`: ARRAY<INT>, id: STRING>".'

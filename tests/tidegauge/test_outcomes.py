@@ -1,4 +1,4 @@
-"""One outcome of a run in all places that tell it: the same twelve outcomes through each. No Spark."""
+"""The outcome of a run in every output: the same twelve outcomes for each. No Spark."""
 
 import json
 from dataclasses import replace
@@ -39,15 +39,15 @@ def case(request, tmp_path):
         yield made
 
 
-def test_exit_status_and_json(case):
+def test_exit_status_and_json_have_the_outcome(case):
     gate = Gate(anomalies=case.fail_on_anomaly)
     assert case.summary.status(gate) == EXIT[case.outcome]
     told = json.loads(case.summary.json(gate))
     assert (told["status"], told["outcome"]) == (EXIT[case.outcome], case.outcome)
 
 
-def test_junit(case):
-    """A file has errors if the outcome is one, else failures if the data failed, else neither."""
+def test_junit_has_the_outcome(case):
+    """A file has errors if the outcome is an error, failures if the data failed, and otherwise neither."""
     root = ET.fromstring(case.summary.junit(Gate(anomalies=case.fail_on_anomaly)))
     errors, failures = (len(list(root.iter(kind))) for kind in ("error", "failure"))
     assert (errors > 0) == (case.outcome == "error")
@@ -57,8 +57,8 @@ def test_junit(case):
 @pytest.mark.parametrize(
     "name", [n for n in CASES if n not in {"an anomaly is a failure", "a policy fails"}]
 )
-def test_checks_alone(name, tmp_path):
-    """`tidegauge check` says the same of what it looks at: files with checks, without anomalies."""
+def test_checks_alone_have_the_outcome(name, tmp_path):
+    """`tidegauge check` reports the same for the files that it covers: files with checks, without anomalies."""
     with case_of(name, tmp_path) as case:
         tables = [replace(table, only_checks=True) for table in case.summary.tables]
         summary = SuiteResult(tables, case.summary.failed, only_checks=True)
@@ -69,8 +69,8 @@ def test_checks_alone(name, tmp_path):
         assert (root.find(".//failure") is not None) == (case.outcome == "failed")
 
 
-def test_schedulers(case):
-    """Airflow and Dagster map this outcome; their own tests run the same cases."""
+def test_schedulers_have_the_outcome(case):
+    """Airflow and Dagster map this outcome; their own tests use the same cases."""
     task = MeasurementTask("d.yml", fail_on_anomaly=case.fail_on_anomaly)
     result = MeasurementResult(case.summary, task)
     assert result.outcome == result.as_json()["outcome"] == case.outcome
@@ -78,14 +78,14 @@ def test_schedulers(case):
     assert failing == ([case.fails_by] if case.fails_by else [])
 
 
-def test_the_page(case):
+def test_the_page_has_the_outcome(case):
     with case.repository.database.read() as connection:
         (row,) = table_rows(connection, datetime.now(UTC))
     assert row["health"] == case.health
 
 
-def test_notifications(case, caplog):
-    """Of a known failure, a sink was told when it was new."""
+def test_notifications_have_the_outcome(case, caplog):
+    """A sink was notified of a known failure when it was new."""
     caplog.set_level("INFO", "tidegauge.incidents")
     tg.notify(case.repository, "log", severity="error")
     sent = [r for r in caplog.records if r.name == "tidegauge.incidents"]
@@ -104,7 +104,7 @@ def test_notifications(case, caplog):
         (Problem(Cause.WRITING), Gate(failures=False), "error"),
     ],
 )
-def test_a_gate(problem, gate, outcome):
+def test_a_gate_decides_which_problems_fail(problem, gate, outcome):
     assert outcome_of([problem], gate) == outcome
     assert outcome_of([problem, Problem(Cause.TABLE)], gate) == "error"
 
@@ -119,7 +119,7 @@ def status(making):
     return making.summary.status()
 
 
-def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(making):
+def test_a_failed_day_fails_no_later_run_and_the_run_shows_how_to_settle_it(making):
     making.run(FULL, size(1), size(2, rows=10))
     assert status(making) == 2
     making.run(FULL)  # nothing is new: the day is the newest, and was measured last
@@ -138,24 +138,24 @@ def test_a_day_that_failed_fails_no_later_run_and_the_run_says_how_to_settle_it(
     assert told == {"ds=2013-01-02": (False, True), "ds=2013-01-03": (True, False)}
     (row,) = making.repository.overview().to_dict("records")
     assert (row["failing"], row["failing_known"]) == (0, 1)
-    making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # written again, and as bad
+    making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # written again, and still failing
     assert status(making) == 2
     making.run(FULL, replace(size(2), fingerprint="c"))
     assert status(making) == 0
     assert making.repository.overview()["failing_known"].tolist() == [0]
 
 
-def test_a_late_day_that_fails_is_told_although_newer_ones_are_there(making):
+def test_a_late_failing_day_is_reported_although_newer_days_exist(making):
     making.run(FULL, size(1), size(3))
     making.run(FULL, size(2, rows=10))
     assert status(making) == 2
-    making.run(FULL)  # as a retry after another table failed
+    making.run(FULL)  # a retry after another table failed
     assert status(making) == 2
     making.run(FULL, size(4))
     assert status(making) == 0
 
 
-def test_a_check_that_changed_tells_past_failures_again(making):
+def test_a_changed_check_reports_past_failures_again(making):
     making.run(FULL, size(1, rows=10), size(2))
     making.run(FULL, size(3))
     assert status(making) == 0
@@ -167,24 +167,24 @@ def test_a_check_that_changed_tells_past_failures_again(making):
     assert status(making) == 0
 
 
-def test_no_failure_is_known_unless_it_was_looked_up():
+def test_a_failure_is_known_only_if_it_was_looked_up():
     assert not KnownFailures("d").has_error(SIZE)
     assert not KnownFailures("d").has_verdict("checks", "ds=2013-01-01")
     assert KnownFailures("d", past_errors=frozenset({SIZE.canonical()})).has_error(SIZE)
 
 
-def test_policies_are_known_as_checks_are(making):
+def test_failures_of_policies_are_known_like_failures_of_checks(making):
     making.run(RULES, size(1), policies=REFUSED)
     assert status(making) == 2
     making.run(RULES, size(2))
-    making.summary.tables[0].run.checks["ds=2013-01-01"] = REFUSED  # as judge_run returns it
+    making.summary.tables[0].run.checks["ds=2013-01-01"] = REFUSED  # as from judge_run
     assert status(making) == 0
     assert ET.fromstring(making.summary.junit()).find(".//failure") is None
     assert any(line.startswith("  known: ds=2013-01-01: failed") for line in making.summary.lines())
 
 
-def test_a_run_of_chosen_days_is_judged_by_them(making):
-    """The task of a day that is run again fails by it, and by no other."""
+def test_a_run_of_selected_days_is_judged_by_these_days(making):
+    """A task that repeats a day fails because of that day only."""
     making.run(FULL, size(1, rows=10), size(2, rows=10), size(3))
     making.run(FULL, size(4))
     (run,) = (table.run for table in making.summary.tables)
@@ -232,12 +232,12 @@ def test_failures_are_accepted_until_the_data_or_the_check_changes(making):
         tg.accept_failures(repo, "d", "ds=2013-01-02", name="others")
     making.run(FULL.replace("900", "950"))
     assert status(making) == 2
-    making.run(FULL)  # back to the text that was accepted: it is judged anew
+    making.run(FULL)  # the accepted definition again: it is judged again
     assert status(making) == 2
 
 
 @pytest.mark.parametrize(("label", "expected"), [("bad", 0), ("expected", 0), ("rebaseline", 2)])
-def test_a_label_settles_what_was_told_before_it(making, label, expected):
+def test_a_label_settles_failures_reported_before_it(making, label, expected):
     repo = making.repository
     making.run(FULL, size(1), size(2, rows=10))
     repo.label_range("d", label, since="2013-01-02", until="2013-01-02", note="a test load")
@@ -247,12 +247,12 @@ def test_a_label_settles_what_was_told_before_it(making, label, expected):
     making.run(FULL)
     assert status(making) == 2
     repo.label_range("d", label, since="2013-01-02", until="2013-01-02")
-    making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # other data than was labelled
+    making.run(FULL, replace(size(2, rows=11), fingerprint="b"))  # the data changed after the label
     assert status(making) == 2
 
 
-def test_a_standing_error_of_a_past_day_is_known(making):
-    """One that the next run tries again is not; nor is one of the newest day or the last runs."""
+def test_an_open_error_of_a_past_day_is_known(making):
+    """Not if the next run retries it, and not for the newest day or the last runs."""
     with_mean = lambda number: day(number, only=[SIZE, MISSING])  # noqa: E731
     making.run(HEAD, with_mean(1), size(2))
     by_data = StandingError("text", "ds=2013-01-01", is_retriable=False)
@@ -272,7 +272,7 @@ def test_a_standing_error_of_a_past_day_is_known(making):
     assert status(making) == 1
 
 
-def test_commands_accept_and_label(making, tmp_path, capsys):
+def test_commands_accept_and_label_failures(making, tmp_path, capsys):
     url = f"sqlite:///{tmp_path / 'r.db'}"
     with tg.Repository(url) as repo:
         file = Making(repo, tmp_path)
@@ -297,8 +297,8 @@ def test_commands_accept_and_label(making, tmp_path, capsys):
         assert "No check of 'd' fails on 'ds=2013-01-02'" in capsys.readouterr().err
 
 
-def test_an_accepted_day_stays_accepted_when_it_is_measured_again(making):
-    """As by the task of that day, which somebody clears so that what waits for it goes on."""
+def test_an_accepted_day_stays_accepted_if_it_is_measured_again(making):
+    """For example if a user clears the task of that day so that dependent tasks run."""
     making.run(FULL, size(1), size(2, rows=10))
     told = tg.accept_failures(making.repository, "d", "ds=2013-01-02")
     assert told
@@ -309,14 +309,14 @@ def test_an_accepted_day_stays_accepted_when_it_is_measured_again(making):
     assert making.repository.overview()["failing"].tolist() == [0]
 
 
-def test_a_labelled_day_is_known_when_it_is_measured_again(making):
+def test_a_labelled_day_is_known_if_it_is_measured_again(making):
     making.run(FULL, size(1), size(2, rows=10))
     making.repository.label_range("d", "bad", since="2013-01-02", until="2013-01-02")
     making.run(FULL, size(2, rows=10), partitions="ds=2013-01-02")
     assert status(making) == 0
 
 
-def test_an_older_day_that_is_measured_makes_no_failure_known(making):
+def test_measuring_an_older_day_makes_no_failure_known(making):
     making.run(FULL, size(1), size(4))
     making.run(FULL, size(3, rows=10))
     making.run(FULL, size(2))
@@ -325,7 +325,7 @@ def test_an_older_day_that_is_measured_makes_no_failure_known(making):
     assert status(making) == 0
 
 
-def test_a_failing_day_says_how_it_is_settled_and_not_another(making):
+def test_a_failing_day_shows_only_its_own_way_to_settle_it(making):
     making.run(FULL, size(1, rows=10), size(2, rows=10))
     making.run(FULL, size(3))
     making.run(FULL, size(4, rows=10))

@@ -1,4 +1,4 @@
-"""A first suite for a table, and what a run would do."""
+"""A first suite for a table, and the plan of a run."""
 
 import gzip
 
@@ -32,14 +32,14 @@ def shop(spark):
     return "shop.orders"
 
 
-def test_it_finds_keys_categories_patterns_and_ranges(shop, spark):
+def test_a_profile_finds_keys_categories_patterns_and_ranges(shop, spark):
     found = tg.profile(shop, spark=spark)
     by_column = {}
     for choice in found.choices:
         by_column.setdefault(choice.analyzer.instance, []).append(choice.analyzer)
     kinds = {c: {type(a).__name__ for a in some} for c, some in by_column.items()}
     assert found.rows == 2000
-    assert kinds["order_id"] == {"Completeness", "ApproxUniqueness"}  # its numbers mean nothing
+    assert kinds["order_id"] == {"Completeness", "ApproxUniqueness"}  # numbers without meaning
     assert "ApproxUniqueness" not in kinds["email"]
     assert tg.PatternMatch("email", "EMAIL", "ignore") in by_column["email"]
     assert tg.Histogram("status", 50) in by_column["status"]
@@ -61,8 +61,8 @@ def test_it_finds_keys_categories_patterns_and_ranges(shop, spark):
     assert reasons[tg.Completeness("order_id")] == "Never null in the sample."
 
 
-def test_the_statistics_of_its_columns(shop, spark):
-    """Of 2000 rows: 0 to 1999 has the mean 999.5; a third each of three states; every tenth is null."""
+def test_a_profile_has_statistics_of_each_column(shop, spark):
+    """Of 2000 rows: 0 to 1999 has the mean 999.5; each of three states has a third; every tenth value is null."""
     found = tg.profile(shop, spark=spark).columns.set_index("column")
     ids, status, at = (found.loc[c] for c in ("order_id", "status", "at"))
     assert (ids["type"], ids["minimum"], ids["maximum"], ids["mean"]) == ("long", 0, 1999, 999.5)
@@ -74,12 +74,12 @@ def test_the_statistics_of_its_columns(shop, spark):
         *("1970-01-01 00:00:00+00:00", "1970-01-01 00:33:19+00:00")
     ]
     assert found["top_values"]["gift"] == {"false": 1000, "true": 1000}
-    assert found["mean"]["size(`my tags`)"] == 1.5  # 0 to 3, as often each
+    assert found["mean"]["size(`my tags`)"] == 1.5  # 0 to 3, equally often
     assert found["type"]["address.zip"] == "string"
 
 
-def test_numbers_that_only_tell_rows_apart_have_no_quantiles(spark):
-    """A hash is known by its name, a running number by its range; unique amounts are neither."""
+def test_numbers_that_only_identify_rows_have_no_quantiles(spark):
+    """A hash is recognized by its name, a running number by its range. Unique amounts are neither."""
     data = spark.range(100, 200).selectExpr(
         "id AS line",
         "xxhash64(id) AS `order`",
@@ -95,8 +95,8 @@ def test_numbers_that_only_tell_rows_apart_have_no_quantiles(spark):
     assert measured == {"order", "amount"}
 
 
-def test_a_notebook_shows_a_picture_of_each_column(shop, spark):
-    """Order ids are spread evenly: 24 bars; of three states two are as high as the picture."""
+def test_a_notebook_shows_a_chart_of_each_column(shop, spark):
+    """Order ids are spread evenly: 24 bars. Two of three states are as high as the chart."""
     found = tg.profile(shop, spark=spark)
     counts = [count for *_, count in found.buckets("order_id")]
     assert len(counts) == 24
@@ -109,10 +109,10 @@ def test_a_notebook_shows_a_picture_of_each_column(shop, spark):
     for told in ("Profile of shop.orders", "order_id", "90 %", "999.5", "new, paid, sent", "2,000"):
         assert told in text, told
     tags, _ = read_page(found._repr_html_())
-    assert tags.count("path") == 9  # of all but sizes of arrays
+    assert tags.count("path") == 9  # of all columns except sizes of arrays
 
 
-def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
+def test_the_written_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     found = tg.profile(shop, spark=spark)
     text = found.to_yaml()
     (tmp_path / "orders.yml").write_text(text)
@@ -121,7 +121,7 @@ def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
     assert {c.description for check in file.checks for c in check.constraints} >= {
         "Size(): at least 1",
         "Completeness('order_id'): at least 1",
-        "Completeness('amount'): at least 0.8",  # 90 % are there, and twice as many may be null
+        "Completeness('amount'): at least 0.8",  # 90 % are complete, and twice as many can be null
     }
     assert file.table == shop
     assert "\n# segments: [[status]]\n" in text
@@ -135,7 +135,7 @@ def test_its_file_reads_back_and_runs(shop, spark, repo, tmp_path):
 
 
 @pytest.mark.soak
-def test_a_sample_is_looked_at_and_small_tables_get_no_rules(shop, spark):
+def test_a_sample_is_used_and_small_tables_get_no_rules(shop, spark):
     some = tg.profile(shop, sample_rows=500, spark=spark)
     assert 300 < some.rows < 700
     few = spark.createDataFrame([(1, "a@b.org")], "x int, s string")
@@ -146,7 +146,7 @@ def test_a_sample_is_looked_at_and_small_tables_get_no_rules(shop, spark):
 
 
 @pytest.mark.soak
-def test_the_command_writes_a_file_once(shop, spark, tmp_path, capsys):
+def test_the_command_writes_a_file_only_once(shop, spark, tmp_path, capsys):
     from tidegauge.cli.main import run_command
 
     target, rules = tmp_path / "orders.yml", tmp_path / "rules.yml"
@@ -190,7 +190,7 @@ def test_a_csv_file_is_read_with_its_options(spark, tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.newest
-def test_explain_tells_jobs_passes_columns_and_bytes(shop, spark):
+def test_explain_lists_jobs_scans_columns_and_bytes(shop, spark):
     suite = tg.Suite(
         "orders",
         [
@@ -222,7 +222,7 @@ def test_explain_tells_jobs_passes_columns_and_bytes(shop, spark):
     assert "fails: Mean('nope'): no column 'nope'" in text
 
 
-def test_explain_takes_a_suite_file(shop, spark, tmp_path):
+def test_explain_accepts_a_suite_file(shop, spark, tmp_path):
     (tmp_path / "s.yml").write_text(f"dataset: orders\ntable: {shop}\nanalyzers: [Size]\n")
     found = tg.explain(load_suite(tmp_path / "s.yml"), spark=spark)
     assert (found.partitions, len(found.jobs)) == (4, 1)
@@ -239,12 +239,12 @@ def test_explaining_reads_no_row(shop, spark):
     with counted(spark) as actions:
         tg.explain(shop, tg.Suite("orders", [tg.Size(), tg.Uniqueness("email")]), spark=spark)
     assert scans(actions) == []
-    with counted(spark) as actions:  # which this would tell
+    with counted(spark) as actions:  # a calculation does read it
         tg.calculate(spark.table(shop), [tg.Uniqueness("email")])
     assert scans(actions)
 
 
-def test_the_callers_cache_stays(spark):
+def test_the_cache_of_the_caller_is_kept(spark):
     frame = spark.range(50).cache()
     tg.profile(frame, "small")
     assert frame.is_cached
@@ -253,8 +253,8 @@ def test_the_callers_cache_stays(spark):
 
 
 @pytest.mark.soak
-def test_many_partitions_and_columns_are_taken_in_batches():
-    """Bounded by what the driver holds: 10,000 partitions of 2,000 columns."""
+def test_many_partitions_and_columns_are_measured_in_batches():
+    """Batches are bounded by the memory of the driver: 10,000 partitions of 2,000 columns."""
     from tidegauge.analyzers.core.partitions import Partition
     from tidegauge.analyzers.runs.runner import BATCH_BYTES, MEASUREMENT_BYTES, batch_sizes
     from tidegauge.analyzers.sources.sources import ListedPartition

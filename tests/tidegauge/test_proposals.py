@@ -1,4 +1,4 @@
-"""What `profile` proposes, where it writes it, and what it leaves out; without Spark."""
+"""Analyzers, checks and rules that `profile` proposes, and the files that it writes. No Spark."""
 
 from types import SimpleNamespace
 
@@ -37,21 +37,21 @@ NUMBERS = {"Minimum", "Maximum", "Mean", "StandardDeviation", "ApproxQuantiles"}
 
 @pytest.mark.parametrize("kind", ["long", "integer", "decimal(38,0)", "double"])
 @pytest.mark.parametrize("name", ["customer_id", "customerId", "buyer.user_id", "order_no"])
-def test_numbers_of_identifiers_are_not_measured(name, kind):
-    """Those of a foreign key occur more than once; with nulls, pandas writes them as doubles."""
+def test_identifiers_have_no_numeric_analyzers(name, kind):
+    """Foreign keys occur more than once. With nulls, pandas writes them as doubles."""
     kind = kind.partition("(")[0]
     assert not column(name, kind, distinct=2500) & NUMBERS
     assert "Completeness" in column(name, kind, distinct=2500)
 
 
 @pytest.mark.parametrize("name", ["amount", "paid", "grid", "width", "casino"])
-def test_other_numbers_are_measured(name):
+def test_other_numbers_have_numeric_analyzers(name):
     assert column(name, "long", distinct=2500) >= NUMBERS
     assert not is_identifier(name, "long")
 
 
-def test_codes_have_no_lengths():
-    """Four channels: each is counted, and their lengths say nothing more. Names have lengths."""
+def test_codes_have_no_length_analyzers():
+    """Four channels: each is counted, and their lengths add nothing. Names have lengths."""
     lengths = {"MinLength", "MaxLength"}
     assert column("channel", "string", distinct=4) & {*lengths, "Histogram"} == {"Histogram"}
     assert column("name", "string", distinct=5000) >= lengths
@@ -71,8 +71,8 @@ def profile_of(**shares):
     return Profile(suite, "data/orders/", 5000, tuple(choices), types=types, metrics=metrics)
 
 
-def test_a_suite_has_checks_that_the_file_reads(tmp_path):
-    """98 % leave room for 5 % more nulls; of a column that is mostly null, nothing is required."""
+def test_a_proposed_suite_has_checks_that_read_back(tmp_path):
+    """98 % complete allows 5 % more nulls. A column that is mostly null gets no check."""
     file = tmp_path / "orders.yml"
     file.write_text(profile_of(id=1.0, email=0.98, note=0.3).to_yaml())
     constraints = {
@@ -93,18 +93,18 @@ def test_a_small_sample_proposes_no_checks():
     assert "checks:" not in replace(profile_of(id=1.0), rows=19).to_yaml()
 
 
-def test_the_path_is_that_from_the_file():
+def test_the_path_is_relative_to_the_file():
     assert "\npath: ../data/orders/\n" in profile_of(id=1.0).to_yaml("suites")
     assert "\npath: data/orders/\n" in profile_of(id=1.0).to_yaml()
 
 
 @pytest.mark.parametrize(("share", "least"), [(0.999, 0.94), (0.95, 0.9), (0.9, 0.8), (0.75, 0.5)])
-def test_more_nulls_than_were_seen_are_allowed(share, least):
+def test_checks_allow_more_nulls_than_the_sample_has(share, least):
     assert _least_complete(share) == least
 
 
-def test_rules_have_no_bounds_beyond_what_was_seen():
-    """The greatest price was 242: 363 is no limit of prices. That none is negative is."""
+def test_rules_have_no_bounds_beyond_the_sample():
+    """The greatest price is 242, so 363 is not a limit of prices. No negative price is a rule."""
     about = {"source": "data", "rows": 900}
     found = Suggestions(
         "orders",
@@ -126,7 +126,7 @@ def test_rules_have_no_bounds_beyond_what_was_seen():
 
 @pytest.fixture
 def proposals(monkeypatch, tmp_path):
-    """Run the command on three tables of which one cannot be read; return those that were profiled."""
+    """Run the command on three tables, one of which cannot be read; return the profiled tables."""
     profiled = []
 
     def propose(table, dataset=None, **_):
@@ -160,7 +160,7 @@ def test_a_pattern_writes_a_file_for_each_table(proposals, tmp_path, capsys):
     assert "suites/orders.yml already exists and was not changed" in capsys.readouterr().out
 
 
-def test_targets_are_looked_at_before_a_table_is_read(proposals, tmp_path, capsys):
+def test_targets_are_validated_before_a_table_is_read(proposals, tmp_path, capsys):
     assert run_command(["profile", "shop.orders", "--output", "new/folder/orders.yml"]) == 0
     assert (tmp_path / "new" / "folder" / "orders.yml").exists()
     proposals.clear()

@@ -1,4 +1,4 @@
-"""The report: a table, and one page."""
+"""The report: a table in the terminal, and a page."""
 
 import csv
 import datetime as dt
@@ -29,7 +29,7 @@ def url(repo):
     return str(repo.database.url)
 
 
-def test_a_row_for_each_dataset(url, repo, capsys):
+def test_the_report_has_a_row_for_each_dataset(url, repo, capsys):
     repo.record("other", "revenue", 1.5, partition="ds=2013-01-01")
     assert run_command(["report", "--db", url]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -44,18 +44,18 @@ def test_a_row_for_each_dataset(url, repo, capsys):
     assert "no dataset 'e'" in capsys.readouterr().err
 
 
-def test_incidents_that_are_over_are_not_counted_and_told(url, repo, capsys):
+def test_incidents_that_have_ended_are_listed_but_not_counted(url, repo, capsys):
     listed = f"tidegauge anomalies list --incidents --status resolved --db {url}"
     over = f"1 incident is resolved: {listed}"
     assert run_command(["report", "--db", url]) == 0
-    assert over not in capsys.readouterr().out  # it is open
+    assert over not in capsys.readouterr().out  # an open incident
     commit(repo, *(day(n, rows=1000) for n in (31, 32, 33)))
     repo.detect("d")
     assert run_command(["report", "--db", url]) == 0
     assert over in capsys.readouterr().out
 
 
-def test_a_page(url, repo, tmp_path, capsys):
+def test_the_page_shows_datasets_incidents_and_charts(url, repo, tmp_path, capsys):
     file = tmp_path / "report.html"
     file.write_text("older")
     commit(repo, day(3, "b", rows=990))
@@ -70,11 +70,11 @@ def test_a_page(url, repo, tmp_path, capsys):
     assert "ds=2013-01-04: gone" in text
     assert "30 partitions, 1 measured again, 1 gone" in text
     assert "Size in ds=2013-01-30" in text
-    assert "✕ failed" in text  # of a column that is not there
+    assert "✕ failed" in text  # for a column that does not exist
     assert [p.name for p in tmp_path.glob("*report*")] == ["report.html"]
 
 
-def test_settled_incidents_are_listed_and_a_window_leaves_out(url, repo, tmp_path):
+def test_settled_incidents_are_listed_and_a_window_limits_the_page(url, repo, tmp_path):
     repo.label(int(repo.incidents()["id"][0]), "expected", note="a strike")
     text = read_page(write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8"))[1]
     assert "Created 2013-02-01 12:00 UTC" in text
@@ -85,7 +85,9 @@ def test_settled_incidents_are_listed_and_a_window_leaves_out(url, repo, tmp_pat
     assert "Settled" not in read_page(late.read_text("utf-8"))[1]
 
 
-def test_the_newest_partition_is_dated_and_was_measured_at_another_time(url, repo, tmp_path):
+def test_the_page_shows_the_date_and_the_measuring_time_of_the_newest_partition(
+    url, repo, tmp_path
+):
     text = read_page(write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8"))[1]
     (row,) = repo.overview("d").to_dict("records")
     assert f"newest partition {row['newest']}, of {row['time']:%Y-%m-%d} 00:00" in text
@@ -93,7 +95,7 @@ def test_the_newest_partition_is_dated_and_was_measured_at_another_time(url, rep
     assert row["measured_at"] == repo.partitions("d")["measured_at"].iloc[-1]
 
 
-def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url, repo, tmp_path):
+def test_the_newest_value_is_marked_as_an_anomaly_even_if_it_is_settled(url, repo, tmp_path):
     def sizes():
         text = read_page(
             write_report(repo, tmp_path / "a.html", created_at=MADE).read_text("utf-8")
@@ -109,21 +111,21 @@ def test_the_newest_value_is_called_an_anomaly_whether_it_is_settled_or_not(url,
     assert "open" not in sizes()
 
 
-def test_a_page_is_not_printed_in_another_form(url, tmp_path, capsys):
+def test_a_page_cannot_be_combined_with_a_format(url, tmp_path, capsys):
     asked = ["report", "--db", url, "--html", str(tmp_path / "a.html"), "--format", "json"]
     assert run_command(asked) != 0
     assert "--html and --format json exclude each other" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_an_empty_repository(repo, tmp_path):
+def test_the_page_of_an_empty_repository(repo, tmp_path):
     page = write_report(repo, tmp_path / "a.html", created_at=MADE)
     assert "The repository is empty." in read_page(page.read_text("utf-8"))[1]
     with pytest.raises(tg.DatabaseAccessError, match="cannot write"):
         write_report(repo, tmp_path / "no" / "a.html")
 
 
-def test_hostile_names_do_no_harm(repo, tmp_path):
+def test_hostile_names_are_escaped(repo, tmp_path):
     groups = {(HOSTILE,): 30, (LONG[:500],): 20}
     found = [day(n, rows=50, groups=groups) for n in range(1, 30)]
     commit(repo, *found, day(30, rows=20, groups={("b",): 20}), dataset=HOSTILE)
@@ -140,7 +142,7 @@ def test_hostile_names_do_no_harm(repo, tmp_path):
 
 
 @pytest.mark.soak
-def test_ten_thousand_series_with_long_names_stay_small(repo, tmp_path):
+def test_a_page_of_ten_thousand_series_with_long_names_is_small(repo, tmp_path):
     groups = {(f"{n}{HOSTILE}" + "W" * 150,): 1 for n in range(900)}
     state = FrequenciesAndNumRows.from_groups(groups.items())
     extra = [measurement(tg.Histogram("s", where=f"n = {n}"), state) for n in range(5)]
@@ -155,7 +157,7 @@ def test_ten_thousand_series_with_long_names_stay_small(repo, tmp_path):
         repo.plot("d")
 
 
-def test_runs_and_suites_show_themselves(repo):
+def test_runs_and_suites_have_a_display(repo):
     changes = {f"ds={n}{HOSTILE}": Change.NEW for n in range(1000)} | {"ds=x": Change.UNCHANGED}
     failed = {tg.Mean(f"{LONG}{n}"): tg.NoSuchColumnError(HOSTILE, ["y"]) for n in range(200)}
     report = RunReport(3, HOSTILE, RunStatus.COMPLETE, changes, 4, ("ds=gone",), failed)
@@ -182,7 +184,7 @@ def test_runs_and_suites_show_themselves(repo):
     assert "1 sink" in text
 
 
-def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):
+def test_failures_of_rules_and_checks_are_shown(url, repo, tmp_path, capsys):
     prints = repo.partitions("d").set_index("partition")["fingerprint"]
 
     def keep(partition, message, *, passed=False, fingerprint=None):
@@ -231,7 +233,7 @@ def test_what_rules_and_checks_fail_is_told(url, repo, tmp_path, capsys):
     assert out[-1] == "and 5 more verdicts of d"
 
 
-def test_incidents_link_to_the_dashboard_where_it_is_known(
+def test_incidents_link_to_the_dashboard_if_its_address_is_known(
     url, repo, tmp_path, monkeypatch, capsys
 ):
     (number,) = repo.incidents("d", status="open")["id"].tolist()

@@ -1,4 +1,4 @@
-"""What schedulers are told of a run, and that a task may be tried again."""
+"""Results of runs for schedulers, and retries of their tasks."""
 
 import pytest
 from tidegauge.integrations.measuring import MeasurementResult, MeasurementTask
@@ -9,7 +9,7 @@ from tests.support.outcomes import CASES, GOOD, HEAD, Making, case_of, size
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_result_of_a_task_is_that_of_the_run(name, tmp_path):
+def test_the_result_of_a_task_is_the_result_of_the_run(name, tmp_path):
     with case_of(name, tmp_path) as case:
         task = MeasurementTask("d.yml", fail_on_anomaly=case.fail_on_anomaly)
         result = MeasurementResult(case.summary, task)
@@ -48,7 +48,7 @@ def test_the_log_begins_with_the_partitions_of_each_table(name, tmp_path):
         (HEAD, range(1, 9), ", ".join(f"ds=2013-01-0{n}" for n in range(1, 6)) + " and 3 more"),
     ],
 )
-def test_the_log_names_five_partitions_at_most(repo, tmp_path, text, days, line):
+def test_the_log_names_at_most_five_partitions(repo, tmp_path, text, days, line):
     making = Making(repo, tmp_path)
     making.run(text, *map(size, days))
     first, *_ = MeasurementResult(making.summary, MeasurementTask("d.yml")).text.splitlines()
@@ -67,8 +67,8 @@ DAY = "ds=2026-01-31"
 
 
 @pytest.mark.parametrize("absent", ["table", "folder", "partition"])
-def test_a_retry_is_good_once_the_data_are_there(absent, spark, tmp_path):
-    """The first try fails as an error, which is tried again; the second stores the day once."""
+def test_a_retry_succeeds_once_the_data_exists(absent, spark, tmp_path):
+    """The first try fails with an error, which is retried. The second stores the day once."""
     name, folder = f"retried_{absent}", tmp_path / "orders"
 
     def write(day):

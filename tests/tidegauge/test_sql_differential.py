@@ -1,4 +1,4 @@
-"""SQL of users, read by sqlglot, against Spark. Truth values are worked out by hand."""
+"""Users' SQL parsed by sqlglot, compared with Spark. Truth values are worked out by hand."""
 
 import re
 
@@ -19,7 +19,7 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.spark
 T, F, N = True, False, None
 
-ATOMS = {  # of the rows of `rows`
+ATOMS = {  # about the columns of `rows`
     "d > 0": (T, F, N),
     "d BETWEEN -1 AND 0": (F, T, N),
     "coalesce(d, 0) >= 0": (T, F, T),
@@ -70,7 +70,7 @@ def rows(spark):
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_rewritten_comparisons_have_their_values_wherever_they_stand(spark, rows, ansi):
+def test_rewritten_comparisons_keep_their_value_in_every_context(spark, rows, ansi):
     schema = Schema.from_frame(rows)
     atoms = list(ATOMS)
     cases = [
@@ -103,7 +103,7 @@ FORMS = [
 
 
 def holds(form, value):
-    """Return whether a value satisfies a form, as its definition says."""
+    """Return whether a value satisfies a form by its definition."""
     if value is None:
         return form.nulls
     if isinstance(form, Within):
@@ -113,7 +113,7 @@ def holds(form, value):
     return re.search(form.pattern, value) is not None if isinstance(form, LikeCondition) else True
 
 
-def test_forms_hold_where_spark_says_that_conditions_do(rows):
+def test_forms_agree_with_spark(rows):
     values = rows.orderBy("id").collect()
     found = rows.orderBy("id").selectExpr(*FORMS).collect()
     for number, condition in enumerate(FORMS):
@@ -124,7 +124,7 @@ def test_forms_hold_where_spark_says_that_conditions_do(rows):
 
 
 SPARK_ONLY = ["values > 0", "if > 0", "a:b.c > 0", "try_add(1, 2, 3) > 1 OR ceil(x, 2) > 1"]
-"""Expressions that are Spark's, some of which sqlglot cannot parse."""
+"""Expressions that only Spark knows. sqlglot cannot parse some of them."""
 
 
 PLACES = (
@@ -132,11 +132,11 @@ PLACES = (
     r'(?:satisfies|Rule)\(\s*"([^"\n{]+)"',
     r"^\s*(?:- )?(?:where|condition|satisfies): ([^\n#{\[]+)$",
 )
-"""Patterns of code and YAML around a condition."""
+"""Patterns for the code and YAML around a condition."""
 
 
 def collected_conditions():
-    """Conditions in the docs and in tests, examples among them."""
+    """Return the conditions in docs and tests, including examples."""
     found = set()
     for page in (*(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.py")):
         text = page.read_text("utf-8")
@@ -145,11 +145,11 @@ def collected_conditions():
 
 
 def parses(frame, *sql):
-    """Return whether Spark parses expressions; it may not resolve them."""
+    """Return whether Spark parses expressions. They need not be resolved."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        frame.selectExpr(*sql).schema  # noqa: B018 - Spark Connect parses only now
+        frame.selectExpr(*sql).schema  # noqa: B018 - Spark Connect parses here
     except ParseException:
         return False
     except AnalysisException:
