@@ -211,11 +211,11 @@ def test_failures_of_rules_and_checks_are_shown(url, repo, tmp_path, capsys):
     late = write_report(repo, tmp_path / "b.html", since="2014-01-01", created_at=MADE)
     assert "Failed rules" not in read_page(late.read_text("utf-8"))[1]
 
-    def printed(*options):
+    def printed_report(*options):
         assert run_command(["report", "--db", url, *options]) == 0
         return capsys.readouterr().out
 
-    out = printed().splitlines()
+    out = printed_report().splitlines()
     assert (out[0].split()[-1], out[1].split()[-1]) == ("failing", "1")
     assert [line.split() for line in out[2:]] == [
         [],
@@ -223,12 +223,14 @@ def test_failures_of_rules_and_checks_are_shown(url, repo, tmp_path, capsys):
         ["dataset", "partition", "check", "reason"],
         ["d", "ds=2013-01-30", "checks", "fare:", "3", "of", "12", "rows", "<b>"],
     ]
-    assert "Failed" not in printed("--since", "2014-01-01")
-    assert json.loads(printed("--format", "json"))[0]["failing"] == 1
-    assert json.loads(printed("--format", "json", "--since", "2014-01-01"))[0]["failing"] == 0
+    assert "Failed" not in printed_report("--since", "2014-01-01")
+    assert json.loads(printed_report("--format", "json"))[0]["failing"] == 1
+    assert (
+        json.loads(printed_report("--format", "json", "--since", "2014-01-01"))[0]["failing"] == 0
+    )
     for n in range(1, 25):
         keep(f"ds=2013-01-{n:02}", "1 of 12 rows")
-    out = printed().splitlines()
+    out = printed_report().splitlines()
     assert sum("fare:" in line for line in out) == 20
     assert out[-1] == "and 5 more verdicts of d"
 

@@ -262,7 +262,7 @@ def test_metrics_that_exist_only_in_states_have_a_history(days):
     check = tg.Check("d").not_above(tg.Distinctness("s"), "previous")
     assert statuses(days, check, partitions="ds>=2013-01-07") == {
         "07": "success",
-        "08": "failure",  # two of five after two of ten
+        "08": "failure",  # 2 of 5 values, after 2 of 10
         "09": "success",
         "10": "success",
     }
@@ -289,7 +289,7 @@ def test_is_usual_uses_earlier_partitions_and_never_the_own_value(repo):
 
 
 def test_partitions_of_the_same_time_are_not_compared(repo):
-    """Two partitions stand for the same day."""
+    """Two partitions have the same day."""
     commit(repo, day(1, rows=10))
     twin = replace(day(2, rows=100), partition=Partition(("ds",), ("20130102",)))
     commit(repo, day(2, rows=15), twin)

@@ -23,7 +23,7 @@ def sketch(first, last):
 
 
 @pytest.fixture
-def compared(repo):
+def recorded_hours(repo):
     """Store an hour whose backfill is 20 higher throughout, and an hour with equal sides."""
     types = pytest.importorskip("pyspark.sql.types")
     measures = tuple(
@@ -39,33 +39,33 @@ def compared(repo):
     return repo
 
 
-def test_logged_and_backfilled_values_of_an_hour_are_compared(compared):
-    found = tg.consistency.drift(compared, "shop.search", "prices.index", SEVEN)
+def test_logged_and_backfilled_values_of_an_hour_are_compared(recorded_hours):
+    found = tg.consistency.drift(recorded_hours, "shop.search", "prices.index", SEVEN)
     assert (found.ks, found.wasserstein) == (0.5, 20.0)  # half of each is outside the other
     assert (found.baseline_rows, found.current_rows) == (40, 40)
     assert (found.baseline, found.current) == (f"backfilled, {SEVEN}", f"logged, {SEVEN}")
     assert (found.baseline_values[0], found.current_values[0]) == (21, 1)
-    assert tg.consistency.drift(compared, "shop.search", "prices.index", EIGHT).ks == 0
+    assert tg.consistency.drift(recorded_hours, "shop.search", "prices.index", EIGHT).ks == 0
 
 
-def test_hours_of_a_window_are_merged(compared):
+def test_hours_of_a_window_are_merged(recorded_hours):
     day = ("2023-01-05", "2023-01-05")
-    found = tg.consistency.drift(compared, "shop.search", "prices.index", day)
+    found = tg.consistency.drift(recorded_hours, "shop.search", "prices.index", day)
     assert found.ks == pytest.approx(0.25)  # a quarter of all backfilled values is above 40
 
 
-def test_recorded_distances_are_metrics_of_the_feature(compared):
-    tg.consistency.drift(compared, "shop.search", "prices.index", SEVEN, record=True)
-    found = compared.metrics("shop.search", name="Consistency.ks")
+def test_recorded_distances_are_metrics_of_the_feature(recorded_hours):
+    tg.consistency.drift(recorded_hours, "shop.search", "prices.index", SEVEN, record=True)
+    found = recorded_hours.metrics("shop.search", name="Consistency.ks")
     assert found[["partition", "instance", "value"]].values.tolist() == [
         [SEVEN, "prices.index", 0.5]
     ]
 
 
-def test_logged_values_of_two_hours_are_compared(compared):
-    assert compared.drift("shop.search", "prices.index", SEVEN, EIGHT).ks == 0
+def test_logged_values_of_two_hours_are_compared(recorded_hours):
+    assert recorded_hours.drift("shop.search", "prices.index", SEVEN, EIGHT).ks == 0
     with pytest.raises(tg.HistoryError, match="nothing that is stored"):
-        compared.drift("shop.search", "prices.indx", SEVEN, EIGHT)
+        recorded_hours.drift("shop.search", "prices.indx", SEVEN, EIGHT)
 
 
 def test_histories_of_req_sketches_continue_with_pairs_of_kll_sketches(repo):

@@ -49,14 +49,14 @@ monitors:
 
 @pytest.fixture
 def write(tmp_path):
-    def written(text):
+    def write_file(text):
         key = {"type": "record", "name": "K", "fields": [{"name": "user", "type": "long"}]}
         (tmp_path / "key.avsc").write_text(json.dumps(key))
         file = tmp_path / "search.yml"
         file.write_text(text)
         return file
 
-    return written
+    return write_file
 
 
 def test_variables_are_replaced_and_must_be_declared(write):

@@ -78,7 +78,7 @@ def test_each_line_is_a_day_of_the_join(file):
     assert lines[2]["metrics"]["segments"][""]["batch"]["features"] == {}
 
 
-def shown(repository, **asked):
+def view_content(repository, **asked):
     """Return what the view shows of a repository, without its ids."""
     view = Consistency(repository)
     ranking = view.ranking({"dataset": JOIN, **asked})
@@ -106,7 +106,7 @@ def shown(repository, **asked):
 )
 def test_a_file_shows_the_same_as_its_repository(repo, file, asked):
     with open_consistency(file) as here:
-        np.testing.assert_equal(shown(here, **asked), shown(repo, **asked))
+        np.testing.assert_equal(view_content(here, **asked), view_content(repo, **asked))
 
 
 def test_importing_the_same_file_again_writes_nothing(repo, file, tmp_path):

@@ -105,7 +105,7 @@ def test_a_backfill_without_logged_keys_is_reported():
     assert "has none of the logged keys" in found.note
 
 
-def simulated(true, seed, groups=48, rows=60, rate=0.02):
+def simulate_counts(true, seed, groups=48, rows=60, rate=0.02):
     """Return counts where values change at a random rate per minute, faster in some keys than in others."""
     random = np.random.default_rng(seed)
     rates = random.gamma(2, rate / 2, size=groups)
@@ -119,7 +119,7 @@ def test_the_interval_contains_the_true_lag_as_often_as_stated():
     times, held = soak(60, 600), 0
     for seed in range(times):
         true = 3 + (seed * 0.37) % 18
-        found = estimate(simulated(true, seed), compared=60)
+        found = estimate(simulate_counts(true, seed), compared=60)
         low, high = found.low_ms, found.high_ms
         held += low <= true * MINUTE <= (np.inf if high is None else high)
         assert high is None or high - low >= MINUTE
@@ -138,13 +138,13 @@ def test_chance_is_rarely_mistaken_for_a_lag():
 
 
 def test_a_true_lag_of_zero_has_an_estimate():
-    found = estimate(simulated(0, 1), compared=60)
+    found = estimate(simulate_counts(0, 1), compared=60)
     assert minutes(found) == (0, 0, 1)
     assert found.p_value > 0.05
 
 
 def test_one_seed_gives_one_result():
-    unequal = simulated(7.4, 1, groups=12, rows=10)
+    unequal = simulate_counts(7.4, 1, groups=12, rows=10)
     one, same = (estimate(unequal, compared=10, seed=3) for _ in range(2))
     assert one == same
     others = {estimate(unequal, compared=10, seed=seed).p_value for seed in range(8)}

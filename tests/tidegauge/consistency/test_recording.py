@@ -21,13 +21,13 @@ def frames(spark, late=()):
     return [spark.createDataFrame(some, SCHEMA) for some in (logged, rows)]
 
 
-def compared(spark, late=()):
+def compare_frames(spark, late=()):
     groups = {"user": ["age", "tags"], "place": ["country"]}
     return compare(*frames(spark, late), ["id"], group_bys=groups)
 
 
 def test_a_comparison_is_stored(spark, repository):
-    report = record(compared(spark), repository, "ns.join", tags={"by": "test"})
+    report = record(compare_frames(spark), repository, "ns.join", tags={"by": "test"})
     names = ["ds=2023-01-05/hr_minute=07-00", "ds=2023-01-05/hr_minute=08-00"]
     assert {name: change.value for name, change in report.changes.items()} == dict.fromkeys(
         names, "new"
@@ -57,10 +57,10 @@ def test_the_comparison_is_recorded_in_the_given_repository(spark, repository):
 
 @pytest.mark.soak
 def test_late_logs_make_a_new_version(spark, repository):
-    record(compared(spark), repository, "ns.join")
-    again = record(compared(spark), repository, "ns.join")
+    record(compare_frames(spark), repository, "ns.join")
+    again = record(compare_frames(spark), repository, "ns.join")
     assert {change.value for change in again.changes.values()} == {"unchanged"}
-    late = record(compared(spark, [(3, at(8), 3, ["a"] * 3, "de")]), repository, "ns.join")
+    late = record(compare_frames(spark, [(3, at(8), 3, ["a"] * 3, "de")]), repository, "ns.join")
     assert [change.value for _, change in sorted(late.changes.items())] == ["unchanged", "restated"]
     versions = repository.partitions("ns.join")
     assert list(versions.version) == [1, 2]
@@ -88,7 +88,7 @@ def test_a_failing_comparison_closes_the_run_as_failed(spark, repository, monkey
     store = repository.store
     monkeypatch.setattr(type(store), "commit_batch", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        record(compared(spark), repository, "ns.join")
+        record(compare_frames(spark), repository, "ns.join")
     assert list(repository.runs().status) == ["failed"]
 
 

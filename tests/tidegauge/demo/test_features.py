@@ -100,7 +100,7 @@ def history(spark, case, tmp_path_factory):
 
 
 @pytest.fixture
-def measured(history, tmp_path):
+def history_copy(history, tmp_path):
     """Return a copy of the repository that a test can change. Detection needs no states."""
     shutil.copy(history, tmp_path / "r.db")
     with tg.Repository(f"sqlite:///{tmp_path / 'r.db'}") as repo:
@@ -128,8 +128,8 @@ def test_a_case_describes_its_faults(case, tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_each_fault_is_in_its_hours(measured, case):
-    mismatch = rates(measured, case, "mismatch")
+def test_each_fault_is_in_its_hours(history_copy, case):
+    mismatch = rates(history_copy, case, "mismatch")
     assert len(mismatch) == 4 * 24
     late = mismatch.index.str[-5:].isin(["00-00", "01-00"])
     prices, clicks, searches = (
@@ -142,28 +142,28 @@ def test_each_fault_is_in_its_hours(measured, case):
     assert clicks.mean().min() > 0.1
     assert 0 < searches.mean().max() < 0.01
     assert searches.max(axis=None) < 0.1
-    missing = rates(measured, case, "missing")
+    missing = rates(history_copy, case, "missing")
     assert (columns_of(missing, "searches").loc[BROKEN] > 0.9).all(axis=None)
     assert (missing.drop(index=BROKEN) == 0).all(axis=None)
     assert (missing.drop(columns=columns_of(missing, "searches").columns) == 0).all(axis=None)
-    extra = rates(measured, case, "extra")
+    extra = rates(history_copy, case, "extra")
     assert (extra == 0).all(axis=None)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(measured, case):
+def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(history_copy, case):
     dataset = case.configuration.dataset
     limit = tg.SimpleThreshold(0.05)
     name = "Consistency.mismatch"
-    measured.detect(
+    history_copy.detect(
         dataset,
         [
             tg.Monitor({"name": name, "instance": f"prices.{feature}"}, limit)
             for feature in case.configuration.group_bys["prices"].features
         ],
     )
-    found = measured.incidents(dataset)
+    found = history_copy.incidents(dataset)
     # The run itself has detected the broken deployment.
     found = found[found["first"] != BROKEN[0]]
     assert sorted(found["first"]) == [f"ds={day}/hr_minute=00-00" for day in DAYS]
@@ -178,10 +178,12 @@ def test_a_limit_detects_the_midnight_upload_and_its_headline_names_it(measured,
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("monitors", [None, [tg.Monitor({"name": "Consistency.missing"})]])
-def test_history_detects_the_broken_deployment_and_its_headline_names_it(measured, case, monitors):
+def test_history_detects_the_broken_deployment_and_its_headline_names_it(
+    history_copy, case, monitors
+):
     dataset = case.configuration.dataset
-    measured.detect(dataset, monitors)
-    found = measured.incidents(dataset).set_index("first")
+    history_copy.detect(dataset, monitors)
+    found = history_copy.incidents(dataset).set_index("first")
     assert found.loc[BROKEN[0], "last"] == BROKEN[1]
     when, _, what = found.loc[BROKEN[0], "headline"].partition(": ")
     assert when == "3 Jan 2023 13:00-15:00 UTC"

@@ -55,7 +55,7 @@ def rewritten(folder, spark):
     spark.catalog.refreshTable("tidegauge_demo.flights")
 
 
-def test_the_backfill(measured_copy):
+def test_the_backfill_measures_all_partitions(measured_copy):
     frame = measured_copy.metrics("flights")
     assert list(frame.columns) == [
         "dataset", "segment", "partition", "time", "entity", "name", "instance", "value", "weight",

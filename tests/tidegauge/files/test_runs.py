@@ -31,7 +31,7 @@ class Catalog:
 
 
 @pytest.fixture
-def measured(monkeypatch):
+def measured_tables(monkeypatch):
     """Return the tables measured so far, in order. The first and third table of the database fail."""
     found = []
 
@@ -64,27 +64,27 @@ def session():
     return SimpleNamespace(catalog=Catalog())
 
 
-def test_an_unreachable_database_stops_only_its_file(measured, tmp_path):
+def test_an_unreachable_database_stops_only_its_file(measured_tables, tmp_path):
     (tmp_path / "a.yml").write_text(SUITE.format(name="a", table="my-db.*"))
     (tmp_path / "b.yml").write_text(SUITE.format(name="b", table="b"))
     with Repository("sqlite://") as repo:
         repo.record("b", "rows", {"ds=2013-02-08": 1.0})
         summary = runs.run_suites([str(tmp_path)], repo, session=session)
-    assert measured == ["b"]
+    assert measured_tables == ["b"]
     assert summary.failed == [
         f"{tmp_path}/a.yml: RuntimeError: [PARSE_SYNTAX_ERROR] Syntax error at 'my-db'"
     ]
 
 
 @pytest.mark.parametrize("command", [runs.run_suites, runs.run_checks])
-def test_a_broken_file_stops_no_other_file(measured, tmp_path, command):
+def test_a_broken_file_stops_no_other_file(measured_tables, tmp_path, command):
     """For example one file of many with a variable that has no value."""
     text = SUITE + "checks: [is_complete: x]\n"
     (tmp_path / "a.yml").write_text(text.format(name="a", table="${region}"))
     (tmp_path / "b.yml").write_text(text.format(name="b", table="b"))
     with Repository("sqlite://") as repo:
         summary = command([str(tmp_path)], repo, session=session)
-        assert measured == ["b"]
+        assert measured_tables == ["b"]
         assert summary.failed[0].startswith(f"{tmp_path}/a.yml:2: ")
         assert "region" in summary.failed[0]
         with pytest.raises(tg.SuiteError, match="region"):
@@ -116,31 +116,31 @@ def test_a_retired_dataset_is_left_out_of_a_run(tmp_path, monkeypatch):
         assert alone.status() == 1
 
 
-def test_a_failing_table_of_a_pattern_is_reported_by_name(measured, tmp_path):
+def test_a_failing_table_of_a_pattern_is_reported_by_name(measured_tables, tmp_path):
     (tmp_path / "all.yml").write_text(SUITE.format(name="q", table="db.*"))
     told = [f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)]
     with Repository("sqlite://") as repo:
         for i in (1, 3):
             repo.record(f"q.t{i}", "rows", {"ds=2013-02-08": 1.0})
         assert runs.run_suites([str(tmp_path)], repo, session=session).failed == told
-    assert measured == ["q.t0", "q.t1", "q.t2", "q.t3"]
+    assert measured_tables == ["q.t0", "q.t1", "q.t2", "q.t3"]
 
 
-def test_checks_of_a_pattern_continue_after_a_failing_table(measured, tmp_path, monkeypatch):
+def test_checks_of_a_pattern_continue_after_a_failing_table(measured_tables, tmp_path, monkeypatch):
     judged = []
     monkeypatch.setattr(runs, "check_table", lambda one, *_: judged.append(one.table))
     text = SUITE.format(name="q", table="db.*") + "checks:\n  - has_size: {at_least: 1}\n"
     (tmp_path / "all.yml").write_text(text)
     with Repository("sqlite://") as repo:
         summary = runs.run_checks([str(tmp_path)], repo, session=session)
-    assert measured == ["q.t0", "q.t1", "q.t2", "q.t3"]
+    assert measured_tables == ["q.t0", "q.t1", "q.t2", "q.t3"]
     assert judged == ["db.t1", "db.t3"]
     assert summary.failed == [
         f"{tmp_path}/all.yml, db.t{i}: RuntimeError: executor lost" for i in (0, 2)
     ]
 
 
-def test_a_failing_detector_stops_only_its_dataset(measured, tmp_path, monkeypatch):
+def test_a_failing_detector_stops_only_its_dataset(measured_tables, tmp_path, monkeypatch):
     of_first = detect.detect
 
     def fails(database, artifacts, dataset, *rest, **named):
@@ -162,7 +162,7 @@ def test_a_failing_detector_stops_only_its_dataset(measured, tmp_path, monkeypat
 
 
 def test_partitions_committed_by_a_failing_table_are_judged_in_the_same_run(
-    measured, ordinary, tmp_path, monkeypatch
+    measured_tables, ordinary, tmp_path, monkeypatch
 ):
     """For the next run these partitions are not new, so it would not report them."""
 
@@ -186,7 +186,7 @@ def interrupted(repo, *found):
     repo.store.close_run(run, RunStatus.FAILED, {"measured": len(found)}, "executor lost")
 
 
-def test_a_repeated_run_ends_like_the_first(measured, ordinary, tmp_path):
+def test_a_repeated_run_ends_like_the_first(measured_tables, ordinary, tmp_path):
     """Another table failed, so the scheduler repeats all tables. Nothing is new, and the status stays the same."""
     commit(ordinary, day(28, rows=10))
     ordinary.detect("d")
@@ -203,7 +203,7 @@ def test_a_repeated_run_ends_like_the_first(measured, ordinary, tmp_path):
 
 
 def test_partitions_of_a_failed_run_and_of_the_next_run_are_judged_together(
-    measured, ordinary, tmp_path
+    measured_tables, ordinary, tmp_path
 ):
     interrupted(ordinary, day(28, rows=10))
     ordinary.detect("d")
@@ -214,7 +214,7 @@ def test_partitions_of_a_failed_run_and_of_the_next_run_are_judged_together(
     assert found == {"ds=2013-01-28", "ds=2013-01-29"}
 
 
-def test_older_anomalies_are_not_counted_again(measured, ordinary, tmp_path):
+def test_older_anomalies_are_not_counted_again(measured_tables, ordinary, tmp_path):
     commit(ordinary, day(28, rows=10))
     ordinary.detect("d")
     commit(ordinary, day(29, rows=1001))

@@ -177,7 +177,6 @@ def test_schema_and_loader_refuse_mistakes(tmp_path, monkeypatch, kind, text):
 
 @pytest.mark.parametrize("flag", ["yes", "Off", "true", "TRUE", "1", "'n'", "${lenient}"])
 def test_strings_and_variables_are_accepted_for_numbers_flags_and_names(flag):
-    """What stands for a number, a flag or a name as text, or by a variable."""
     head = "dataset: 2013\ntable: 7\nvariables: {least: 5, lenient: true, on_empty: fail, max: 3}\n"
     assert not problems("rules", f"{head}rules: [NotNullRule: 3]\nlenient_dates: {flag}")
     sizes = ", ".join(f"has_size: {size}" for size in ("'5'", "'${least}'", "1e3", "[null, 1_000]"))

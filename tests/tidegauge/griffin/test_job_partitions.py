@@ -81,7 +81,7 @@ def dq(folder, truth, rules=RULES, **more):
     return job(sources, rules, "hours")
 
 
-def missed(repo):
+def misses_by_partition(repo):
     frame = repo.metrics("hours", name="Griffin.acc.miss")
     return dict(zip(frame["partition"], frame["value"].astype(int), strict=True))
 
@@ -98,19 +98,19 @@ def run(spark, repo, folder, target, tmp_path):
     return run
 
 
-def measured(result):
+def measured_names(result):
     return sorted(p.name for p in result.rule("acc").reports)
 
 
 def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, folder, target, run):
     one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)
     result, first = actions(spark, run)
-    assert measured(result) == [one, two, three]
+    assert measured_names(result) == [one, two, three]
     assert values(result, "acc", two) == {"total": 2, "miss": 1, "matched": 1, "matchedFraction": 0.5}  # fmt: skip
     assert values(result, "sql", two) == {"n": 2}
     found = values(result, "byname", two)["byname"]
     assert sorted(found, key=repr) == [{"name": "a", "n": 1}, {"name": None, "n": 1}]
-    assert missed(repo) == {one: 0, two: 1, three: 0}
+    assert misses_by_partition(repo) == {one: 0, two: 1, three: 0}
     times = repo.metrics("hours", name="Griffin.acc.miss")["time"]
     assert [f"{time:%Y-%m-%d %H}" for time in times] == [
         "2024-01-01 06", "2024-01-01 07", "2024-01-02 07",
@@ -121,7 +121,7 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, f
     assert whole.value.metric["miss"] == 1
 
     again, none = actions(spark, run)
-    assert measured(again) == []
+    assert measured_names(again) == []
     assert none < first / 2
     assert again.metrics().empty
 
@@ -129,15 +129,15 @@ def test_only_new_and_changed_partitions_of_a_folder_are_measured(spark, repo, f
     write(folder, "2024-01-02", "08", [])
     four = "ds=2024-01-02/hr=08"
     result = run()
-    assert measured(result) == [three, four]
+    assert measured_names(result) == [three, four]
     assert values(result, "acc", three)["miss"] == 2
     assert values(result, "acc", four) == {"total": 0, "miss": 0, "matched": 0, "matchedFraction": 1}  # fmt: skip
-    assert measured(run()) == []  # a partition without rows is also stored
+    assert measured_names(run()) == []  # a partition without rows is also stored
 
     target(1, 2, 3, 8)
     result = run()
-    assert measured(result) == [one, two, three, four]
-    assert missed(repo) == {one: 0, two: 1, three: 0, four: 0}
+    assert measured_names(result) == [one, two, three, four]
+    assert misses_by_partition(repo) == {one: 0, two: 1, three: 0, four: 0}
 
 
 def test_another_source_without_a_file_list_changes_nothing(spark, repo, folder, target, tmp_path):
@@ -158,7 +158,7 @@ def test_another_source_without_a_file_list_changes_nothing(spark, repo, folder,
         )
         for _ in range(2)
     ]
-    assert [len(measured(result)) for result in found] == [3, 0]
+    assert [len(measured_names(result)) for result in found] == [3, 0]
 
 
 @pytest.mark.soak
@@ -166,8 +166,8 @@ def test_requested_partitions_and_partitions_without_a_state_are_measured(repo, 
     one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)
     four = "ds=2024-01-02/hr=08"
     write(folder, "2024-01-02", "08", [])
-    assert measured(run()) == [one, two, three, four]
-    assert measured(run()) == []
+    assert measured_names(run()) == [one, two, three, four]
+    assert measured_names(run()) == []
 
     # A rule without a state is measured if it is new or changed.
     other = [*RULES[:2], rule("select ds, hr, 2 * count(*) as n from src group by ds, hr", name="sql"), RULES[3]]  # fmt: skip
@@ -176,9 +176,9 @@ def test_requested_partitions_and_partitions_without_a_state_are_measured(repo, 
     kept = repo.metrics("hours", name="Griffin.sql.n")
     assert dict(zip(kept["partition"], kept["value"], strict=True))[three] == 2
 
-    assert measured(run(other, partitions="all")) == [one, two, three, four]
-    assert measured(run(other, partitions="ds>=2024-01-02")) == [three, four]
-    assert measured(run(other, partitions=[one])) == [one]
+    assert measured_names(run(other, partitions="all")) == [one, two, three, four]
+    assert measured_names(run(other, partitions="ds>=2024-01-02")) == [three, four]
+    assert measured_names(run(other, partitions=[one])) == [one]
     assert len(set(repo.runs("hours")["status"])) == 1
 
 
@@ -275,11 +275,11 @@ def test_each_batch_is_committed_when_it_ends(spark, repo, folder, target, tmp_p
     with pytest.raises(KeyboardInterrupt):
         tg.griffin.run(sinks, whole, spark=spark, repository=repo, **by)
     one, two, three = (f"ds={ds}/hr={hr}" for ds, hr in HOURS)
-    assert missed(repo) == {one: 0}
+    assert misses_by_partition(repo) == {one: 0}
     monkeypatch.setattr(partitioned.Engine, "run", engine_run)
     result = tg.griffin.run(sinks, whole, spark=spark, repository=repo, **by)
     assert {p.name for p in result.rule("acc").reports} == {two, three}
-    assert missed(repo) == {one: 0, two: 1, three: 0}
+    assert misses_by_partition(repo) == {one: 0, two: 1, three: 0}
     # Sinks receive every batch, and none replaces another.
     records = sorted((tmp_path / "sink" / "hours").glob("*/misses"))
     assert [len(file.read_text().splitlines()) for file in records] == [1, 0]

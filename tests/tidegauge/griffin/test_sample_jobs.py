@@ -81,7 +81,7 @@ def test_accuracy_of_users(users):
     }  # fmt: skip
 
 
-def test_distinct_users(users):
+def test_distinct_users_are_counted(users):
     found = values(users[0], "distinct ids")
     assert (found["total"], found["distinct"], found["dup"]) == (50, 49, [{"dup": 1, "num": 1}])
 

@@ -120,7 +120,7 @@ WEBHOOK = "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
     ],
 )
 def test_slack_is_notified_as_in_the_cookbook(repo, monkeypatch, address, channel):
-    """By both forms of its webhook: the form of Apprise, and the address that Slack shows."""
+    """Webhooks have two forms: Apprise's form, and the address that Slack shows."""
     from apprise.plugins.slack import NotifySlack
 
     incident = add_incident(repo)
@@ -165,11 +165,11 @@ def test_concurrent_threads_and_processes_send_one_message(repo, tmp_path):
             assert other.stdout.readline() == "ready\n"
         told = []
 
-        def here():
+        def notify_in_thread():
             with Repository(url) as mine:
                 told.append(len(tg.notify(mine, sink)))
 
-        threads = [threading.Thread(target=here) for _ in range(4)]
+        threads = [threading.Thread(target=notify_in_thread) for _ in range(4)]
         for thread in threads:
             thread.start()
         told += [int(other.communicate("\n", timeout=60)[0]) for other in others]

@@ -274,7 +274,7 @@ def by_id(frame, *more):
     }
 
 
-def counted(dqm, state):
+def nonzero_counts(dqm, state):
     return Counter({k: n for k, n in dqm.tasks.counts_by_task(state).items() if n})
 
 
@@ -297,7 +297,7 @@ def test_counts_and_records_equal_those_of_a_loop(spark, seed):
 
     done = dqm.apply(data, partition_by=["p"], samples=0)
     assert not done.state.errors
-    assert counted(dqm, done.counts) == counts
+    assert nonzero_counts(dqm, done.counts) == counts
     assert by_id(done.data) == kept
     assert by_id(done.rejects, "broken_rules") == rejected
     assert (done.state.records, done.state.rejects) == (len(rows), len(rejected))
@@ -320,7 +320,7 @@ def test_counts_and_records_equal_those_of_a_loop(spark, seed):
     for value in {row["p"] or None for row in rows}:
         mine = [row for row in rows if (row["p"] or None) == value]
         name = Partition(("p",), (NULL if value is None else value,)).name
-        assert counted(dqm, parts[name]) == naive_result(mine, rules, fixes)[0]
+        assert nonzero_counts(dqm, parts[name]) == naive_result(mine, rules, fixes)[0]
     assert RecordCounts.merge(list(parts.values())) == done.counts
 
     # the same in two steps, where the caller's action counts

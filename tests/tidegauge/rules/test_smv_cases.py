@@ -20,12 +20,12 @@ def values(data):
 
 
 @pytest.fixture(scope="module")
-def two(spark):
+def two_rows(spark):
     return frame(spark, [(1, 0.3), (0, 0.2)])
 
 
 @pytest.fixture(scope="module")
-def three(spark):
+def three_rows(spark):
     """The examples apply a rule b < 0.4 and a fix a < 1 -> 1 to it. Each of them counts one record."""
     return frame(spark, [(1, 0.3), (0, 0.2), (3, 0.5)])
 
@@ -48,15 +48,15 @@ def test_counts_can_be_added_by_hand():
     assert (state.total_rule_count, state.total_fix_count) == (7, 3)
 
 
-def test_a_rule_rejects_and_shows_a_sample(two):
-    done = tg.DQM().add(tg.Rule("a + b > 0.3", "sum")).apply(two)
+def test_a_rule_rejects_and_shows_a_sample(two_rows):
+    done = tg.DQM().add(tg.Rule("a + b > 0.3", "sum")).apply(two_rows)
     assert values(done.data) == [(1, 0.3)]
     (sample,) = done.state.samples
     assert (sample.task, str(sample)) == ("sum", "a=0,b=0.2")
 
 
-def test_fail_any_fails_at_the_first_violation(two):
-    done = tg.DQM().add(tg.Rule("a <= 0", "rule"), tg.FailAny).apply(two)
+def test_fail_any_fails_at_the_first_violation(two_rows):
+    done = tg.DQM().add(tg.Rule("a <= 0", "rule"), tg.FailAny).apply(two_rows)
     assert done.data.count() == 1
     assert not done.check.passed
     assert (done.state.records, done.state.rule_count("rule")) == (2, 1)
@@ -83,11 +83,11 @@ POLICIES = [
 ]
 
 
-def test_policies_on_all_data_are_evaluated(three):
+def test_policies_on_all_data_are_evaluated(three_rows):
     dqm = tg.DQM().add(RULE).add(FIX)
     for _, policy, _ in POLICIES:
         dqm = dqm.add(policy)
-    done = dqm.apply(three)
+    done = dqm.apply(three_rows)
     assert dict(done.check.outcomes) == {policy.name: holds for _, policy, holds in POLICIES}
     assert done.check.passed is False
 
@@ -107,12 +107,14 @@ def test_three_built_in_rules_count_and_reject(spark):
     assert values(done.data) == [(0, "f", "c"), (1, "m", "a")]
 
 
-def test_fail_percent_limits_the_share_of_a_fix(two, three):
-    done = tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(three)
+def test_fail_percent_limits_the_share_of_a_fix(two_rows, three_rows):
+    done = tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(three_rows)
     assert (done.check.passed, done.check.outcomes) == (True, (("fix2", True),))
     assert done.state.fix_count("fix2") == 1
     assert values(done.data) == [(1, 0.2), (1, 0.3), (3, 0.5)]
-    half = tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(two)  # one of two is not less than half
+    half = (
+        tg.DQM().add(FIX, tg.FailPercent(0.5)).apply(two_rows)
+    )  # one of two is not less than half
     assert half.check.outcomes == (("fix2", False),)
 
 
@@ -127,10 +129,10 @@ def test_later_actions_read_only_kept_records(spark):
     assert done.data.count() == 2
 
 
-def test_a_failed_verdict_is_raised(three):
+def test_a_failed_verdict_is_raised(three_rows):
     dqm = tg.DQM().add(RULE).add(FIX)
     dqm = dqm.add(tg.FailTotalRuleCountPolicy(2)).add(tg.FailTotalFixCountPolicy(1))
-    done = dqm.apply(three)
+    done = dqm.apply(three_rows)
     with pytest.raises(tg.DQMError, match=r"FailTotalFixCountPolicy\(1\)") as raised:
         done.check.terminate_at_error()
     assert raised.value.result is done.check
@@ -139,9 +141,9 @@ def test_a_failed_verdict_is_raised(three):
     assert (state.fix_count("fix2"), state.rule_count("rule1")) == (1, 1)
 
 
-def test_task_policies_come_first_and_rules_before_fixes(three):
+def test_task_policies_come_first_and_rules_before_fixes(three_rows):
     dqm = tg.DQM().add(tg.FailTotalRuleCountPolicy(9)).add(FIX, tg.FailAny).add(RULE, tg.FailAny)
-    names = [name for name, _ in dqm.apply(three).check.outcomes]
+    names = [name for name, _ in dqm.apply(three_rows).check.outcomes]
     assert names == ["rule1", "fix2", "FailTotalRuleCountPolicy(9)"]
 
 
@@ -168,13 +170,13 @@ def test_two_fixes_of_one_column_are_both_applied(spark):
 
 
 @pytest.mark.parametrize("name", ["a + 0.5 > 0.3", "a", "b", "x.y.z"])
-def test_rules_can_have_names_with_dots_and_names_of_columns(two, name):
-    done = tg.DQM().add(tg.Rule("a > 0", name), tg.FailAny).apply(two)
+def test_rules_can_have_names_with_dots_and_names_of_columns(two_rows, name):
+    done = tg.DQM().add(tg.Rule("a > 0", name), tg.FailAny).apply(two_rows)
     assert done.state.rule_count(name) == 1
     assert done.check.outcomes == ((name, False),)
     assert values(done.data) == [(1, 0.3)]
     plain = tg.DQM().add(tg.Rule("a + 0.5 > 0.3"))  # the condition is its name
-    assert plain.apply(two).state.rule_count("a + 0.5 > 0.3") == 0
+    assert plain.apply(two_rows).state.rule_count("a + 0.5 > 0.3") == 0
 
 
 # examples from the design of SMV

@@ -55,7 +55,7 @@ def test_each_case_has_its_own_file(tmp_path):
         assert verdicts.find(other) is None
 
 
-def kept(**changed):
+def verdict_json(**changed):
     of = {"version": 1, "passed": True, "errorMessages": [], "checkLog": [], "outcomes": []}
     return json.dumps(of | changed)
 
@@ -75,9 +75,9 @@ def kept(**changed):
     ],
 )
 def test_invalid_verdicts_are_not_read(changed):
-    assert CheckResult.from_json(kept()) == CheckResult(True)
+    assert CheckResult.from_json(verdict_json()) == CheckResult(True)
     with pytest.raises(RuleError, match="not the JSON of a CheckResult"):
-        CheckResult.from_json(kept(**changed))
+        CheckResult.from_json(verdict_json(**changed))
 
 
 def test_a_failure_without_a_policy_is_read():
@@ -88,7 +88,7 @@ def test_a_failure_without_a_policy_is_read():
 def test_unreadable_verdicts_are_warned_of_once():
     assert read_verdict(BAD.to_json(), "here") == BAD
     with pytest.warns(tg.VerdictWarning, match="verdict 'here' cannot be read"):
-        assert read_verdict(kept(version=2), "here") is None
+        assert read_verdict(verdict_json(version=2), "here") is None
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"passed": true}', b"\xff\xfe", b"[]"])

@@ -131,7 +131,7 @@ def order_key(options):
 
 
 @pytest.fixture(scope="module")
-def listed(repo, backend, cases, tmp_path_factory):
+def page_listing(repo, backend, cases, tmp_path_factory):
     """Return the rows that the page lists in each case."""
     try:
         node, _ = find_node()
@@ -192,10 +192,10 @@ def exported(backend, view, options, **rows):
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_an_export_has_the_rows_and_columns_of_the_page_in_its_order(backend, cases, listed):
+def test_an_export_has_the_rows_and_columns_of_the_page_in_its_order(backend, cases, page_listing):
     """The options alone give the same rows."""
     sizes = set()
-    for (view, options), page in zip(cases, listed, strict=True):
+    for (view, options), page in zip(cases, page_listing, strict=True):
         question = {name: options[name] for name in ("answer", "table", "by") if name in options}
         own = exported(backend, view, question, **page)
         assert own == exported(backend, view, options), (view, options)
@@ -209,11 +209,11 @@ def test_an_export_has_the_rows_and_columns_of_the_page_in_its_order(backend, ca
     assert sizes >= set(itertools.product(CHOICES, (0, 2))), "each view lists none and several"
 
 
-def test_any_rows_are_exported_in_any_order(backend, cases, listed):
+def test_any_rows_are_exported_in_any_order(backend, cases, page_listing):
     longest = {
         view: (options, page["rows"])
         for (view, options), page in sorted(
-            zip(cases, listed, strict=True), key=lambda case: len(case[1]["rows"])
+            zip(cases, page_listing, strict=True), key=lambda case: len(case[1]["rows"])
         )
     }
     for view, (options, rows) in longest.items():

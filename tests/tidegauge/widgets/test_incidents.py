@@ -306,7 +306,7 @@ def test_its_runbook_job_and_dependent_tables_are_shown():
 
 
 @pytest.fixture
-def failed(repo, incident_id):
+def failing_incident(repo, incident_id):
     """Return an incident with a failed check in its partition, which has two samples."""
     row = repo.partitions("d").set_index("partition").loc["ds=2013-01-04"]
     log = ("rule fare: 2 of 99 records", "  ds=2013-01-04: fare=-3", "  ds=2013-01-04: fare=-1")
@@ -318,9 +318,9 @@ def failed(repo, incident_id):
     return incident_id
 
 
-def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failed, monkeypatch):
+def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failing_incident, monkeypatch):
     monkeypatch.setattr(built, "problem", lambda: None)
-    asked = {"id": "1", "ask": "incident", "about": {"incident": failed}}
+    asked = {"id": "1", "ask": "incident", "about": {"incident": failing_incident}}
 
     def samples(backend):
         (check,) = backend.answer(asked, None)[0]["told"]["checks"]
@@ -332,12 +332,12 @@ def test_samples_of_failing_records_are_shown_only_if_allowed(repo, failed, monk
     assert samples(Backend(repo, samples=True)) == both
     assert samples(tg.Dashboard(repo).backend) == []
     assert samples(tg.Dashboard(repo, samples=True).backend) == both
-    note = {"incident": failed, "action": "comment", "note": "x", "by": "ann", "seen": 0}
+    note = {"incident": failing_incident, "action": "comment", "note": "x", "by": "ann", "seen": 0}
     told = Backend(repo).answer({"id": "2", "ask": "say", "about": note}, None)[0]
     assert "fare=-3" not in json.dumps(told)
 
 
-def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, failed):
+def test_the_failures_of_a_table_are_its_failed_checks_and_its_failed_run(repo, failing_incident):
     def told(backend=None):
         asked = {"id": "1", "ask": "failures", "about": {"dataset": "d"}}
         return (backend or Backend(repo)).answer(asked, None)[0]["told"]

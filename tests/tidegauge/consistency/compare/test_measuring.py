@@ -624,7 +624,7 @@ def side(rng, n):
     return [row() for _ in range(n)]
 
 
-def of_feature(measure, name):
+def is_of_feature(measure, name):
     return getattr(measure, "feature", N) == name
 
 
@@ -681,7 +681,7 @@ def test_random_frames_give_the_results_of_a_naive_comparison(spark, seed):
     for name in ("n", "d", "m"):
         of_values = naive.values(pairs, NAMES.index(name))
         for key, group in comparison.groups.items():
-            states = {m.metric: s.value for m, s in group.states.items() if of_feature(m, name)}
+            states = {m.metric: s.value for m, s in group.states.items() if is_of_feature(m, name)}
             check_values(states, of_values[key])
     whole = measure(comparison.table, {"*": NAMES}, by=())
     day = comparison.merged()

@@ -496,7 +496,7 @@ def test_a_damaged_schema_file_does_not_stop_writing(tmp_path):
 
 
 def test_a_schema_that_conflicts_with_an_earlier_one_causes_a_warning(tmp_path, caplog):
-    """Its queries are written. A number type that the other type includes is no conflict."""
+    """Its queries are written. A number type that the other type includes does not conflict."""
     versions = ("int", "long", "string")
     for number, kind in enumerate(versions):
         with QueryLog(tmp_path) as queries:

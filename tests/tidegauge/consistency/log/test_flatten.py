@@ -281,13 +281,13 @@ def test_cleaning_removes_only_old_partitions(spark, namespace, service, tmp_pat
         str(dry) == f"`{namespace}`.`query_logs`: would drop 1 partition older than 90 days, kept 2"
     )
 
-    def there():
+    def stored_days():
         return sorted(row[0] for row in spark.sql(f"SELECT DISTINCT ds FROM {logs}").collect())
 
-    assert there() == days
+    assert stored_days() == days
     done = clean(spark, namespace, now)
     assert (done.dropped, done.kept, done.dry_run) == ((old,), 2, False)
-    assert there() == days[1:]
+    assert stored_days() == days[1:]
     assert spark.table(f"{namespace}.other").count() == 1
     folder = Path(plain_path(log_folder(spark, namespace)))
     assert not (folder / "ds=2023-01-05" / "join_name=team%2Fsearch").exists()

@@ -56,40 +56,40 @@ def plan_of(spark, frame, text):
     return re.sub(r"#\d+L?|tidegauge_[0-9a-f]+_\d+|(?<=CTERelation...) \d+", "#", analysed)
 
 
-def profiled(spark, rule, frames, **details):
+def run_profiling(spark, rule, frames, **details):
     return run(spark, rule, config("profiling", **details), frames)
 
 
-def of_column(spark, frame, text):
+def run_with_column(spark, frame, text):
     named = frame.withColumnRenamed("name", text)
-    return profiled(
+    return run_profiling(
         spark, Profiling((Call("max", (Attribute(Name("source"), text),)),)), {"source": named}
     )
 
 
-def of_alias(spark, frame, text):
-    return profiled(
+def run_with_alias(spark, frame, text):
+    return run_profiling(
         spark, Profiling((Aliased(Call("max", (Name("id"),)), text),)), {"source": frame}
     )
 
 
-def of_literal(spark, frame, text):
+def run_with_literal(spark, frame, text):
     rule = Profiling((Name("id"),), where=Binary("=", Name("name"), Text(text)))
     assert parse(write(rule), dq_type="profiling") == rule
-    return profiled(spark, rule, {"source": frame})
+    return run_profiling(spark, rule, {"source": frame})
 
 
-def of_regex(spark, frame, text):
+def run_with_regex(spark, frame, text):
     rule = Profiling((Name("id"),), where=LikeNode(Name("name"), Text(text), regex=True))
-    return profiled(spark, write(rule), {"source": frame})
+    return run_profiling(spark, write(rule), {"source": frame})
 
 
-def of_source(spark, frame, text):
+def run_with_source(spark, frame, text):
     rule = Binary("=", Attribute(Name("source"), "id"), Attribute(Name(text), "id"))
     return run(spark, write(rule), config("accuracy"), {"source": frame, text: frame}, target=text)
 
 
-def of_error(spark, frame, text):
+def run_with_error(spark, frame, text):
     errors = [
         ErrorCondition("name", "regex", (text,)),
         ErrorCondition("name", "enumeration", (text, "a")),
@@ -99,20 +99,20 @@ def of_error(spark, frame, text):
     )
 
 
-def of_result(spark, frame, text):
+def run_with_result(spark, frame, text):
     return run(
         spark, Listing((Name("name"),)), config("completeness", incomplete=text), {"source": frame}
     )
 
 
 POSITIONS = {
-    "column": of_column,
-    "alias": of_alias,
-    "literal": of_literal,
-    "regex": of_regex,
-    "source": of_source,
-    "error": of_error,
-    "result": of_result,
+    "column": run_with_column,
+    "alias": run_with_alias,
+    "literal": run_with_literal,
+    "regex": run_with_regex,
+    "source": run_with_source,
+    "error": run_with_error,
+    "result": run_with_result,
 }
 
 
@@ -141,7 +141,7 @@ def test_strings_arrive_unchanged(spark):
     texts = hostile(500)
     rule = Profiling(tuple(Aliased(Text(text), f"c{i}") for i, text in enumerate(texts)))
     frame = spark.sql("SELECT 1 AS id")
-    (row,) = profiled(spark, write(rule), {"source": frame}).rows("profiling")
+    (row,) = run_profiling(spark, write(rule), {"source": frame}).rows("profiling")
     assert list(row.values()) == texts
 
 
@@ -152,5 +152,5 @@ def test_names_arrive_unchanged(spark):
         spark.sql("SELECT 1 AS id").selectExpr(*(f"{i} AS c{i}" for i in range(500))).toDF(*texts)
     )
     items = tuple(Aliased(Call("max", (Name(text),)), text) for text in texts)
-    (row,) = profiled(spark, write(Profiling(items)), {"source": frame}).rows("profiling")
+    (row,) = run_profiling(spark, write(Profiling(items)), {"source": frame}).rows("profiling")
     assert row == {text: i for i, text in enumerate(texts)}

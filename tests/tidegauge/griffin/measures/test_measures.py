@@ -47,7 +47,7 @@ def measure_values(data, *measures):
     return [metric_of(m, states[m]).value for m in measures]
 
 
-def measured(spark, rows, columns, measure):
+def measure_rows(spark, rows, columns, measure):
     return measure_values(spark.createDataFrame(rows, columns).repartition(2), measure)[0].metric
 
 
@@ -110,7 +110,7 @@ def test_accuracy_equals_hand_computed_values(spark, target, case):
     columns, rows, others, text, total, miss = ACCURACY[case]
     target(others, columns)
     measure = GriffinAccuracy("acc", text, target="measures_target")
-    assert measured(spark, rows, columns, measure) == {
+    assert measure_rows(spark, rows, columns, measure) == {
         "total": total,
         "miss": miss,
         "matched": total - miss,
@@ -137,7 +137,7 @@ def test_accuracy_of_griffins_users(spark, target, case, from_source, nulls, mis
     target(users(not from_source), USER)
     details = json.dumps({"null.match": nulls, "miss": "missed"})
     rule = GriffinAccuracy(case, f"{EVERY} and {UPPER}", target="measures_target", details=details)
-    assert measured(spark, users(from_source), USER, rule) == {
+    assert measure_rows(spark, users(from_source), USER, rule) == {
         "total": 50,
         "missed": miss,
         "matched": 50 - miss,
@@ -200,7 +200,7 @@ DUPS = json.dumps({"duplication.array": "dups"})
 
 
 def test_null_is_a_value(spark):
-    assert measured(spark, KEYS, "k string", GriffinUniqueness("u", "k", details=DUPS)) == {
+    assert measure_rows(spark, KEYS, "k string", GriffinUniqueness("u", "k", details=DUPS)) == {
         "total": 4,
         "unique": 2,
         "uniqueFraction": 0.5,
@@ -210,18 +210,18 @@ def test_null_is_a_value(spark):
 
 def test_many_nulls_are_one_key(spark):
     rows = [(N,)] * 3 + [("a",)]
-    assert measured(spark, rows, "k string", GriffinUniqueness("u", "k", details=DUPS)) == {
+    assert measure_rows(spark, rows, "k string", GriffinUniqueness("u", "k", details=DUPS)) == {
         "total": 4,
         "unique": 1,
         "uniqueFraction": 0.25,
         "dups": [{"dup": 2, "num": 1}],
     }
-    assert measured(spark, rows, "k string", GriffinDistinctness("d", "k"))["distinct"] == 2
+    assert measure_rows(spark, rows, "k string", GriffinDistinctness("d", "k"))["distinct"] == 2
 
 
 def test_distinct_users_are_counted(spark):
     measure = GriffinDistinctness("d", "user_id", details=DUPS)
-    assert measured(spark, users(True), USER, measure) == {
+    assert measure_rows(spark, users(True), USER, measure) == {
         "total": 50,
         "distinct": 49,
         "dups": [{"dup": 1, "num": 1}],
@@ -243,7 +243,7 @@ def test_two_duplicated_names_are_counted(spark):
 
 def test_duplication_ignores_rows_without_a_key(spark):
     rows = [("a", 1), ("a", 1), ("a", 1), ("b", N), (N, 2), (N, 2), (N, N), (N, N)]
-    assert measured(spark, rows, "k string, n int", GriffinDuplication("d", "k, n")) == {
+    assert measure_rows(spark, rows, "k string, n int", GriffinDuplication("d", "k, n")) == {
         "total": 8,
         "duplicate": 3,  # two of a, one of (null, 2)
         "unique": 1,
@@ -268,7 +268,7 @@ def test_timeliness_of_griffins_data(spark, kind):
         "percentile.values": [0.29, 0.95, "0.999", 1],
     }
     rule = GriffinTimeliness("t", "ts, end_ts", details=json.dumps(details))
-    assert measured(spark, rows, f"ts {kind}, end_ts {kind}", rule) == {
+    assert measure_rows(spark, rows, f"ts {kind}, end_ts {kind}", rule) == {
         "total": 10,
         "avg": 276_000,
         "min": 60_000,
@@ -286,7 +286,7 @@ def test_timeliness_of_griffins_data(spark, kind):
 def test_each_percentile_has_its_own_name(spark):
     details = json.dumps({"percentile.values": ["0.29", "0.99", "0.999"]})
     rule = GriffinTimeliness("t", "ts, end_ts", details=details)
-    metric = measured(spark, [(0, 7)], "ts long, end_ts long", rule)
+    metric = measure_rows(spark, [(0, 7)], "ts long, end_ts long", rule)
     names = [name for name in metric if name.startswith("percentile")]
     assert names == ["percentile_29", "percentile_99", "percentile_99_9"]
     assert rule.scale_of("Griffin.t.percentile_99_9") is Scale.SIGNED
@@ -295,7 +295,7 @@ def test_each_percentile_has_its_own_name(spark):
 
 def test_negative_latencies_have_negative_steps(spark):
     rule = GriffinTimeliness("t", "a, b", details='{"step.size": 100}')
-    metric = measured(spark, [(1, 0), (101, 0), (0, 99), (0, 100)], "a long, b long", rule)
+    metric = measure_rows(spark, [(1, 0), (101, 0), (0, 99), (0, 100)], "a long, b long", rule)
     assert metric["step"] == [{"step": s, "count": 1} for s in (-2, -1, 0, 1)]
     assert metric["avg"] == 24  # 97 / 4
 
@@ -326,7 +326,7 @@ def test_completeness_with_error_conditions(spark, case, confs, incomplete):
     rows = [("zhx", "it's"), ("", "x"), (N, "it's"), ("b", "x")]
     errors = [{"column.name": c, "type": t, "values": v} for c, t, v in confs]
     rule = GriffinCompleteness(case, "name", details=json.dumps({"error.confs": errors}))
-    metric = measured(spark, rows, "name string, other string", rule)
+    metric = measure_rows(spark, rows, "name string, other string", rule)
     assert (metric["total"], metric["incomplete"]) == (4, incomplete)
 
 
@@ -350,7 +350,7 @@ PROFILE = (
 def test_profiling_values_add_up(spark):
     rows = [(1, "a", 1.5), (2, "b", 2.5), (6, "a", 3.25), (N, "c", 0.5), (99, "out", 9.0)]
     rows = [(n, s, Decimal(str(d))) for n, s, d in rows]
-    metric = measured(
+    metric = measure_rows(
         spark, rows, "n long, s string, d decimal(9,2)", GriffinProfiling("p", PROFILE)
     )
     assert metric.pop("spread") == pytest.approx(7**0.5)  # of 1, 2, 6: 14 / 2

@@ -97,7 +97,7 @@ PROCESS = ("batch", "BATCH")
 FORMS = list(itertools.product(JOBS, CONNECTORS, OUTPUTS, RULES, PROCESS))
 
 
-def written(job, connector, outputs, rule, process):
+def job_file(job, connector, outputs, rule, process):
     key, more = JOBS[job]
     out = dict(OUTPUTS[outputs])
     details = {"source": "src", "target": "tgt", **out.pop("details", {})}
@@ -115,7 +115,7 @@ def test_all_forms_are_the_same_job():
     for form in FORMS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            read = read_job(json.dumps(written(*form)))
+            read = read_job(json.dumps(job_file(*form)))
         (rule,) = read.rules
         assert [(s.name, s.connectors[0].type) for s in read.sources] == [
             ("src", "hive"), ("tgt", "hive")], form  # fmt: skip
@@ -128,13 +128,13 @@ def test_all_forms_are_the_same_job():
 def test_a_cache_of_0_2_is_read_with_a_notice_about_init_clear():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        read = read_job(written("0.6", "0.2 cache", "out", "0.6", "batch"))
+        read = read_job(job_file("0.6", "0.2 cache", "out", "0.6", "batch"))
     assert read.sources[0].store.ready_interval == 10_000
     assert "['data.sources'][0].cache['init.clear']: ignored" in read.notices[0]
 
 
 def test_records_of_0_1_6_that_update_a_source_are_read():
-    job = written("0.1.6", "0.6", "0.1.6", "0.6", "batch")
+    job = job_file("0.1.6", "0.6", "0.1.6", "0.6", "batch")
     records = job["evaluateRule"]["rules"][0]["details"]["miss.records"]
     job["evaluateRule"]["rules"][0]["details"]["miss.records"] = {
         **records, "update.data.source": "src"}  # fmt: skip
@@ -166,7 +166,7 @@ def test_records_of_0_1_6_that_update_a_source_are_read():
     ],
 )  # fmt: skip
 def test_outputs_of_a_rule_before_0_2_are_read(rule, outputs, cached):
-    job = written("0.1.6", "0.6", "0.2", "0.6", "batch")
+    job = job_file("0.1.6", "0.6", "0.2", "0.6", "batch")
     job["evaluateRule"]["rules"] = [
         {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
     ]
@@ -184,7 +184,7 @@ def test_outputs_of_a_rule_before_0_2_are_read(rule, outputs, cached):
 
 
 def test_rules_before_measuring_were_cached_by_their_persist_type():
-    job = written("0.1.6", "0.6", "0.1.6", "0.6", "batch")
+    job = job_file("0.1.6", "0.6", "0.1.6", "0.6", "batch")
     rules = [
         {"dsl.type": "df-opr", "name": "${s}", "rule": "from_json", "persist.type": "cache"},
         {"dsl.type": "spark-sql", "name": "${this}", "rule": "select id from ${s}"},
@@ -207,7 +207,7 @@ def test_rules_before_measuring_were_cached_by_their_persist_type():
     ],
 )  # fmt: skip
 def test_invalid_outputs_before_0_2_are_refused(rule, said):
-    job = written("0.1.6", "0.6", "0.2", "0.6", "batch")
+    job = job_file("0.1.6", "0.6", "0.2", "0.6", "batch")
     job["evaluateRule"]["rules"] = [
         {"dsl.type": "spark-sql", "name": "r", "rule": "select 1", **rule}
     ]
@@ -217,13 +217,13 @@ def test_invalid_outputs_before_0_2_are_refused(rule, said):
 
 
 def test_null_equals_a_missing_key():
-    job = written("0.6", "0.6", "out", "0.6", "batch")
+    job = job_file("0.6", "0.6", "out", "0.6", "batch")
     assert read_job({**job, "some.column": None}).name == "accu_job"
 
 
 def test_a_list_with_one_element_and_duplicate_keys_are_read():
     text = json.dumps(
-        written("0.2 service", "0.2 service", "out of the service", "service", "BATCH")
+        job_file("0.2 service", "0.2 service", "out of the service", "service", "BATCH")
     )
     twice = text.replace(
         '"measure.type": "griffin"', '"measure.type": "griffin", "measure.type": "griffin"'
@@ -257,7 +257,7 @@ def test_invalid_jobs_are_refused(job, said):
 
 @pytest.mark.parametrize("before", ["\ufeff", "\ufeff \n", ""])
 def test_text_can_begin_with_a_byte_order_mark(before):
-    text = before + json.dumps(written("0.6", "0.6", "out", "0.6", "batch"))
+    text = before + json.dumps(job_file("0.6", "0.6", "out", "0.6", "batch"))
     assert read_job(text).name == read_job(text.encode()).name == "accu_job"
 
 

@@ -32,14 +32,14 @@ DOCUMENT = {
 }
 
 
-def opened(kind, spark=None, **config):
+def open_sink(kind, spark=None, **config):
     config = {key.replace("__", "."): value for key, value in config.items()}
     sinks = open_sinks(Env(sinks=(SinkConfig("out", kind, config),)), None, spark)
     return sinks["out"]
 
 
-def started(kind, spark=None, **config):
-    sink = opened(kind, spark, **config)
+def start_sink(kind, spark=None, **config):
+    sink = open_sink(kind, spark, **config)
     sink.start("job/1", 17, "app-1")
     return sink
 
@@ -75,24 +75,24 @@ def test_a_job_selects_its_sinks():
 )  # fmt: skip
 def test_invalid_options_of_sinks_are_refused_before_anything_runs(kind, config, told):
     with pytest.raises(GriffinConfigError) as caught:
-        opened(kind, **config)
+        open_sink(kind, **config)
     assert told in str(caught.value)
 
 
 def test_metrics_are_printed_on_the_console(capsys):
-    started("console").metrics(17, VALUES)
+    start_sink("console").metrics(17, VALUES)
     assert json.loads(capsys.readouterr().out) == DOCUMENT
 
 
 @pytest.mark.spark
 def test_records_are_printed_on_the_console(spark, capsys):
     frame = spark.range(5).selectExpr("id", "repeat('x', 30) AS long")
-    started("console", numRows=2, truncate=False).records("missed", frame, 17)
+    start_sink("console", numRows=2, truncate=False).records("missed", frame, 17)
     shown = capsys.readouterr().out
     assert shown.startswith("job/1 [17] records missed:\n")
     assert "x" * 30 in shown
     assert "only showing top 2 rows" in shown
-    started("console", max__log__lines=1).records("missed", frame, 17)
+    start_sink("console", max__log__lines=1).records("missed", frame, 17)
     shown = capsys.readouterr().out
     assert "only showing top 1 row" in shown
     assert "x" * 30 not in shown
@@ -103,7 +103,7 @@ def files(folder):
 
 
 def test_each_run_has_its_own_folder(tmp_path):
-    sink = started("hdfs", path=str(tmp_path))
+    sink = start_sink("hdfs", path=str(tmp_path))
     sink.metrics(17, VALUES)
     sink.metrics(18, {"total": 1})
     sink.finish()
@@ -119,7 +119,7 @@ def test_records_are_split_into_files_by_number_of_lines(spark, tmp_path):
     frame = spark.sql(
         "SELECT id, CASE WHEN id > 0 THEN 'a\"b\n' END AS text FROM range(0, 5, 1, 1)"
     )
-    sink = started("hdfs", path=tmp_path.as_uri(), max__lines__per__file=2)
+    sink = start_sink("hdfs", path=tmp_path.as_uri(), max__lines__per__file=2)
     sink.records("_a/b", frame, 17)
     told = files(tmp_path / "job%2F1" / "17")
     assert [len(told[name]) for name in ("%5Fa%2Fb", "%5Fa%2Fb.1", "%5Fa%2Fb.2")] == [2, 2, 1]
@@ -127,7 +127,7 @@ def test_records_are_split_into_files_by_number_of_lines(spark, tmp_path):
         {"id": 0, "text": None},
         {"id": 1, "text": 'a"b\n'},
     ]
-    sink = started("hdfs", path=tmp_path.as_uri(), max__persist__lines=1)
+    sink = start_sink("hdfs", path=tmp_path.as_uri(), max__persist__lines=1)
     sink.records("_a/b", frame, 17)
     assert {name: len(lines) for name, lines in files(tmp_path / "job%2F1" / "17").items()} == {
         "_START": 1,
@@ -152,7 +152,7 @@ def test_spark_writes_folders(spark, tmp_path):
 @pytest.mark.spark
 def test_records_that_cannot_be_computed_are_an_error_of_the_sink(spark, tmp_path):
     frame = spark.range(1).selectExpr("raise_error('no luck') AS x")
-    for sink in (started("hdfs", path=str(tmp_path)), started("console")):
+    for sink in (start_sink("hdfs", path=str(tmp_path)), start_sink("console")):
         with pytest.raises(SinkError, match="sink 'out': .*(no luck|awaitResult)"):
             sink.records("missed", frame, 17)
 
@@ -160,12 +160,12 @@ def test_records_that_cannot_be_computed_are_an_error_of_the_sink(spark, tmp_pat
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="sink 'out': NotADirectoryError"):
-        started("hdfs", path=str(tmp_path / "file"))
+        start_sink("hdfs", path=str(tmp_path / "file"))
 
 
 @contextmanager
 def server(*answers):
-    """Run a server with these answers, of which the last repeats; yield its address and its requests."""
+    """Run a server with these answers, repeating the last one. Yield its address and its requests."""
     got = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -202,7 +202,7 @@ def pauses(monkeypatch):
 
 def test_a_document_is_posted_by_http(pauses):
     with server(201) as (api, got):
-        started("elasticsearch", api=api, headers={"X-Key": "k"}).metrics(17, VALUES)
+        start_sink("elasticsearch", api=api, headers={"X-Key": "k"}).metrics(17, VALUES)
     ((method, path, headers, body),) = got
     assert (method, path, body) == ("POST", "/griffin/accuracy", DOCUMENT)
     assert (headers["Content-Type"], headers["X-Key"]) == ("application/json", "k")
@@ -211,7 +211,7 @@ def test_a_document_is_posted_by_http(pauses):
 
 def test_temporary_errors_are_retried_with_longer_pauses(pauses):
     with server(503, 429, 200) as (api, got):
-        started("elasticsearch", api=api, method="PUT", retry=2).metrics(17, VALUES)
+        start_sink("elasticsearch", api=api, method="PUT", retry=2).metrics(17, VALUES)
     assert [method for method, *_ in got] == ["PUT"] * 3
     assert pauses == [0.1, 0.2]
 
@@ -219,13 +219,13 @@ def test_temporary_errors_are_retried_with_longer_pauses(pauses):
 @pytest.mark.soak
 def test_permanent_errors_and_exhausted_retries_are_errors_of_the_sink(pauses):
     with server(400) as (api, got), pytest.raises(SinkError, match=r"sink 'out': http.*400"):
-        started("elasticsearch", api=api).metrics(17, VALUES)
+        start_sink("elasticsearch", api=api).metrics(17, VALUES)
     assert len(got) == 1
     with server(503) as (api, got), pytest.raises(SinkError, match=r"503.* after 4 tries"):
-        started("elasticsearch", api=api, retry=3).metrics(17, VALUES)
+        start_sink("elasticsearch", api=api, retry=3).metrics(17, VALUES)
     assert len(got) == 4
     with pytest.raises(SinkError, match="refused"):
-        started("elasticsearch", api=api, retry=0).metrics(17, VALUES)
+        start_sink("elasticsearch", api=api, retry=0).metrics(17, VALUES)
     assert pauses == [0.1, 0.2, 0.4]
 
 
@@ -250,7 +250,7 @@ def test_the_reason_is_read_from_the_answer(answer, told):
 def test_mongo_names_the_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymongo", None)
     with pytest.raises(SetupError, match="pymongo"):
-        opened("mongo", url="x", database="d", collection="c")
+        open_sink("mongo", url="x", database="d", collection="c")
 
 
 def test_mongo_replaces_the_document_of_the_same_job_and_time(monkeypatch):
@@ -273,7 +273,9 @@ def test_mongo_replaces_the_document_of_the_same_job_and_time(monkeypatch):
             pass
 
     monkeypatch.setitem(sys.modules, "pymongo", types.SimpleNamespace(MongoClient=Client))
-    started("mongo", url="h:1", database="d", collection="c", over__time="2s").metrics(17, {"a": 1})
+    start_sink("mongo", url="h:1", database="d", collection="c", over__time="2s").metrics(
+        17, {"a": 1}
+    )
     key = {"metricName": "job/1", "timestamp": 17}
     told = {**key, "value": {"a": 1}, "metadata": {"applicationId": "app-1"}}
     assert asked == [
@@ -290,11 +292,11 @@ def test_metrics_and_records_are_written_to_a_database(spark):
         "table": 'met"rics',
     }
     frame = spark.range(2).selectExpr("id", "'a\"b' AS text")
-    sink = started("jdbc", spark, **config, records__table="records")
+    sink = start_sink("jdbc", spark, **config, records__table="records")
     sink.metrics(17, VALUES)
     sink.metrics(18, {})
     sink.records("missed", frame, 17)
-    started("jdbc", spark, **config).records("missed", frame, 17)  # no address
+    start_sink("jdbc", spark, **config).records("missed", frame, 17)  # no address
     reader = spark.read.format("jdbc").options(url=config["url"], driver=config["driver"])
     rows = sorted(
         reader.option("dbtable", '"met""rics"').load().collect(), key=lambda row: row["tmst"]
@@ -307,7 +309,7 @@ def test_metrics_and_records_are_written_to_a_database(spark):
     rows = reader.option("dbtable", "records").load().collect()
     assert sorted(json.loads(row["record"])["id"] for row in rows) == [0, 1]
     with pytest.raises(SinkError, match="sink 'out'"):
-        started("jdbc", spark, **{**config, "url": "jdbc:derby:memory:gone"}).metrics(17, {})
+        start_sink("jdbc", spark, **{**config, "url": "jdbc:derby:memory:gone"}).metrics(17, {})
 
 
 class RecordingSink(Sink):
@@ -316,7 +318,7 @@ class RecordingSink(Sink):
 
 
 def test_custom_sinks_are_used():
-    sink = started("custom", **{"class": f"{__name__}:RecordingSink"})
+    sink = start_sink("custom", **{"class": f"{__name__}:RecordingSink"})
     sink.metrics(17, {"a": 1})
     sink.records("missed", None, 17)  # records are not written
     assert sink.received == ("job/1", 17, {"a": 1})
@@ -327,7 +329,7 @@ def test_values_of_all_types_become_json():
         "big": 2**70, "half": Decimal("0.5"), "no": Decimal("NaN"), "inf": float("-inf"), "day": dt.date(2024, 2, 29),
         "at": dt.datetime(2024, 2, 29, 1, 2, 3), "bytes": b"\x00", 1: {"x": None}, "列": True,
     }  # fmt: skip
-    assert json.loads(started("console").document(1, values))["value"] == {
+    assert json.loads(start_sink("console").document(1, values))["value"] == {
         "big": 2**70, "half": 0.5, "no": "NaN", "inf": "-Infinity", "day": "2024-02-29", "at": "2024-02-29T01:02:03",
         "bytes": "AA==", "1": {"x": None}, "列": True,
     }  # fmt: skip
